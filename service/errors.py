@@ -1,0 +1,223 @@
+"""Every error Coronet raises on purpose, in one tree that says who was at fault.
+
+::
+
+    CoronetError
+    ├── UserError                 what was asked for cannot be done; ask differently
+    │   ├── BadUrl                not a URL we can watch (the text says why)
+    │   ├── AddressRefused        the guard: not a public address, or a port we do not use
+    │   ├── NotSubscribed         no such subscription (also: not yours)
+    │   └── LimitReached          one of the user's limits
+    ├── PublisherError            the publisher's side; the same request may work later
+    │   ├── FetchError
+    │   │   ├── HostNotFound      the name does not resolve
+    │   │   ├── Unreachable       refused, reset, no route, timed out
+    │   │   ├── TlsFailed         certificate or handshake (the text says what is wrong)
+    │   │   ├── BadStatus         an HTTP status that carries no content; has ``status``, ``retry_after_s``
+    │   │   ├── BadRedirect       loop, too many, no target, or https to http
+    │   │   ├── BadHttp           not HTTP, bad encoding, contradictory headers
+    │   │   └── TooLarge          headers or body over the cap
+    │   └── FeedError
+    │       ├── EmptyBody         nothing, or only white space and comments
+    │       ├── NotAFeed          readable, but neither a feed nor leading to one
+    │       ├── BrokenFeed        looks like a feed and cannot be read
+    │       └── ParseKilled       the parser needed more time or memory than we give one body
+    └── OperationalError          our side; retrying is right
+        ├── StoreUnavailable      Redis cannot be reached or refuses writes
+        ├── NoWorker              no worker answered in time
+        ├── LeaseLost             somebody else holds what we thought was ours
+        └── StaleVersion          a delta's base is not the channel's version; has ``current``
+
+Errors cross process borders as ``Fault(code, detail)``: ``code`` is the class attribute below
+and ``detail`` the text; :func:`to_fault` and :func:`from_fault` convert.
+Drivers' errors are translated at the edge of their room; bugs (``TypeError`` …) pass through.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """An error as a value, for wires and stores."""
+
+    code: str
+    detail: str
+
+
+class CoronetError(Exception):
+    """Root of the tree. ``str(error)`` says what happened, to what, and what to do."""
+
+    code: ClassVar[str] = "error"
+
+
+class UserError(CoronetError):
+    """The request itself cannot be carried out."""
+
+    code = "user-error"
+
+
+class BadUrl(UserError):
+    """The text is not a URL that can be watched."""
+
+    code = "bad-url"
+
+
+class AddressRefused(UserError):
+    """The socket guard refused the address or port."""
+
+    code = "address-refused"
+
+
+class NotSubscribed(UserError):
+    """No such subscription, or not this user's: one answer for both."""
+
+    code = "not-subscribed"
+
+
+class LimitReached(UserError):
+    """One of the user's limits is used up."""
+
+    code = "limit-reached"
+
+
+class PublisherError(CoronetError):
+    """The publisher's side failed."""
+
+    code = "publisher-error"
+
+
+class FetchError(PublisherError):
+    """No usable HTTP answer."""
+
+    code = "fetch-error"
+
+
+class HostNotFound(FetchError):
+    """The host's name does not resolve."""
+
+    code = "host-not-found"
+
+
+class Unreachable(FetchError):
+    """Refused, reset, no route, or too slow."""
+
+    code = "unreachable"
+
+
+class TlsFailed(FetchError):
+    """The certificate or the handshake is wrong."""
+
+    code = "tls-failed"
+
+
+class BadStatus(FetchError):
+    """An HTTP status other than 200 and 304."""
+
+    code = "bad-status"
+
+    def __init__(self, message: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
+        """Keep the status and the publisher's ``Retry-After`` (seconds), if it gave one."""
+        super().__init__(message)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class BadRedirect(FetchError):
+    """A redirect that cannot or must not be followed."""
+
+    code = "bad-redirect"
+
+
+class BadHttp(FetchError):
+    """The answer is not valid HTTP, or its encoding is unknown or broken."""
+
+    code = "bad-http"
+
+
+class TooLarge(FetchError):
+    """Headers or body exceed the cap."""
+
+    code = "too-large"
+
+
+class FeedError(PublisherError):
+    """The body arrived and cannot be used."""
+
+    code = "feed-error"
+
+
+class EmptyBody(FeedError):
+    """There is nothing in it."""
+
+    code = "empty-body"
+
+
+class NotAFeed(FeedError):
+    """It is readable, but not a feed, and it names none."""
+
+    code = "not-a-feed"
+
+
+class BrokenFeed(FeedError):
+    """It looks like a feed and cannot be read."""
+
+    code = "broken-feed"
+
+
+class ParseKilled(FeedError):
+    """The parser used up the time or memory one body gets."""
+
+    code = "parse-killed"
+
+
+class OperationalError(CoronetError):
+    """Our side failed; trying again is right."""
+
+    code = "operational-error"
+
+
+class StoreUnavailable(OperationalError):
+    """Redis cannot be reached, or refuses the write."""
+
+    code = "store-unavailable"
+
+
+class NoWorker(OperationalError):
+    """No worker took the request in time."""
+
+    code = "no-worker"
+
+
+class LeaseLost(OperationalError):
+    """The lease or epoch we acted under is no longer ours."""
+
+    code = "lease-lost"
+
+
+class StaleVersion(OperationalError):
+    """A delta was made against an older version than the channel's."""
+
+    code = "stale-version"
+
+    def __init__(self, message: str, *, current: int = 0) -> None:
+        """Keep the channel's current version."""
+        super().__init__(message)
+        self.current = current
+
+
+def _by_code(root: type[CoronetError]) -> dict[str, type[CoronetError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        found.update(_by_code(child))
+    return found
+
+
+def to_fault(error: CoronetError) -> Fault:
+    """Return the error as a value."""
+    return Fault(error.code, str(error))
+
+
+def from_fault(fault: Fault) -> CoronetError:
+    """Return the error a fault stands for; an unknown code becomes the root class."""
+    return _by_code(CoronetError).get(fault.code, CoronetError)(fault.detail)

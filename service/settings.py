@@ -1,0 +1,171 @@
+"""One typed, documented settings value; the only reader of the environment.
+
+Layers, strongest first: arguments, ``CORONET_NAME_FILE`` (the value is the file's content; every
+field has it, meant for secrets), ``CORONET_NAME``, the TOML file named by ``CORONET_CONFIG``, the
+preset, the defaults below. :func:`origins` tells which layer each value came from.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from service.errors import UserError
+
+Preset = Literal["trial", "single", "cluster"]
+
+
+class SettingsInvalid(UserError):
+    """A setting is missing, unknown, or has an impossible value."""
+
+    code = "settings-invalid"
+
+
+def _comma_separated(value: object) -> object:
+    return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
+
+
+class Settings(BaseModel):
+    """Everything that can be set. Units are in the names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    preset: Preset = "single"
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    """``redis://``, ``rediss://`` or ``unix://``; a password belongs in ``redis_password``."""
+    redis_username: str = ""
+    redis_password: SecretStr = SecretStr("")
+
+    xmpp_login: Literal["component", "client"] = "component"
+    """``component`` (XEP-0114, for our own server) or ``client`` (an account on any server)."""
+    xmpp_jid: str = "feeds.localhost"
+    """The component's domain, or the client account's bare JID."""
+    xmpp_password: SecretStr = SecretStr("")
+    xmpp_host: str = ""
+    """Where to connect; empty means what the JID's domain says."""
+    xmpp_port: int = Field(0, ge=0, le=65535)
+    """0 means the usual one (5222 for clients, 5347 for components)."""
+    xmpp_ca_file: str = ""
+    """A CA to trust besides the system's: for a server with a private certificate."""
+
+    console_bind: str = "127.0.0.1"
+    console_port: int = Field(8080, ge=0, le=65535)
+    console_public_url: str = ""
+    """How people reach the console, if it is behind a proxy; also named to publishers."""
+    console_admin_token: SecretStr = SecretStr("")
+    """An API token with the admin role, for scripts; empty means none."""
+    metrics_bind: str = "127.0.0.1"
+    metrics_port: int = Field(0, ge=0, le=65535)
+    """Where a worker or bot serves /livez, /readyz and /metrics; 0 takes a free port."""
+
+    poll_interval_s: float = Field(900.0, ge=1.0)
+    """Corona's τ: how often one node polls one channel that it is in the polling set of."""
+    pollers_per_channel: int = Field(3, ge=1, le=1024)
+    """Size of a polling set, until the optimiser decides; never more than there are nodes."""
+    max_polls_per_hour: float = Field(12.0, gt=0)
+    """Politeness: polls of one public channel by the whole fleet."""
+    host_requests_per_s: float = Field(1.0, gt=0)
+    """Politeness: requests to one public host by the whole fleet."""
+
+    lease_ttl_s: float = Field(6.0, ge=1.0)
+    """A node that has not renewed its lease for this long is taken to be dead."""
+    maintenance_interval_s: float = Field(10.0, ge=0.5)
+    """How often soft state (polling sets, owned channels, intents) is sent and healed."""
+
+    allow_private: bool = False
+    """Opens the socket guard to loopback addresses. For trials and tests only."""
+    extra_ports: Annotated[tuple[int, ...], BeforeValidator(_comma_separated)] = ()
+    """Ports of publishers allowed besides 80, 443, 8080 and 8443."""
+
+    messages_per_s_per_user: float = Field(5.0, gt=0)
+    """Governor: messages to one recipient; what is above is held back and coalesced."""
+    max_subscriptions_per_user: int = Field(200, ge=1)
+    max_new_urls_per_hour: int = Field(20, ge=1)
+    max_commands_per_minute: int = Field(20, ge=1)
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_json: bool = True
+
+
+PRESETS: dict[Preset, dict[str, object]] = {
+    "trial": {
+        "poll_interval_s": 30.0,
+        "maintenance_interval_s": 5.0,
+        "lease_ttl_s": 4.0,
+        "max_new_urls_per_hour": 1000,
+        "max_commands_per_minute": 600,
+        "log_json": False,
+    },
+    "single": {},
+    "cluster": {"metrics_bind": "0.0.0.0", "metrics_port": 9464},  # noqa: S104 - inside containers
+}
+
+
+def _toml(environ: Mapping[str, str]) -> dict[str, object]:
+    path = environ.get("CORONET_CONFIG")
+    if not path:
+        return {}
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingsInvalid(f"The settings file {path} cannot be read: {error}") from error
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, object]:
+    return {
+        name: environ[f"CORONET_{name.upper()}"]
+        for name in Settings.model_fields
+        if f"CORONET_{name.upper()}" in environ
+    }
+
+
+def _files(environ: Mapping[str, str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name in Settings.model_fields:
+        path = environ.get(f"CORONET_{name.upper()}_FILE")
+        if path:
+            try:
+                found[name] = Path(path).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise SettingsInvalid(f"CORONET_{name.upper()}_FILE: {error}") from error
+    return found
+
+
+def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
+    """Return the layers, weakest first, as (where from, values)."""
+    given = [
+        ("settings file", _toml(environ)),
+        ("environment", _environment(environ)),
+        ("secret file", _files(environ)),
+        ("argument", dict(arguments)),
+    ]
+    preset = "single"
+    for _, values in given:
+        preset = str(values.get("preset", preset))
+    if preset not in get_args(Preset):
+        raise SettingsInvalid(f"There is no preset {preset!r}; choose one of {', '.join(get_args(Preset))}.")
+    return [(f"preset {preset}", dict(PRESETS[preset])), *given]
+
+
+def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
+    """Return the effective settings. Raises :class:`SettingsInvalid` naming each bad one."""
+    merged: dict[str, Any] = {}
+    for _, values in layers(os.environ if environ is None else environ, arguments):
+        merged.update(values)
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
+        raise SettingsInvalid(f"Settings: {lines}") from None
+
+
+def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> dict[str, str]:
+    """Return, for each setting's name, the layer that decided it."""
+    found = dict.fromkeys(Settings.model_fields, "default")
+    for where, values in layers(os.environ if environ is None else environ, arguments):
+        found.update(dict.fromkeys(values, where))
+    return found
