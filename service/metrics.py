@@ -1,0 +1,33 @@
+"""What every process counts and measures, defined once; served by :mod:`service.console.health`.
+
+Labels hold only words from our own code (an outcome, never a URL or a name), so that no publisher
+and no user can grow the number of series.
+"""
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECONDS_TO_A_DAY: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400)
+
+POLLS: Final = Counter(
+    "coronet_polls_total", "Polls by how they ended: new, unchanged or an error's code.", ["outcome"]
+)
+
+DETECTION: Final = Histogram(
+    "coronet_detection_seconds",
+    "From an entry's publication (as its publisher dates it) to its detection.",
+    buckets=_SECONDS_TO_A_DAY,
+)
+
+DELIVERY: Final = Histogram(
+    "coronet_delivery_seconds",
+    "From a delta's detection until the XMPP server has the message.",
+    buckets=_SECONDS_TO_A_DAY,
+)
+
+OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with something waiting in their outbox.")
+
+PARSE_KILLS: Final = Counter("coronet_parse_kills_total", "Parser processes killed for using too much time or memory.")
+
+MESSAGES: Final = Counter("coronet_messages_total", "Messages handed to the XMPP server.")
