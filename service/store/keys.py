@@ -1,0 +1,132 @@
+"""Every Redis key, with its type and meaning. Nothing else in the house builds key names.
+
+What stands in braces is the hash tag: keys that one script changes together share it, and so live
+in one slot of a Redis Cluster.
+
+===========================  ======  =====================================================================
+key                          type    meaning
+===========================  ======  =====================================================================
+``cn:{r}:nodes``             hash    the ring: node id → NodeInfo (msgpack)
+``cn:{r}:leases``            zset    node id → when its lease ends, in ms of Redis's clock
+``cn:{r}:version``           string  grows with every join, leave and expiry
+``cn:{r}:epoch``             string  grows with every join
+``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
+``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload
+``cn:{q:ID}``                list    the one answer to a request; expires
+``cn:{g:XX}:channels``       set     registry: channel ids that start with these two digits
+``cn:{c:CID}``               hash    a channel: see ``channels.FIELDS``
+``cn:{c:CID}:log``           stream  ``VERSION-0`` → ``d``: Delta (msgpack); the newest ~1,000
+``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
+``cn:{c:CID}:subs``          hash    the channel index: user id → seq of the subscription
+``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``
+``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
+``cn:{u:UID}:intents``       hash    channel id → ``add SEQ`` or ``del SEQ``: not yet in the channel index
+``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s)
+``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
+``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
+``cn:{i}:users``             zset    user ids that may have intents → when (ms)
+``cn:{a}:users``             set     every user id that ever wrote to us
+``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
+``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
+``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
+``cn:{h:HOST}``              hash    token bucket of a publisher's host: ``tokens``, ``at_ms``
+===========================  ======  =====================================================================
+"""
+
+import hashlib
+from base64 import urlsafe_b64encode
+
+from service.model import ChannelId, NodeId, UserId
+
+RING_NODES = "cn:{r}:nodes"
+RING_LEASES = "cn:{r}:leases"
+RING_VERSION = "cn:{r}:version"
+RING_EPOCH = "cn:{r}:epoch"
+INTENT_USERS = "cn:{i}:users"
+USERS = "cn:{a}:users"
+WAITING = "cn:{d}:waiting"
+WAKE = "cn:{d}:wake"
+DEAD_LETTERS = "cn:{d}:dead"
+
+
+def user_id(jid: str) -> UserId:
+    """Return the user id of a bare JID: 96 bits of SHA-256, safe inside key names."""
+    return urlsafe_b64encode(hashlib.sha256(jid.encode()).digest()[:12]).decode()
+
+
+def lease(name: str) -> str:
+    """A single-holder lease."""
+    return f"cn:{{l:{name}}}"
+
+
+def inbox(node: NodeId) -> str:
+    """A node's inbox."""
+    return f"cn:{{n:{node}}}:inbox"
+
+
+def answer(request_id: str) -> str:
+    """Where the answer to a request is put."""
+    return f"cn:{{q:{request_id}}}"
+
+
+def registry(bucket: str) -> str:
+    """The registry bucket of channel ids that start with these two hex digits."""
+    return f"cn:{{g:{bucket}}}:channels"
+
+
+REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
+
+
+def channel(cid: ChannelId) -> str:
+    """A channel."""
+    return f"cn:{{c:{cid}}}"
+
+
+def log(cid: ChannelId) -> str:
+    """A channel's log of deltas."""
+    return f"cn:{{c:{cid}}}:log"
+
+
+def polls(cid: ChannelId) -> str:
+    """A channel's last polls."""
+    return f"cn:{{c:{cid}}}:polls"
+
+
+def channel_index(cid: ChannelId) -> str:
+    """A channel's subscribers, as fan-out finds them."""
+    return f"cn:{{c:{cid}}}:subs"
+
+
+def user(uid: UserId) -> str:
+    """A user."""
+    return f"cn:{{u:{uid}}}"
+
+
+def user_index(uid: UserId) -> str:
+    """A user's subscriptions."""
+    return f"cn:{{u:{uid}}}:subs"
+
+
+def intents(uid: UserId) -> str:
+    """A user's changes not yet in the channel index."""
+    return f"cn:{{u:{uid}}}:intents"
+
+
+def outbox(uid: UserId) -> str:
+    """A user's outbox."""
+    return f"cn:{{u:{uid}}}:out"
+
+
+def in_flight(uid: UserId) -> str:
+    """A user's batches that have a message id and are not finished."""
+    return f"cn:{{u:{uid}}}:fly"
+
+
+def rate(uid: UserId, what: str) -> str:
+    """How often a user did something in the present window."""
+    return f"cn:{{u:{uid}}}:rate:{what}"
+
+
+def host(name: str) -> str:
+    """A publisher's host budget."""
+    return f"cn:{{h:{name}}}"
