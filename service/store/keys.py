@@ -30,6 +30,10 @@ key                          type    meaning
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
 ``cn:{h:HOST}``              hash    token bucket of a publisher's host: ``tokens``, ``at_ms``
+``cn:{console}:accounts``    hash    name → Account (msgpack)
+``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
+``cn:{console}:session:H``   string  H: a session token's hash → the account's name; expires
+``cn:{console}:attempts:H``  string  H: hash of an address or name → logins tried this minute; expires
 ===========================  ======  =====================================================================
 """
 
@@ -130,3 +134,18 @@ def rate(uid: UserId, what: str) -> str:
 def host(name: str) -> str:
     """A publisher's host budget."""
     return f"cn:{{h:{name}}}"
+
+
+# console
+CONSOLE_ACCOUNTS = "cn:{console}:accounts"
+CONSOLE_SETUP = "cn:{console}:setup"
+
+
+def console_session(token_hash: str) -> str:
+    """A session of the console, by the hash of its token."""
+    return f"cn:{{console}}:session:{token_hash}"
+
+
+def console_attempts(what_hash: str) -> str:
+    """How often a login was tried from an address or on an account in the present minute."""
+    return f"cn:{{console}}:attempts:{what_hash}"
