@@ -1,0 +1,190 @@
+"""An XMPP server of our own: Prosody 0.12 on loopback, with a certificate made for it.
+
+It has one domain (``localhost``) for people, one component for the bot and one for rooms. No
+limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from service.errors import OperationalError
+from service.stack import ports
+from service.stack.child import Child, Program
+from service.stack.files import write_private
+
+_START_TIMEOUT_S = 30.0
+
+_CONFIG: Final = """\
+pidfile = "{directory}/prosody.pid"
+data_path = "{directory}/data"
+certificates = "{directory}/certs"
+admin_socket = "{directory}/prosody.sock"
+log = {{ info = "*stdout" }}
+run_as_root = {as_root}
+interfaces = {{ "127.0.0.1" }}
+c2s_ports = {{ {c2s_port} }}
+c2s_direct_tls_ports = {{ }}
+component_interfaces = {{ "127.0.0.1" }}
+component_ports = {{ {component_port} }}
+authentication = "internal_hashed"
+storage = "internal"
+allow_registration = false
+c2s_require_encryption = true
+modules_enabled = {{
+  "roster", "saslauth", "tls", "disco", "ping", "version", "posix", "private", "blocklist", "vcard4",
+  "vcard_legacy", "pep", "carbons", "smacks", "csi_simple", "mam", "offline", "bookmarks", "admin_shell",
+}}
+modules_disabled = {{ "s2s" }}
+
+VirtualHost "{domain}"
+  ssl = {{ key = "{directory}/certs/localhost.key", certificate = "{directory}/certs/localhost.crt" }}
+
+Component "{component}"
+  component_secret = "{secret}"
+
+Component "rooms.{domain}" "muc"
+"""
+
+
+class PrivateProsody:
+    """One Prosody over one directory; what it chose (ports, secret, certificate) stays there."""
+
+    jid_domain: Final = "localhost"
+    component_jid: Final = "feeds.localhost"
+
+    def __init__(self, directory: Path, c2s_port: int = 0, component_port: int = 0) -> None:
+        """Take the ports given; 0 means a free one, the same at every start.
+
+        Raises :class:`OperationalError` when a given port is taken.
+        """
+        self.directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        chosen = ports.choose(directory / "ports.json", {"c2s": c2s_port, "component": component_port})
+        self.c2s_port = chosen["c2s"]
+        self.component_port = chosen["component"]
+        self._child: Child | None = None
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate, which clients are to trust."""
+        return self.directory / "certs" / "localhost.crt"
+
+    @property
+    def component_secret_file(self) -> Path:
+        """Where the component's password stands."""
+        return self.directory / "component-secret"
+
+    @property
+    def component_secret(self) -> str:
+        """The component's password; made when it is first asked for."""
+        if not self.component_secret_file.exists():
+            write_private(self.component_secret_file, secrets.token_urlsafe(24))
+        return self.component_secret_file.read_text(encoding="ascii")
+
+    @property
+    def pid(self) -> int:
+        """Process id while it runs."""
+        if self._child is None:
+            raise OperationalError(f"The Prosody of {self.directory} is not running.")
+        return self._child.pid
+
+    async def program(self) -> Program:
+        """Return how to run it, with its certificate and configuration made."""
+        if not self.ca_file.exists():
+            await self._make_certificate()
+        write_private(self._config, self._configuration())
+        (self.directory / "data").mkdir(mode=0o700, exist_ok=True)
+        argv = (_binary("prosody"), "--config", str(self._config), "-F")
+        return Program("prosody", argv, self.directory / "prosody.log", self.answers)
+
+    async def answers(self) -> bool:
+        """Whether clients and the component can connect."""
+        return await ports.accepts(self.c2s_port) and await ports.accepts(self.component_port)
+
+    async def start(self) -> None:
+        """Start it and wait until it answers. Raises :class:`OperationalError` with the end of its log."""
+        self._child = await Child.start(await self.program())
+        try:
+            await self._child.ready(_START_TIMEOUT_S)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End it; accounts and archives stay in the directory. Harmless when it has ended already."""
+        if self._child is not None:
+            await self._child.stop()
+            self._child = None
+
+    async def register(self, username: str, password: str) -> str:
+        """Make the account, or give an existing one this password; return its JID. It need not run for that.
+
+        The password goes through stdin, so that it never shows in the list of processes.
+        """
+        jid = f"{username}@{self.jid_domain}"
+        as_root = ["--root"] if os.geteuid() == 0 else []
+        for verb in ("adduser", "passwd"):
+            argv = [_binary("prosodyctl"), "--config", str(self._config), *as_root, verb, jid]
+            status, output = await _run(argv, f"{password}\n{password}\n")
+            if status == 0:
+                return jid
+        raise OperationalError(f"Prosody did not take the account {jid}: {output}")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def _config(self) -> Path:
+        return self.directory / "prosody.cfg.lua"
+
+    def _configuration(self) -> str:
+        return _CONFIG.format(
+            directory=self.directory,
+            as_root=str(os.geteuid() == 0).lower(),
+            c2s_port=self.c2s_port,
+            component_port=self.component_port,
+            domain=self.jid_domain,
+            component=self.component_jid,
+            secret=self.component_secret,
+        )
+
+    async def _make_certificate(self) -> None:
+        """Make key and certificate, good for ten years; the certificate comes last, as the sign of success."""
+        key = self.ca_file.with_suffix(".key")
+        new_key, new_certificate = key.with_suffix(".key.new"), key.with_suffix(".crt.new")
+        key.parent.mkdir(mode=0o700, exist_ok=True)
+        names = f"subjectAltName=DNS:{self.jid_domain},DNS:rooms.{self.jid_domain}"
+        argv = [_binary("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        argv += ["-nodes", "-days", "3650", "-subj", f"/CN={self.jid_domain}", "-addext", names]
+        status, output = await _run([*argv, "-keyout", str(new_key), "-out", str(new_certificate)])
+        if status != 0:
+            raise OperationalError(f"openssl made no certificate: {output}")
+        new_key.chmod(0o600)
+        new_key.replace(key)
+        new_certificate.replace(self.ca_file)
+
+
+def _binary(name: str) -> str:
+    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        raise OperationalError(
+            f"There is no {name} here: install it (Debian: apt-get install {name.removesuffix('ctl')})."
+        )
+    return found
+
+
+async def _run(argv: Sequence[str], stdin: str = "") -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await process.communicate(stdin.encode())
+    return process.returncode, output.decode(errors="replace").strip()[-500:]

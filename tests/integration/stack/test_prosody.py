@@ -1,0 +1,56 @@
+"""The private Prosody, started for real."""
+
+import asyncio
+import ssl
+import stat
+from pathlib import Path
+
+from service.stack import ports
+from service.stack.prosody import PrivateProsody
+
+
+async def greeting(server: PrivateProsody) -> bytes:
+    """Return what Prosody says to a client that opens a stream."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.c2s_port)
+    try:
+        opening = f"<stream:stream to='{server.jid_domain}' xmlns='jabber:client'"
+        writer.write(f"{opening} xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>".encode())
+        return await reader.readuntil(b"</stream:features>")
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_clients_are_offered_tls_and_nothing_before_it(prosody: PrivateProsody) -> None:
+    offered = await greeting(prosody)
+    assert b"urn:ietf:params:xml:ns:xmpp-tls" in offered
+    assert b"PLAIN" not in offered
+
+
+async def test_its_certificate_can_be_trusted_as_a_ca(prosody: PrivateProsody) -> None:
+    subjects = ssl.create_default_context(cafile=str(prosody.ca_file)).get_ca_certs()
+    assert (("commonName", "localhost"),) in [name for found in subjects for name in found["subject"]]
+
+
+async def test_a_second_start_keeps_ports_secret_certificate_and_accounts(tmp_path: Path) -> None:
+    async with PrivateProsody(tmp_path / "p") as first:
+        assert await first.register("alice", "first password") == "alice@localhost"
+        kept = (first.c2s_port, first.component_port, first.component_secret, first.ca_file.read_bytes())
+    account = tmp_path / "p/data/localhost/accounts/alice.dat"
+    before = account.read_bytes()
+    async with PrivateProsody(tmp_path / "p") as second:
+        assert (second.c2s_port, second.component_port, second.component_secret, second.ca_file.read_bytes()) == kept
+        assert account.read_bytes() == before
+        await second.register("alice", "second password")
+    assert account.read_bytes() != before
+
+
+async def test_its_secrets_are_readable_by_their_owner_only(prosody: PrivateProsody) -> None:
+    secret_files = [prosody.component_secret_file, prosody.ca_file.with_suffix(".key")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in secret_files] == [0o600, 0o600]
+
+
+async def test_it_is_gone_when_it_was_stopped(tmp_path: Path) -> None:
+    async with PrivateProsody(tmp_path / "p") as server:
+        assert await ports.accepts(server.c2s_port)
+    assert not await ports.accepts(server.c2s_port)
