@@ -1,0 +1,164 @@
+"""A person's chat client, as tests need one: it talks, remembers all it got, and comes back by itself.
+
+It does what ordinary clients do: STARTTLS, stream management (XEP-0198), receipts (XEP-0184),
+presence. A question carries a fresh ``<thread>``; Coronet answers within it (RFC 6121 §5.2.5),
+so that an answer is never mistaken for a notification.
+"""
+
+import asyncio
+import contextlib
+import ssl
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from slixmpp import ClientXMPP
+
+RECONNECT_S = 0.3
+"""Between two attempts; a test client need not be polite."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """One message with a body, as it arrived (``at_s`` is Unix time)."""
+
+    id: str
+    sender: str
+    body: str
+    at_s: float
+    thread: str
+
+
+class ChatClient:
+    """One account's client.
+
+    ``received`` is everything in order of arrival, resends included; ``unique`` keeps the first
+    of each message id. ``await start()`` returns when the account is online.
+    """
+
+    def __init__(self, jid: str, password: str, host: str, port: int, bot_jid: str) -> None:
+        self.jid = jid
+        self.bot_jid = bot_jid
+        self.received: list[Received] = []
+        self.online = asyncio.Event()
+        self._address = (host, port)
+        self._offline = asyncio.Event()
+        self._news = asyncio.Condition()
+        self._xmpp = self._stream(jid, password)
+        self._keeper: asyncio.Task[None] | None = None
+
+    def _stream(self, jid: str, password: str) -> ClientXMPP:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # the private server's certificate is its own
+        stream = ClientXMPP(f"{jid}/test", password, ssl_context=context)
+        stream.enable_direct_tls = False
+        for plugin in ("xep_0030", "xep_0184", "xep_0198", "xep_0199"):
+            stream.register_plugin(plugin)
+        stream.add_event_handler("session_start", self._started)
+        stream.add_event_handler("session_resumed", self._resumed)
+        for event in ("disconnected", "connection_failed", "failed_all_auth"):
+            stream.add_event_handler(event, self._lost)
+        stream.add_event_handler("message", self._heard)
+        return stream
+
+    @property
+    def unique(self) -> list[Received]:
+        """What a client shows that drops repeated message ids."""
+        return list({message.id: message for message in reversed(self.received)}.values())[::-1]
+
+    @property
+    def notifications(self) -> list[Received]:
+        """``unique`` without the answers to what we said."""
+        return [message for message in self.unique if not message.thread]
+
+    async def start(self, timeout_s: float = 20.0) -> "ChatClient":
+        """Go online; reconnect by itself until :meth:`stop`."""
+        self._keeper = asyncio.create_task(self._stay_online())
+        await asyncio.wait_for(self.online.wait(), timeout_s)
+        return self
+
+    async def stop(self) -> None:
+        """Go offline for good."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        self._xmpp.cancel_connection_attempt()
+        await self._xmpp.disconnect(wait=1.0, ignore_send_queue=True)
+        sender = self._xmpp._run_out_filters
+        if sender is not None:
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+    async def befriend(self) -> None:
+        """Ask the bot for its presence, as adding a contact does."""
+        self._xmpp.send_presence_subscription(pto=self.bot_jid)
+
+    def send(self, text: str, *, thread: str = "") -> str:
+        """Send one chat message and return its id, waiting for nothing."""
+        message = self._xmpp.make_message(mto=self.bot_jid, mbody=text, mtype="chat")
+        message["id"] = uuid.uuid4().hex
+        if thread:
+            message["thread"] = thread
+        message.send()
+        return str(message["id"])
+
+    async def say(self, text: str, timeout_s: float = 20.0) -> str:
+        """Send ``text`` and return the text of the bot's answer to it."""
+        await asyncio.wait_for(self.online.wait(), timeout_s)
+        thread = uuid.uuid4().hex
+        self.send(text, thread=thread)
+        return (await self.wait_for(lambda message: message.thread == thread, timeout_s)).body
+
+    async def wait_for(self, wanted: Callable[[Received], bool], timeout_s: float = 20.0) -> Received:
+        """Return the first message, past or future, that is ``wanted``; TimeoutError says what came instead."""
+        try:
+            async with asyncio.timeout(timeout_s), self._news:
+                while True:
+                    for message in self.received:
+                        if wanted(message):
+                            return message
+                    await self._news.wait()
+        except TimeoutError:
+            bodies = [message.body for message in self.received[-5:]]
+            raise TimeoutError(f"{self.jid} waited {timeout_s:g} s in vain; last received: {bodies!r}") from None
+
+    async def _stay_online(self) -> None:
+        while True:
+            self._offline.clear()
+            self._xmpp.connect(*self._address)
+            await self._offline.wait()
+            self.online.clear()
+            self._xmpp.cancel_connection_attempt()
+            await asyncio.sleep(RECONNECT_S)
+
+    def _started(self, _event: Any) -> None:
+        self._xmpp.send_presence()
+        self._xmpp.get_roster()
+        self.online.set()
+
+    def _resumed(self, _event: Any) -> None:
+        self.online.set()
+
+    def _lost(self, _event: Any) -> None:
+        self._offline.set()
+
+    async def _heard(self, message: Any) -> None:
+        if message["type"] not in ("chat", "normal"):
+            return
+        sender, body = message["from"].bare, message["body"]
+        self.received.append(Received(message["id"], sender, body, time.time(), message["thread"]))
+        async with self._news:
+            self._news.notify_all()
+
+
+@contextlib.asynccontextmanager
+async def online(jid: str, password: str, host: str, port: int, bot_jid: str) -> AsyncIterator[ChatClient]:
+    """Yield a client that is online, and take it offline afterwards."""
+    client = ChatClient(jid, password, host, port, bot_jid)
+    try:
+        yield await client.start()
+    finally:
+        await client.stop()
