@@ -143,3 +143,10 @@ class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     joined_s: float
     metrics_url: str = ""
+
+
+class FeedLink(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A feed that a page names (autodiscovery): its canonical URL, and its title in plain text."""
+
+    url: str
+    title: str = ""

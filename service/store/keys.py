@@ -6,7 +6,7 @@ in one slot of a Redis Cluster.
 ===========================  ======  =====================================================================
 key                          type    meaning
 ===========================  ======  =====================================================================
-``cn:{r}:nodes``             hash    the ring: node id → NodeInfo (msgpack)
+``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH {NodeInfo as JSON}``
 ``cn:{r}:leases``            zset    node id → when its lease ends, in ms of Redis's clock
 ``cn:{r}:version``           string  grows with every join, leave and expiry
 ``cn:{r}:epoch``             string  grows with every join

@@ -1,0 +1,64 @@
+"""The only importer of redis: everything that lasts, and everything that is shared.
+
+Rules of the room: every key is in ``keys``, with its schema; whatever changes together is one
+script in ``scripts/`` whose keys are all in KEYS and of one slot; every change is atomic,
+idempotent, or healed by an intent. No policy: what to do is decided by pure rooms.
+Every method may raise :class:`service.errors.StoreUnavailable`.
+"""
+
+from service.model import ChannelId
+from service.settings import Settings
+from service.store.channels import Channels
+from service.store.hosts import Hosts
+from service.store.inbox import Inboxes
+from service.store.index import HashIndex
+from service.store.leases import Leases
+from service.store.link import Link
+from service.store.outbox import Outbox
+from service.store.requests import Requests
+from service.store.ring import Ring
+from service.store.subscriptions import Subscriptions
+from service.store.users import Users
+
+
+class Store:
+    """All parts of the store over one link."""
+
+    def __init__(self, link: Link) -> None:
+        """Wire the parts."""
+        self.link = link
+        self.index = HashIndex(link)
+        self.channels = Channels(link, self.index)
+        self.subscriptions = Subscriptions(link, self.index)
+        self.outbox = Outbox(link)
+        self.users = Users(link)
+        self.ring = Ring(link)
+        self.leases = Leases(link)
+        self.hosts = Hosts(link)
+        self.inboxes = Inboxes(link)
+        self.requests = Requests(link, self.inboxes, self.ring)
+
+    async def ping(self) -> None:
+        """Return if Redis answers. Raises :class:`service.errors.StoreUnavailable`."""
+        await self.link.call("PING")
+
+    async def remove_channel(self, cid: ChannelId) -> None:
+        """End all subscriptions to a channel and delete it; can be repeated after a crash."""
+        await self.subscriptions.end_all(cid)
+        await self.channels.forget(cid)
+        await self.subscriptions.end_all(cid)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self.link.close()
+
+
+async def connect(settings: Settings) -> Store:
+    """Return a store that answered. Raises :class:`service.errors.StoreUnavailable`."""
+    store = Store(Link(settings))
+    try:
+        await store.ping()
+    except BaseException:
+        await store.close()
+        raise
+    return store

@@ -1,0 +1,68 @@
+"""Messages to nodes: one stream each, read from where the node is, never longer than it needs to be."""
+
+from typing import Literal
+
+import msgspec
+
+from service.model import NodeId
+from service.store import keys
+from service.store.link import BLOCK_AT_MOST_S, Link
+
+_LENGTH = 10_000
+
+Kind = Literal["peer", "ask"]
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """One message: ``peer`` between nodes (corona's protocol), ``ask`` from a bot or the console."""
+
+    kind: Kind
+    sender: str
+    payload: bytes
+
+
+class Inboxes:
+    """Send to any node's inbox; read one's own. Soft state: what is lost is sent again by the protocol."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def send(self, letters: list[tuple[NodeId, Letter]]) -> None:
+        """Put letters into inboxes, in order, in one round trip."""
+        await self._link.many(
+            [
+                (
+                    "XADD",
+                    keys.inbox(to),
+                    "MAXLEN",
+                    "~",
+                    _LENGTH,
+                    "*",
+                    "k",
+                    letter.kind,
+                    "f",
+                    letter.sender,
+                    "m",
+                    letter.payload,
+                )
+                for to, letter in letters
+            ]
+        )
+
+    async def read(self, node: NodeId, after: str) -> tuple[list[Letter], str]:
+        """Wait for letters after this place ("0" from the start); return them and the next place."""
+        block_ms = int(BLOCK_AT_MOST_S * 1000)
+        found = await self._link.wait("XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after)
+        letters = []
+        for _, entries in found or ():
+            for entry, fields in entries:
+                after = entry.decode()
+                kind: Kind = "ask" if fields[b"k"] == b"ask" else "peer"
+                letters.append(Letter(kind, fields[b"f"].decode(), fields[b"m"]))
+        return letters, after
+
+    async def discard(self, nodes: tuple[NodeId, ...]) -> None:
+        """Delete the inboxes of nodes that are gone."""
+        if nodes:
+            await self._link.many([("UNLINK", keys.inbox(node)) for node in nodes])

@@ -1,0 +1,104 @@
+"""The one way to Redis: commands, pipelines and scripts, with drivers' errors translated.
+
+Scripts are sent whole with EVAL: Redis caches them by their digest anyway, and so neither SCRIPT
+FLUSH nor a new master in a cluster can leave us with a script it does not know.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+
+from service.errors import StoreUnavailable
+from service.settings import Settings
+
+Value = str | bytes | int | float
+Command = tuple[Value, ...]
+
+BLOCK_AT_MOST_S = 5.0
+_ANSWER_WITHIN_S = 5.0
+
+# Replies that say "not now" although they come as plain errors.
+_OPERATIONAL = ("MISCONF", "NOREPLICAS", "LOADING", "MASTERDOWN", "READONLY", "OOM", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
+
+
+@cache
+def _script(name: str) -> str:
+    return files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+
+
+def script(name: str, keys: Sequence[str], *arguments: Value) -> Command:
+    """Return the command that runs ``scripts/NAME.lua``; all keys must be of one slot."""
+    return ("EVAL", _script(name), len(keys), *keys, *arguments)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except exceptions.ResponseError as error:
+        if isinstance(error, exceptions.ReadOnlyError | exceptions.OutOfMemoryError | exceptions.NoPermissionError):
+            raise StoreUnavailable(f"Redis refuses: {error}") from error
+        if str(error).startswith(_OPERATIONAL):
+            raise StoreUnavailable(f"Redis refuses for now: {error}") from error
+        raise
+    except (exceptions.RedisError, OSError, TimeoutError) as error:
+        raise StoreUnavailable(f"Redis does not answer ({error}). Is it running, and is redis_url right?") from error
+
+
+class Link:
+    """Two pools to one Redis: one for commands that answer at once, one for those that block."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open nothing yet; connections are made on demand and kept."""
+        self._prompt = _client(settings, socket_timeout=_ANSWER_WITHIN_S)
+        self._blocking = _client(settings, socket_timeout=BLOCK_AT_MOST_S + _ANSWER_WITHIN_S)
+
+    async def call(self, *command: Value) -> Any:
+        """Run one command. Raises :class:`StoreUnavailable`."""
+        with _translated():
+            return await self._prompt.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+
+    async def wait(self, *command: Value) -> Any:
+        """Run one command that blocks, for at most ``BLOCK_AT_MOST_S``. Raises :class:`StoreUnavailable`."""
+        with _translated():
+            return await self._blocking.execute_command(*command)  # type: ignore[no-untyped-call]  # same
+
+    async def script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
+        """Run one script. Raises :class:`StoreUnavailable`."""
+        return await self.call(*script(name, keys, *arguments))
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        """Run independent commands in one round trip, in order. Raises :class:`StoreUnavailable`."""
+        if not commands:
+            return []
+        with _translated():
+            async with self._prompt.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                replies: list[Any] = await pipeline.execute()
+                return replies
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._prompt.aclose()
+        await self._blocking.aclose()
+
+
+def _client(settings: Settings, *, socket_timeout: float) -> Redis:
+    return Redis.from_url(
+        settings.redis_url,
+        username=settings.redis_username or None,
+        password=settings.redis_password.get_secret_value() or None,
+        protocol=3,
+        socket_timeout=socket_timeout,
+        socket_connect_timeout=_ANSWER_WITHIN_S,
+        # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
+    )

@@ -1,0 +1,112 @@
+"""Requests of bots and the console to the fleet: they go to one worker's inbox and get one answer.
+
+Only workers reach publishers; whoever else needs something of a publisher asks here.
+"""
+
+import secrets
+import time
+
+import msgspec
+
+from service.errors import Fault, NoWorker, from_fault
+from service.feeds.urls import channel_id
+from service.model import Channel, ChannelId, Entry, FeedLink, PollResult
+from service.store import keys
+from service.store.inbox import Inboxes, Letter
+from service.store.link import BLOCK_AT_MOST_S, Link
+from service.store.ring import Ring
+
+_ANSWER_KEPT_S = 60
+_WITHIN_S = 14.0
+
+
+class Probe(msgspec.Struct, frozen=True, tag=True):
+    """Look at this canonical URL; if it is a feed, make it a channel (or wake its channel up)."""
+
+    url: str
+
+
+class PollNow(msgspec.Struct, frozen=True, tag=True):
+    """Poll this channel at once."""
+
+    channel: ChannelId
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A request with where to answer. After ``until_s`` (Unix s) nobody waits for it any more."""
+
+    id: str
+    body: Probe | PollNow
+    until_s: float
+
+
+class Probed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """What a probe found: a channel, or several feeds to choose from.
+
+    ``latest`` is newest first; ``discovered`` says that the URL was a page which named the feed.
+    """
+
+    channel: Channel | None = None
+    latest: tuple[Entry, ...] = ()
+    choices: tuple[FeedLink, ...] = ()
+    discovered: bool = False
+
+
+class Polled(msgspec.Struct, frozen=True, tag=True):
+    """How the poll ended."""
+
+    result: PollResult
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The error that the worker met."""
+
+    fault: Fault
+
+
+Answer = Probed | Polled | Failed
+
+
+class Requests:
+    """Ask the worker that owns the matter, and wait for the answer."""
+
+    def __init__(self, link: Link, inboxes: Inboxes, ring: Ring) -> None:
+        """Use this link to Redis."""
+        self._link = link
+        self._inboxes = inboxes
+        self._ring = ring
+
+    async def probe(self, url: str, timeout_s: float = _WITHIN_S) -> Probed:
+        """Have a canonical URL looked at. Raises what the worker met, or :class:`NoWorker`."""
+        answer = await self._ask(channel_id(url), Probe(url), timeout_s)
+        if isinstance(answer, Probed):
+            return answer
+        raise NoWorker(f"A worker answered {type(answer).__name__} to a probe: the fleet's versions differ.")
+
+    async def poll_now(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> PollResult:
+        """Have a channel polled at once. Raises what the worker met, or :class:`NoWorker`."""
+        answer = await self._ask(cid, PollNow(cid), timeout_s)
+        if isinstance(answer, Polled):
+            return answer.result
+        raise NoWorker(f"A worker answered {type(answer).__name__} to a poll: the fleet's versions differ.")
+
+    async def _ask(self, cid: ChannelId, body: Probe | PollNow, timeout_s: float) -> Answer:
+        owner = (await self._ring.look()).owner(cid)
+        if owner is None:
+            raise NoWorker("No worker is running, so nothing can be looked at. Try again in a moment.")
+        ask = Ask(secrets.token_urlsafe(12), body, time.time() + timeout_s)
+        await self._inboxes.send([(owner, Letter("ask", "", msgspec.msgpack.encode(ask)))])
+        deadline_s = time.monotonic() + timeout_s
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            found = await self._link.wait("BLPOP", keys.answer(ask.id), min(left_s, BLOCK_AT_MOST_S))
+            if found:
+                answer: Answer = msgspec.msgpack.decode(found[1], type=Answer)
+                if isinstance(answer, Failed):
+                    raise from_fault(answer.fault)
+                return answer
+        raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
+
+    async def answer(self, ask: Ask, answer: Answer) -> None:
+        """Answer a request (workers)."""
+        key = keys.answer(ask.id)
+        await self._link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])

@@ -1,0 +1,94 @@
+"""The ring as leases in Redis: who is alive, on Redis's clock alone."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from service.errors import LeaseLost, StoreUnavailable
+from service.model import NodeId, NodeInfo
+from service.overlay.ring import RingView
+from service.store import keys
+from service.store.link import Link
+
+_RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
+_JOIN_TRIES = 100
+_NONE_KNOWN = -1
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """What a heartbeat brought: the ring, when it was news.
+
+    ``time_s`` is Redis's clock (Unix s) when it answered: the fleet's common time.
+    ``expired`` are the nodes whose leases this very beat found to have run out.
+    """
+
+    time_s: float
+    ring: RingView | None
+    expired: tuple[NodeId, ...]
+
+
+class Ring:
+    """Join, stay in, and leave the ring; look at it."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def join(
+        self, name: str, metrics_url: str, ttl_s: float, choose: Callable[[Sequence[NodeId]], NodeId]
+    ) -> NodeInfo:
+        """Take the id that ``choose`` picks given the present ids, atomically, and a lease of ``ttl_s``.
+
+        Raises :class:`LeaseLost` if others keep joining in between, :class:`StoreUnavailable`.
+        """
+        for _ in range(_JOIN_TRIES):
+            time_s, seen = await self._look()
+            node = choose([info.id for info in seen.nodes])
+            info = NodeInfo(id=node, epoch=0, name=name, joined_s=time_s, metrics_url=metrics_url)
+            value = msgspec.json.encode(info)
+            reply = await self._link.script(
+                "ring_join", (*_RING, keys.RING_EPOCH), seen.version, node, value, int(ttl_s * 1000)
+            )
+            if reply[0] == 1:
+                return msgspec.structs.replace(info, epoch=reply[1])
+        raise LeaseLost("Could not join the ring: others joined or left at every try. Start this worker again.")
+
+    async def beat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Beat:
+        """Renew the lease. Raises :class:`LeaseLost` when it is no longer ours: join again."""
+        return await self._beat(me.id, me.epoch, ttl_s, known_version)
+
+    async def _look(self) -> tuple[float, RingView]:
+        beat = await self._beat("", 0, 0, _NONE_KNOWN)
+        return beat.time_s, beat.ring or RingView(0, ())
+
+    async def _beat(self, node: NodeId, epoch: int, ttl_s: float, known_version: int) -> Beat:
+        held, version, now_ms, found, expired = await self._link.script(
+            "ring_beat", _RING, node, epoch, int(ttl_s * 1000), known_version
+        )
+        if node and not held:
+            raise LeaseLost(f"The lease of node {node[:8]} ran out; another view of the ring is in force.")
+        ring = RingView(version, _nodes(found)) if found is not None else None
+        return Beat(now_ms / 1000, ring, tuple(lost.decode() for lost in expired))
+
+    async def leave(self, me: NodeInfo) -> None:
+        """Leave at once, so that nobody has to wait for the lease to run out."""
+        await self._link.script("ring_leave", _RING, me.id, me.epoch)
+
+    async def look(self) -> RingView:
+        """Return the ring without being in it."""
+        return (await self._look())[1]
+
+    async def view(self) -> list[NodeInfo]:
+        """Return the living nodes, sorted by id."""
+        return list((await self.look()).nodes)
+
+
+def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
+    nodes = []
+    for value in found[1::2]:
+        epoch, _, info = value.partition(b" ")
+        try:
+            nodes.append(msgspec.structs.replace(msgspec.json.decode(info, type=NodeInfo), epoch=int(epoch)))
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise StoreUnavailable(f"The ring holds a node of another version of Coronet: {error}") from error
+    return tuple(sorted(nodes, key=lambda info: info.id))

@@ -1,0 +1,12 @@
+-- Create a channel at version 1 with its first snapshot, unless it exists.
+-- KEYS channel, log   ARGV snapshot delta, field, value, …   Returns 1 if created.
+if redis.call('HEXISTS', KEYS[1], 'url') == 1 then
+  return 0
+end
+redis.call('DEL', KEYS[1], KEYS[2])
+for i = 2, #ARGV, 2 do
+  redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+end
+redis.call('HSET', KEYS[1], 'version', 1, 'fanned', 1, 'epoch', 0)
+redis.call('XADD', KEYS[2], '1-0', 'd', ARGV[1])
+return 1

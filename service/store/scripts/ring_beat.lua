@@ -1,0 +1,26 @@
+-- Renew a lease, expire the dead, and return the ring if the caller has not seen this version.
+-- KEYS nodes, leases, version   ARGV node id ('' to only look), epoch, ttl ms, version the caller knows
+-- Returns {held, version, now ms, nodes (id, value, …) or false, ids that expired just now}.
+local now = redis.call('TIME')
+local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local held = 0
+local mine = redis.call('HGET', KEYS[1], ARGV[1])
+if mine and string.match(mine, '^(%d+) ') == ARGV[2] then
+  local ends = redis.call('ZSCORE', KEYS[2], ARGV[1])
+  if ends and tonumber(ends) >= now_ms then
+    redis.call('ZADD', KEYS[2], now_ms + tonumber(ARGV[3]), ARGV[1])
+    held = 1
+  end
+end
+local expired = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now_ms)
+if #expired > 0 then
+  redis.call('HDEL', KEYS[1], unpack(expired))
+  redis.call('ZREM', KEYS[2], unpack(expired))
+  redis.call('INCR', KEYS[3])
+end
+local version = tonumber(redis.call('GET', KEYS[3]) or '0')
+local nodes = false
+if version ~= tonumber(ARGV[4]) then
+  nodes = redis.call('HGETALL', KEYS[1])
+end
+return {held, version, now_ms, nodes, expired}

@@ -1,0 +1,10 @@
+-- Leave the ring, if the lease is still of this epoch.
+-- KEYS nodes, leases, version   ARGV node id, epoch
+local mine = redis.call('HGET', KEYS[1], ARGV[1])
+if not mine or string.match(mine, '^(%d+) ') ~= ARGV[2] then
+  return 0
+end
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('INCR', KEYS[3])
+return 1

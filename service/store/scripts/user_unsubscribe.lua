@@ -1,0 +1,32 @@
+-- Remove a subscription from the user index, with the intent to take it out of the channel index, and purge what is
+-- queued of that channel: after the answer to an unsubscribe nothing of it may arrive.
+-- KEYS user, user index, intents, outbox, in flight   ARGV channel id. Returns the seq of this change, or 0.
+if redis.call('HDEL', KEYS[2], ARGV[1]) == 0 then
+  return 0
+end
+local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
+redis.call('HSET', KEYS[3], ARGV[1], 'del ' .. seq)
+for _, item in ipairs(redis.call('XRANGE', KEYS[4], '-', '+')) do
+  for i = 1, #item[2], 2 do
+    if item[2][i] == 'c' and item[2][i + 1] == ARGV[1] then
+      redis.call('XDEL', KEYS[4], item[1])
+    end
+  end
+end
+local flying = redis.call('HGETALL', KEYS[5])
+for i = 1, #flying, 2 do
+  local batch = cjson.decode(flying[i + 1])
+  local kept = {}
+  for _, item in ipairs(batch['items']) do
+    if item[1] ~= ARGV[1] then
+      kept[#kept + 1] = item
+    end
+  end
+  if #kept == 0 then
+    redis.call('HDEL', KEYS[5], flying[i])
+  elseif #kept < #batch['items'] then
+    batch['items'] = kept
+    redis.call('HSET', KEYS[5], flying[i], cjson.encode(batch))
+  end
+end
+return seq

@@ -1,0 +1,120 @@
+"""Subscriptions: acknowledged only when both indexes have them, healed when a crash came in between.
+
+The user index (in the user's slot) is the truth. A change is written there together with an
+*intent*; then the channel index follows; then the intent is settled. :meth:`Subscriptions.heal`
+replays what was left behind.
+"""
+
+import secrets
+import time
+
+from service.errors import NotSubscribed
+from service.model import ChannelId, Subscription, UserId
+from service.store import keys
+from service.store.index import ChannelIndex
+from service.store.link import Link, script
+
+_LEFT_BEHIND_AFTER_S = 5.0
+
+
+class Subscriptions:
+    """Who wants to be told of what."""
+
+    def __init__(self, link: Link, index: ChannelIndex) -> None:
+        """Use this link to Redis and this channel index."""
+        self._link = link
+        self._index = index
+
+    async def subscribe(self, jid: str, cid: ChannelId) -> tuple[Subscription, bool]:
+        """Subscribe, durably once this returns; also say whether it is new.
+
+        Raises :class:`NotSubscribed` if the channel does not exist (any more).
+        """
+        uid = keys.user_id(jid)
+        stamp = await self._announce(uid)
+        await self._link.call("SADD", keys.USERS, uid)
+        seen = await self._link.call("HGET", keys.channel(cid), "version")
+        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
+        new, _ = await self._link.script("user_subscribe", own, jid, cid, int(seen or 0), int(time.time()))
+        await self._replay(uid, stamp)
+        held = await self._link.call("HGET", keys.user_index(uid), cid)
+        if held is None:
+            raise NotSubscribed("That channel was removed just now. Subscribe by its URL to add it again.")
+        return _subscription(cid, held), bool(new)
+
+    async def unsubscribe(self, jid: str, cid: ChannelId) -> bool:
+        """Unsubscribe, durably once this returns; nothing of the channel is queued any more.
+
+        False if there was no such subscription.
+        """
+        return await self._unsubscribe(keys.user_id(jid), cid)
+
+    async def _unsubscribe(self, uid: UserId, cid: ChannelId) -> bool:
+        stamp = await self._announce(uid)
+        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.outbox(uid), keys.in_flight(uid))
+        seq = await self._link.script("user_unsubscribe", own, cid)
+        await self._replay(uid, stamp)
+        return bool(seq)
+
+    async def end_all(self, cid: ChannelId) -> None:
+        """End every subscription to a channel; can be repeated after a crash."""
+        cursor = ""
+        while True:
+            entries, cursor = await self._index.page(cid, cursor, 500)
+            for uid, _ in entries:
+                await self._unsubscribe(uid, cid)
+            await self._index.remove(cid, entries)
+            if not cursor:
+                return
+
+    async def of_user(self, jid: str) -> list[Subscription]:
+        """Return a person's subscriptions, by number."""
+        held = await self._link.call("HGETALL", keys.user_index(keys.user_id(jid)))
+        found = [_subscription(cid.decode(), record) for cid, record in held.items()]
+        return sorted(found, key=lambda subscription: subscription.number)
+
+    async def count(self, cid: ChannelId) -> int:
+        """Return how many are subscribed to a channel."""
+        return (await self.counts([cid]))[0]
+
+    async def counts(self, cids: list[ChannelId]) -> list[int]:
+        """Return how many are subscribed to each channel."""
+        return await self._index.count(cids)
+
+    async def heal(self) -> int:
+        """Replay the intents that a crash left behind; return for how many people."""
+        before_ms = (time.time() - _LEFT_BEHIND_AFTER_S) * 1000
+        left = await self._link.call("ZRANGE", keys.INTENT_USERS, "-inf", before_ms, "BYSCORE", "WITHSCORES")
+        for uid, stamp in left:
+            await self._replay(uid.decode(), stamp)
+        return len(left)
+
+    async def _announce(self, uid: UserId) -> float:
+        """Note, before anything is written, that this user may have intents; return the note's stamp."""
+        stamp = time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
+        await self._link.call("ZADD", keys.INTENT_USERS, stamp, uid)
+        return stamp
+
+    async def _replay(self, uid: UserId, stamp: float) -> None:
+        pending = await self._link.call("HGETALL", keys.intents(uid))
+        for cid, intent in pending.items():
+            await self._settle(uid, cid.decode(), intent.decode())
+        await self._link.call(*script("zrem_if", (keys.INTENT_USERS,), uid, repr(stamp)))
+
+    async def _settle(self, uid: UserId, cid: ChannelId, intent: str) -> None:
+        what, seq = intent.split()
+        start_at: int | str = ""
+        if what == "add":
+            added, version = await self._index.add(cid, uid, int(seq))
+            if version is None:
+                await self._link.call("HDEL", keys.user_index(uid), cid)
+            elif added:
+                start_at = version
+        else:
+            await self._index.remove(cid, [(uid, int(seq))])
+        await self._link.script("user_settle", (keys.user_index(uid), keys.intents(uid)), cid, intent, start_at)
+
+
+def _subscription(cid: ChannelId, record: bytes) -> Subscription:
+    number, seq, seen, since_s = record.split()
+    return Subscription(cid, int(number), int(seq), int(seen), float(since_s))

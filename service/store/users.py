@@ -1,0 +1,45 @@
+"""What we know of a person besides their subscriptions."""
+
+import msgspec
+
+from service.store import keys
+from service.store.link import Link
+
+
+class UserState(msgspec.Struct, frozen=True):
+    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184)."""
+
+    jid: str
+    welcomed: bool = False
+    receipts: bool = False
+
+
+class Users:
+    """People, by bare JID."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def get(self, jid: str) -> UserState:
+        """Return what is known; for a stranger, the defaults."""
+        welcomed, receipts = await self._link.call("HMGET", keys.user(keys.user_id(jid)), "welcomed", "receipts")
+        return UserState(jid, welcomed == b"1", receipts == b"1")
+
+    async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
+        """Remember what is given."""
+        uid = keys.user_id(jid)
+        fields: list[str] = ["jid", jid]
+        for name, value in (("welcomed", welcomed), ("receipts", receipts)):
+            if value is not None:
+                fields += [name, str(int(value))]
+        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+
+    async def allow(self, jid: str, what: str, limit: int, per_s: float) -> bool:
+        """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""
+        key = keys.rate(keys.user_id(jid), what)
+        return bool(await self._link.script("rate_take", (key,), limit, int(per_s * 1000)))
+
+    async def count(self) -> int:
+        """Return how many people ever wrote to us."""
+        return int(await self._link.call("SCARD", keys.USERS))
