@@ -1,0 +1,57 @@
+# Each target brings what it needs: a virtual environment with the locked packages, and Debian's
+# redis-server, prosody and chromium where they are missing and apt can be used. Nothing else is
+# written outside this folder. ARGS goes to the program: make run ARGS="--workers 3".
+
+venv := .venv
+bin := $(venv)/bin
+pip := $(bin)/python -m pip install --quiet --no-input --disable-pip-version-check --require-virtualenv
+compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url
+
+.PHONY: setup run test check bench lock
+.DELETE_ON_ERROR:
+
+setup: $(venv)/run.stamp
+
+run: setup
+	@scripts/need redis-server prosody openssl || true # `coronet up` names what it cannot replace
+	@exec $(bin)/coronet up --state .coronet --allow-private $(ARGS)
+
+test: $(venv)/dev.stamp
+	@scripts/need redis-server prosody openssl chromium
+	@$(bin)/pytest -n 2 --dist worksteal -m "not bench" $(ARGS)
+
+check: $(venv)/dev.stamp
+	@$(bin)/ruff check --quiet
+	@$(bin)/ruff format --quiet --check
+	@$(bin)/mypy --no-error-summary
+	@$(bin)/mypy --no-error-summary compose/bootstrap.py
+	@$(bin)/codespell service bots workers tests compose docs scripts Makefile *.md
+	@$(bin)/djlint --quiet --lint service/console/templates
+	@$(bin)/yamllint --strict compose
+	@$(bin)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose/compose.yaml
+	@$(bin)/hadolint compose/Dockerfile compose/*/Dockerfile
+	@$(bin)/python -m pip check
+	@$(bin)/pytest tests/architecture
+
+bench: $(venv)/dev.stamp
+	@scripts/need redis-server prosody openssl
+	@$(bin)/pytest -s -m bench $(ARGS)
+
+# Newer versions are taken only where they are asked for: make lock ARGS="--upgrade-package aiohttp".
+lock: $(venv)/dev.stamp
+	$(compile) $(ARGS) --extra embedded --extra dev pyproject.toml -o requirements-dev.lock
+	$(compile) --constraint requirements-dev.lock --extra embedded pyproject.toml -o requirements.lock
+	printf 'hatchling\neditables\n' | $(compile) --constraint requirements-dev.lock - -o requirements-build.lock
+
+# Three locks: what runs; what builds it (a checkout's editable install and the image's first stage
+# use it, the image's last stage does not); and everything, for tests. Their versions agree.
+$(venv)/run.stamp: requirements.lock requirements-build.lock pyproject.toml
+	@scripts/venv $(venv)
+	@$(pip) --require-hashes --only-binary :all: -r requirements.lock -r requirements-build.lock
+	@$(pip) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(venv)/dev.stamp: $(venv)/run.stamp requirements-dev.lock
+	@$(pip) --require-hashes --only-binary :all: -r requirements-dev.lock
+	@touch $@

@@ -1,0 +1,37 @@
+-- The private XMPP server: people on c2s, the bot as a component. No server-to-server, no HTTP.
+-- This file is a program: it reads the secret itself, so that no password stands in it.
+local secret_file = assert(io.open("/run/secrets/xmpp_component_password"))
+local bot_secret = assert(secret_file:read("l"), "the component's password file is empty")
+secret_file:close()
+
+data_path = "/data"
+pidfile = "/tmp/prosody.pid"
+admin_socket = "/tmp/prosody.sock"
+log = { info = "*console" }
+
+interfaces = { "*" }
+c2s_ports = { 5222 }
+c2s_direct_tls_ports = {}
+component_interfaces = { "*" }
+component_ports = { 5347 }
+http_ports = {}
+https_ports = {}
+
+authentication = "internal_hashed"
+storage = "internal"
+allow_registration = false
+c2s_require_encryption = true
+limits = { c2s = { rate = "64kb/s" } }
+
+modules_enabled = {
+	"admin_shell", "blocklist", "bookmarks", "carbons", "csi_simple", "disco", "mam", "offline",
+	"pep", "ping", "posix", "private", "roster", "saslauth", "smacks", "tls", "vcard4",
+	"vcard_legacy", "version",
+}
+modules_disabled = { "s2s" }
+
+VirtualHost "localhost"
+	ssl = { certificate = "/run/secrets/xmpp_tls.crt", key = "/run/secrets/xmpp_tls.key" }
+
+Component "feeds.localhost"
+	component_secret = bot_secret
