@@ -1,0 +1,136 @@
+"""What a node's protocol is told (events) and what it asks its shell to do (effects).
+
+Every effect may fail or be forgotten: the shell then simply does not answer, and the protocol
+asks again after 3 maintenance intervals, by when the shell must have given up the first attempt.
+"""
+
+import msgspec
+
+from service.corona.messages import Candidate, Message
+from service.model import ChannelId, NodeId
+from service.overlay.ring import RingView
+
+
+class RingChanged(msgspec.Struct, frozen=True):
+    """The present ring; a node that is not in it any more owns and polls nothing."""
+
+    view: RingView
+
+
+class ListedChannel(msgspec.Struct, frozen=True):
+    """A channel of the registry: wanted when it has subscribers or an admin listed it."""
+
+    channel: ChannelId
+    subscribers: int
+    listed: bool = False
+
+
+class ChannelsListed(msgspec.Struct, frozen=True):
+    """The answer to :class:`ListOwned`, complete: every channel this node owns, or more."""
+
+    asked_s: float
+    channels: tuple[ListedChannel, ...]
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed; due a few times per maintenance interval."""
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A message has arrived."""
+
+    sender: NodeId
+    message: Message
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """The answer to :class:`Adopt`: the channel's epoch, raised for us, and its version."""
+
+    channel: ChannelId
+    epoch: int
+    version: int
+    private: bool = False
+
+
+class CandidateFound(msgspec.Struct, frozen=True):
+    """This node's own poller found a change."""
+
+    candidate: Candidate
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The answer to :class:`Publish`: the store has it, as this version."""
+
+    channel: ChannelId
+    version: int
+
+
+class PublishRefused(msgspec.Struct, frozen=True):
+    """The answer to :class:`Publish`: the epoch or the base version is not the channel's any more."""
+
+    channel: ChannelId
+
+
+Event = RingChanged | ChannelsListed | Tick | Received | Adopted | CandidateFound | Published | PublishRefused
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Put a message into a node's inbox."""
+
+    node: NodeId
+    message: Message
+
+
+class ListOwned(msgspec.Struct, frozen=True):
+    """Walk the registry and answer with :class:`ChannelsListed`, repeating ``asked_s``."""
+
+    asked_s: float
+
+
+class Adopt(msgspec.Struct, frozen=True):
+    """Raise the channel's epoch and load its state: we own it now. Answer with :class:`Adopted`.
+
+    If the store has no such channel, answer with a received ``ChannelRemoved``.
+    """
+
+    channel: ChannelId
+
+
+class Disown(msgspec.Struct, frozen=True):
+    """Forget what was loaded by :class:`Adopt`."""
+
+    channel: ChannelId
+
+
+class StartPolling(msgspec.Struct, frozen=True):
+    """Poll at this phase (see ``schedule``); for a channel already polled, replan."""
+
+    channel: ChannelId
+    rank: int
+    size: int
+    interval_s: float
+
+
+class StopPolling(msgspec.Struct, frozen=True):
+    """Plan no more polls of this channel."""
+
+    channel: ChannelId
+
+
+class Refresh(msgspec.Struct, frozen=True):
+    """Reload the state that polls compare with: the channel has another version."""
+
+    channel: ChannelId
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """Version the candidate by compare-and-set under ``epoch``, and fan out to subscribers.
+
+    Answer with :class:`Published` or :class:`PublishRefused`.
+    """
+
+    candidate: Candidate
+    epoch: int
+
+
+Effect = Send | ListOwned | Adopt | Disown | StartPolling | StopPolling | Refresh | Publish

@@ -1,0 +1,127 @@
+"""A node as a member of polling sets: polls while it is told to, and keeps what it found.
+
+Losing a kept candidate loses no entry: until a version is confirmed, polls go on comparing with
+the base version, and the next one finds the same change again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from service.corona.events import Effect, Refresh, Send, StartPolling, StopPolling
+from service.corona.messages import Assign, Candidate, Rejected, Unassign, Versioned
+from service.corona.policy import Policy
+from service.model import ChannelId, NodeId
+from service.overlay.ring import RingView
+
+MAX_OFFERS = 10
+"""How often one candidate is sent before it is left to the next poll."""
+
+
+@dataclass(slots=True)
+class _Assigned:
+    ring_version: int
+    phase: StartPolling
+    version: int
+    heard_s: float
+
+
+@dataclass(slots=True)
+class _Kept:
+    candidate: Candidate
+    offers: int = 0
+
+
+class Member:
+    """The polling half of a node's protocol."""
+
+    def __init__(self, me: NodeId, policy: Policy) -> None:
+        self._me = me
+        self._policy = policy
+        self._view = RingView(0, ())
+        self._assigned: dict[ChannelId, _Assigned] = {}
+        self._kept: dict[ChannelId, _Kept] = {}
+
+    @property
+    def polled(self) -> tuple[ChannelId, ...]:
+        """The channels that this node polls."""
+        return tuple(self._assigned)
+
+    def ring_changed(self, view: RingView) -> Iterator[Effect]:
+        """Leave the sets that we are outside of now, without waiting to be told; turn to new owners."""
+        self._view = view
+        for channel, assigned in list(self._assigned.items()):
+            if self._is_outside(channel, assigned.phase.size, assigned.ring_version):
+                yield from self._stop(channel)
+        yield from self._offer_all()
+
+    def assigned(self, message: Assign, now_s: float) -> Iterator[Effect]:
+        """Poll what the owner says, unless a newer ring says otherwise."""
+        for place in message.assignments:
+            known = self._assigned.get(place.channel)
+            outdated = known is not None and message.ring_version < known.ring_version
+            if outdated or self._is_outside(place.channel, place.size, message.ring_version):
+                continue
+            phase = StartPolling(place.channel, place.rank, place.size, place.interval_s)
+            if known is None or known.phase != phase:
+                yield phase
+            version = place.version if known is None else known.version
+            self._assigned[place.channel] = _Assigned(message.ring_version, phase, version, now_s)
+            yield from self.versioned(place.channel, place.version)
+
+    def unassigned(self, message: Unassign) -> Iterator[Effect]:
+        """Stop polling."""
+        known = self._assigned.get(message.channel)
+        if known is not None and message.ring_version >= known.ring_version:
+            yield from self._stop(message.channel)
+
+    def found(self, candidate: Candidate) -> Iterator[Effect]:
+        """Keep the candidate, instead of an earlier one of the channel, and offer it to the owner."""
+        self._kept[candidate.channel] = _Kept(candidate)
+        yield from self._offer(candidate.channel)
+
+    def versioned(self, channel: ChannelId, version: int) -> Iterator[Effect]:
+        """Let go of a candidate that is now outdated or confirmed; compare with ``version`` from now on."""
+        kept = self._kept.get(channel)
+        answered = kept is not None and kept.candidate.base_version < version
+        yield from self._answered(channel, version, answered=answered)
+
+    def rejected(self, message: Rejected) -> Iterator[Effect]:
+        """Let go of the candidate that was meant; the next poll decides anew."""
+        kept = self._kept.get(message.channel)
+        answered = kept is not None and kept.candidate.base_version == message.base_version
+        yield from self._answered(message.channel, message.current_version, answered=answered)
+
+    def maintain(self, now_s: float) -> Iterator[Effect]:
+        """Stop what no owner has repeated, and offer again what none has answered."""
+        for channel, assigned in list(self._assigned.items()):
+            if now_s - assigned.heard_s > self._policy.silence_s:
+                yield from self._stop(channel)
+        yield from self._offer_all()
+
+    def _answered(self, channel: ChannelId, version: int, *, answered: bool) -> Iterator[Effect]:
+        if answered:
+            del self._kept[channel]
+        known = self._assigned.get(channel)
+        if known is not None and (answered or known.version != version):
+            known.version = version
+            yield Refresh(channel)
+
+    def _offer_all(self) -> Iterator[Effect]:
+        for channel in list(self._kept):
+            yield from self._offer(channel)
+
+    def _offer(self, channel: ChannelId) -> Iterator[Effect]:
+        kept, owner = self._kept[channel], self._view.owner(channel)
+        if kept.offers == MAX_OFFERS:
+            del self._kept[channel]
+        elif owner is not None:
+            kept.offers += 1
+            yield Send(owner, kept.candidate)
+
+    def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
+        """Say whether our ring, if it is at least as new as the owner's, has us outside of the polling set."""
+        return ring_version <= self._view.version and self._me not in self._view.nearest(channel, size)
+
+    def _stop(self, channel: ChannelId) -> Iterator[Effect]:
+        del self._assigned[channel]
+        yield StopPolling(channel)

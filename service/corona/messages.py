@@ -1,0 +1,118 @@
+"""What travels between nodes (and from the bot to an owner), as tagged msgpack.
+
+Within one wire version, fields may be added with a default: older nodes ignore them. A message
+of another wire version, of an unknown type, or malformed is nobody's fault during an upgrade:
+:func:`decode` returns None and the soft state repeats what matters.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from service import model
+
+WIRE_VERSION = 1
+
+ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
+
+
+class Assignment(msgspec.Struct, frozen=True, array_like=True):
+    """One channel's place for one member: poll at ``rank`` of ``size``; ``version`` is the channel's present one."""
+
+    channel: ChannelId
+    rank: int
+    size: Annotated[int, msgspec.Meta(ge=1)]
+    interval_s: Annotated[float, msgspec.Meta(gt=0)]
+    version: int
+
+
+class Assign(msgspec.Struct, frozen=True, tag=True):
+    """Owner to member, each maintenance interval: poll these (the owner's view was ``ring_version``)."""
+
+    ring_version: int
+    assignments: tuple[Assignment, ...]
+
+
+class Unassign(msgspec.Struct, frozen=True, tag=True):
+    """Owner to member: nobody wants this channel any more."""
+
+    ring_version: int
+    channel: ChannelId
+
+
+class Candidate(msgspec.Struct, frozen=True, tag=True):
+    """Member to owner: what a poll found, and what the channel's state becomes once it is versioned.
+
+    ``delta.base_version`` is the version it was compared with; ``identity`` is the new identity
+    state, opaque here.
+    """
+
+    delta: model.Delta
+    validators: model.Validators
+    identity: bytes
+
+    @property
+    def channel(self) -> model.ChannelId:
+        """The channel it was found in."""
+        return self.delta.channel
+
+    @property
+    def base_version(self) -> int:
+        """The version it was compared with."""
+        return self.delta.base_version
+
+
+class Versioned(msgspec.Struct, frozen=True, tag=True):
+    """Owner to the polling set: the channel has a new version."""
+
+    channel: ChannelId
+    version: int
+
+
+class Rejected(msgspec.Struct, frozen=True, tag=True):
+    """Owner to a candidate's finder: its base is not the channel's version, which is ``current_version``."""
+
+    channel: ChannelId
+    base_version: int
+    current_version: int
+
+
+class ChannelAdded(msgspec.Struct, frozen=True, tag=True):
+    """Anyone to the owner: somebody wants this channel."""
+
+    channel: ChannelId
+
+
+class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
+    """Anyone to the owner: this channel is gone."""
+
+    channel: ChannelId
+
+
+Message = Assign | Unassign | Candidate | Versioned | Rejected | ChannelAdded | ChannelRemoved
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """A message on the wire. ``sender`` is a node, or empty for the bot and the console."""
+
+    wire_version: int
+    sender: model.NodeId
+    message: Message
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Envelope)
+
+
+def encode(sender: model.NodeId, message: Message) -> bytes:
+    """Return the bytes that :func:`decode` understands."""
+    return _encoder.encode(Envelope(WIRE_VERSION, sender, message))
+
+
+def decode(raw: bytes) -> Envelope | None:
+    """Return what was sent, or None if this node cannot understand it."""
+    try:
+        envelope = _decoder.decode(raw)
+    except msgspec.MsgspecError:
+        return None
+    return envelope if envelope.wire_version == WIRE_VERSION else None

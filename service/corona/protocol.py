@@ -1,0 +1,112 @@
+"""One node's side of the fleet's conversation, without I/O: events in, effects out (Corona §3.3).
+
+Both halves of a node, :class:`~service.corona.owner.Owner` and
+:class:`~service.corona.member.Member`, speak to each other in the messages they send to other
+nodes; what a node sends to itself is delivered here and never reaches the shell.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from service.corona.events import (
+    Adopted,
+    CandidateFound,
+    ChannelsListed,
+    Effect,
+    Event,
+    ListOwned,
+    Published,
+    PublishRefused,
+    Received,
+    RingChanged,
+    Send,
+    Tick,
+)
+from service.corona.member import Member
+from service.corona.messages import Assign, Candidate, ChannelAdded, ChannelRemoved, Rejected, Unassign, Versioned
+from service.corona.owner import Owner
+from service.corona.policy import Policy
+from service.model import NodeId
+from service.overlay.ring import RingView
+
+
+class NodeProtocol:
+    """What one life of one node does in answer to what happens.
+
+    A node that has lost its lease is dead: its shell stops its polls and joins again with a new
+    id and a new protocol.
+    """
+
+    def __init__(self, me: NodeId, policy: Policy) -> None:
+        self._me = me
+        self._policy = policy
+        self._owner = Owner(me, policy)
+        self._member = Member(me, policy)
+        self._maintained_s: float | None = None
+
+    def handle(self, event: Event, now_s: float) -> list[Effect]:
+        """Return what the shell has to do, in this order.
+
+        ``now_s`` is any clock that never goes back. Unknown, repeated and outdated events are
+        answered with little or nothing; none raises.
+        """
+        effects: list[Effect] = []
+        events = deque([event])
+        while events:
+            for effect in self._react(events.popleft(), now_s):
+                if isinstance(effect, Send) and effect.node == self._me:
+                    events.append(Received(self._me, effect.message))
+                else:
+                    effects.append(effect)
+        return effects
+
+    def _react(self, event: Event, now_s: float) -> Iterator[Effect]:
+        match event:
+            case Tick():
+                yield from self._tick(now_s)
+            case Received():
+                yield from self._receive(event, now_s)
+            case RingChanged():
+                yield from self._ring_changed(event.view, now_s)
+            case ChannelsListed():
+                yield from self._owner.listed(event, now_s)
+            case Adopted():
+                yield from self._owner.adopted(event, now_s)
+            case CandidateFound():
+                yield from self._member.found(event.candidate)
+            case Published():
+                yield from self._owner.published(event.channel, event.version)
+            case PublishRefused():
+                yield from self._owner.refused(event.channel, now_s)
+
+    def _receive(self, event: Received, now_s: float) -> Iterator[Effect]:
+        match event.message:
+            case Assign() as message:
+                yield from self._member.assigned(message, now_s)
+            case Unassign() as message:
+                yield from self._member.unassigned(message)
+            case Candidate() as candidate:
+                yield from self._owner.offered(event.sender, candidate, now_s)
+            case Versioned(channel=channel, version=version):
+                yield from self._member.versioned(channel, version)
+            case Rejected() as message:
+                yield from self._member.rejected(message)
+            case ChannelAdded(channel=channel):
+                yield from self._owner.want(channel, now_s)
+            case ChannelRemoved(channel=channel):
+                yield from self._owner.drop(channel)
+
+    def _ring_changed(self, view: RingView, now_s: float) -> Iterator[Effect]:
+        """Take over at once what a dead owner had us poll; the registry walk finds the rest."""
+        yield from self._owner.ring_changed(view)
+        for channel in self._member.polled:
+            yield from self._owner.want(channel, now_s)
+        yield from self._member.ring_changed(view)
+        yield ListOwned(now_s)
+
+    def _tick(self, now_s: float) -> Iterator[Effect]:
+        if self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s:
+            self._maintained_s = now_s
+            yield from self._owner.maintain(now_s)
+            yield from self._member.maintain(now_s)
+            yield ListOwned(now_s)
