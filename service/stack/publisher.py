@@ -1,0 +1,189 @@
+"""A sample publisher on loopback: feeds that grow, and the kinds of broken ones that the web is full of.
+
+``/feed.xml`` (which is feed 0) and ``/feeds/N.xml`` with correct validators; ``/`` is a page that
+names the first; ``/bad/…`` go wrong in fixed ways. ``POST /publish?feed=N&title=…`` publishes.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self
+
+from aiohttp import web
+
+from service.errors import OperationalError
+from service.stack.ports import LOOPBACK
+from service.stack.sample_feeds import Asked, Journal, Published, rss, unchanged_since
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+HUGE_BYTES = 10_000_000
+_DRIP_EVERY_S = 0.2
+_HOME = (
+    "<!doctype html><html><head><title>Coronet's sample publisher</title>"
+    '<link rel="alternate" type="application/rss+xml" title="Sample feed" href="/feed.xml"></head>'
+    "<body><h1>Coronet's sample publisher</h1><p>Its <a href='/feed.xml'>feed</a> grows all the time.</body></html>"
+)
+
+
+class SamplePublisher:
+    """A publisher over one directory; a second one over the same directory continues the first."""
+
+    def __init__(self, directory: Path, port: int = 0) -> None:
+        """Read what was published before. A port of 0 takes a free one."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._port = port
+        self._published = Journal(directory / "published.jsonl", Published)
+        self._asked = Journal(directory / "requests.jsonl", Asked)
+        self._feeds: defaultdict[int, list[Published]] = defaultdict(list)
+        for entry in self._published.lines():
+            self._feeds[entry.feed].append(entry)
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """Its root, without a slash at the end."""
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def feed_url(self, feed: int = 0) -> str:
+        """Return the URL of a feed."""
+        return f"{self.url}/feeds/{feed}.xml" if feed else f"{self.url}/feed.xml"
+
+    def published(self, feed: int = 0) -> list[Published]:
+        """Return what a feed has published, oldest first."""
+        return list(self._feeds[feed])
+
+    def asked(self) -> list[Asked]:
+        """Return every request so far, oldest first."""
+        return self._asked.lines()
+
+    async def publish(self, title: str, feed: int = 0) -> Published:
+        """Add an entry to a feed, visible to the next reader."""
+        number = len(self._feeds[feed]) + 1
+        entry = Published(
+            feed=feed,
+            id=f"urn:sample:{feed}:{number}",
+            link=f"{self.url}/entries/{feed}/{number}",
+            title=title,
+            published_s=time.time(),
+        )
+        self._published.append(entry)
+        self._feeds[feed].append(entry)
+        return entry
+
+    async def start(self) -> None:
+        """Listen. Raises :class:`OperationalError` when the port is taken."""
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/", _page(_HOME)),
+                web.get("/feed.xml", self._serve_feed),
+                web.get(r"/feeds/{feed:\d{1,9}}.xml", self._serve_feed),
+                web.get(r"/entries/{feed:\d{1,9}}/{number:\d{1,9}}", _page("<!doctype html><title>An entry</title>")),
+                web.post("/publish", self._publish_asked),
+                web.get("/bad/html", _page("<!doctype html><title>No feed</title><p>And none is named.")),
+                web.get("/bad/broken.xml", _body(rss("Broken", self.url, [])[:-30])),
+                web.get("/bad/empty", _body(b"")),
+                web.get("/bad/huge", _body(b"<rss><channel><title>" + b"x" * HUGE_BYTES)),
+                web.get("/bad/slow", _drip),
+            ]
+        )
+        app.on_response_prepare.append(self._log)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, LOOPBACK, self._port).start()
+        except OSError as error:
+            await self.stop()
+            raise OperationalError(f"The sample publisher cannot listen on port {self._port}: {error}") from error
+        self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Stop listening. Harmless when it has stopped already."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def _serve_feed(self, request: web.Request) -> web.Response:
+        feed = int(request.match_info.get("feed", "0"))
+        entries = self._feeds.get(feed, [])
+        body = rss(f"Sample feed {feed}" if feed else "Coronet's sample feed", self.url, entries)
+        response = web.Response(body=body, content_type="application/rss+xml", charset="utf-8")
+        etag = hashlib.sha256(body).hexdigest()[:16]
+        response.etag = etag
+        if entries:
+            response.last_modified = int(entries[-1].published_s)
+        if _has_it(request, etag, entries):
+            response.set_status(304)
+            response.body = None
+        return response
+
+    async def _publish_asked(self, request: web.Request) -> web.Response:
+        feed = request.query.get("feed", "0")
+        if not feed.isdecimal():
+            raise web.HTTPBadRequest(text="feed is a number: POST /publish?feed=0&title=…\n")
+        entry = await self.publish(request.query.get("title", "Untitled"), int(feed))
+        return web.json_response({"id": entry.id, "link": entry.link, "title": entry.title, "at": entry.published_s})
+
+    async def _log(self, request: web.Request, response: web.StreamResponse) -> None:
+        conditional = bool(request.headers.keys() & {"If-None-Match", "If-Modified-Since"})
+        agent = request.headers.get("User-Agent", "")
+        self._asked.append(Asked(time.time(), request.path_qs, response.status, agent, conditional))
+
+
+async def run(directory: Path, port: int, interval_s: float) -> None:
+    """Publish an entry to feed 0 every ``interval_s`` seconds, restarts included, until SIGTERM or Ctrl-C."""
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    async with SamplePublisher(directory, port) as publisher:
+        while not ended.is_set():
+            latest = publisher.published()[-1:]
+            due_s = latest[0].published_s + interval_s if latest else 0.0
+            if due_s <= time.time():
+                await publisher.publish(f"Entry {len(publisher.published()) + 1}")
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), min(due_s - time.time(), interval_s))
+
+
+def _has_it(request: web.Request, etag: str, entries: list[Published]) -> bool:
+    if request.if_none_match is not None:  # then it alone decides: RFC 9110, 13.1.3
+        return any(tag.value in ("*", etag) for tag in request.if_none_match)
+    since = request.if_modified_since
+    return since is not None and bool(entries) and unchanged_since(entries, int(since.timestamp()))
+
+
+def _body(body: bytes) -> Handler:
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type="application/rss+xml")
+
+    return serve
+
+
+def _page(text: str) -> Handler:
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(text=text, content_type="text/html")
+
+    return serve
+
+
+async def _drip(request: web.Request) -> web.StreamResponse:
+    """One byte at a time, without end; the reader has to give up."""
+    response = web.StreamResponse(headers={"Content-Type": "application/rss+xml"})
+    await response.prepare(request)
+    while True:
+        await response.write(b" ")
+        await asyncio.sleep(_DRIP_EVERY_S)
