@@ -47,33 +47,33 @@ class Settings(BaseModel):
     xmpp_password: SecretStr = SecretStr("")
     xmpp_host: str = ""
     """Where to connect; empty means what the JID's domain says."""
-    xmpp_port: int = Field(0, ge=0, le=65535)
+    xmpp_port: int = Field(default=0, ge=0, le=65535)
     """0 means the usual one (5222 for clients, 5347 for components)."""
     xmpp_ca_file: str = ""
     """A CA to trust besides the system's: for a server with a private certificate."""
 
     console_bind: str = "127.0.0.1"
-    console_port: int = Field(8080, ge=0, le=65535)
+    console_port: int = Field(default=8080, ge=0, le=65535)
     console_public_url: str = ""
     """How people reach the console, if it is behind a proxy; also named to publishers."""
     console_admin_token: SecretStr = SecretStr("")
     """An API token with the admin role, for scripts; empty means none."""
     metrics_bind: str = "127.0.0.1"
-    metrics_port: int = Field(0, ge=0, le=65535)
+    metrics_port: int = Field(default=0, ge=0, le=65535)
     """Where a worker or bot serves /livez, /readyz and /metrics; 0 takes a free port."""
 
-    poll_interval_s: float = Field(900.0, ge=1.0)
+    poll_interval_s: float = Field(default=900.0, ge=1.0)
     """Corona's τ: how often one node polls one channel that it is in the polling set of."""
-    pollers_per_channel: int = Field(3, ge=1, le=1024)
+    pollers_per_channel: int = Field(default=3, ge=1, le=1024)
     """Size of a polling set, until the optimiser decides; never more than there are nodes."""
-    max_polls_per_hour: float = Field(12.0, gt=0)
+    max_polls_per_hour: float = Field(default=12.0, gt=0)
     """Politeness: polls of one public channel by the whole fleet."""
-    host_requests_per_s: float = Field(1.0, gt=0)
+    host_requests_per_s: float = Field(default=1.0, gt=0)
     """Politeness: requests to one public host by the whole fleet."""
 
-    lease_ttl_s: float = Field(6.0, ge=1.0)
+    lease_ttl_s: float = Field(default=6.0, ge=1.0)
     """A node that has not renewed its lease for this long is taken to be dead."""
-    maintenance_interval_s: float = Field(10.0, ge=0.5)
+    maintenance_interval_s: float = Field(default=10.0, ge=0.5)
     """How often soft state (polling sets, owned channels, intents) is sent and healed."""
 
     allow_private: bool = False
@@ -81,11 +81,11 @@ class Settings(BaseModel):
     extra_ports: Annotated[tuple[int, ...], BeforeValidator(_comma_separated)] = ()
     """Ports of publishers allowed besides 80, 443, 8080 and 8443."""
 
-    messages_per_s_per_user: float = Field(5.0, gt=0)
+    messages_per_s_per_user: float = Field(default=5.0, gt=0)
     """Governor: messages to one recipient; what is above is held back and coalesced."""
-    max_subscriptions_per_user: int = Field(200, ge=1)
-    max_new_urls_per_hour: int = Field(20, ge=1)
-    max_commands_per_minute: int = Field(20, ge=1)
+    max_subscriptions_per_user: int = Field(default=200, ge=1)
+    max_new_urls_per_hour: int = Field(default=20, ge=1)
+    max_commands_per_minute: int = Field(default=20, ge=1)
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool = True

@@ -161,13 +161,14 @@ class Channels:
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return the channel's latest entries, newest first."""
-        entries: list[Entry] = []
+        newest: dict[str, Entry] = {}
         found = await self._link.call("XREVRANGE", keys.log(cid), "+", "-", "COUNT", count + 1)
         for _, fields in found:
             delta = msgspec.msgpack.decode(fields[b"d"], type=Delta)
-            entries += [change.entry for change in reversed(delta.changes) if change.kind != "omission"]
-        once = {entry.key: entry for entry in reversed(entries)}
-        return tuple(reversed(once.values()))[:count]
+            for change in reversed(delta.changes):
+                if change.kind != "omission":
+                    newest.setdefault(change.entry.key, change.entry)
+        return tuple(newest.values())[:count]
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
         """Return how the last polls ended, newest first."""

@@ -96,7 +96,6 @@ def _client(settings: Settings, *, socket_timeout: float) -> Redis:
         settings.redis_url,
         username=settings.redis_username or None,
         password=settings.redis_password.get_secret_value() or None,
-        protocol=3,
         socket_timeout=socket_timeout,
         socket_connect_timeout=_ANSWER_WITHIN_S,
         # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.

@@ -1,0 +1,107 @@
+"""Channels: created once, versioned by one owner at a time, remembered in a log."""
+
+import asyncio
+
+import pytest
+
+from service.errors import LeaseLost, StaleVersion
+from service.model import Change, Delta, Entry, PollResult
+from service.store import Store
+from tests.support.channels import SNAPSHOT, make_channel, publish
+
+
+async def test_creating_a_channel_twice_keeps_the_first(store: Store) -> None:
+    first = await make_channel(store)
+    delta = await publish(store, first, "second")
+    again = await make_channel(store)
+    assert again.version == delta.version == 2
+    assert again.title == "A feed"
+    assert await store.channels.count() == 1
+
+
+async def test_only_the_last_adopter_publishes(store: Store) -> None:
+    channel = await make_channel(store)
+    (old,) = await store.channels.adopt([channel.id], "a" * 40)
+    (new,) = await store.channels.adopt([channel.id], "b" * 40)
+    assert old is not None
+    assert new is not None
+    delta = Delta(channel.id, 1, 0, 2_000.0, (Change("addition", Entry("x")),))
+    with pytest.raises(LeaseLost):
+        await store.channels.publish(delta, SNAPSHOT, old.epoch, silent=False)
+    assert (await store.channels.publish(delta, SNAPSHOT, new.epoch, silent=False)).version == 2
+    assert await store.channels.fanned(channel.id, old.epoch, 2, "") is False
+
+
+async def test_of_many_deltas_on_one_base_exactly_one_is_versioned(store: Store) -> None:
+    channel = await make_channel(store)
+    (state,) = await store.channels.adopt([channel.id], "a" * 40)
+    assert state is not None
+    deltas = [Delta(channel.id, 1, 0, 2_000.0, (Change("addition", Entry(str(i))),)) for i in range(8)]
+    ends = await asyncio.gather(
+        *(store.channels.publish(delta, SNAPSHOT, state.epoch, silent=False) for delta in deltas),
+        return_exceptions=True,
+    )
+    winners = [end for end in ends if isinstance(end, Delta)]
+    losers = [end for end in ends if isinstance(end, StaleVersion)]
+    assert (len(winners), len(losers)) == (1, 7)
+    assert {loser.current for loser in losers} == {2}
+    assert await store.channels.delta(channel.id, 2) == winners[0]
+
+
+async def test_a_silent_delta_needs_no_fan_out_and_ends_dormancy(store: Store) -> None:
+    channel = await make_channel(store)
+    await store.channels.doze(channel.id)
+    (state,) = await store.channels.adopt([channel.id], "a" * 40)
+    assert state is not None
+    assert state.dormant
+    delta = Delta(channel.id, 1, 0, 2_000.0, (Change("addition", Entry("missed")),))
+    assert (await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=True)).initial
+    (after,) = await store.channels.states([channel.id])
+    assert after is not None
+    assert (after.fanned, after.channel.version, after.dormant) == (2, 2, False)
+
+
+async def test_the_latest_entries_come_newest_first_and_each_once(store: Store) -> None:
+    channel = await make_channel(store)
+    await publish(store, channel, "second", "third")
+    await publish(store, channel, "fourth", "second", base=2)
+    assert [entry.key for entry in await store.channels.latest(channel.id, 3)] == ["second", "fourth", "third"]
+    assert [entry.key for entry in await store.channels.latest(channel.id, 9)][-1] == "first"
+
+
+async def test_polls_are_remembered_and_a_failure_counts_from_the_first_until_a_success(store: Store) -> None:
+    channel = await make_channel(store)
+    outcomes = [(10.0, "unchanged"), (20.0, "unreachable"), (30.0, "unreachable")]
+    for at_s, outcome in outcomes:
+        await store.channels.polled([(channel.id, PollResult("a" * 40, at_s, outcome))])
+    status = await store.channels.status(channel.id)
+    assert status is not None
+    assert status.failing_since_s == 20.0
+    assert status.last is not None
+    assert status.last.at_s == 30.0
+    await store.channels.polled([(channel.id, PollResult("a" * 40, 40.0, "new"))])
+    status = await store.channels.status(channel.id)
+    assert status is not None
+    assert status.failing_since_s is None
+    assert [poll.at_s for poll in await store.channels.polls(channel.id, 2)] == [40.0, 30.0]
+
+
+async def test_paging_shows_every_channel_once(store: Store) -> None:
+    made = {(await make_channel(store, f"https://example.org/{i}")).id for i in range(25)}
+    shown, cursor = [], ""
+    while True:
+        page, cursor = await store.channels.page(cursor, 10)
+        shown += [channel.id for channel in page]
+        if not cursor:
+            break
+    assert len(shown) == 25
+    assert set(shown) == made
+
+
+async def test_a_removed_channel_leaves_no_subscription_and_no_key(store: Store) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe("alice@localhost", channel.id)
+    await store.remove_channel(channel.id)
+    assert await store.subscriptions.of_user("alice@localhost") == []
+    assert await store.channels.get(channel.id) is None
+    assert await store.link.call("KEYS", f"*{channel.id}*") == []

@@ -1,0 +1,75 @@
+"""The ring: leases on Redis's clock, joins by compare-and-set."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from service.errors import LeaseLost
+from service.overlay.joining import balanced_id
+from service.store import Store
+
+
+async def test_nodes_that_join_all_at_once_take_different_even_ids(store: Store) -> None:
+    joined = await asyncio.gather(*(store.ring.join(f"w{i}", "", 60, balanced_id) for i in range(8)))
+    view = await store.ring.view()
+    assert [node.id[0] for node in view] == list("02468ace")
+    assert sorted(node.epoch for node in joined) == list(range(1, 9))
+    assert {node.name for node in view} == {f"w{i}" for i in range(8)}
+
+
+async def test_a_beat_brings_the_ring_only_when_it_changed(store: Store) -> None:
+    me = await store.ring.join("w", "", 60, balanced_id)
+    first = await store.ring.beat(me, 60, -1)
+    assert first.ring is not None
+    assert first.ring.nodes == (me,)
+    again = await store.ring.beat(me, 60, first.ring.version)
+    assert again.ring is None
+    await store.ring.join("other", "", 60, balanced_id)
+    news = await store.ring.beat(me, 60, first.ring.version)
+    assert news.ring is not None
+    assert len(news.ring.nodes) == 2
+
+
+async def test_a_node_that_does_not_beat_is_expired_by_the_others_and_cannot_come_back(store: Store) -> None:
+    alive = await store.ring.join("alive", "", 60, balanced_id)
+    dead = await store.ring.join("dead", "", 0.05, balanced_id)
+    expired: Sequence[str] = ()
+    async with asyncio.timeout(5):
+        while not expired:
+            beat = await store.ring.beat(alive, 60, -1)
+            expired = beat.expired
+    assert expired == (dead.id,)
+    assert beat.ring is not None
+    assert beat.ring.nodes == (alive,)
+    with pytest.raises(LeaseLost):
+        await store.ring.beat(dead, 60, -1)
+
+
+async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the_same_id(store: Store) -> None:
+    zombie = await store.ring.join("zombie", "", 60, balanced_id)
+    await store.ring.leave(zombie)
+    successor = await store.ring.join("successor", "", 60, balanced_id)
+    assert successor.id == zombie.id
+    with pytest.raises(LeaseLost):
+        await store.ring.beat(zombie, 60, -1)
+    await store.ring.leave(zombie)
+    assert await store.ring.view() == [successor]
+
+
+async def test_one_holder_at_a_time_holds_a_lease_and_epochs_grow(store: Store) -> None:
+    first = await store.leases.hold("bot", "a", 60)
+    assert first == 1
+    assert await store.leases.hold("bot", "a", 60) == first
+    assert await store.leases.hold("bot", "b", 60) is None
+    await store.leases.release("bot", "b")
+    assert await store.leases.hold("bot", "b", 60) is None
+    await store.leases.release("bot", "a")
+    assert await store.leases.hold("bot", "b", 60) == 2
+
+
+async def test_a_host_gives_out_its_burst_and_then_says_how_long_to_wait(store: Store) -> None:
+    waits = [await store.hosts.take("example.org", 0.001, burst=3) for _ in range(4)]
+    assert waits[:3] == [0.0, 0.0, 0.0]
+    assert 900 < waits[3] <= 1000
+    assert await store.hosts.take("example.net", 0.001, burst=3) == 0.0
