@@ -1,7 +1,8 @@
 """What a node's protocol is told (events) and what it asks its shell to do (effects).
 
-Every effect may fail or be forgotten: the shell then simply does not answer, and the protocol
-asks again after 3 maintenance intervals, by when the shell must have given up the first attempt.
+Any effect may fail or be forgotten: the shell then simply does not answer, and the protocol asks
+again in the next maintenance interval. While a channel's ``Adopt``, or a ``ListOwned``, is under
+way, another one is such a repetition, and the shell ignores it.
 """
 
 import msgspec

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from service.corona.events import Effect, Refresh, Send, StartPolling, StopPolling
-from service.corona.messages import Assign, Candidate, Rejected, Unassign, Versioned
+from service.corona.messages import Assign, Candidate, Rejected, Unassign
 from service.corona.policy import Policy
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
@@ -52,7 +52,7 @@ class Member:
         for channel, assigned in list(self._assigned.items()):
             if self._is_outside(channel, assigned.phase.size, assigned.ring_version):
                 yield from self._stop(channel)
-        yield from self._offer_all()
+        yield from self.offer_all()
 
     def assigned(self, message: Assign, now_s: float) -> Iterator[Effect]:
         """Poll what the owner says, unless a newer ring says otherwise."""
@@ -91,12 +91,16 @@ class Member:
         answered = kept is not None and kept.candidate.base_version == message.base_version
         yield from self._answered(message.channel, message.current_version, answered=answered)
 
-    def maintain(self, now_s: float) -> Iterator[Effect]:
-        """Stop what no owner has repeated, and offer again what none has answered."""
+    def expire(self, now_s: float) -> Iterator[Effect]:
+        """Stop what no owner has repeated."""
         for channel, assigned in list(self._assigned.items()):
-            if now_s - assigned.heard_s > self._policy.silence_s:
+            if now_s - assigned.heard_s >= self._policy.silence_s:
                 yield from self._stop(channel)
-        yield from self._offer_all()
+
+    def offer_all(self) -> Iterator[Effect]:
+        """Offer again what no owner has answered."""
+        for channel in list(self._kept):
+            yield from self._offer(channel)
 
     def _answered(self, channel: ChannelId, version: int, *, answered: bool) -> Iterator[Effect]:
         if answered:
@@ -105,10 +109,6 @@ class Member:
         if known is not None and (answered or known.version != version):
             known.version = version
             yield Refresh(channel)
-
-    def _offer_all(self) -> Iterator[Effect]:
-        for channel in list(self._kept):
-            yield from self._offer(channel)
 
     def _offer(self, channel: ChannelId) -> Iterator[Effect]:
         kept, owner = self._kept[channel], self._view.owner(channel)

@@ -136,7 +136,7 @@ class Owner:
         """Repeat all assignments, and the questions that the store left unanswered."""
         for channel, owned in self._owned.items():
             waiting = owned.epoch == ADOPTING or owned.candidate is not None
-            if waiting and now_s - owned.asked_s >= self._policy.silence_s:
+            if waiting and now_s - owned.asked_s >= self._policy.maintenance_interval_s:
                 yield self._adopt_again(channel, owned, now_s)
         yield from self._assign(self._owned)
 

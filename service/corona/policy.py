@@ -20,5 +20,5 @@ class Policy(msgspec.Struct, frozen=True):
 
     @property
     def silence_s(self) -> float:
-        """How long soft state and unanswered questions live."""
+        """How long an assignment lives that is not repeated."""
         return SILENT_INTERVALS * self.maintenance_interval_s

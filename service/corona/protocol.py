@@ -105,8 +105,9 @@ class NodeProtocol:
         yield ListOwned(now_s)
 
     def _tick(self, now_s: float) -> Iterator[Effect]:
+        yield from self._member.expire(now_s)
         if self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s:
             self._maintained_s = now_s
             yield from self._owner.maintain(now_s)
-            yield from self._member.maintain(now_s)
+            yield from self._member.offer_all()
             yield ListOwned(now_s)

@@ -8,7 +8,7 @@ exactly τ/n apart. We deviate: the paper waits a random time in (0, τ), which 
 channels, so that one node's polls spread over τ as well.
 """
 
-from math import floor
+from math import floor, inf
 
 from service.model import ChannelId
 from service.overlay.ids import BITS, from_hex
@@ -23,19 +23,17 @@ def effective_interval_s(poll_interval_s: float, size: int, max_polls_per_hour: 
     return max(poll_interval_s, size * SECONDS_PER_HOUR / max_polls_per_hour)
 
 
-def next_poll_s(channel: ChannelId, rank: int, size: int, interval_s: float, after_s: float) -> float:
-    """Return the first time after ``after_s`` at which the node of this rank polls."""
+def next_poll_s(
+    channel: ChannelId, rank: int, size: int, interval_s: float, after_s: float, *, planned_s: float = inf
+) -> float:
+    """Return the first time after ``after_s`` at which the node of this rank polls.
+
+    ``planned_s`` is the poll that was planned when rank, size or interval changed: it is never
+    put off, only brought forward, and from then on the new phase holds. So no change, nor any
+    row of changes, skips a poll.
+    """
     phase_s = (from_hex(channel) / (1 << BITS) + rank / size) * interval_s
     due_s = phase_s + (floor((after_s - phase_s) / interval_s) + 1) * interval_s
-    return due_s if due_s > after_s else due_s + interval_s
-
-
-def replanned_poll_s(
-    planned_s: float, channel: ChannelId, rank: int, size: int, interval_s: float, after_s: float
-) -> float:
-    """Return when to poll next after rank, size or interval changed while a poll was planned.
-
-    The planned poll is never put off, only brought forward; from then on the new phase holds.
-    So no change, nor any row of changes, skips a poll.
-    """
-    return min(planned_s, next_poll_s(channel, rank, size, interval_s, after_s))
+    if due_s <= after_s:  # rounding, when after_s is a poll's own time
+        due_s += interval_s
+    return min(due_s, planned_s)
