@@ -1,0 +1,53 @@
+"""Autodiscovery: the feeds that an HTML page names; runs in a killable child (``sandbox``)."""
+
+from urllib.parse import urljoin
+
+import lxml.etree
+import lxml.html
+
+from service.errors import BadUrl
+from service.feeds.limits import FIELD_CHARS
+from service.feeds.text import one_line
+from service.feeds.urls import canonical_url
+from service.model import FeedLink
+
+MAX_LINKS = 20
+_FEED_TYPES = {
+    "application/rss+xml",
+    "application/atom+xml",
+    "application/rdf+xml",
+    "application/feed+json",
+    "application/json",
+}
+
+
+def feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
+    """Return the feeds named by the page's ``<link rel=alternate>``, in document order, at most 20.
+
+    Links that are no usable URLs are left out. A document that is no HTML names none.
+    """
+    parser = lxml.html.HTMLParser(no_network=True, huge_tree=False, remove_comments=True)
+    try:
+        page = lxml.html.document_fromstring(body, parser=parser)
+    except (lxml.etree.LxmlError, ValueError):
+        return ()
+    base = urljoin(url, next((str(href) for href in page.xpath("//base/@href")), ""))
+    found: dict[str, FeedLink] = {}
+    for link in page.iter("link"):
+        target = _feed_url(link, base)
+        if target and target not in found:
+            found[target] = FeedLink(target, one_line(link.get("title") or "", FIELD_CHARS))
+            if len(found) == MAX_LINKS:
+                break
+    return tuple(found.values())
+
+
+def _feed_url(link: lxml.html.HtmlElement, base: str) -> str | None:
+    kind = (link.get("type") or "").partition(";")[0].strip().lower()
+    relations = (link.get("rel") or "").lower().split()
+    if "alternate" not in relations or kind not in _FEED_TYPES:
+        return None
+    try:
+        return canonical_url(urljoin(base, (link.get("href") or "").strip()))
+    except (BadUrl, ValueError):
+        return None

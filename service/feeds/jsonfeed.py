@@ -1,0 +1,97 @@
+"""JSON Feed 1.0 and 1.1 (jsonfeed.org), as tolerantly as feedparser reads XML: wrong types are absent values."""
+
+import datetime
+import html
+from typing import Any
+from urllib.parse import urljoin
+
+import msgspec
+
+from service.errors import BrokenFeed, NotAFeed
+from service.feeds.limits import (
+    FIELD_CHARS,
+    LINK_CHARS,
+    LIST_LENGTH,
+    MAX_ENTRIES,
+    NAME_CHARS,
+    PROSE_CHARS,
+    sane_time_s,
+)
+from service.feeds.text import one_line
+from service.model import ParsedEntry, ParsedFeed
+
+_VERSION = "jsonfeed.org/version/"
+
+
+def parse(body: bytes, *, url: str) -> ParsedFeed:
+    """Return the feed. Raises :class:`NotAFeed` for other JSON, :class:`BrokenFeed` for a damaged feed."""
+    try:
+        document = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        if _VERSION.encode() in body[:FIELD_CHARS]:
+            raise BrokenFeed(f"The JSON Feed cannot be read: {error}") from error
+        raise NotAFeed("The document is neither a feed nor valid JSON.") from error
+    if not isinstance(document, dict) or _VERSION not in _string(document, "version", FIELD_CHARS):
+        raise NotAFeed("The document is JSON, but not a JSON Feed.")
+    return ParsedFeed(
+        title=one_line(_string(document, "title", FIELD_CHARS), FIELD_CHARS),
+        link=_link(document, "home_page_url", url),
+        id=_link(document, "feed_url", url),
+        language=_string(document, "language", NAME_CHARS),
+        entries=tuple(_entry(item, url) for item in _objects(document, "items")[:MAX_ENTRIES]),
+    )
+
+
+def _entry(item: dict[str, Any], url: str) -> ParsedEntry:
+    text = _string(item, "content_text", PROSE_CHARS)
+    authors = _objects(item, "authors") or _objects({"author": [item.get("author")]}, "author")
+    attachments = _objects(item, "attachments")
+    return ParsedEntry(
+        id=_string(item, "id", FIELD_CHARS),
+        link=_link(item, "url", url) or _link(item, "external_url", url),
+        title=one_line(_string(item, "title", FIELD_CHARS), FIELD_CHARS),
+        summary=html.escape(_string(item, "summary", PROSE_CHARS)),
+        content=_string(item, "content_html", PROSE_CHARS) or html.escape(text),
+        authors=_names([author.get("name") for author in authors]),
+        tags=_names(item.get("tags")),
+        published=_time_s(item, "date_published"),
+        updated=_time_s(item, "date_modified"),
+        enclosure=_link(attachments[0], "url", url) if attachments else "",
+    )
+
+
+def _string(item: dict[str, Any], name: str, max_chars: int) -> str:
+    value = item.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)  # ids are often numbers, and "should be coerced" (JSON Feed 1.1, "id")
+    return value[:max_chars].strip() if isinstance(value, str) else ""
+
+
+def _objects(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    value = item.get(name)
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _names(values: object) -> tuple[str, ...]:
+    listed = values if isinstance(values, list) else []
+    named = (one_line(value, NAME_CHARS) for value in listed if isinstance(value, str))
+    return tuple(dict.fromkeys(name for name in named if name))[:LIST_LENGTH]
+
+
+def _link(item: dict[str, Any], name: str, url: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str) or not value.strip() or len(value) > LINK_CHARS:
+        return ""
+    try:
+        return urljoin(url, value.strip())
+    except ValueError:
+        return ""
+
+
+def _time_s(item: dict[str, Any], name: str) -> float | None:
+    """Read an RFC 3339 date; one without a zone is taken as UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(_string(item, name, NAME_CHARS))
+        return sane_time_s((moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp())
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,26 @@
+"""What one feed document may claim: more is cut off, impossible values are ignored."""
+
+MAX_ENTRIES = 500
+FIELD_CHARS = 1_000
+NAME_CHARS = 100
+LINK_CHARS = 2_000
+PROSE_CHARS = 50_000
+LIST_LENGTH = 20
+
+# Feeds did not exist before 1995; dates from 2100 on are typing errors or tricks.
+_EARLIEST_S = 788_918_400.0
+_LATEST_S = 4_102_444_800.0
+_MAX_TTL_MINUTES = 7 * 24 * 60
+
+
+def sane_time_s(unix_s: float) -> float | None:
+    """Return the date if something can have been published then, else None."""
+    return unix_s if _EARLIEST_S <= unix_s < _LATEST_S else None
+
+
+def sane_ttl_s(minutes: object) -> float | None:
+    """Return an RSS ``ttl`` (minutes, as text) in seconds; None if absent, not positive, or above a week."""
+    text = minutes.strip() if isinstance(minutes, str) else ""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text[:12]) <= _MAX_TTL_MINUTES:
+        return None
+    return int(text) * 60.0

@@ -1,0 +1,148 @@
+"""From a feed document's bytes to a :class:`ParsedFeed`; runs in a killable child (``sandbox``).
+
+feedparser reads RSS, Atom and RDF, tolerantly; JSON Feed is in ``jsonfeed``. What a document claims is
+bounded here: the number of entries, the length of each field, dates that can be true.
+"""
+
+import calendar
+import html
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urljoin
+
+import feedparser  # type: ignore[import-untyped]  # it ships no types
+
+from service.errors import BrokenFeed, EmptyBody, NotAFeed
+from service.feeds import jsonfeed
+from service.feeds.limits import (
+    FIELD_CHARS,
+    LINK_CHARS,
+    LIST_LENGTH,
+    MAX_ENTRIES,
+    NAME_CHARS,
+    PROSE_CHARS,
+    sane_time_s,
+    sane_ttl_s,
+)
+from service.feeds.prolog import root_element
+from service.feeds.text import one_line, plain_text
+from service.model import ParsedEntry, ParsedFeed
+
+_FEED_ROOTS = {"rss", "feed", "rdf", "channel"}
+_FEED_WITHIN = re.compile(rb"<(?:rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
+_JUNK_BYTES = 64 * 1024
+
+
+def parse(body: bytes, *, url: str, headers: Mapping[str, str]) -> ParsedFeed:
+    """Return the feed that ``body``, fetched from ``url`` with these response headers, holds.
+
+    Links are absolute; text is ``str``, capped; impossible dates are None; of more than 500
+    entries the newest stay. Raises :class:`EmptyBody`, :class:`NotAFeed` or :class:`BrokenFeed`.
+    """
+    lowered = {name.lower(): value for name, value in headers.items()}
+    root = root_element(body)
+    if root is None:
+        raise EmptyBody("There is nothing in the document.")
+    if root == "{":
+        return jsonfeed.parse(body, url=url)
+    if root not in _FEED_ROOTS:
+        # Some servers print warnings before the feed.
+        found = None if root == "html" else _FEED_WITHIN.search(body, 0, _JUNK_BYTES)
+        if not found:
+            raise NotAFeed("The document is not a feed.")
+        body = body[found.start() :]
+    return _feed(_loaded(body, url, lowered), url)
+
+
+def _loaded(body: bytes, url: str, headers: Mapping[str, str]) -> Any:
+    # Without Content-Location feedparser does not know the base of relative links.
+    known = {name: headers[name] for name in ("content-type", "content-language") if name in headers}
+    try:
+        return feedparser.parse(
+            body,
+            response_headers={**known, "content-location": url},
+            sanitize_html=False,  # done where text is shown, on the little that is shown
+            resolve_relative_uris=False,
+        )
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise BrokenFeed(f"The feed cannot be read ({type(error).__name__}).") from error
+
+
+def _feed(loaded: Any, url: str) -> ParsedFeed:
+    about = loaded["feed"]
+    title, link = _title(about), _link(about.get("link"), url)
+    if not loaded["entries"] and not title and not link:
+        raise BrokenFeed("The document looks like a feed, but there is nothing readable in it.")
+    return ParsedFeed(
+        title=title,
+        link=link,
+        id=_capped(about.get("id"), FIELD_CHARS),
+        language=_capped(about.get("language"), NAME_CHARS),
+        entries=tuple(_entry(raw, url) for raw in _newest(loaded["entries"])),
+        ttl_s=sane_ttl_s(about.get("ttl")),
+    )
+
+
+def _newest(entries: list[Any]) -> list[Any]:
+    """Return the newest 500, in document order; the first 500 where not every entry has a date."""
+    if len(entries) <= MAX_ENTRIES:
+        return entries
+    dates = [_time_s(entry, "published") or _time_s(entry, "updated") for entry in entries]
+    if None in dates:
+        return entries[:MAX_ENTRIES]
+    by_date = sorted(range(len(entries)), key=lambda place: dates[place] or 0.0, reverse=True)
+    return [entries[place] for place in sorted(by_date[:MAX_ENTRIES])]
+
+
+def _entry(raw: Any, url: str) -> ParsedEntry:
+    contents = [_capped(part.get("value"), PROSE_CHARS) for part in raw.get("content", ())]
+    enclosures = (link.get("href") for link in raw.get("links", ()) if link.get("rel") == "enclosure")
+    return ParsedEntry(
+        id=_capped(raw.get("id"), FIELD_CHARS),
+        link=_link(raw.get("link"), url),
+        title=_title(raw),
+        summary=_capped(raw.get("summary"), PROSE_CHARS),
+        content=max(contents, key=len, default=""),
+        authors=_names(author.get("name") or author.get("email") for author in raw.get("authors", ())),
+        tags=_names(tag.get("label") or tag.get("term") for tag in raw.get("tags", ())),
+        published=_time_s(raw, "published"),
+        updated=_time_s(raw, "updated"),
+        enclosure=_link(next(enclosures, ""), url),
+    )
+
+
+def _capped(value: object, max_chars: int) -> str:
+    return value[:max_chars].strip() if isinstance(value, str) else ""
+
+
+def _title(raw: Any) -> str:
+    title = _capped(raw.get("title"), PROSE_CHARS)
+    is_markup = "html" in raw.get("title_detail", {}).get("type", "")
+    return plain_text(title, FIELD_CHARS).replace("\n", " ") if is_markup else one_line(title, FIELD_CHARS)
+
+
+def _link(value: object, url: str) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > LINK_CHARS:
+        return ""
+    try:
+        return urljoin(url, html.unescape(value.strip()) if "&amp;" in value else value.strip())
+    except ValueError:
+        return ""
+
+
+def _names(values: Iterable[object]) -> tuple[str, ...]:
+    named = (one_line(value, NAME_CHARS) for value in values if isinstance(value, str))
+    return tuple(dict.fromkeys(name for name in named if name))[:LIST_LENGTH]
+
+
+def _time_s(raw: Any, name: str) -> float | None:
+    # dict.get, because feedparser's own substitutes "published" for "updated" and warns.
+    parsed: time.struct_time | None = dict.get(raw, f"{name}_parsed")
+    try:
+        return sane_time_s(float(calendar.timegm(parsed))) if parsed else None
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,50 @@
+"""From publishers' HTML to plain text that any chat client, page and XML stream can carry.
+
+Gone afterwards: markup, what XML 1.0 (§2.2) does not allow, bidirectional overrides, invisible and
+zero-width characters. The zero-width (non-)joiners stay: emoji and several scripts need them.
+"""
+
+import html
+import re
+
+import nh3
+
+_MAX_HTML_CHARS = 8_000
+_BLOCK = re.compile(
+    r"<(?=/?(?:p|br|div|li|ul|ol|tr|table|h[1-6]|blockquote|pre|section|article|hr|dd|dt)\b)", re.IGNORECASE
+)
+_BETWEEN_WORDS = re.compile(r"<(?=/?t[dh]\b)", re.IGNORECASE)
+_SILENT_ELEMENTS = {"script", "style", "title", "template", "noscript", "iframe", "svg", "math"}
+_NOT_TEXT = re.compile(
+    "["
+    "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls, except those str.split knows as white space
+    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"  # no characters at all
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u3164\uffa0"  # fillers that show nothing
+    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # zero width, bidi, annotations
+    "\U000e0000-\U000e007f"  # tags: text hidden in plain sight
+    "]"
+)
+
+
+def one_line(text: str, max_chars: int) -> str:
+    """Return plain ``text`` on one line, cleaned, at most ``max_chars`` long."""
+    return _shortened(" ".join(_NOT_TEXT.sub("", text[: 4 * max_chars]).split()), max_chars)
+
+
+def plain_text(markup: str, max_chars: int) -> str:
+    """Return the text of an HTML fragment, one line per block, cleaned, at most ``max_chars`` long.
+
+    Only the fragment's first 8,000 characters are looked at, so that the time is bounded.
+    """
+    spaced = _BETWEEN_WORDS.sub(" <", _BLOCK.sub("\n<", markup[:_MAX_HTML_CHARS].replace("\0", "")))
+    bare = nh3.clean(spaced, tags=set(), clean_content_tags=_SILENT_ELEMENTS) if "<" in spaced else spaced
+    lines = (" ".join(line.split()) for line in _NOT_TEXT.sub("", html.unescape(bare)).splitlines())
+    return _shortened("\n".join(line for line in lines if line), max_chars)
+
+
+def _shortened(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
+        return text
+    cut = text[: max_chars - 1]
+    at_a_word = cut.rsplit(None, 1)[0]
+    return (at_a_word if 2 * len(at_a_word) > len(cut) else cut).rstrip() + "…"

@@ -1,0 +1,206 @@
+r"""The canonical form of a URL: one channel per canonical URL.
+
+Scheme and host are lower-case, the host is in IDNA's ASCII form, IPv4 hosts in any of the forms
+browsers take (``0x7f.1``, ``2130706433``) become dotted decimal, so that the socket guard and
+people see the true address. The default port, the fragment, an empty query and tracking
+parameters are dropped; the path stays as it is, percent-encoded where it is not ASCII.
+
+What parsers are known to disagree about (user information, backslashes, control characters,
+percent signs in hosts) is rejected before any parser sees it.
+"""
+
+import hashlib
+import ipaddress
+import re
+import unicodedata
+from urllib.parse import quote, unquote_plus, urljoin
+
+import idna
+
+from service.errors import BadUrl
+from service.model import ChannelId
+
+MAX_URL_CHARS = 2000
+_MAX_HOST_CHARS = 253
+_MAX_PORT = 65535
+_IPV4_BITS = 32
+_IPV4_PARTS = 4
+_BYTE_VALUES = 256
+
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
+_PORTS = {"http": 80, "https": 443}
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(?=//)|([a-z][a-z0-9+-]*):(?!\d)", re.IGNORECASE)
+_PARTS = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?")
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+_BARE_HOST = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}\.?(?::\d{1,5})?(?:[/?#].*)?")
+_KEPT_AS_IT_IS = "%/:@!$&'()*+,;=-._~[]|^?"
+
+_TRACKING = frozenset({
+    "fbclid", "gclid", "dclid", "gbraid", "wbraid", "msclkid", "yclid", "twclid", "ttclid", "igshid",
+    "mc_cid", "mc_eid", "_hsenc", "_hsmi", "mkt_tok",
+})  # fmt: skip
+
+
+def canonical_url(text: str) -> str:
+    """Return the canonical form of what somebody typed or pasted; idempotent.
+
+    Surrounding ``<>`` and white space are dropped, ``feed:`` is looked through, and a missing
+    scheme means https. Raises :class:`BadUrl` with the reason in plain words.
+    """
+    return _checked_length(_without_tracking(_normal(_as_typed(text))))
+
+
+def redirect_target(base: str, location: str) -> str:
+    """Return the absolute URL a redirect from ``base`` leads to, checked like any other.
+
+    Tracking parameters stay: a publisher that redirects to them would redirect for ever.
+    Raises :class:`BadUrl`.
+    """
+    location = location.strip(" \t")
+    _refuse_odd_characters(location)
+    try:
+        return _checked_length(_normal(urljoin(base, location)))
+    except ValueError as error:
+        raise BadUrl(f"{_shown(location)} is not a URL.") from error
+
+
+def channel_id(canonical: str) -> ChannelId:
+    """Return the channel's point in the overlay's id space: SHA-1 of its canonical URL, in hex."""
+    return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
+
+
+def looks_like_url(text: str) -> bool:
+    """Say whether somebody who wrote just this meant a URL; it may still be one we refuse."""
+    text = text.strip().removeprefix("<").removesuffix(">")
+    if any(character.isspace() for character in text):
+        return False
+    lowered = text.lower()
+    return lowered.startswith(("http:", "https:", "feed:", "localhost:")) or bool(_BARE_HOST.fullmatch(text))
+
+
+def _shown(text: str) -> str:
+    visible = "".join("?" if unicodedata.category(c) in _INVISIBLE else c for c in text[:80])
+    return visible + ("…" if len(text) > len(visible) else "")
+
+
+def _as_typed(text: str) -> str:
+    text = text.strip().removeprefix("<").removesuffix(">").strip()
+    if not text:
+        raise BadUrl("There is no URL.")
+    _checked_length(text)
+    _refuse_odd_characters(text)
+    while text[:5].lower() == "feed:":
+        text = text[5:]
+    if text.startswith("//"):
+        return f"https:{text}"
+    scheme = _SCHEME.match(text)
+    if not scheme:
+        return f"https://{text}"
+    if (scheme[1] or scheme[2]).lower() not in _PORTS:
+        raise BadUrl(f"{_shown(text)}: only http and https can be watched.")
+    return text
+
+
+def _checked_length(url: str) -> str:
+    if len(url) > MAX_URL_CHARS:
+        raise BadUrl(f"This URL is longer than {MAX_URL_CHARS:,} characters.")
+    return url
+
+
+def _refuse_odd_characters(text: str) -> None:
+    if "\\" in text:
+        raise BadUrl(f"{_shown(text)}: there is a backslash in it.")
+    if any(unicodedata.category(character) in _INVISIBLE for character in text):
+        raise BadUrl(f"{_shown(text)}: there is white space or an invisible character in it.")
+
+
+def _normal(url: str) -> str:
+    parts = _PARTS.fullmatch(url)
+    if not parts or not parts[2]:
+        raise BadUrl(f"{_shown(url)} is not a URL of a host, like https://example.com/feed.")
+    scheme, authority, path, query = parts[1].lower(), parts[2], parts[3], parts[4]
+    if "@" in authority:
+        raise BadUrl("A user name or password in a URL is not accepted.")
+    place = _AUTHORITY.fullmatch(authority)
+    if not place:
+        raise BadUrl(f"{_shown(authority)} is not a host.")
+    port = _port(place[2] or "", _PORTS[scheme])
+    query_part = f"?{quote(query, safe=_KEPT_AS_IT_IS)}" if query else ""
+    return f"{scheme}://{_host(place[1])}{port}{quote(path, safe=_KEPT_AS_IT_IS) or '/'}{query_part}"
+
+
+def _port(digits: str, default: int) -> str:
+    if not digits or int(digits) == default:
+        return ""
+    if not 0 < int(digits) <= _MAX_PORT:
+        raise BadUrl(f"{digits} is not a port.")
+    return f":{int(digits)}"
+
+
+def _host(host: str) -> str:
+    if host.startswith("["):
+        return _ipv6(host[1:-1])
+    name = _ascii_name(host).removesuffix(".")
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _ipv4(labels)
+    if len(name) > _MAX_HOST_CHARS or not all(_LABEL.fullmatch(label) for label in labels):
+        raise BadUrl(f"{_shown(host)} is not a host name.")
+    if len(labels) == 1 and name != "localhost":
+        raise BadUrl(f"{_shown(host)} is not a full host name; write it like example.com.")
+    return name
+
+
+def _ascii_name(host: str) -> str:
+    if host.isascii():
+        return host.lower()
+    try:
+        return idna.encode(host, uts46=True).decode()
+    except (idna.IDNAError, UnicodeError):
+        # Numbers in full-width digits are no IDNA labels, yet some parsers read them as addresses.
+        plain = unicodedata.normalize("NFKC", host).lower()
+        if plain.isascii():
+            return plain
+        raise BadUrl(f"{_shown(host)} is not a host name.") from None
+
+
+def _ipv6(literal: str) -> str:
+    try:
+        return f"[{ipaddress.IPv6Address(literal if '%' not in literal else '')}]"
+    except ValueError:
+        raise BadUrl(f"[{_shown(literal)}] is not an IPv6 address.") from None
+
+
+def _ipv4(labels: list[str]) -> str:
+    """Read an IPv4 host as browsers do (WHATWG URL, "IPv4 parser"): decimal, octal, hex, 1 to 4 parts."""
+    shown = _shown(".".join(labels))
+    if len(labels) > _IPV4_PARTS or not all(_NUMBER.fullmatch(label) for label in labels):
+        raise BadUrl(f"{shown} is not a host name.")
+    try:
+        *leading, last = (_ipv4_number(label) for label in labels)
+    except ValueError:
+        raise BadUrl(f"{shown} is not an IPv4 address.") from None
+    last_bits = _IPV4_BITS - 8 * len(leading)
+    if any(number >= _BYTE_VALUES for number in leading) or last >= 1 << last_bits:
+        raise BadUrl(f"{shown} is not an IPv4 address.")
+    value = sum(number << (24 - 8 * place) for place, number in enumerate(leading)) + last
+    return str(ipaddress.IPv4Address(value))
+
+
+def _ipv4_number(label: str) -> int:
+    if label.startswith("0x"):
+        return int(label[2:] or "0", 16)
+    return int(label, 8 if label.startswith("0") and len(label) > 1 else 10)
+
+
+def _without_tracking(url: str) -> str:
+    head, _, query = url.partition("?")
+    kept = [field for field in query.split("&") if not _is_tracking(field)]
+    return f"{head}?{'&'.join(kept)}" if any(kept) else head
+
+
+def _is_tracking(field: str) -> bool:
+    name = unquote_plus(field.partition("=")[0]).lower()
+    return name.startswith("utm_") or name in _TRACKING

@@ -1,0 +1,99 @@
+"""The guard: which addresses and ports a socket may connect to.
+
+``ipaddress.is_global`` alone lets multicast, NAT64, 6to4 and some special-purpose ranges pass
+(RFC 6890 and the IANA registries it started), so they are named here.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Callable, Collection
+
+from service.errors import AddressRefused
+
+USUAL_PORTS = frozenset({80, 443, 8080, 8443})
+
+_REFUSED_IPV4 = tuple(
+    map(
+        ipaddress.IPv4Network,
+        (
+            "192.0.0.0/24",  # IETF protocol assignments
+            "192.88.99.0/24",  # 6to4 relays
+            "168.63.129.16/32",  # a cloud's metadata service, on a public address
+            "224.0.0.0/4",  # multicast
+        ),
+    )
+)
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+_REFUSED_IPV6 = tuple(
+    map(
+        ipaddress.IPv6Network,
+        (
+            "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks
+            "2001:db8::/32",  # documentation
+            "2002::/16",  # 6to4: any IPv4 address in disguise
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+
+
+def is_public(address: str) -> bool:
+    """Say whether an IP address (text, a scope id allowed) is one of a public host."""
+    ip = _unmapped(address)
+    if isinstance(ip, ipaddress.IPv4Address):
+        return ip.is_global and not any(ip in network for network in _REFUSED_IPV4)
+    return ip in _GLOBAL_UNICAST and ip.is_global and not any(ip in network for network in _REFUSED_IPV6)
+
+
+def refusal(address: str, port: int, *, allow_private: bool, extra_ports: Collection[int]) -> str | None:
+    """Return why a connection to this IP address and port is refused, or None if it is allowed.
+
+    ``allow_private`` opens loopback, on any port, and nothing else. An IPv4 address mapped into
+    IPv6 counts as the IPv4 address.
+    """
+    if allow_private and _unmapped(address).is_loopback:
+        return None
+    if not is_public(address):
+        return f"{address} is not a public address; only public ones are fetched from."
+    if port not in USUAL_PORTS and port not in extra_ports:
+        return f"Port {port} is not one feeds are fetched from ({', '.join(map(str, sorted(USUAL_PORTS)))})."
+    return None
+
+
+def _unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    ip = ipaddress.ip_address(address)
+    return (isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped) or ip
+
+
+class SocketRefused(OSError):
+    """The guard's word where only ``OSError`` is understood: inside the connector.
+
+    Being one lets the connector go on to the next address of the name. All refusals have the same
+    text, so that the connector hands on one of them, whole, when every address was refused.
+    """
+
+    def __init__(self, reason: str) -> None:
+        """Keep the reason apart from the text."""
+        super().__init__("refused by the guard")
+        self.reason = reason
+
+    def as_error(self, host: str) -> AddressRefused:
+        """Return the error for people who asked for ``host``."""
+        return AddressRefused(f"{host}: {self.reason}")
+
+
+# (family, type, protocol, canonical name, address), as socket.getaddrinfo gives them.
+AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+
+
+def socket_factory(*, allow_private: bool, extra_ports: Collection[int]) -> Callable[[AddressInfo], socket.socket]:
+    """Return what makes the connector's sockets; it raises :class:`SocketRefused` instead of making some."""
+
+    def guarded_socket(info: AddressInfo) -> socket.socket:
+        family, kind, protocol, _, address = info
+        reason = refusal(str(address[0]), int(address[1]), allow_private=allow_private, extra_ports=extra_ports)
+        if reason:
+            raise SocketRefused(reason)
+        return socket.socket(family, kind, protocol)
+
+    return guarded_socket
