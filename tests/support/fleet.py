@@ -1,0 +1,224 @@
+"""A fleet of node protocols on virtual time: a lossy network, a store, publishers, and faults, from one seed.
+
+Everything a shell does is here in a few lines: leases, inboxes, polls and the store's two
+scripts. Until ``calm_s`` messages and answers are lost, repeated and late, ring views lag, and
+nodes join and crash; after it everything arrives within ``PROMPT_S``.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from service.corona import events, messages
+from service.corona.policy import Policy
+from service.corona.protocol import NodeProtocol
+from service.corona.schedule import next_poll_s
+from service.model import ChannelId, Delta, NodeId, NodeInfo, Validators
+from service.overlay.joining import balanced_id
+from service.overlay.ring import RingView
+
+POLICY = Policy(pollers_per_channel=3, poll_interval_s=6.0, max_polls_per_hour=3600.0, maintenance_interval_s=4.0)
+TICK_S = 1.0
+PROMPT_S = 0.05
+LATE_S = 5.0
+
+
+@dataclass
+class StoredChannel:
+    """What the store and the publisher know of one channel. Contents are numbers that only grow."""
+
+    subscribers: int
+    published: int = 0
+    epoch: int = 0
+    versions: list[int] = field(default_factory=lambda: [0])
+    polls_s: list[float] = field(default_factory=list)
+
+    @property
+    def version(self) -> int:
+        return len(self.versions) - 1
+
+
+class Worker:
+    """A shell around one protocol: does what the effects say, and remembers as little as a shell would."""
+
+    def __init__(self, fleet: "Fleet", me: NodeId) -> None:
+        self.fleet = fleet
+        self.me = me
+        self.alive = True
+        self.protocol = NodeProtocol(me, POLICY)
+        self.owned: set[ChannelId] = set()
+        self.phases: dict[ChannelId, events.StartPolling] = {}
+        self.known: dict[ChannelId, int] = {}
+        self._planned_s: dict[ChannelId, float] = {}
+        self._under_way: set[object] = set()
+
+    def handle(self, event: events.Event) -> None:
+        if self.alive:
+            for effect in self.protocol.handle(event, self.fleet.now_s):
+                self._perform(effect)
+
+    def tick(self) -> None:
+        if self.alive:
+            self.handle(events.Tick())
+            self.fleet.after(TICK_S, self.tick)
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Send(node, message):
+                self.fleet.send(self.me, node, message)
+            case events.StartPolling(channel):
+                self.phases[channel] = effect
+                self._load(channel)
+                self._plan(channel)
+            case events.StopPolling(channel):
+                del self.phases[channel]
+                self._planned_s.pop(channel)
+            case events.Refresh(channel):
+                self.fleet.after(PROMPT_S, lambda: self._load(channel))
+            case events.Disown(channel):
+                self.owned.remove(channel)
+            case events.Adopt(channel):
+                self.owned.add(channel)
+                self._ask_once(channel, lambda: self.fleet.adopt(channel))
+            case events.ListOwned(asked_s):
+                self._ask_once("registry", lambda: self.fleet.walk(asked_s))
+            case events.Publish(candidate, epoch):
+                self.fleet.ask(self, lambda: self.fleet.publish(candidate, epoch))
+
+    def _ask_once(self, what: object, question: Callable[[], events.Event]) -> None:
+        if what not in self._under_way:
+            self._under_way.add(what)
+            self.fleet.ask(self, question, lambda: self._under_way.discard(what))
+
+    def _load(self, channel: ChannelId) -> None:
+        self.known[channel] = self.fleet.channels[channel].version
+
+    def _plan(self, channel: ChannelId) -> None:
+        phase, now_s = self.phases[channel], self.fleet.now_s
+        planned_s = self._planned_s.get(channel, float("inf"))
+        due_s = next_poll_s(channel, phase.rank, phase.size, phase.interval_s, now_s, planned_s=planned_s)
+        if due_s != planned_s:
+            self._planned_s[channel] = due_s
+            self.fleet.after(due_s - now_s, lambda: self._poll(channel, due_s))
+
+    def _poll(self, channel: ChannelId, due_s: float) -> None:
+        if not self.alive or self._planned_s.get(channel) != due_s:
+            return
+        del self._planned_s[channel]
+        self._plan(channel)
+        stored, base = self.fleet.channels[channel], self.known[channel]
+        stored.polls_s.append(self.fleet.now_s)
+        if stored.published > stored.versions[base]:
+            delta = Delta(channel, base, 0, self.fleet.now_s, ())
+            found = messages.Candidate(delta, Validators(), str(stored.published).encode())
+            self.handle(events.CandidateFound(found))
+
+
+class Fleet:
+    """The world of one run; ``run_until`` moves its time."""
+
+    def __init__(self, seed: int, channels: int, *, calm_s: float = 0.0) -> None:
+        self.random = Random(seed)
+        self.now_s = 0.0
+        self.calm_s = calm_s
+        self.channels = {self._random_id(): StoredChannel(subscribers=i % 4) for i in range(channels)}
+        self.view = RingView(0, ())
+        self.workers: dict[NodeId, Worker] = {}
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    @property
+    def alive(self) -> list[Worker]:
+        return [worker for worker in self.workers.values() if worker.alive]
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._numbers), act))
+
+    def run_until(self, end_s: float) -> None:
+        while self._due and self._due[0][0] <= end_s:
+            self.now_s, _, act = heapq.heappop(self._due)
+            act()
+        self.now_s = end_s
+
+    def join(self) -> Worker:
+        me = balanced_id([node.id for node in self.view.nodes])
+        worker = self.workers[me] = Worker(self, me)
+        self._set_ring([*self.view.nodes, NodeInfo(me, self.view.version + 1, "", self.now_s)])
+        self.after(0.0, worker.tick)
+        return worker
+
+    def crash(self, worker: Worker) -> None:
+        """Stop a worker for good; the ring learns of it when its lease ends."""
+        worker.alive = False
+        self.after(self._delay_s(), lambda: self._expire(worker.me))
+
+    def subscribe(self, channel: ChannelId, subscribers: int) -> None:
+        self.channels[channel].subscribers = subscribers
+        owner = self.view.owner(channel)
+        if subscribers and owner is not None:
+            self.send("", owner, messages.ChannelAdded(channel))
+
+    def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
+        """Deliver over the wire: at least once in calm times; before, perhaps never, twice, or late."""
+        raw = messages.encode(sender, message)
+        for _ in range(self._copies()):
+            self.after(self._delay_s(), lambda: self._deliver(receiver, raw))
+
+    def ask(
+        self, worker: Worker, question: Callable[[], events.Event], done: Callable[[], None] = lambda: None
+    ) -> None:
+        """Have the store do something and answer; either may get lost."""
+        asked, answered = self._copies() > 0, self._copies() > 0
+
+        def reach_store() -> None:
+            answer = question() if asked else None
+            self.after(self._delay_s(), lambda: reach_worker(answer))
+
+        def reach_worker(answer: events.Event | None) -> None:
+            done()
+            if answer is not None and answered:
+                worker.handle(answer)
+
+        self.after(self._delay_s(), reach_store)
+
+    def adopt(self, channel: ChannelId) -> events.Event:
+        stored = self.channels[channel]
+        stored.epoch += 1
+        return events.Adopted(channel, stored.epoch, stored.version)
+
+    def publish(self, candidate: messages.Candidate, epoch: int) -> events.Event:
+        stored = self.channels[candidate.channel]
+        if (epoch, candidate.base_version) != (stored.epoch, stored.version):
+            return events.PublishRefused(candidate.channel)
+        stored.versions.append(int(candidate.identity))
+        return events.Published(candidate.channel, stored.version)
+
+    def walk(self, asked_s: float) -> events.Event:
+        listed = (events.ListedChannel(channel, stored.subscribers) for channel, stored in self.channels.items())
+        return events.ChannelsListed(asked_s, tuple(listed))
+
+    def _deliver(self, receiver: NodeId, raw: bytes) -> None:
+        envelope = messages.decode(raw)
+        assert envelope is not None
+        if receiver in self.workers:
+            self.workers[receiver].handle(events.Received(envelope.sender, envelope.message))
+
+    def _expire(self, node: NodeId) -> None:
+        self._set_ring([info for info in self.view.nodes if info.id != node])
+
+    def _set_ring(self, nodes: list[NodeInfo]) -> None:
+        self.view = RingView(self.view.version + 1, tuple(sorted(nodes, key=lambda info: info.id)))
+        for worker in self.workers.values():
+            self.after(self._delay_s(), lambda worker=worker: worker.handle(events.RingChanged(self.view)))
+
+    def _copies(self) -> int:
+        return self.random.choice((0, 1, 1, 1, 2)) if self.now_s < self.calm_s else 1
+
+    def _delay_s(self) -> float:
+        latest_s = min(LATE_S, self.calm_s - self.now_s)
+        return self.random.uniform(PROMPT_S, max(PROMPT_S, latest_s))
+
+    def _random_id(self) -> ChannelId:
+        return f"{self.random.getrandbits(160):040x}"
