@@ -94,7 +94,8 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True):
     """A URL that is watched.
 
     ``private`` says that its publisher's address is not public (only under ``allow_private``).
-    ``listed`` is set by an admin: it is polled even without subscribers.
+    ``listed`` is set by an admin: it is polled even without subscribers. ``dormant``: nobody polls
+    it; what it lists at its next poll is taken in silently.
     """
 
     id: ChannelId
@@ -106,6 +107,7 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True):
     created_s: float = 0.0
     private: bool = False
     listed: bool = False
+    dormant: bool = False
 
 
 class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):

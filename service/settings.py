@@ -143,12 +143,13 @@ def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[
         ("secret file", _files(environ)),
         ("argument", dict(arguments)),
     ]
-    preset = "single"
+    chosen = "single"
     for _, values in given:
-        preset = str(values.get("preset", preset))
-    if preset not in get_args(Preset):
-        raise SettingsInvalid(f"There is no preset {preset!r}; choose one of {', '.join(get_args(Preset))}.")
-    return [(f"preset {preset}", dict(PRESETS[preset])), *given]
+        chosen = str(values.get("preset", chosen))
+    preset = next((name for name in get_args(Preset) if name == chosen), None)
+    if preset is None:
+        raise SettingsInvalid(f"There is no preset {chosen!r}; choose one of {', '.join(get_args(Preset))}.")
+    return [(f"preset {chosen}", dict(PRESETS[preset])), *given]
 
 
 def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:

@@ -44,12 +44,14 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
     """Member to owner: what a poll found, and what the channel's state becomes once it is versioned.
 
     ``delta.base_version`` is the version it was compared with; ``identity`` is the new identity
-    state, opaque here.
+    state, opaque here; ``title`` and ``link`` are what the channel calls itself now.
     """
 
     delta: model.Delta
     validators: model.Validators
     identity: bytes
+    title: str = ""
+    link: str = ""
 
     @property
     def channel(self) -> model.ChannelId:

@@ -8,6 +8,7 @@ Every method may raise :class:`service.errors.StoreUnavailable`.
 
 from service.model import ChannelId
 from service.settings import Settings
+from service.store.accounts import Accounts
 from service.store.channels import Channels
 from service.store.hosts import Hosts
 from service.store.inbox import Inboxes
@@ -37,6 +38,7 @@ class Store:
         self.hosts = Hosts(link)
         self.inboxes = Inboxes(link)
         self.requests = Requests(link, self.inboxes, self.ring)
+        self.accounts = Accounts(link)
 
     async def ping(self) -> None:
         """Return if Redis answers. Raises :class:`service.errors.StoreUnavailable`."""

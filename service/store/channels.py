@@ -47,7 +47,6 @@ class ChannelState(msgspec.Struct, frozen=True):
     owner: NodeId
     fanned: int
     cursor: str
-    dormant: bool
     validators: Validators
     identity: bytes
     failing_since_s: float | None
@@ -62,7 +61,6 @@ class ChannelStatus(msgspec.Struct, frozen=True):
     failing_since_s: float | None
     last: PollResult | None
     subscribers: int
-    dormant: bool
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -189,7 +187,6 @@ class Channels:
             failing_since_s=state.failing_since_s,
             last=last[0] if last else None,
             subscribers=subscribers,
-            dormant=state.dormant,
         )
 
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
@@ -263,6 +260,7 @@ def _state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
         created_s=float(text(b"created") or 0),
         private=text(b"private") == "1",
         listed=text(b"listed") == "1",
+        dormant=text(b"dormant") == "1",
     )
     failing = text(b"failing_since")
     return ChannelState(
@@ -271,7 +269,6 @@ def _state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
         owner=text(b"owner"),
         fanned=int(text(b"fanned") or 0),
         cursor=text(b"cursor"),
-        dormant=text(b"dormant") == "1",
         validators=Validators(text(b"etag"), text(b"last_modified"), text(b"body_sha256")),
         identity=fields.get(b"identity", b""),
         failing_since_s=float(failing) if failing else None,

@@ -8,6 +8,7 @@ import time
 
 import msgspec
 
+from service.corona.messages import ChannelAdded, encode
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry, FeedLink, PollResult
@@ -89,6 +90,12 @@ class Requests:
         if isinstance(answer, Polled):
             return answer.result
         raise NoWorker(f"A worker answered {type(answer).__name__} to a poll: the fleet's versions differ.")
+
+    async def wanted(self, cid: ChannelId) -> None:
+        """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""
+        owner = (await self._ring.look()).owner(cid)
+        if owner is not None:
+            await self._inboxes.send([(owner, Letter("peer", "", encode("", ChannelAdded(cid))))])
 
     async def _ask(self, cid: ChannelId, body: Probe | PollNow, timeout_s: float) -> Answer:
         owner = (await self._ring.look()).owner(cid)

@@ -53,12 +53,12 @@ async def test_a_silent_delta_needs_no_fan_out_and_ends_dormancy(store: Store) -
     await store.channels.doze(channel.id)
     (state,) = await store.channels.adopt([channel.id], "a" * 40)
     assert state is not None
-    assert state.dormant
+    assert state.channel.dormant
     delta = Delta(channel.id, 1, 0, 2_000.0, (Change("addition", Entry("missed")),))
     assert (await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=True)).initial
     (after,) = await store.channels.states([channel.id])
     assert after is not None
-    assert (after.fanned, after.channel.version, after.dormant) == (2, 2, False)
+    assert (after.fanned, after.channel.version, after.channel.dormant) == (2, 2, False)
 
 
 async def test_the_latest_entries_come_newest_first_and_each_once(store: Store) -> None:
