@@ -4,7 +4,7 @@
 
 venv := .venv
 bin := $(venv)/bin
-pip := $(bin)/python -m pip install --quiet --no-input --disable-pip-version-check --require-virtualenv
+pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check --require-virtualenv
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 

@@ -21,7 +21,6 @@ authentication = "internal_hashed"
 storage = "internal"
 allow_registration = false
 c2s_require_encryption = true
-limits = { c2s = { rate = "64kb/s" } }
 
 modules_enabled = {
 	"admin_shell", "blocklist", "bookmarks", "carbons", "csi_simple", "disco", "mam", "offline",

@@ -1,0 +1,55 @@
+"""The lock files agree with pyproject.toml and with one another, and tie nobody to one package index."""
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.architecture.sources import ROOT
+
+LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
+PIN = re.compile(r"([a-z0-9-]+)==(\S+)( ;[^\\]*)? \\")
+HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
+
+
+def pins(lock: str) -> dict[str, str]:
+    lines = (ROOT / lock).read_text(encoding="utf-8").splitlines()
+    return {found[1]: found[2] for line in lines if (found := PIN.fullmatch(line))}
+
+
+def unsatisfied(requirements: list[str], lock: str) -> list[str]:
+    locked = pins(lock)
+    wanted = [Requirement(text) for text in requirements]
+    return [str(want) for want in wanted if locked.get(canonicalize_name(want.name), "none") not in want.specifier]
+
+
+@pytest.fixture(scope="module")
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_holds_pins_and_their_hashes_and_nothing_else(lock: str) -> None:
+    """No address, no option: where packages come from is the machine's business."""
+    lines = (ROOT / lock).read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not PIN.fullmatch(line) and not HASH.fullmatch(line)] == []
+    pinned = [number for number, line in enumerate(lines) if PIN.fullmatch(line)]
+    assert pinned
+    assert [lines[number] for number in pinned if not HASH.fullmatch(lines[number + 1])] == []
+
+
+def test_what_the_project_needs_is_locked(pyproject: dict[str, Any]) -> None:
+    """Where this fails, run ``make lock``."""
+    project = pyproject["project"]
+    extras = project["optional-dependencies"]
+    assert unsatisfied(project["dependencies"] + extras["embedded"], "requirements.lock") == []
+    assert unsatisfied(pyproject["build-system"]["requires"], "requirements-build.lock") == []
+    assert unsatisfied(project["dependencies"] + extras["dev"], "requirements-dev.lock") == []
+
+
+@pytest.mark.parametrize("lock", LOCKS[:2])
+def test_tests_run_on_the_versions_that_are_shipped(lock: str) -> None:
+    assert pins(lock).items() <= pins("requirements-dev.lock").items()
