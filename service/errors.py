@@ -28,8 +28,8 @@
         ├── LeaseLost             somebody else holds what we thought was ours
         └── StaleVersion          a delta's base is not the channel's version; has ``current``
 
-Errors cross process borders as ``Fault(code, detail)``: ``code`` is the class attribute below
-and ``detail`` the text; :func:`to_fault` and :func:`from_fault` convert.
+Errors cross process borders as ``Fault(code, detail, status)``: ``code`` is the class attribute below,
+``detail`` the text, ``status`` that of a BadStatus; :func:`to_fault` and :func:`from_fault` convert.
 Drivers' errors are translated at the edge of their room; bugs (``TypeError`` …) pass through.
 """
 
@@ -43,6 +43,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     code: str
     detail: str
+    status: int = 0
 
 
 class CoronetError(Exception):
@@ -215,9 +216,11 @@ def _by_code(root: type[CoronetError]) -> dict[str, type[CoronetError]]:
 
 def to_fault(error: CoronetError) -> Fault:
     """Return the error as a value."""
-    return Fault(error.code, str(error))
+    return Fault(error.code, str(error), error.status if isinstance(error, BadStatus) else 0)
 
 
 def from_fault(fault: Fault) -> CoronetError:
     """Return the error a fault stands for; an unknown code becomes the root class."""
+    if fault.code == BadStatus.code:
+        return BadStatus(fault.detail, status=fault.status)
     return _by_code(CoronetError).get(fault.code, CoronetError)(fault.detail)
