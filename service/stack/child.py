@@ -113,6 +113,12 @@ class Child:
         return "\n  ".join([f"{self.program.name} {what}. The end of {self.program.log}:", *tail])
 
 
+def environment(inherited: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+    """Return a child's environment; of ``NAME`` and ``NAME_FILE`` only the one it is told is left."""
+    names = {name.removesuffix("_FILE") for name in told}
+    return {name: value for name, value in inherited.items() if name.removesuffix("_FILE") not in names} | dict(told)
+
+
 def _open_log(path: Path) -> BinaryIO:
     """Open a log for appending, readable by us only; one that has grown large is set aside first."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

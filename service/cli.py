@@ -1,0 +1,134 @@
+"""``coronet``: every program of Coronet, behind one command.
+
+What a command needs is imported when it runs, so that asking for help is quick and no program
+loads another's libraries. The worker and the bot are found by their entry points, since nothing
+here may import them.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+import typer
+
+from service.errors import CoronetError, OperationalError
+
+Run = Callable[..., Coroutine[None, None, None]]
+
+STATE = Path(platformdirs.user_state_dir("coronet"))
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+AllowPrivate = Annotated[
+    bool, typer.Option("--allow-private", help="Let feeds be on this machine's loopback. For trials and tests only.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@app.callback(invoke_without_command=True)
+def coronet(context: typer.Context) -> None:
+    """Coronet watches feeds and web pages for people and tells them in chat, within seconds, what changed."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def up(
+    *,
+    state: Annotated[Path, typer.Option(help="Where everything is kept; the same directory continues it.")] = STATE,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="How many workers.")] = 3,
+    console_port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, always the same.")] = 0,
+    xmpp_port: Annotated[int, typer.Option(min=0, max=65535, help="For chat clients; 0 as above.")] = 0,
+    sample_feeds: Annotated[
+        bool | None, typer.Option(help="A publisher to try it with; opens loopback. On with --allow-private.")
+    ] = None,
+    poll_interval: Annotated[float | None, typer.Option(min=1.0, metavar="SECONDS", help="Corona's τ.")] = None,
+    ready_file: Annotated[Path | None, typer.Option(help="Written when all parts answer; holds passwords.")] = None,
+    allow_private: AllowPrivate = False,
+) -> None:
+    """Run everything on this machine: Redis, an XMPP server, workers, the bot and the console."""
+    from rich.console import Console  # noqa: PLC0415 - see the module's docstring
+
+    from service.stack.up import Wanted, up  # noqa: PLC0415 - same
+
+    wanted = Wanted(
+        directory=state.absolute(),
+        workers=workers,
+        console_port=console_port,
+        xmpp_port=xmpp_port,
+        sample_feeds=allow_private if sample_feeds is None else sample_feeds,
+        allow_private=allow_private or bool(sample_feeds),
+        poll_interval_s=poll_interval,
+        ready_file=ready_file,
+    )
+    asyncio.run(up(wanted, Console()))
+
+
+@app.command()
+def worker() -> None:
+    """Run one worker: it joins the others, polls feeds and tells subscribers' outboxes what is new."""
+    _run_program("worker")
+
+
+@app.command()
+def bot() -> None:
+    """Run the chat bot."""
+    _run_program("bot")
+
+
+@app.command()
+def console() -> None:
+    """Run the admin console and its API."""
+    _run_program("console")
+
+
+@app.command()
+def sample_publisher(
+    directory: Annotated[Path, typer.Option(help="Where its journals are kept.")],
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often there is a new entry.")] = 30.0,
+) -> None:
+    """Serve a feed on loopback that grows all the time, and some that are broken."""
+    from service.stack.publisher import run  # noqa: PLC0415 - see the module's docstring
+
+    asyncio.run(run(directory, port, every))
+
+
+def _run_program(name: str) -> None:
+    """Run a program until SIGTERM. Programs are ``async def run(settings: Settings) -> None``."""
+    from service import logs, settings  # noqa: PLC0415 - see the module's docstring
+
+    found = entry_points(group="coronet.programs", name=name)
+    if not found:
+        raise OperationalError(f"This installation has no program {name!r}: install Coronet again.")
+    effective = settings.load()
+    logs.configure(effective)
+    run: Run = next(iter(found)).load()
+    asyncio.run(run(effective))
+
+
+def main() -> None:
+    """Run the command that the arguments name; exit status 1: it failed; 2: it was called wrongly."""
+    try:
+        sys.exit(app(prog_name="coronet", standalone_mode=False))
+    except typer.TyperException as error:
+        _fail(f"{error.format_message().rstrip('.')}. See coronet --help.", 2)
+    except CoronetError as error:
+        _fail(str(error), 1)
+
+
+def _fail(message: str, status: int) -> None:
+    sys.stderr.write(f"coronet: {message}\n")
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The state directory of ``coronet up``: held by one process, and the home of what is made only once."""
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from service.errors import UserError
+from service.stack.files import write_private
+from service.stack.prosody import PrivateProsody
+
+TRIAL_USERS = ("alice", "bob", "carol", "dave", "erin")
+
+
+class TrialAccount(msgspec.Struct, frozen=True):
+    """An XMPP account that is ready to use."""
+
+    jid: str
+    password: str
+
+
+@contextlib.contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Hold the directory for this process alone; it is made if it is missing.
+
+    The kernel lets go of it when the process dies, however it dies. Raises :class:`UserError`
+    when another process holds it.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
+            raise UserError(
+                f"{directory} is in use by another `coronet up` (process {holder}): "
+                "stop that one, or name another directory with --state."
+            ) from None
+        os.truncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(lock)
+
+
+def secret_file(directory: Path, name: str) -> Path:
+    """Return the file of a secret, which is made up at the first call and kept."""
+    path = directory / name
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(24))
+    return path
+
+
+async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[TrialAccount]:
+    """Return accounts for trying things out; registered at the first call, whose file is the sign that all are."""
+    path = directory / "accounts.json"
+    if path.exists():
+        return msgspec.json.decode(path.read_bytes(), type=list[TrialAccount])
+    accounts = []
+    for username in TRIAL_USERS:
+        password = secrets.token_urlsafe(9)
+        accounts.append(TrialAccount(await prosody.register(username, password), password))
+    write_private(path, msgspec.json.encode(accounts).decode())
+    return accounts

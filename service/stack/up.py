@@ -1,0 +1,195 @@
+"""``coronet up``: everything on one machine, set up in parallel and kept running until told to end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from service.console.login import setup_link
+from service.settings import load
+from service.stack import ports, state
+from service.stack.child import Program, environment
+from service.stack.prosody import PrivateProsody
+from service.stack.ready import Ready, Xmpp, processes, write_ready
+from service.stack.redis import PrivateRedis
+from service.stack.screen import Screen, greeting
+from service.stack.supervisor import Supervisor
+from service.store import connect
+
+SAMPLE_INTERVAL_S: Final = 30
+_STOPPED_LAST: Final = frozenset({"redis", "prosody"})
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was asked for. A port of 0 means a free one, the same at every start."""
+
+    directory: Path
+    workers: int
+    console_port: int
+    xmpp_port: int
+    sample_feeds: bool
+    allow_private: bool
+    poll_interval_s: float | None
+    ready_file: Path | None
+
+
+async def up(wanted: Wanted, console: Console) -> None:
+    """Run everything until SIGTERM, SIGHUP or Ctrl-C, and then end every child within 10 s.
+
+    Raises :class:`CoronetError` when something cannot be started, or the directory is in use.
+    """
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - a coroutine always runs in a task
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with state.held(wanted.directory), contextlib.suppress(asyncio.CancelledError):
+        machine = Machine(wanted, Screen(console))
+        try:
+            await machine.start()
+            await asyncio.Event().wait()
+        finally:
+            await machine.stop()
+
+
+class Machine:
+    """All parts on this machine, wired to each other."""
+
+    def __init__(self, wanted: Wanted, screen: Screen) -> None:
+        self._wanted = wanted
+        self._screen = screen
+        self._ports = ports.choose(
+            wanted.directory / "ports.json",
+            {"console": wanted.console_port, "xmpp": wanted.xmpp_port}
+            | dict.fromkeys(["component", "sample publisher", "bot", *self._worker_names()], 0),
+        )
+        self._redis = PrivateRedis(wanted.directory / "redis")
+        self._prosody = PrivateProsody(wanted.directory / "prosody", self._ports["xmpp"], self._ports["component"])
+        self._admin_token_file = state.secret_file(wanted.directory, "admin-token")
+        self._accounts: list[state.TrialAccount] = []
+        self._supervisor = Supervisor(self._heard)
+        self._complete = False
+
+    async def start(self) -> None:
+        """Start every part, write the ready file, and say how to begin. Raises :class:`CoronetError`."""
+        self._forget_ready_file()
+        try:
+            await self._start_parts()
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        self._complete = True
+        self._tell_others()
+        self._screen.say(await self._greeting())
+
+    async def stop(self) -> None:
+        """End every part; the ready file goes first."""
+        self._complete = False
+        self._forget_ready_file()
+        await self._supervisor.stop(last=_STOPPED_LAST)
+
+    async def _start_parts(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            if self._wanted.sample_feeds:
+                group.create_task(self._add(self._sample_publisher()))
+            prosody = group.create_task(self._screen.step("prosody", self._start_prosody()))
+            await self._add(self._redis.program())
+            for name in self._worker_names():
+                group.create_task(self._add(self._coronet(name, "worker")))
+            group.create_task(self._add(self._coronet("console", "console")))
+            await prosody
+            await self._add(self._coronet("bot", "bot"))
+
+    async def _start_prosody(self) -> None:
+        program = await self._prosody.program()
+        self._accounts = await state.trial_accounts(self._wanted.directory, self._prosody)
+        await self._supervisor.add(program)
+
+    async def _add(self, program: Program) -> None:
+        await self._screen.step(program.name, self._supervisor.add(program))
+
+    def _worker_names(self) -> list[str]:
+        return [f"worker-{number}" for number in range(1, self._wanted.workers + 1)]
+
+    def _sample_publisher(self) -> Program:
+        port = self._ports["sample publisher"]
+        command = ["sample-publisher", "--port", str(port), "--every", str(SAMPLE_INTERVAL_S)]
+        command += ["--directory", str(self._wanted.directory / "publisher")]
+        return self._program("sample publisher", command, partial(ports.accepts, port), {})
+
+    def _coronet(self, name: str, command: str) -> Program:
+        """Return a worker, the bot or the console."""
+        metrics_port = self._ports[name]
+        told = self._settings() | {"CORONET_METRICS_PORT": str(metrics_port)}
+        return self._program(name, [command], partial(ports.says_ready, metrics_port), told)
+
+    def _program(
+        self, name: str, command: list[str], answers: Callable[[], Awaitable[bool]], told: Mapping[str, str]
+    ) -> Program:
+        log = self._wanted.directory / "logs" / f"{name.replace(' ', '-')}.log"
+        argv = (sys.executable, "-m", "service.cli", *command)
+        return Program(name, argv, log, answers, environment(os.environ, told))
+
+    def _settings(self) -> dict[str, str]:
+        """Return what every program is told, as environment variables; secrets as the names of their files."""
+        told = {
+            "CORONET_PRESET": "trial",
+            "CORONET_REDIS_URL": self._redis.url,
+            "CORONET_XMPP_LOGIN": "component",
+            "CORONET_XMPP_JID": self._prosody.component_jid,
+            "CORONET_XMPP_HOST": ports.LOOPBACK,
+            "CORONET_XMPP_PORT": str(self._prosody.component_port),
+            "CORONET_XMPP_PASSWORD_FILE": str(self._prosody.component_secret_file),
+            "CORONET_CONSOLE_BIND": ports.LOOPBACK,
+            "CORONET_CONSOLE_PORT": str(self._ports["console"]),
+            "CORONET_CONSOLE_ADMIN_TOKEN_FILE": str(self._admin_token_file),
+            "CORONET_ALLOW_PRIVATE": str(self._wanted.allow_private),
+        }
+        if self._wanted.poll_interval_s is not None:
+            told["CORONET_POLL_INTERVAL_S"] = str(self._wanted.poll_interval_s)
+        return told
+
+    def _ready(self) -> Ready:
+        publisher = f"http://{ports.LOOPBACK}:{self._ports['sample publisher']}"
+        return Ready(
+            redis_url=self._redis.url,
+            console_url=f"http://{ports.LOOPBACK}:{self._ports['console']}",
+            admin_token=self._admin_token_file.read_text(encoding="ascii"),
+            xmpp=Xmpp(
+                host=ports.LOOPBACK,
+                port=self._prosody.c2s_port,
+                domain=self._prosody.jid_domain,
+                bot_jid=self._prosody.component_jid,
+                ca_file=str(self._prosody.ca_file),
+                accounts=self._accounts,
+            ),
+            processes=processes(self._supervisor.pids),
+            sample_feed_url=f"{publisher}/feed.xml" if self._wanted.sample_feeds else None,
+        )
+
+    async def _greeting(self) -> str:
+        store = await connect(load({}, redis_url=self._redis.url))
+        try:
+            link = await setup_link(store, self._ready().console_url)
+        finally:
+            await store.close()
+        return greeting(self._ready(), self._wanted.directory, link, loopback_open=self._wanted.allow_private)
+
+    def _heard(self, line: str) -> None:
+        self._screen.say(line)
+        self._tell_others()
+
+    def _tell_others(self) -> None:
+        if self._complete and self._wanted.ready_file is not None:
+            write_ready(self._wanted.ready_file, self._ready())
+
+    def _forget_ready_file(self) -> None:
+        if self._wanted.ready_file is not None:
+            self._wanted.ready_file.unlink(missing_ok=True)
