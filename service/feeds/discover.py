@@ -31,7 +31,7 @@ def feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
         page = lxml.html.document_fromstring(body, parser=parser)
     except (lxml.etree.LxmlError, ValueError):
         return ()
-    base = urljoin(url, next((str(href) for href in page.xpath("//base/@href")), ""))
+    base = urljoin(url, next((base.get("href") or "" for base in page.iter("base")), ""))
     found: dict[str, FeedLink] = {}
     for link in page.iter("link"):
         target = _feed_url(link, base)

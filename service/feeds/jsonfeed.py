@@ -1,20 +1,20 @@
 """JSON Feed 1.0 and 1.1 (jsonfeed.org), as tolerantly as feedparser reads XML: wrong types are absent values."""
 
-import datetime
+import datetime as dt
 import html
 from typing import Any
-from urllib.parse import urljoin
 
 import msgspec
 
 from service.errors import BrokenFeed, NotAFeed
 from service.feeds.limits import (
     FIELD_CHARS,
-    LINK_CHARS,
-    LIST_LENGTH,
     MAX_ENTRIES,
     NAME_CHARS,
     PROSE_CHARS,
+    absolute_link,
+    capped,
+    names,
     sane_time_s,
 )
 from service.feeds.text import one_line
@@ -35,8 +35,8 @@ def parse(body: bytes, *, url: str) -> ParsedFeed:
         raise NotAFeed("The document is JSON, but not a JSON Feed.")
     return ParsedFeed(
         title=one_line(_string(document, "title", FIELD_CHARS), FIELD_CHARS),
-        link=_link(document, "home_page_url", url),
-        id=_link(document, "feed_url", url),
+        link=absolute_link(document.get("home_page_url"), url),
+        id=absolute_link(document.get("feed_url"), url),
         language=_string(document, "language", NAME_CHARS),
         entries=tuple(_entry(item, url) for item in _objects(document, "items")[:MAX_ENTRIES]),
     )
@@ -48,15 +48,15 @@ def _entry(item: dict[str, Any], url: str) -> ParsedEntry:
     attachments = _objects(item, "attachments")
     return ParsedEntry(
         id=_string(item, "id", FIELD_CHARS),
-        link=_link(item, "url", url) or _link(item, "external_url", url),
+        link=absolute_link(item.get("url"), url) or absolute_link(item.get("external_url"), url),
         title=one_line(_string(item, "title", FIELD_CHARS), FIELD_CHARS),
         summary=html.escape(_string(item, "summary", PROSE_CHARS)),
         content=_string(item, "content_html", PROSE_CHARS) or html.escape(text),
-        authors=_names([author.get("name") for author in authors]),
-        tags=_names(item.get("tags")),
+        authors=names(author.get("name") for author in authors),
+        tags=names(_list(item, "tags")),
         published=_time_s(item, "date_published"),
         updated=_time_s(item, "date_modified"),
-        enclosure=_link(attachments[0], "url", url) if attachments else "",
+        enclosure=absolute_link(attachments[0].get("url"), url) if attachments else "",
     )
 
 
@@ -64,34 +64,22 @@ def _string(item: dict[str, Any], name: str, max_chars: int) -> str:
     value = item.get(name)
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)  # ids are often numbers, and "should be coerced" (JSON Feed 1.1, "id")
-    return value[:max_chars].strip() if isinstance(value, str) else ""
+    return capped(value, max_chars)
+
+
+def _list(item: dict[str, Any], name: str) -> list[Any]:
+    value = item.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _objects(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    value = item.get(name)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _names(values: object) -> tuple[str, ...]:
-    listed = values if isinstance(values, list) else []
-    named = (one_line(value, NAME_CHARS) for value in listed if isinstance(value, str))
-    return tuple(dict.fromkeys(name for name in named if name))[:LIST_LENGTH]
-
-
-def _link(item: dict[str, Any], name: str, url: str) -> str:
-    value = item.get(name)
-    if not isinstance(value, str) or not value.strip() or len(value) > LINK_CHARS:
-        return ""
-    try:
-        return urljoin(url, value.strip())
-    except ValueError:
-        return ""
+    return [each for each in _list(item, name) if isinstance(each, dict)]
 
 
 def _time_s(item: dict[str, Any], name: str) -> float | None:
     """Read an RFC 3339 date; one without a zone is taken as UTC."""
     try:
-        moment = datetime.datetime.fromisoformat(_string(item, name, NAME_CHARS))
-        return sane_time_s((moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp())
+        moment = dt.datetime.fromisoformat(_string(item, name, NAME_CHARS))
+        return sane_time_s((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
     except (ValueError, OverflowError):
         return None

@@ -1,4 +1,9 @@
-"""What one feed document may claim: more is cut off, impossible values are ignored."""
+"""What one feed document may claim: more is cut off, wrong types and impossible values are ignored."""
+
+from collections.abc import Iterable
+from urllib.parse import urljoin
+
+from service.feeds.text import one_line
 
 MAX_ENTRIES = 500
 FIELD_CHARS = 1_000
@@ -11,6 +16,27 @@ LIST_LENGTH = 20
 _EARLIEST_S = 788_918_400.0
 _LATEST_S = 4_102_444_800.0
 _MAX_TTL_MINUTES = 7 * 24 * 60
+
+
+def capped(value: object, max_chars: int) -> str:
+    """Return the text without surrounding white space, cut off; "" for what is no text."""
+    return value[:max_chars].strip() if isinstance(value, str) else ""
+
+
+def absolute_link(value: object, url: str) -> str:
+    """Return the link as it stands in a document fetched from ``url``, absolute; "" for what is none."""
+    if not isinstance(value, str) or not value.strip() or len(value) > LINK_CHARS:
+        return ""
+    try:
+        return urljoin(url, value.strip())
+    except ValueError:
+        return ""
+
+
+def names(values: Iterable[object]) -> tuple[str, ...]:
+    """Return at most 20 names (authors, tags), each on one line, none twice."""
+    named = (one_line(value, NAME_CHARS) for value in values if isinstance(value, str))
+    return tuple(dict.fromkeys(name for name in named if name))[:LIST_LENGTH]
 
 
 def sane_time_s(unix_s: float) -> float | None:

@@ -5,28 +5,27 @@ bounded here: the number of entries, the length of each field, dates that can be
 """
 
 import calendar
-import html
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urljoin
 
-import feedparser  # type: ignore[import-untyped]  # it ships no types
+import feedparser
 
 from service.errors import BrokenFeed, EmptyBody, NotAFeed
 from service.feeds import jsonfeed
 from service.feeds.limits import (
     FIELD_CHARS,
-    LINK_CHARS,
-    LIST_LENGTH,
     MAX_ENTRIES,
     NAME_CHARS,
     PROSE_CHARS,
+    absolute_link,
+    capped,
+    names,
     sane_time_s,
     sane_ttl_s,
 )
-from service.feeds.prolog import root_element
+from service.feeds.prolog import root_element, unicode_encoding
 from service.feeds.text import one_line, plain_text
 from service.model import ParsedEntry, ParsedFeed
 
@@ -57,12 +56,19 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str]) -> ParsedFeed:
 
 
 def _loaded(body: bytes, url: str, headers: Mapping[str, str]) -> Any:
-    # Without Content-Location feedparser does not know the base of relative links.
-    known = {name: headers[name] for name in ("content-type", "content-language") if name in headers}
+    # feedparser believes a charset parameter before the byte order mark, and Latin-1 without either.
+    content_type = headers.get("content-type", "application/xml")
+    proven = unicode_encoding(body)
+    if proven:
+        body, content_type = body.decode(proven, "replace").encode(), "application/xml; charset=utf-8"
     try:
         return feedparser.parse(
             body,
-            response_headers={**known, "content-location": url},
+            response_headers={
+                "content-type": content_type,
+                "content-language": headers.get("content-language", ""),
+                "content-location": url,  # the base of relative links
+            },
             sanitize_html=False,  # done where text is shown, on the little that is shown
             resolve_relative_uris=False,
         )
@@ -74,14 +80,14 @@ def _loaded(body: bytes, url: str, headers: Mapping[str, str]) -> Any:
 
 def _feed(loaded: Any, url: str) -> ParsedFeed:
     about = loaded["feed"]
-    title, link = _title(about), _link(about.get("link"), url)
+    title, link = _title(about), absolute_link(about.get("link"), url)
     if not loaded["entries"] and not title and not link:
         raise BrokenFeed("The document looks like a feed, but there is nothing readable in it.")
     return ParsedFeed(
         title=title,
         link=link,
-        id=_capped(about.get("id"), FIELD_CHARS),
-        language=_capped(about.get("language"), NAME_CHARS),
+        id=capped(about.get("id"), FIELD_CHARS),
+        language=capped(about.get("language"), NAME_CHARS),
         entries=tuple(_entry(raw, url) for raw in _newest(loaded["entries"])),
         ttl_s=sane_ttl_s(about.get("ttl")),
     )
@@ -99,44 +105,26 @@ def _newest(entries: list[Any]) -> list[Any]:
 
 
 def _entry(raw: Any, url: str) -> ParsedEntry:
-    contents = [_capped(part.get("value"), PROSE_CHARS) for part in raw.get("content", ())]
+    contents = [capped(part.get("value"), PROSE_CHARS) for part in raw.get("content", ())]
     enclosures = (link.get("href") for link in raw.get("links", ()) if link.get("rel") == "enclosure")
     return ParsedEntry(
-        id=_capped(raw.get("id"), FIELD_CHARS),
-        link=_link(raw.get("link"), url),
+        id=capped(raw.get("id"), FIELD_CHARS),
+        link=absolute_link(raw.get("link"), url),
         title=_title(raw),
-        summary=_capped(raw.get("summary"), PROSE_CHARS),
+        summary=capped(raw.get("summary"), PROSE_CHARS),
         content=max(contents, key=len, default=""),
-        authors=_names(author.get("name") or author.get("email") for author in raw.get("authors", ())),
-        tags=_names(tag.get("label") or tag.get("term") for tag in raw.get("tags", ())),
+        authors=names(author.get("name") or author.get("email") for author in raw.get("authors", ())),
+        tags=names(tag.get("label") or tag.get("term") for tag in raw.get("tags", ())),
         published=_time_s(raw, "published"),
         updated=_time_s(raw, "updated"),
-        enclosure=_link(next(enclosures, ""), url),
+        enclosure=absolute_link(next(enclosures, ""), url),
     )
 
 
-def _capped(value: object, max_chars: int) -> str:
-    return value[:max_chars].strip() if isinstance(value, str) else ""
-
-
 def _title(raw: Any) -> str:
-    title = _capped(raw.get("title"), PROSE_CHARS)
+    title = capped(raw.get("title"), PROSE_CHARS)
     is_markup = "html" in raw.get("title_detail", {}).get("type", "")
     return plain_text(title, FIELD_CHARS).replace("\n", " ") if is_markup else one_line(title, FIELD_CHARS)
-
-
-def _link(value: object, url: str) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > LINK_CHARS:
-        return ""
-    try:
-        return urljoin(url, html.unescape(value.strip()) if "&amp;" in value else value.strip())
-    except ValueError:
-        return ""
-
-
-def _names(values: Iterable[object]) -> tuple[str, ...]:
-    named = (one_line(value, NAME_CHARS) for value in values if isinstance(value, str))
-    return tuple(dict.fromkeys(name for name in named if name))[:LIST_LENGTH]
 
 
 def _time_s(raw: Any, name: str) -> float | None:

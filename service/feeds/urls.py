@@ -66,6 +66,18 @@ def redirect_target(base: str, location: str) -> str:
         raise BadUrl(f"{_shown(location)} is not a URL.") from error
 
 
+def web_link(link: str) -> str:
+    """Return an entry's link in canonical form, its fragment kept; "" unless it is http(s) and harmless."""
+    head, _, fragment = link.strip().partition("#")
+    if not head.lower().startswith(("http://", "https://")):
+        return ""
+    try:
+        _refuse_odd_characters(fragment)
+        return _checked_length(canonical_url(head) + (f"#{quote(fragment, safe=_KEPT_AS_IT_IS)}" if fragment else ""))
+    except BadUrl:
+        return ""
+
+
 def channel_id(canonical: str) -> ChannelId:
     """Return the channel's point in the overlay's id space: SHA-1 of its canonical URL, in hex."""
     return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
