@@ -21,8 +21,8 @@ IMPURE_MODULES = re.compile(
 ASYNC = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 CLOCKS = re.compile(r"time\.(?!struct_time$)|.*\.(now|utcnow|today)$")
 
-# The second hands its own environment on to the programs it starts, unread.
-READS_ENVIRONMENT = ("service/settings", "service/stack/programs")
+# The stack starts programs: it looks for them on PATH, and hands its environment on to them, unread.
+READS_ENVIRONMENT = ("service/settings", "service/stack")
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}
 
 
