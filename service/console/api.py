@@ -1,0 +1,171 @@
+"""The JSON API: what the pages can do, for programs. ``OPERATIONS`` is both its routes and its document."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from aiohttp import hdrs, web
+
+from service.console.attention import Overview
+from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, detail, existing, find
+from service.console.openapi import Operation, Parameter, document
+from service.console.overview import overview
+from service.console.site import POLL_RATE, SETTINGS, STORE
+from service.errors import UserError
+from service.feeds.urls import MAX_URL_CHARS, canonical_url
+from service.model import FeedLink, NodeInfo, PollResult
+
+PREFIX: Final = "/api/v1"
+_MOST_ITEMS = 200
+_Body = TypeVar("_Body")
+
+
+class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The URL of a feed, or of a page that names one."""
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
+
+
+class SetChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``listed``: whether the channel is polled even without subscribers."""
+
+    listed: bool
+
+
+class Choices(msgspec.Struct, frozen=True):
+    """The page names several feeds: add one of these instead."""
+
+    choices: tuple[FeedLink, ...]
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """The living nodes, by id."""
+
+    items: tuple[NodeInfo, ...]
+
+
+async def get_overview(request: web.Request) -> web.Response:
+    """The fleet in numbers, and what needs attention."""
+    return _json(await overview(request.app[STORE], request.app[POLL_RATE]))
+
+
+async def get_channels(request: web.Request) -> web.Response:
+    """Channels by id, a page at a time."""
+    try:
+        limit = msgspec.convert(
+            request.query.get("limit", str(PAGE)),
+            Annotated[int, msgspec.Meta(ge=1, le=_MOST_ITEMS)],
+            strict=False,
+        )
+    except msgspec.ValidationError as error:
+        raise UserError(f"limit: {error}") from error
+    query, cursor = request.query.get("q", ""), request.query.get("cursor", "")
+    return _json(await find(request.app[STORE], query, cursor, limit))
+
+
+async def post_channel(request: web.Request) -> web.Response:
+    """Look at a URL, and have its channel polled from now on, even without subscribers."""
+    wanted = await _body(request, AddChannel)
+    store = request.app[STORE]
+    probed = await store.requests.probe(canonical_url(wanted.url))
+    if probed.channel is None:
+        return _json(Choices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
+    await store.channels.set_listed(probed.channel.id, listed=True)
+    about = await detail(store, probed.channel.id, request.app[SETTINGS].pollers_per_channel)
+    response = _json(about, HTTPStatus.CREATED)
+    response.headers[hdrs.LOCATION] = f"{PREFIX}/channels/{probed.channel.id}"
+    return response
+
+
+async def get_channel(request: web.Request) -> web.Response:
+    """One channel with its place on the ring, last polls and latest entries."""
+    store, pollers = request.app[STORE], request.app[SETTINGS].pollers_per_channel
+    return _json(await detail(store, request.match_info["cid"], pollers))
+
+
+async def patch_channel(request: web.Request) -> web.Response:
+    """List a channel, or stop listing it."""
+    channel = await existing(request.app[STORE], request.match_info["cid"])
+    wanted = await _body(request, SetChannel)
+    await request.app[STORE].channels.set_listed(channel.id, listed=wanted.listed)
+    return await get_channel(request)
+
+
+async def delete_channel(request: web.Request) -> web.Response:
+    """Remove a channel and end all subscriptions to it."""
+    channel = await existing(request.app[STORE], request.match_info["cid"])
+    await request.app[STORE].remove_channel(channel.id)
+    return web.Response(status=HTTPStatus.NO_CONTENT)
+
+
+async def poll_channel(request: web.Request) -> web.Response:
+    """Poll a channel at once, and say how it ended."""
+    channel = await existing(request.app[STORE], request.match_info["cid"])
+    return _json(await request.app[STORE].requests.poll_now(channel.id))
+
+
+async def get_nodes(request: web.Request) -> web.Response:
+    """The living nodes."""
+    return _json(Nodes(tuple(await request.app[STORE].ring.view())))
+
+
+async def get_openapi(_: web.Request) -> web.Response:
+    """This document."""
+    return _json(document(PREFIX, OPERATIONS))
+
+
+_CID = Parameter("cid", "path", "A channel's id: 40 hexadecimal digits.")
+_FIND = (
+    Parameter("q", "query", "Only channels whose title or URL holds this text."),
+    Parameter("cursor", "query", "Where to go on: `next` of the page before."),
+    Parameter("limit", "query", f"How many items at most, 1 to {_MOST_ITEMS}.", type="integer"),
+)
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    Operation("GET", "/overview", get_overview, {200: Overview}),
+    Operation("GET", "/channels", get_channels, {200: ChannelPage}, parameters=_FIND, problems=(422,)),
+    Operation(
+        "POST",
+        "/channels",
+        post_channel,
+        {201: ChannelDetail, 300: Choices},
+        body=AddChannel,
+        problems=(400, 413, 415, 422, 502),
+    ),
+    Operation("GET", "/channels/{cid}", get_channel, {200: ChannelDetail}, parameters=(_CID,), problems=(404,)),
+    Operation(
+        "PATCH",
+        "/channels/{cid}",
+        patch_channel,
+        {200: ChannelDetail},
+        body=SetChannel,
+        parameters=(_CID,),
+        problems=(400, 404, 413, 415, 422),
+    ),
+    Operation("DELETE", "/channels/{cid}", delete_channel, {204: None}, parameters=(_CID,), problems=(404,)),
+    Operation(
+        "POST", "/channels/{cid}/poll", poll_channel, {200: PollResult}, parameters=(_CID,), problems=(404, 422, 502)
+    ),
+    Operation("GET", "/nodes", get_nodes, {200: Nodes}),
+)
+
+
+def routes() -> list[web.RouteDef]:
+    """Return the API's closed routes."""
+    return [web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS]
+
+
+def _json(value: object, status: int = HTTPStatus.OK) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")
+
+
+async def _body(request: web.Request, kind: type[_Body]) -> _Body:
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="Send the body as application/json.")
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"The body does not fit: {error}") from error
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(text=f"The body is not JSON: {error}") from error

@@ -1,0 +1,45 @@
+"""What an admin should do something about: one sentence each, with the action. Pure."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from service.console.phrases import count, outcome_words, went_well
+
+_FAILING_SHARE = 0.2
+_WAITING_USERS = 100
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """The fleet in numbers. ``polls_per_minute`` is by outcome; empty until it was measured."""
+
+    nodes: int
+    channels: int
+    subscriptions: int
+    users: int
+    outbox_users: int
+    polls_per_minute: dict[str, float]
+    attention: tuple[str, ...]
+
+
+def needs_attention(
+    *, nodes: int, channels: int, outbox_users: int, polls_per_minute: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Return the sentences, most urgent first; empty when all is well."""
+    said = []
+    if not nodes:
+        said.append("No worker runs, so nothing is polled: start one with “coronet worker”.")
+    elif nodes == 1:
+        said.append("Only one worker runs, and nobody takes over if it stops: start a second one.")
+    if outbox_users >= _WAITING_USERS:
+        waiting = count(outbox_users, "person waits", "people wait")
+        said.append(f"{waiting} for messages: check that the bot runs and that its XMPP server answers.")
+    polls = sum(polls_per_minute.values())
+    failed = {outcome: rate for outcome, rate in polls_per_minute.items() if not went_well(outcome)}
+    if polls and sum(failed.values()) >= _FAILING_SHARE * polls:
+        worst = outcome_words(max(failed, key=failed.__getitem__)).lower()
+        share = sum(failed.values()) / polls
+        said.append(f"{share:.0%} of the polls fail, mostly with “{worst}”: look for failing channels.")
+    if nodes and channels and polls_per_minute and not polls:
+        said.append("Nothing was polled in the last minute: see whether the logs of the workers say why.")
+    return tuple(said)

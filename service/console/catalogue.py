@@ -1,0 +1,144 @@
+"""Channels as the console shows them, to people and to programs: found, paged, described."""
+
+import re
+from typing import Literal
+
+import msgspec
+from aiohttp import web
+
+from service.errors import UserError
+from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult
+from service.store import Store
+from service.store.channels import ChannelState
+
+PAGE = 50
+_SCANNED_AT_ONCE = 250
+_SCANNED_AT_MOST = 2_000
+_ID = re.compile(r"[0-9a-f]{40}")
+_POLLS_SHOWN = 20
+_ENTRIES_SHOWN = 10
+
+State = Literal["polled", "failing", "idle"]
+"""``failing``: the last poll failed. ``idle``: neither subscribed to nor listed, so nobody polls it."""
+
+
+class ChannelView(msgspec.Struct, frozen=True):
+    """A channel and how it is doing. Times are Unix seconds."""
+
+    id: ChannelId
+    url: str
+    title: str
+    link: str
+    kind: Literal["feed", "page"]
+    version: int
+    listed: bool
+    private: bool
+    created_s: float
+    subscribers: int
+    state: State
+    failing_since_s: float | None
+
+
+class ChannelPage(msgspec.Struct, frozen=True):
+    """Some channels by id; ``next`` is the cursor of what follows, "" at the end."""
+
+    items: tuple[ChannelView, ...]
+    next: str
+
+
+class ChannelDetail(msgspec.Struct, frozen=True):
+    """A channel with its place on the ring, how its last polls ended, and its latest entries (newest first)."""
+
+    channel: ChannelView
+    owner: NodeInfo | None
+    polling_set: tuple[NodeInfo, ...]
+    polls: tuple[PollResult, ...]
+    latest: tuple[Entry, ...]
+
+
+async def existing(store: Store, text: str) -> Channel:
+    """Return the channel whose id stands in a path. Raises ``HTTPNotFound``."""
+    channel = await store.channels.get(_checked_id(text))
+    if channel is None:
+        raise _no_such_channel()
+    return channel
+
+
+async def find(store: Store, query: str, cursor: str, count: int = PAGE) -> ChannelPage:
+    """Return the next channels whose title or URL holds ``query`` (any case; "" finds all).
+
+    Looks at no more than ``_SCANNED_AT_MOST`` channels, so a page can be short and still have a next one.
+    Raises :class:`UserError` for a cursor that is none of ours.
+    """
+    if cursor and not _ID.fullmatch(cursor):
+        raise UserError("This cursor is not one the console gave out. Start again without it.")
+    wanted = query.casefold().strip()
+    found: list[ChannelId] = []
+    scanned = 0
+    while True:
+        channels, cursor = await store.channels.page(cursor, _SCANNED_AT_ONCE if wanted else count)
+        for channel in channels:
+            if wanted in channel.title.casefold() or wanted in channel.url.casefold():
+                found.append(channel.id)
+            if len(found) == count:
+                more = cursor or channel.id != channels[-1].id
+                return ChannelPage(await _views(store, found), channel.id if more else "")
+        scanned += len(channels)
+        if not cursor or scanned >= _SCANNED_AT_MOST:
+            return ChannelPage(await _views(store, found), cursor)
+
+
+async def detail(store: Store, text: str, pollers: int) -> ChannelDetail:
+    """Return all about the channel whose id stands in a path; its polling set are the ``pollers`` nearest nodes.
+
+    Raises ``HTTPNotFound``.
+    """
+    cid = _checked_id(text)
+    ring = await store.ring.look()
+    views = await _views(store, [cid])
+    if not views:
+        raise _no_such_channel()
+    nodes = {node.id: node for node in ring.nodes}
+    polling_set = tuple(nodes[node] for node in ring.nearest(cid, pollers))
+    return ChannelDetail(
+        channel=views[0],
+        owner=polling_set[0] if polling_set else None,
+        polling_set=polling_set if views[0].state != "idle" else (),
+        polls=await store.channels.polls(cid, _POLLS_SHOWN),
+        latest=await store.channels.latest(cid, _ENTRIES_SHOWN),
+    )
+
+
+def _checked_id(text: str) -> ChannelId:
+    if not _ID.fullmatch(text):
+        raise _no_such_channel()
+    return text
+
+
+def _no_such_channel() -> web.HTTPNotFound:
+    return web.HTTPNotFound(text="There is no such channel. It may have been removed.")
+
+
+async def _views(store: Store, ids: list[ChannelId]) -> tuple[ChannelView, ...]:
+    states = await store.channels.states(ids)
+    counts = await store.subscriptions.counts(ids)
+    return tuple(_view(state, count) for state, count in zip(states, counts, strict=True) if state is not None)
+
+
+def _view(state: ChannelState, subscribers: int) -> ChannelView:
+    channel = state.channel
+    doing: State = "failing" if state.failing_since_s else "polled"
+    return ChannelView(
+        id=channel.id,
+        url=channel.url,
+        title=channel.title,
+        link=channel.link,
+        kind=channel.kind,
+        version=channel.version,
+        listed=channel.listed,
+        private=channel.private,
+        created_s=channel.created_s,
+        subscribers=subscribers,
+        state=doing if subscribers or channel.listed else "idle",
+        failing_since_s=state.failing_since_s,
+    )

@@ -1,0 +1,105 @@
+"""Who may come in: every route is closed unless ``app[PUBLIC]`` names its handler.
+
+A browser proves itself with a session cookie, a script with the bearer token. Every change made
+with a cookie must also come from our own pages (``Origin``) and carry the CSRF token of that
+cookie; a bearer token is never sent by a browser on its own and needs neither.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from aiohttp import hdrs, web
+
+from service.console.site import CSRF, SETTINGS, STORE, VISITOR
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+PUBLIC: Final = web.AppKey("public", frozenset[Handler])
+"""The handlers that anybody may reach."""
+
+API_PREFIX: Final = "/api/"
+SESSION_COOKIE: Final = "coronet_session"
+FORM_COOKIE: Final = "coronet_form"
+"""Stands in for the session on forms of people who are not logged in yet."""
+CSRF_FIELD: Final = "csrf"
+CSRF_HEADER: Final = "X-CSRF-Token"
+
+_CHANGES_NOTHING = {hdrs.METH_GET, hdrs.METH_HEAD}
+_TOKEN_HOLDER = "API token"  # noqa: S105 - a name to show, not a secret
+
+
+def csrf_token(cookie: str) -> str:
+    """Return the CSRF token that belongs to a cookie; who cannot read the cookie cannot make it."""
+    return hmac.new(cookie.encode(), b"coronet csrf", hashlib.sha256).hexdigest()
+
+
+def behind_tls(request: web.Request) -> bool:
+    """Return whether the visitor's browser reached us over https."""
+    return request.secure or request.app[SETTINGS].console_public_url.startswith("https://")
+
+
+def set_cookie(request: web.Request, response: web.Response, name: str, value: str, max_age_s: int) -> None:
+    """Set a cookie that scripts cannot read and other sites cannot cause to be sent."""
+    response.set_cookie(
+        name, value, max_age=max_age_s, path="/", httponly=True, samesite="Strict", secure=behind_tls(request)
+    )
+
+
+@web.middleware
+async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let a request through to its handler, or turn it away."""
+    bearer = False
+    if request.match_info.handler in request.app[PUBLIC]:
+        cookie = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
+    else:
+        cookie = request.cookies.get(SESSION_COOKIE, "")
+        bearer = _bearer_is_good(request)
+        visitor = _TOKEN_HOLDER if bearer else await request.app[STORE].accounts.session(cookie)
+        if visitor is None:
+            return _turned_away(request)
+        request[VISITOR] = visitor
+    request[CSRF] = csrf_token(cookie)
+    if request.method not in _CHANGES_NOTHING and not bearer:
+        await _must_come_from_our_pages(request)
+    response = await handler(request)
+    if VISITOR not in request and isinstance(response, web.Response) and response.content_type == "text/html":
+        set_cookie(request, response, FORM_COOKIE, cookie, max_age_s=3600)
+    return response
+
+
+def _bearer_is_good(request: web.Request) -> bool:
+    ours = request.app[SETTINGS].console_admin_token.get_secret_value()
+    scheme, _, theirs = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    same = hmac.compare_digest(hashlib.sha256(theirs.encode()).digest(), hashlib.sha256(ours.encode()).digest())
+    return same and bool(ours) and scheme.lower() == "bearer"
+
+
+def _turned_away(request: web.Request) -> web.Response:
+    if request.path.startswith(API_PREFIX):
+        raise web.HTTPUnauthorized(
+            text="Send the API token as “Authorization: Bearer …”, or log in.",
+            headers={hdrs.WWW_AUTHENTICATE: 'Bearer realm="coronet"'},
+        )
+    if "HX-Request" in request.headers:
+        return web.Response(status=401, headers={"HX-Refresh": "true"})
+    back = f"?next={quote(request.path_qs)}" if request.method == hdrs.METH_GET and request.path != "/" else ""
+    raise web.HTTPSeeOther(f"/login{back}")
+
+
+async def _must_come_from_our_pages(request: web.Request) -> None:
+    if request.headers.get(hdrs.ORIGIN) not in _our_origins(request):
+        raise web.HTTPForbidden(text="The request did not come from this console's own pages.")
+    token = request.headers.get(CSRF_HEADER)
+    if token is None:
+        token = str((await request.post()).get(CSRF_FIELD, ""))
+    if not hmac.compare_digest(token.encode(), request[CSRF].encode()):
+        raise web.HTTPForbidden(text="The form was too old. Go back, reload the page, and send it again.")
+
+
+def _our_origins(request: web.Request) -> set[str]:
+    public = urlsplit(request.app[SETTINGS].console_public_url)
+    return {f"{request.scheme}://{request.host}", f"{public.scheme}://{public.netloc}"}

@@ -1,0 +1,106 @@
+"""The API's document (OpenAPI 3.1), made from the very types that check requests and build answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any, Literal
+
+import msgspec
+
+from service.console.failures import Problem
+from service.console.guard import Handler
+
+_ALWAYS_POSSIBLE = (401, 500, 503)
+_REFERENCE = "#/components/schemas/{name}"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A value in the path or query."""
+
+    name: str
+    place: Literal["path", "query"]
+    meaning: str
+    type: Literal["string", "integer"] = "string"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing the API can do. The handler's docstring is its summary; ``answers`` maps status to type."""
+
+    method: str
+    path: str
+    handler: Handler
+    answers: Mapping[int, type[msgspec.Struct] | None]
+    body: type[msgspec.Struct] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    problems: tuple[int, ...] = ()
+
+
+def document(prefix: str, operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the document of these operations, whose paths stand below ``prefix``."""
+    types: list[type[msgspec.Struct]] = [Problem]
+    for operation in operations:
+        types += [kind for kind in (*operation.answers.values(), operation.body) if kind is not None]
+    _, components = msgspec.json.schema_components(list(dict.fromkeys(types)), ref_template=_REFERENCE)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Coronet", "version": version("coronet"), "description": "What the console can do."},
+        "servers": [{"url": prefix}],
+        "security": [{"token": []}, {"session": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "coronet_session",
+                    "description": "As in the pages; changes also need Origin and X-CSRF-Token.",
+                },
+            },
+        },
+    }
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    responses = {
+        str(status): {"description": HTTPStatus(status).phrase, **_content(kind, "application/json")}
+        for status, kind in operation.answers.items()
+    }
+    for status in sorted({*operation.problems, *_ALWAYS_POSSIBLE}):
+        responses[str(status)] = {
+            "description": HTTPStatus(status).phrase,
+            **_content(Problem, "application/problem+json"),
+        }
+    described: dict[str, Any] = {
+        "operationId": operation.handler.__name__,
+        "summary": (operation.handler.__doc__ or "").strip(),
+        "responses": responses,
+    }
+    if operation.parameters:
+        described["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
+    if operation.body is not None:
+        described["requestBody"] = {"required": True, **_content(operation.body, "application/json")}
+    return described
+
+
+def _content(kind: type[msgspec.Struct] | None, media_type: str) -> dict[str, Any]:
+    if kind is None:
+        return {}
+    return {"content": {media_type: {"schema": {"$ref": _REFERENCE.format(name=kind.__name__)}}}}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "description": parameter.meaning,
+        "required": parameter.place == "path",
+        "schema": {"type": parameter.type},
+    }

@@ -1,0 +1,83 @@
+"""Values as people read them: numbers with units, times as distances from now, outcomes as words."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+_MINUTE_S = 60
+_HOUR_S = 3600
+_DAY_S = 86400
+_KIB = 1024
+_WELL = {"new": "New entries", "unchanged": "Unchanged"}
+
+
+def count(number: float, one: str, several: str = "") -> str:
+    """Return a number with its noun: ``1 node``, ``1,204 nodes``."""
+    noun = one if number == 1 else several or f"{one}s"
+    return f"{number:,.0f} {noun}"
+
+
+def duration(length_s: float) -> str:
+    """Return a length of time in one unit, rounded: ``40 ms``, ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
+    if length_s < 1:
+        return f"{length_s * 1000:.0f} ms"
+    if length_s < _MINUTE_S:
+        return f"{length_s:.0f} s"
+    if length_s < _HOUR_S:
+        return f"{length_s / _MINUTE_S:.0f} min"
+    if length_s < 2 * _DAY_S:
+        return f"{length_s / _HOUR_S:.0f} h"
+    return f"{length_s / _DAY_S:.0f} days"
+
+
+def ago(then_s: float, now_s: float) -> str:
+    """Return how long before ``now_s`` something was; clocks may differ, so the near future is now."""
+    past_s = now_s - then_s
+    return "just now" if past_s < 1 else f"{duration(past_s)} ago"
+
+
+def size(size_bytes: float) -> str:
+    """Return an amount of data: ``512 B``, ``3.4 KiB``, ``1.2 MiB``."""
+    if size_bytes < _KIB:
+        return f"{size_bytes:.0f} B"
+    if size_bytes < _KIB * _KIB:
+        return f"{size_bytes / _KIB:.1f} KiB"
+    return f"{size_bytes / _KIB / _KIB:.1f} MiB"
+
+
+def instant(unix_s: float) -> str:
+    """Return a moment as ISO 8601 in UTC, to the second; what cannot be a date is an em dash."""
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return "—"
+
+
+def short_id(identifier: str) -> str:
+    """Return the first digits of a node's or channel's id, enough to tell them apart by eye."""
+    return identifier[:8]
+
+
+def went_well(outcome: str) -> bool:
+    """Return whether a poll's outcome is one we hope for."""
+    return outcome in _WELL
+
+
+def outcome_words(outcome: str) -> str:
+    """Return a poll's outcome as words: an error's code is told by its letters."""
+    return _WELL.get(outcome) or outcome.replace("-", " ").capitalize()
+
+
+def web_address(link: str) -> str:
+    """Return the link if a browser may be sent there, else ''."""
+    try:
+        return link if urlsplit(link).scheme in {"http", "https"} else ""
+    except ValueError:
+        return ""
+
+
+FILTERS: Final[Mapping[str, Callable[..., object]]] = {
+    function.__name__: function
+    for function in (count, duration, ago, size, instant, short_id, went_well, outcome_words, web_address)
+}

@@ -1,0 +1,56 @@
+"""What every handler of the console shares: typed keys, and how a template becomes a page."""
+
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from service.clock import Clock
+from service.console import phrases
+from service.console.poll_rate import PollRate
+from service.settings import Settings
+from service.store import Store
+
+SETTINGS: Final = web.AppKey("settings", Settings)
+STORE: Final = web.AppKey("store", Store)
+CLOCK: Final = web.AppKey("clock", Clock)
+TEMPLATES: Final = web.AppKey("templates", Environment)
+POLL_RATE: Final = web.AppKey("poll_rate", PollRate)
+
+VISITOR: Final = web.RequestKey("visitor", str)
+"""The name of who is asking; set by the guard on closed routes."""
+CSRF: Final = web.RequestKey("csrf", str)
+"""The token this visitor's forms must send back."""
+
+_ROOM = Path(__file__).parent
+STATIC: Final = _ROOM / "static"
+
+
+def templates() -> Environment:
+    """Return the templates' environment: everything is escaped, an unknown name is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(_ROOM / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(phrases.FILTERS)
+    return environment
+
+
+def render(request: web.Request, template: str, status: int = 200, **values: object) -> web.Response:
+    """Return a page made from a template, which also knows who is asking and what time it is."""
+    text = (
+        request.app[TEMPLATES]
+        .get_template(template)
+        .render(
+            values,
+            path=request.path,
+            now_s=request.app[CLOCK].wall_s(),
+            visitor=request.get(VISITOR, ""),
+            csrf=request.get(CSRF, ""),
+        )
+    )
+    return web.Response(status=status, text=text, content_type="text/html")
