@@ -1,0 +1,141 @@
+"""Reading documents in killable children, so that one bad publisher costs one child and nothing else.
+
+This process loads neither feedparser nor lxml. Children start when they are needed, read one document
+after the other, and are killed when a document uses up its time or memory (limits: ``sandbox_child``).
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+import service
+from service.errors import FeedError, OperationalError, ParseKilled, from_fault
+from service.feeds.wire import LENGTH_BYTES, MAX_FRAME_BYTES, Answer, Job, Reading, frame
+
+# The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
+_PATIENCE_S = 12.0
+_GOODBYE_S = 1.0
+_PACKAGES = str(Path(service.__file__).parent.parent)
+_DEATHS = {
+    -signal.SIGPROF: "took more processor time than one document gets",
+    -signal.SIGALRM: "took longer than one document may",
+}
+
+
+class ParserPool:
+    """At most ``size`` children at work; an async context manager that ends them all."""
+
+    def __init__(self, size: int) -> None:
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[_Child] = []
+
+    async def __aenter__(self) -> Self:
+        """Start nothing yet: a child costs about 45 MB."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the children."""
+        while self._idle:
+            await self._idle.pop().end()
+
+    async def read(self, body: bytes, *, url: str, headers: Mapping[str, str]) -> Reading:
+        """Return the feed that ``body`` holds, or the feeds it names; waits for a free child.
+
+        Raises what :func:`service.feeds.reading.read` raises, :class:`ParseKilled` when the document
+        used up its time or memory, and :class:`OperationalError` when no child can be started.
+        """
+        async with self._free:
+            child = self._take() or await _Child.start()
+            try:
+                answer = await child.ask(Job(body, url, dict(headers)))
+            except BaseException:
+                # Also when cancelled: the child is amid a document nobody waits for.
+                await child.kill()
+                raise
+            if answer.bloated:
+                await child.end()
+            else:
+                self._idle.append(child)
+        if answer.reading is not None:
+            return answer.reading
+        raise from_fault(answer.fault) if answer.fault else FeedError("The parser gave no answer.")
+
+    def _take(self) -> "_Child | None":
+        while self._idle:
+            child = self._idle.pop()
+            if child.is_alive:
+                return child
+        return None
+
+
+class _Child:
+    """One process and the two pipes to it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls) -> Self:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "service.feeds.sandbox_child",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env={"PYTHONPATH": _PACKAGES, "LANG": "C.UTF-8"},  # and none of our secrets
+            )
+        except OSError as error:
+            raise OperationalError(f"A parser process cannot be started: {error.strerror}.") from error
+        return cls(process)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def ask(self, job: Job) -> Answer:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise RuntimeError("the child was started without pipes")
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                stdin.write(frame(job))
+                await stdin.drain()
+                length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
+                if length > MAX_FRAME_BYTES:
+                    raise ParseKilled("The document made the parser say nonsense.")
+                return msgspec.msgpack.decode(await stdout.readexactly(length), type=Answer)
+        except TimeoutError as error:
+            raise ParseKilled("The document took longer than one document may.") from error
+        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError) as error:
+            await self.end()
+            reason = _DEATHS.get(self._process.returncode or 0, "crashed the parser or used too much memory")
+            raise ParseKilled(f"The document {reason}.") from error
+
+    async def kill(self) -> None:
+        if self.is_alive:
+            # Not Process.kill(), which may collect the exit status that the event loop waits for.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    async def end(self) -> None:
+        """Let a child end that has no more to do, which it does when nothing more can come."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            async with asyncio.timeout(_GOODBYE_S):
+                await self._process.wait()
+        except TimeoutError:
+            await self.kill()
