@@ -55,9 +55,14 @@ class Store:
         await self.link.close()
 
 
+def open_store(settings: Settings) -> Store:
+    """Return a store whose Redis may not be there yet: connections are made when they are needed."""
+    return Store(Link(settings))
+
+
 async def connect(settings: Settings) -> Store:
     """Return a store that answered. Raises :class:`service.errors.StoreUnavailable`."""
-    store = Store(Link(settings))
+    store = open_store(settings)
     try:
         await store.ping()
     except BaseException:

@@ -1,0 +1,21 @@
+"""Ending in good order: SIGTERM and SIGINT cancel a program's work, and its ``finally`` blocks run."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` until it ends or this process gets SIGTERM or SIGINT; what it raises is raised."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

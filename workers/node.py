@@ -1,0 +1,160 @@
+"""One life of one node: from joining the ring to losing the lease. Drives ``service.corona.protocol``.
+
+A trivial shell: what happens becomes an event for the protocol, what the protocol asks for is
+carried out, in batches, by ``polling`` (as a member) and ``owning`` (as an owner). Effects lost to a
+failing store are asked for again by the protocol's soft state.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from service.clock import Clock
+from service.corona.events import (
+    Adopt,
+    Disown,
+    Effect,
+    Event,
+    ListOwned,
+    Publish,
+    Received,
+    Refresh,
+    RingChanged,
+    Send,
+    StartPolling,
+    StopPolling,
+    Tick,
+)
+from service.corona.messages import decode, encode
+from service.corona.policy import Policy
+from service.corona.protocol import NodeProtocol
+from service.errors import LeaseLost, StoreUnavailable
+from service.model import NodeInfo
+from service.settings import Settings
+from service.store import Store
+from service.store.inbox import Letter
+from workers.owning import Owning
+from workers.poller import Poller
+from workers.polling import Polling
+from workers.scheduling import Phases
+from workers.tasks import Tasks
+
+_TICKS_PER_MAINTENANCE = 4
+_BEATS_PER_LEASE = 4
+_UNREADABLE_S = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+def policy(settings: Settings) -> Policy:
+    """Return what the protocol has to know of the settings."""
+    return Policy(
+        pollers_per_channel=settings.pollers_per_channel,
+        poll_interval_s=settings.poll_interval_s,
+        max_polls_per_hour=settings.max_polls_per_hour,
+        maintenance_interval_s=settings.maintenance_interval_s,
+    )
+
+
+class Node:
+    """A node that has joined the ring as ``me``."""
+
+    def __init__(self, me: NodeInfo, store: Store, poller: Poller, settings: Settings, clock: Clock) -> None:
+        self.me = me
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._protocol = NodeProtocol(me.id, policy(settings))
+        self._ring_version = -1
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks = Tasks()
+        self.polling = Polling(me.id, store, poller, clock=clock, happened=self._happened, tasks=self._tasks)
+        self.owning = Owning(me.id, store, clock=clock, happened=self._happened, tasks=self._tasks)
+
+    async def live(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
+        """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""
+        try:
+            await self._beat()
+            self._tasks.start(self._read_inbox(answer))
+            self._tasks.start(self.polling.keep_agenda())
+            with Phases() as phases:
+                phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat)
+                phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick)
+                await self._lost
+        finally:
+            await self._tasks.cancel()
+
+    async def _beat(self) -> None:
+        asked_s = self._clock.monotonic_s()
+        try:
+            beat = await self._store.ring.beat(self.me, self._settings.lease_ttl_s, self._ring_version)
+            await self._store.inboxes.discard(beat.expired)
+        except StoreUnavailable as error:
+            log.warning("heartbeat failed", node=self.me.id[:8], error=str(error))
+            return
+        except LeaseLost as error:
+            if not self._lost.done():
+                self._lost.set_exception(error)
+            return
+        self.polling.set_fleet_time(beat.time_s, (asked_s + self._clock.monotonic_s()) / 2)
+        if beat.ring is not None:
+            self._ring_version = beat.ring.version
+            log.info("ring changed", node=self.me.id[:8], version=beat.ring.version, nodes=len(beat.ring.nodes))
+            self.owning.ring_changed(beat.ring)
+            await self._happened(RingChanged(beat.ring))
+
+    async def _tick(self) -> None:
+        await self._happened(Tick())
+        await self.polling.record()
+        self.owning.retry_fan_outs()
+
+    async def _read_inbox(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
+        place = "0"
+        while True:
+            try:
+                letters, place = await self._store.inboxes.read(self.me.id, place)
+            except StoreUnavailable as error:
+                log.warning("inbox unreadable", node=self.me.id[:8], error=str(error))
+                await asyncio.sleep(_UNREADABLE_S)
+                continue
+            for letter in letters:
+                if letter.kind == "ask":
+                    self._tasks.start(_run(answer(self, letter)))
+                elif (envelope := decode(letter.payload)) is not None:
+                    await self._happened(Received(envelope.sender, envelope.message))
+
+    async def _happened(self, event: Event) -> None:
+        effects = self._protocol.handle(event, self._clock.monotonic_s())
+        try:
+            await self._carry_out(effects)
+        except StoreUnavailable as error:
+            log.warning("effects lost", node=self.me.id[:8], of=type(event).__name__, error=str(error))
+
+    async def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case StopPolling(channel=cid):
+                    self.polling.stop(cid)
+                case Disown(channel=cid):
+                    self.owning.disown(cid)
+                case Publish():
+                    self._tasks.start(self.owning.publish(effect))
+                case ListOwned():
+                    self._tasks.start(self.owning.list_owned(effect))
+        adopted = [effect.channel for effect in effects if isinstance(effect, Adopt)]
+        if adopted:
+            self._tasks.start(self.owning.adopt(adopted))
+        await self._send([effect for effect in effects if isinstance(effect, Send)])
+        await self.polling.refresh(effect.channel for effect in effects if isinstance(effect, Refresh))
+        started = [effect for effect in effects if isinstance(effect, StartPolling)]
+        if started:
+            await self.polling.start(started)
+
+    async def _send(self, sends: Sequence[Send]) -> None:
+        letters = [(send.node, Letter("peer", self.me.id, encode(self.me.id, send.message))) for send in sends]
+        await self._store.inboxes.send(letters)
+
+
+async def _run(work: Awaitable[None]) -> None:
+    await work

@@ -1,0 +1,162 @@
+"""What a node does as the owner of channels: adopt them, version deltas, and have them fanned out.
+
+What the store does not take now is tried again: a repeated adoption only raises the epoch once
+more, a repeated publication is refused by its base version, a repeated fan-out queues nothing twice.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from service.clock import Clock
+from service.corona.events import (
+    Adopted,
+    ChannelsListed,
+    Event,
+    ListedChannel,
+    ListOwned,
+    Publish,
+    Published,
+    PublishRefused,
+    Received,
+)
+from service.corona.messages import ChannelRemoved
+from service.errors import LeaseLost, StaleVersion, StoreUnavailable
+from service.model import ChannelId, NodeId
+from service.overlay.regions import owned_prefixes
+from service.overlay.ring import RingView
+from service.store import Store
+from service.store.channels import Snapshot
+from workers.fanout import fan_out
+from workers.tasks import Tasks
+
+_RETRY_S = 1.0
+_WANTED_AFTER_PROBE_S = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class Owning:
+    """A node's own channels. ``happened`` tells the protocol how things went."""
+
+    def __init__(
+        self, me: NodeId, store: Store, *, clock: Clock, happened: Callable[[Event], Awaitable[None]], tasks: Tasks
+    ) -> None:
+        self._me = me
+        self._store = store
+        self._clock = clock
+        self._happened = happened
+        self._tasks = tasks
+        self._view = RingView(0, ())
+        self._prefixes: tuple[str, ...] = ()
+        self._epochs: dict[ChannelId, int] = {}
+        self._unfinished: set[ChannelId] = set()
+        self._fanning_out: set[ChannelId] = set()
+        self._expected_s: dict[ChannelId, float] = {}
+
+    def ring_changed(self, view: RingView) -> None:
+        """Look for our channels where they may be now."""
+        self._view = view
+        self._prefixes = owned_prefixes(view, self._me)
+
+    async def expect_subscribers(self, cid: ChannelId) -> None:
+        """Own this channel for a while even without subscribers: somebody is about to subscribe."""
+        now_s = self._clock.monotonic_s()
+        self._expected_s[cid] = now_s
+        # As an answer to no question (asked at minus infinity) it makes the protocol drop nothing.
+        await self._happened(ChannelsListed(float("-inf"), (ListedChannel(cid, 0, listed=True),)))
+
+    async def adopt(self, cids: Sequence[ChannelId]) -> None:
+        """Raise the channels' epochs, tell the protocol, and resume fan-outs that the former owner left."""
+        while True:
+            try:
+                states = await self._store.channels.adopt(cids, self._me)
+                break
+            except StoreUnavailable as error:
+                log.warning("adopting failed", channels=len(cids), error=str(error))
+                await asyncio.sleep(_RETRY_S)
+        for cid, state in zip(cids, states, strict=True):
+            if state is None:
+                await self._happened(Received("", ChannelRemoved(cid)))
+                continue
+            self._epochs[cid] = state.epoch
+            if state.fanned < state.channel.version:
+                self._fan_out_soon(cid)
+            await self._happened(Adopted(cid, state.epoch, state.channel.version, private=state.channel.private))
+
+    def disown(self, cid: ChannelId) -> None:
+        """Forget a channel that another node owns now, or nobody wants."""
+        self._epochs.pop(cid, None)
+        self._unfinished.discard(cid)
+
+    async def publish(self, effect: Publish) -> None:
+        """Version a candidate, tell the protocol, and fan out."""
+        offered = effect.candidate
+        snapshot = Snapshot(offered.validators, offered.identity, offered.title, offered.link)
+        while True:
+            try:
+                delta = await self._store.channels.publish(
+                    offered.delta, snapshot, effect.epoch, silent=offered.delta.initial
+                )
+                break
+            except (LeaseLost, StaleVersion) as error:
+                log.info("delta refused", channel=offered.channel[:8], why=str(error))
+                await self._happened(PublishRefused(offered.channel))
+                return
+            except StoreUnavailable as error:
+                log.warning("publishing failed", channel=offered.channel[:8], error=str(error))
+                await asyncio.sleep(_RETRY_S)
+        log.info("new version", channel=offered.channel[:8], version=delta.version, entries=len(delta.changes))
+        self._fan_out_soon(offered.channel)
+        await self._happened(Published(offered.channel, delta.version))
+
+    async def list_owned(self, asked: ListOwned) -> None:
+        """Walk our part of the registry; channels that nobody wants doze from now on."""
+        try:
+            registered = await self._store.channels.registered(self._prefixes)
+            mine = [cid for cid in registered if self._view.owner(cid) == self._me]
+            counts = await self._store.subscriptions.counts(mine)
+            lonely = [cid for cid, count in zip(mine, counts, strict=True) if not count]
+            wanted = await self._wanted_or_dozing(lonely)
+        except StoreUnavailable as error:
+            log.warning("registry unreadable", error=str(error))
+            return
+        channels = (ListedChannel(cid, count, cid in wanted) for cid, count in zip(mine, counts, strict=True))
+        await self._happened(ChannelsListed(asked.asked_s, tuple(channels)))
+
+    async def _wanted_or_dozing(self, lonely: Sequence[ChannelId]) -> set[ChannelId]:
+        now_s = self._clock.monotonic_s()
+        self._expected_s = {cid: at_s for cid, at_s in self._expected_s.items() if now_s - at_s < _WANTED_AFTER_PROBE_S}
+        wanted = set(self._expected_s)
+        for channel in await self._store.channels.many(lonely):
+            if channel is None or channel.id in wanted:
+                continue
+            if channel.listed:
+                wanted.add(channel.id)
+            elif not channel.dormant:
+                await self._store.channels.doze(channel.id)
+        return wanted
+
+    def retry_fan_outs(self) -> None:
+        """Go on with what the store interrupted."""
+        for cid in self._unfinished - self._fanning_out:
+            self._tasks.start(self._fan_out(cid))
+
+    def _fan_out_soon(self, cid: ChannelId) -> None:
+        self._unfinished.add(cid)
+        self._tasks.start(self._fan_out(cid))
+
+    async def _fan_out(self, cid: ChannelId) -> None:
+        if cid in self._fanning_out:
+            return  # the one under way looks again before it ends
+        self._fanning_out.add(cid)
+        try:
+            while cid in self._unfinished and (epoch := self._epochs.get(cid)) is not None:
+                self._unfinished.discard(cid)
+                await fan_out(self._store, cid, epoch)
+        except StoreUnavailable as error:
+            log.warning("fan-out interrupted", channel=cid[:8], error=str(error))
+            self._unfinished.add(cid)
+        finally:
+            self._fanning_out.discard(cid)

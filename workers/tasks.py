@@ -1,0 +1,35 @@
+"""Background work of one life of a node: contained, and cancelled with it."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+class Tasks:
+    """Tasks that nobody waits for. A bug in one is logged and stays its own."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run this in the background."""
+        task = asyncio.create_task(_contained(work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def cancel(self) -> None:
+        """Cancel everything and wait until it has ended."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
+async def _contained(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        log.exception("a bug in background work")
