@@ -9,7 +9,7 @@ protocol sends to a set's members directly; nothing is fanned out along the grap
 """
 
 from service.model import ChannelId, NodeId
-from service.overlay.ids import BITS, digit, from_hex, shared_digits, to_hex
+from service.overlay.ids import digit, from_hex, shared_digits
 from service.overlay.ring import RingView
 
 Rows = tuple[dict[int, NodeId], ...]
@@ -22,9 +22,14 @@ def routing_rows(view: RingView, me: NodeId, base: int) -> Rows:
     A contact is the node nearest to ``me`` among those with its digit. On even ids there are
     K = ceil(log_base N) rows.
     """
-    others = [node for node in view.nearest(me, 2) if node != me]
-    depth = max((shared_digits(from_hex(me), from_hex(node), base) + 1 for node in others), default=0)
-    return tuple(_row(view, from_hex(me), index, base) for index in range(depth))
+    mine = from_hex(me)
+    rows: dict[int, dict[int, NodeId]] = {}
+    for node in view.nearest(me, len(view.nodes)):
+        point = from_hex(node)
+        if point != mine:
+            index = shared_digits(mine, point, base)
+            rows.setdefault(index, {}).setdefault(digit(point, index, base), node)
+    return tuple(rows.get(index, {}) for index in range(max(rows, default=-1) + 1))
 
 
 def next_hop(rows: Rows, me: NodeId, point: ChannelId | NodeId, base: int) -> NodeId | None:
@@ -38,14 +43,3 @@ def next_hop(rows: Rows, me: NodeId, point: ChannelId | NodeId, base: int) -> No
         if best != mine:
             return row[best]
     return None
-
-
-def _row(view: RingView, me: int, index: int, base: int) -> dict[int, NodeId]:
-    unit = BITS - (base.bit_length() - 1) * (index + 1)
-    row = {}
-    for sibling in range(1, base):
-        goal = me ^ sibling << unit
-        contact = view.owner(to_hex(goal))
-        if contact is not None and shared_digits(from_hex(contact), goal, base) > index:
-            row[digit(goal, index, base)] = contact
-    return row

@@ -8,6 +8,7 @@ nodes join and crash; after it everything arrives within ``PROMPT_S``.
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -120,7 +121,7 @@ class Fleet:
     """The world of one run; ``run_until`` moves its time."""
 
     def __init__(self, seed: int, channels: int, *, calm_s: float = 0.0) -> None:
-        self.random = Random(seed)
+        self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self.now_s = 0.0
         self.calm_s = calm_s
         self.channels = {self._random_id(): StoredChannel(subscribers=i % 4) for i in range(channels)}
@@ -211,7 +212,10 @@ class Fleet:
     def _set_ring(self, nodes: list[NodeInfo]) -> None:
         self.view = RingView(self.view.version + 1, tuple(sorted(nodes, key=lambda info: info.id)))
         for worker in self.workers.values():
-            self.after(self._delay_s(), lambda worker=worker: worker.handle(events.RingChanged(self.view)))
+            self.after(self._delay_s(), partial(self._show_ring, worker))
+
+    def _show_ring(self, worker: Worker) -> None:
+        worker.handle(events.RingChanged(self.view))
 
     def _copies(self) -> int:
         return self.random.choice((0, 1, 1, 1, 2)) if self.now_s < self.calm_s else 1

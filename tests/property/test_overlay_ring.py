@@ -1,0 +1,45 @@
+"""The ring's queries give what sorting all nodes by XOR distance would."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.model import NodeId
+from service.overlay.ids import distance, from_hex
+from service.overlay.ring import RingView
+from tests.support.points import points, ring, rings
+
+
+def _by_distance(view: RingView, point: NodeId) -> tuple[NodeId, ...]:
+    ids = (node.id for node in view.nodes)
+    return tuple(sorted(ids, key=lambda node: distance(from_hex(node), from_hex(point))))
+
+
+@given(rings, points, st.integers(0, 45))
+def test_the_nearest_are_the_first_by_xor_distance(view: RingView, point: NodeId, count: int) -> None:
+    assert view.nearest(point, count) == _by_distance(view, point)[:count]
+
+
+@given(rings.filter(lambda view: bool(view.nodes)), points, st.integers(0, 5))
+def test_watchers_take_over_in_their_order_when_owners_leave(view: RingView, point: NodeId, count: int) -> None:
+    owner = view.owner(point)
+    without_owner = ring(node.id for node in view.nodes if node.id != owner)
+    assert (owner, *view.watchers(point, count)) == view.nearest(point, 1 + count)
+    assert view.watchers(point, count) == without_owner.nearest(point, count)
+
+
+@given(rings, points)
+def test_a_smaller_polling_set_lies_within_every_larger_one(view: RingView, point: NodeId) -> None:
+    sets = [view.nearest(point, size) for size in range(len(view.nodes) + 1)]
+    assert all(larger[:-1] == smaller for smaller, larger in pairwise(sets))
+
+
+@given(rings)
+def test_a_node_owns_its_own_id(view: RingView) -> None:
+    assert all(view.owner(node.id) == node.id and node.id in view for node in view.nodes)
+
+
+def test_an_empty_ring_has_no_owner() -> None:
+    assert ring([]).owner("0" * 40) is None
+    assert "0" * 40 not in ring([])

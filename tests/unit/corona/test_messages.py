@@ -1,0 +1,57 @@
+import msgspec
+import pytest
+
+from service.corona import messages
+from service.model import Change, Delta, Entry, Validators
+
+CHANNEL = "c" * 40
+NODE = "a" * 40
+DELTA = Delta(CHANNEL, 3, 0, 1.5, (Change("addition", Entry("key", "Title")),))
+EVERY_MESSAGE: list[messages.Message] = [
+    messages.Assign(7, (messages.Assignment(CHANNEL, 1, 3, 900.0, 3),)),
+    messages.Unassign(7, CHANNEL),
+    messages.Candidate(DELTA, Validators(etag='"x"'), b"\x00state"),
+    messages.Versioned(CHANNEL, 4),
+    messages.Rejected(CHANNEL, 3, 5),
+    messages.ChannelAdded(CHANNEL),
+    messages.ChannelRemoved(CHANNEL),
+]
+
+
+@pytest.mark.parametrize("message", EVERY_MESSAGE, ids=lambda message: type(message).__name__)
+def test_what_is_sent_arrives(message: messages.Message) -> None:
+    assert messages.decode(messages.encode(NODE, message)) == messages.Envelope(messages.WIRE_VERSION, NODE, message)
+
+
+def test_a_candidate_names_its_channel_and_base() -> None:
+    candidate = messages.Candidate(DELTA, Validators(), b"")
+    assert (candidate.channel, candidate.base_version) == (CHANNEL, 3)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [2, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4}],
+        [1, NODE, {"type": "Invented", "channel": CHANNEL}],
+        [1, NODE, {"type": "Versioned", "channel": CHANNEL}],
+        [1, NODE, {"type": "Versioned", "channel": "not hex", "version": 4}],
+        [1, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, 0, 900.0, 1]]}],
+        [1, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, 1, 0.0, 1]]}],
+        "nonsense",
+    ],
+    ids=["another wire version", "unknown type", "field missing", "bad channel", "empty set", "no interval", "no list"],
+)
+def test_what_cannot_be_understood_is_ignored(sent: object) -> None:
+    assert messages.decode(msgspec.msgpack.encode(sent)) is None
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xc1", messages.encode(NODE, EVERY_MESSAGE[2])[:-3]])
+def test_broken_bytes_are_ignored(raw: bytes) -> None:
+    assert messages.decode(raw) is None
+
+
+def test_a_field_added_later_is_ignored() -> None:
+    sent = [1, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4, "mood": "new"}]
+    envelope = messages.decode(msgspec.msgpack.encode(sent))
+    assert envelope is not None
+    assert envelope.message == messages.Versioned(CHANNEL, 4)

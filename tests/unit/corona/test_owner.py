@@ -1,0 +1,245 @@
+"""What a node does as a channel's owner. Three nodes; ``CHANNEL`` is ours, ``BESIDE`` and ``FAR`` follow."""
+
+from service.corona.events import (
+    Adopt,
+    Adopted,
+    ChannelsListed,
+    Disown,
+    Effect,
+    Event,
+    ListedChannel,
+    ListOwned,
+    Publish,
+    Published,
+    PublishRefused,
+    Received,
+    RingChanged,
+    Send,
+    StartPolling,
+    StopPolling,
+    Tick,
+)
+from service.corona.messages import (
+    Assign,
+    Assignment,
+    Candidate,
+    ChannelAdded,
+    ChannelRemoved,
+    Rejected,
+    Unassign,
+    Versioned,
+)
+from service.corona.policy import Policy
+from service.corona.protocol import NodeProtocol
+from service.model import Delta, NodeId, Validators
+from tests.support.points import ring
+
+ME, BESIDE, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
+CHANNEL = "1" + "0" * 39
+NEARER = "1" + "0" * 38 + "1"
+POLICY = Policy(pollers_per_channel=2, poll_interval_s=600, max_polls_per_hour=6, maintenance_interval_s=10)
+INTERVAL_S = 1200.0  # two polls per interval are six per hour
+
+
+def _node(*others: NodeId) -> NodeProtocol:
+    node = NodeProtocol(ME, POLICY)
+    node.handle(RingChanged(ring([ME, *others], version=1)), 0)
+    return node
+
+
+def _owner(*, version: int = 5, private: bool = False) -> NodeProtocol:
+    """Return a node that owns ``CHANNEL`` at ``version``, with epoch 1."""
+    node = _node(BESIDE, FAR)
+    node.handle(Received("", ChannelAdded(CHANNEL)), 0)
+    node.handle(Adopted(CHANNEL, 1, version, private=private), 0)
+    return node
+
+
+def _candidate(base_version: int) -> Candidate:
+    return Candidate(Delta(CHANNEL, base_version, 0, 0.0, ()), Validators(), b"")
+
+
+def _offer(node: NodeProtocol, base_version: int, finder: NodeId = BESIDE, now_s: float = 0) -> list[Effect]:
+    return node.handle(Received(finder, _candidate(base_version)), now_s)
+
+
+def _assign(member_rank: int, *, version: int, ring_version: int = 1, size: int = 2) -> Assign:
+    return Assign(ring_version, (Assignment(CHANNEL, member_rank, size, INTERVAL_S, version),))
+
+
+def test_a_wanted_channel_is_adopted_by_its_owner_alone() -> None:
+    added = Received("", ChannelAdded(CHANNEL))
+    assert _node(BESIDE).handle(added, 0) == [Adopt(CHANNEL)]
+    assert _node(BESIDE, NEARER).handle(added, 0) == []
+
+
+def test_a_channel_is_adopted_once() -> None:
+    assert _owner().handle(Received("", ChannelAdded(CHANNEL)), 1) == []
+
+
+def test_an_adopted_channel_gets_its_polling_set_at_a_polite_interval() -> None:
+    node = _node(BESIDE, FAR)
+    node.handle(Received("", ChannelAdded(CHANNEL)), 0)
+    assert node.handle(Adopted(CHANNEL, 1, 5), 0) == [
+        Send(BESIDE, _assign(1, version=5)),
+        StartPolling(CHANNEL, 0, 2, INTERVAL_S),
+    ]
+
+
+def test_a_private_channel_is_polled_at_the_set_interval() -> None:
+    node = _node()
+    node.handle(Received("", ChannelAdded(CHANNEL)), 0)
+    assert node.handle(Adopted(CHANNEL, 1, 5, private=True), 0) == [StartPolling(CHANNEL, 0, 1, 600)]
+
+
+def test_assignments_are_repeated_each_maintenance_interval() -> None:
+    node = _owner()
+    repeated = [Send(BESIDE, _assign(1, version=5)), ListOwned(10)]
+    node.handle(Tick(), 0)
+    assert node.handle(Tick(), 9) == []
+    assert node.handle(Tick(), 10) == repeated
+
+
+def test_many_assignments_travel_in_messages_of_bounded_size() -> None:
+    node = _node(BESIDE)
+    channels = [f"1{number:039x}" for number in range(600)]
+    for channel in channels:
+        node.handle(Received("", ChannelAdded(channel)), 0)
+        node.handle(Adopted(channel, 1, 1), 0)
+    sent = [effect.message for effect in node.handle(Tick(), 10) if isinstance(effect, Send)]
+    batches = [message.assignments for message in sent if isinstance(message, Assign)]
+    assert [len(batch) for batch in batches] == [256, 256, 88]
+    assert [place.channel for batch in batches for place in batch] == channels
+
+
+def test_a_new_ring_is_a_new_polling_set_at_once() -> None:
+    effects = _owner().handle(RingChanged(ring([ME, FAR], version=2)), 3)
+    assert effects == [Send(FAR, _assign(1, version=5, ring_version=2)), ListOwned(3)]
+
+
+def test_a_channel_nearer_to_another_node_is_disowned() -> None:
+    effects = _owner().handle(RingChanged(ring([ME, BESIDE, NEARER], version=2)), 3)
+    assert effects == [Disown(CHANNEL), ListOwned(3)]
+
+
+def test_a_node_outside_of_the_ring_owns_and_polls_nothing() -> None:
+    effects = _owner().handle(RingChanged(ring([BESIDE, FAR], version=2)), 3)
+    assert effects == [Disown(CHANNEL), StopPolling(CHANNEL), ListOwned(3)]
+
+
+def test_the_registry_walk_finds_what_was_never_told() -> None:
+    listed = (ListedChannel(CHANNEL, 2), ListedChannel(FAR, 2), ListedChannel(NEARER, 0, listed=True))
+    assert _node(BESIDE, FAR).handle(ChannelsListed(0, listed), 1) == [Adopt(CHANNEL), Adopt(NEARER)]
+
+
+def test_a_channel_that_nobody_wants_any_more_loses_its_polling_set() -> None:
+    effects = _owner().handle(ChannelsListed(1, (ListedChannel(CHANNEL, 0),)), 2)
+    assert effects == [Send(BESIDE, Unassign(1, CHANNEL)), Disown(CHANNEL), StopPolling(CHANNEL)]
+
+
+def test_a_channel_wanted_since_the_walk_began_is_kept() -> None:
+    node = _owner()
+    node.handle(Received("", ChannelAdded(CHANNEL)), 2)
+    assert node.handle(ChannelsListed(1, ()), 3) == []
+
+
+def test_a_removed_channel_is_dropped_once() -> None:
+    node = _owner()
+    removed = Received("", ChannelRemoved(CHANNEL))
+    assert Disown(CHANNEL) in node.handle(removed, 1)
+    assert node.handle(removed, 1) == []
+
+
+def test_a_candidate_on_the_present_version_is_published_under_our_epoch() -> None:
+    assert _offer(_owner(), 5) == [Publish(_candidate(5), epoch=1)]
+
+
+def test_a_published_version_is_told_to_the_polling_set() -> None:
+    node = _owner()
+    _offer(node, 5)
+    told = node.handle(Published(CHANNEL, 6), 1)
+    assert Send(BESIDE, Versioned(CHANNEL, 6)) in told
+    assert _offer(node, 6) == [Publish(_candidate(6), epoch=1)]
+
+
+def test_one_candidate_per_channel_is_at_the_store() -> None:
+    node = _owner()
+    _offer(node, 5)
+    assert _offer(node, 5, finder=FAR) == []
+
+
+def test_a_candidate_on_an_old_version_is_rejected_with_the_present_one() -> None:
+    assert _offer(_owner(), 4) == [Send(BESIDE, Rejected(CHANNEL, 4, 5))]
+
+
+def test_rejecting_an_old_candidate_leaves_the_one_at_the_store_alone() -> None:
+    node = _owner()
+    _offer(node, 5)
+    assert _offer(node, 4, finder=FAR) == [Send(FAR, Rejected(CHANNEL, 4, 5))]
+    assert _offer(node, 5, finder=FAR) == []
+
+
+def test_a_candidate_on_a_newer_version_makes_the_owner_look_again() -> None:
+    node = _owner()
+    assert _offer(node, 6) == [Adopt(CHANNEL)]
+    assert Publish(_candidate(6), epoch=2) in node.handle(Adopted(CHANNEL, 2, 6), 1)
+
+
+def test_a_candidate_on_a_version_the_store_does_not_have_is_rejected() -> None:
+    node = _owner()
+    _offer(node, 9)
+    assert Send(BESIDE, Rejected(CHANNEL, 9, 5)) in node.handle(Adopted(CHANNEL, 2, 5), 1)
+
+
+def test_a_candidate_waits_for_its_new_owner_to_adopt_the_channel() -> None:
+    node = _node(BESIDE, FAR)
+    assert _offer(node, 5) == [Adopt(CHANNEL)]
+    assert _offer(node, 5, finder=FAR) == []
+    assert Publish(_candidate(5), epoch=1) in node.handle(Adopted(CHANNEL, 1, 5), 1)
+
+
+def test_a_candidate_for_another_owner_is_left_to_its_finder() -> None:
+    assert _offer(_node(BESIDE, NEARER), 5) == []
+
+
+def test_a_refused_owner_adopts_again_and_decides_again() -> None:
+    node = _owner()
+    _offer(node, 5)
+    assert node.handle(PublishRefused(CHANNEL), 1) == [Adopt(CHANNEL)]
+    assert node.handle(PublishRefused(CHANNEL), 1) == []
+    assert Send(BESIDE, Rejected(CHANNEL, 5, 6)) in node.handle(Adopted(CHANNEL, 2, 6), 2)
+
+
+def test_questions_the_store_leaves_unanswered_are_asked_again() -> None:
+    node = _node(BESIDE)
+    node.handle(Tick(), 0)
+    node.handle(Received("", ChannelAdded(CHANNEL)), 5)
+    assert Adopt(CHANNEL) not in node.handle(Tick(), 10)
+    assert Adopt(CHANNEL) in node.handle(Tick(), 20)
+    node.handle(Adopted(CHANNEL, 1, 5), 21)
+    _offer(node, 5, now_s=22)
+    assert Adopt(CHANNEL) in node.handle(Tick(), 40)
+    assert Publish(_candidate(5), epoch=2) in node.handle(Adopted(CHANNEL, 2, 5), 41)
+
+
+def test_repeated_and_belated_answers_change_nothing() -> None:
+    node = _owner()
+    _offer(node, 5)
+    assert node.handle(Adopted(CHANNEL, 1, 5), 1) == []
+    node.handle(ChannelsListed(1, ()), 2)
+    assert node.handle(Adopted(CHANNEL, 2, 5), 3) == []
+    assert node.handle(Published(CHANNEL, 6), 3) == []
+    assert node.handle(PublishRefused(CHANNEL), 3) == []
+
+
+def test_a_belated_publication_does_not_take_the_version_back() -> None:
+    node = _owner(version=7)
+    assert Send(BESIDE, Versioned(CHANNEL, 7)) in node.handle(Published(CHANNEL, 6), 1)
+
+
+EVENTS_FOR_NOBODY: list[Event] = [Tick(), Published(CHANNEL, 1), Adopted(CHANNEL, 1, 1), Received(FAR, _candidate(1))]
+
+
+def test_a_node_that_has_not_seen_a_ring_is_quiet() -> None:
+    node = NodeProtocol(ME, POLICY)
+    assert [node.handle(event, 0) for event in EVENTS_FOR_NOBODY] == [[ListOwned(0)], [], [], []]
