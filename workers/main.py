@@ -28,7 +28,12 @@ log = structlog.get_logger(__name__)
 
 
 async def run(settings: Settings) -> None:
-    """Be a worker until SIGTERM or SIGINT, whatever Redis and publishers do."""
+    """Be a worker until SIGTERM or SIGINT."""
+    await until_stopped(work(settings))
+
+
+async def work(settings: Settings) -> None:
+    """Be a worker until cancelled, whatever Redis and publishers do."""
     store = open_store(settings)
     health = await serve_health(settings.metrics_bind, settings.metrics_port, store.ping)
     fetcher = Fetcher(
@@ -40,7 +45,7 @@ async def run(settings: Settings) -> None:
         async with fetcher, ParserPool(_PARSERS) as parsers:
             clock = SystemClock()
             poller = Poller(fetcher, parsers, store.hosts, settings.host_requests_per_s, clock)
-            await until_stopped(_lives(store, poller, settings, health.url))
+            await _lives(store, poller, settings, health.url)
     finally:
         await health.close()
         await store.close()

@@ -1,14 +1,18 @@
-"""Waiting for what a test needs, instead of sleeping for luck."""
+"""Waiting for a condition instead of for a while."""
 
 import asyncio
-import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-_LOOK_EVERY_S = 0.01
+T = TypeVar("T")
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 15.0) -> None:
-    """Return when the condition is true. Raises ``TimeoutError`` after ``timeout_s``."""
-    async with asyncio.timeout(timeout_s):
-        for _ in itertools.takewhile(lambda _: not condition(), itertools.repeat(None)):
-            await asyncio.sleep(_LOOK_EVERY_S)
+async def until(look: Callable[[], Awaitable[T]], what: str, *, within_s: float = 20.0) -> T:
+    """Look again and again until what is seen is true, and return it; fail in words after ``within_s``."""
+    try:
+        async with asyncio.timeout(within_s):
+            while not (seen := await look()):
+                await asyncio.sleep(0.02)
+            return seen
+    except TimeoutError:
+        raise AssertionError(f"not within {within_s:g} s: {what}") from None

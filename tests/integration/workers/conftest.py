@@ -1,0 +1,58 @@
+"""A fleet of nodes in this process, on a real Redis, with a real publisher."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest_asyncio
+
+from service.settings import Settings
+from service.stack.publisher import SamplePublisher
+from service.store import Store, connect
+from workers.main import work
+
+StartWorker = Callable[[], Awaitable["asyncio.Task[None]"]]
+
+
+@pytest_asyncio.fixture
+def settings(clean_redis: str) -> Settings:
+    return Settings(
+        redis_url=clean_redis,
+        allow_private=True,
+        poll_interval_s=1.5,
+        maintenance_interval_s=1.0,
+        lease_ttl_s=1.0,
+    )
+
+
+@pytest_asyncio.fixture
+async def store(settings: Settings) -> AsyncIterator[Store]:
+    opened = await connect(settings)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+@pytest_asyncio.fixture
+async def publisher(tmp_path: Path) -> AsyncIterator[SamplePublisher]:
+    async with SamplePublisher(tmp_path / "publisher") as running:
+        await running.publish("The first")
+        yield running
+
+
+@pytest_asyncio.fixture
+async def start_worker(settings: Settings) -> AsyncIterator[StartWorker]:
+    """Start one more worker; cancelling its task is an orderly stop."""
+    running: list[asyncio.Task[None]] = []
+
+    async def start() -> asyncio.Task[None]:
+        running.append(asyncio.create_task(work(settings)))
+        return running[-1]
+
+    try:
+        yield start
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,165 @@
+"""A few real workers: what is published reaches the outbox of whoever subscribed, once, whoever dies."""
+
+from itertools import count
+
+import pytest
+
+from service.errors import BrokenFeed, EmptyBody, NotAFeed, NoWorker, PublisherError, TooLarge
+from service.model import Channel
+from service.settings import Settings
+from service.stack.publisher import SamplePublisher
+from service.store import Store, keys
+from tests.integration.workers.conftest import StartWorker
+from tests.support.waiting import until
+
+ALICE = "alice@localhost"
+UID = keys.user_id(ALICE)
+
+
+async def nodes_in_the_ring(store: Store, number: int) -> None:
+    async def there() -> bool:
+        return len(await store.ring.view()) == number
+
+    await until(there, f"{number} nodes in the ring")
+
+
+async def subscribed(store: Store, url: str) -> Channel:
+    probed = await store.requests.probe(url)
+    assert probed.channel is not None
+    await store.subscriptions.subscribe(ALICE, probed.channel.id)
+    await store.requests.wanted(probed.channel.id)
+    return probed.channel
+
+
+async def delivered_titles(store: Store) -> list[str]:
+    """Deliver what is in Alice's outbox, as the bot would; return the entries' titles."""
+    titles = []
+    for batch in (await store.outbox.claim([UID], 100, 0.0)).values():
+        for item in batch.items:
+            delta = await store.channels.delta(item.channel, item.version)
+            assert delta is not None
+            titles += [change.entry.title for change in delta.changes]
+        await store.outbox.done([(UID, batch.message_id)])
+    return titles
+
+
+async def all_delivered(store: Store, expected: list[str]) -> list[str]:
+    got: list[str] = []
+
+    async def enough() -> bool:
+        got.extend(await delivered_titles(store))
+        return len(got) >= len(expected)
+
+    await until(enough, f"{expected} in the outbox")
+    return got
+
+
+async def test_what_is_published_after_subscribing_is_queued_once_and_in_order(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker
+) -> None:
+    for _ in range(3):
+        await start_worker()
+    await nodes_in_the_ring(store, 3)
+    channel = await subscribed(store, publisher.feed_url())
+    assert channel.private
+    assert [entry.title for entry in await store.channels.latest(channel.id, 5)] == ["The first"]
+    got = []
+    for title in ("A", "B", "C"):
+        await publisher.publish(title)
+        got += await all_delivered(store, [title])
+    assert got == ["A", "B", "C"]
+
+
+async def test_when_a_node_dies_the_others_take_over_and_nothing_is_lost(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker
+) -> None:
+    workers = [await start_worker() for _ in range(3)]
+    await nodes_in_the_ring(store, 3)
+    await subscribed(store, publisher.feed_url())
+    numbers = count(1)
+    expected, got = [], []
+    for worker in workers[:2]:
+        expected.append(f"Entry {next(numbers)}")
+        await publisher.publish(expected[-1])
+        worker.cancel()
+        expected.append(f"Entry {next(numbers)}")
+        await publisher.publish(expected[-1])
+        got += await all_delivered(store, expected[len(got) :])
+    assert got == expected
+    await nodes_in_the_ring(store, 1)
+
+
+async def test_a_channel_that_nobody_wants_dozes_and_wakes_up_silently(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.owning._WANTED_AFTER_PROBE_S", 0.0)
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+    await store.subscriptions.unsubscribe(ALICE, channel.id)
+
+    async def dormant() -> bool:
+        now = await store.channels.get(channel.id)
+        return now is not None and now.dormant
+
+    await until(dormant, "the channel dozes")
+    await publisher.publish("Missed by nobody")
+    again = await subscribed(store, publisher.feed_url())
+    assert not again.dormant
+    assert (await store.channels.latest(channel.id, 1))[0].title == "Missed by nobody"
+    await publisher.publish("News")
+    assert await all_delivered(store, ["News"]) == ["News"]
+
+
+async def test_a_page_leads_to_its_feed(store: Store, publisher: SamplePublisher, start_worker: StartWorker) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    probed = await store.requests.probe(f"{publisher.url}/")
+    assert probed.discovered
+    assert probed.channel is not None
+    assert probed.channel.url == publisher.feed_url()
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/bad/404", PublisherError),
+        ("/bad/html", NotAFeed),
+        ("/bad/broken.xml", BrokenFeed),
+        ("/bad/empty", EmptyBody),
+        ("/bad/huge", TooLarge),
+    ],
+)
+async def test_what_cannot_be_watched_says_why_and_leaves_nothing(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, path: str, error: type[Exception]
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    with pytest.raises(error):
+        await store.requests.probe(publisher.url + path)
+    assert await store.channels.count() == 0
+
+
+async def test_without_workers_a_request_says_so_at_once(store: Store) -> None:
+    with pytest.raises(NoWorker):
+        await store.requests.probe("https://example.org/feed")
+
+
+async def test_polls_of_a_set_are_evenly_spaced_and_conditional(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, settings: Settings
+) -> None:
+    for _ in range(3):
+        await start_worker()
+    await nodes_in_the_ring(store, 3)
+    channel = await subscribed(store, publisher.feed_url())
+
+    async def settled() -> bool:
+        polls = await store.channels.polls(channel.id, 9)
+        return len(polls) == 9 and len({poll.node for poll in polls[:3]}) == 3
+
+    await until(settled, "nine polls by three nodes")
+    times = sorted(poll.at_s for poll in (await store.channels.polls(channel.id, 6)))
+    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    share_s = settings.poll_interval_s / 3
+    assert all(0.5 * share_s < gap < 1.5 * share_s for gap in gaps), gaps
+    assert all(poll.status == 304 for poll in await store.channels.polls(channel.id, 3))
