@@ -102,6 +102,18 @@ def sample_publisher(
     asyncio.run(run(directory, port, every))
 
 
+@app.command()
+def inspect(url: str, *, as_json: Json = False, allow_private: AllowPrivate = False) -> None:
+    """Fetch one feed or page and show it as Coronet sees it."""
+    import msgspec  # noqa: PLC0415 - see the module's docstring
+
+    from service import inspection, settings  # noqa: PLC0415 - same
+
+    effective = settings.load(None, **({"allow_private": True} if allow_private else {}))
+    found = asyncio.run(inspection.inspect(url, effective))
+    typer.echo(msgspec.json.encode(found) if as_json else inspection.as_text(found))
+
+
 def _run_program(name: str) -> None:
     """Run a program until SIGTERM. Programs are ``async def run(settings: Settings) -> None``."""
     from service import logs, settings  # noqa: PLC0415 - see the module's docstring

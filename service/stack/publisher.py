@@ -7,7 +7,6 @@ names the first; ``/bad/…`` go wrong in fixed ways. ``POST /publish?feed=N&tit
 import asyncio
 import contextlib
 import hashlib
-import signal
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -17,6 +16,7 @@ from typing import Self
 from aiohttp import web
 
 from service.errors import OperationalError
+from service.shutdown import until_stopped
 from service.stack.ports import LOOPBACK
 from service.stack.sample_feeds import Asked, Journal, Published, rss, unchanged_since
 
@@ -87,7 +87,7 @@ class SamplePublisher:
                 web.get(r"/entries/{feed:\d{1,9}}/{number:\d{1,9}}", _page("<!doctype html><title>An entry</title>")),
                 web.post("/publish", self._publish_asked),
                 web.get("/bad/html", _page("<!doctype html><title>No feed</title><p>And none is named.")),
-                web.get("/bad/broken.xml", _body(rss("Broken", self.url, [])[:-30])),
+                web.get("/bad/broken.xml", _body(b'<?xml version="1.0"?><rss version="2.0"><channel')),
                 web.get("/bad/empty", _body(b"")),
                 web.get("/bad/huge", _body(b"<rss><channel><title>" + b"x" * HUGE_BYTES)),
                 web.get("/bad/slow", _drip),
@@ -145,18 +145,16 @@ class SamplePublisher:
 
 async def run(directory: Path, port: int, interval_s: float) -> None:
     """Publish an entry to feed 0 every ``interval_s`` seconds, restarts included, until SIGTERM or Ctrl-C."""
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with SamplePublisher(directory, port) as publisher:
-        while not ended.is_set():
-            latest = publisher.published()[-1:]
-            due_s = latest[0].published_s + interval_s if latest else 0.0
-            if due_s <= time.time():
-                await publisher.publish(f"Entry {len(publisher.published()) + 1}")
-            else:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), min(due_s - time.time(), interval_s))
+    await until_stopped(_publish_regularly(SamplePublisher(directory, port), interval_s))
+
+
+async def _publish_regularly(publisher: SamplePublisher, interval_s: float) -> None:
+    async with publisher:
+        while True:
+            so_far = publisher.published()
+            wait_s = so_far[-1].published_s + interval_s - time.time() if so_far else 0.0
+            await asyncio.sleep(min(wait_s, interval_s))
+            await publisher.publish(f"Entry {len(so_far) + 1}")
 
 
 def _has_it(request: web.Request, etag: str, entries: list[Published]) -> bool:
@@ -184,6 +182,8 @@ async def _drip(request: web.Request) -> web.StreamResponse:
     """One byte at a time, without end; the reader has to give up."""
     response = web.StreamResponse(headers={"Content-Type": "application/rss+xml"})
     await response.prepare(request)
-    while True:
-        await response.write(b" ")
-        await asyncio.sleep(_DRIP_EVERY_S)
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(_DRIP_EVERY_S)
+    return response

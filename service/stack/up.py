@@ -1,9 +1,7 @@
 """``coronet up``: everything on one machine, set up in parallel and kept running until told to end."""
 
 import asyncio
-import contextlib
 import os
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from rich.console import Console
 
 from service.console.login import setup_link
 from service.settings import load
+from service.shutdown import until_stopped
 from service.stack import ports, state
 from service.stack.child import Program, environment
 from service.stack.prosody import PrivateProsody
@@ -43,21 +42,20 @@ class Wanted:
 
 
 async def up(wanted: Wanted, console: Console) -> None:
-    """Run everything until SIGTERM, SIGHUP or Ctrl-C, and then end every child within 10 s.
+    """Run everything until SIGTERM or Ctrl-C, and then end every child within 10 s.
 
     Raises :class:`CoronetError` when something cannot be started, or the directory is in use.
     """
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine always runs in a task
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with state.held(wanted.directory), contextlib.suppress(asyncio.CancelledError):
-        machine = Machine(wanted, Screen(console))
-        try:
-            await machine.start()
-            await asyncio.Event().wait()
-        finally:
-            await machine.stop()
+    with state.held(wanted.directory):
+        await until_stopped(_run(Machine(wanted, Screen(console))))
+
+
+async def _run(machine: "Machine") -> None:
+    try:
+        await machine.start()
+        await asyncio.Event().wait()
+    finally:
+        await machine.stop()
 
 
 class Machine:

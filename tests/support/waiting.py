@@ -16,3 +16,12 @@ async def until(look: Callable[[], Awaitable[T]], what: str, *, within_s: float 
             return seen
     except TimeoutError:
         raise AssertionError(f"not within {within_s:g} s: {what}") from None
+
+
+async def until_so(condition: Callable[[], object], what: str, *, within_s: float = 20.0) -> None:
+    """Do the same for a condition that need not be awaited."""
+
+    async def look() -> bool:
+        return bool(condition())
+
+    await until(look, what, within_s=within_s)

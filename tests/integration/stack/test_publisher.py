@@ -16,7 +16,7 @@ from service.errors import OperationalError
 from service.stack import publisher as publishing
 from service.stack.publisher import HUGE_BYTES, SamplePublisher
 from service.stack.sample_feeds import FEED_LENGTH, Journal, Published, unchanged_since
-from tests.support.waiting import until
+from tests.support.waiting import until_so
 
 
 @pytest_asyncio.fixture
@@ -153,7 +153,7 @@ async def test_a_taken_port_is_reported(publisher: SamplePublisher, tmp_path: Pa
 async def test_left_running_it_publishes_on_schedule_and_ends_on_sigterm(tmp_path: Path) -> None:
     running = asyncio.create_task(publishing.run(tmp_path, port=0, interval_s=0.05))
     journal = Journal(tmp_path / "published.jsonl", Published)
-    await until(lambda: len(journal.lines()) >= 3)
+    await until_so(lambda: len(journal.lines()) >= 3, "three entries")
     os.kill(os.getpid(), signal.SIGTERM)
     await running
     gaps_s = [b.published_s - a.published_s for a, b in zip(journal.lines(), journal.lines()[1:], strict=False)]

@@ -16,7 +16,7 @@ from service.errors import OperationalError
 from service.stack.child import Child, Program, environment
 from service.stack.supervisor import Supervisor, pause_s
 from tests.support.processes import children_of, is_alive
-from tests.support.waiting import until
+from tests.support.waiting import until_so
 
 STEADY = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + STEADY
@@ -63,7 +63,7 @@ async def test_a_killed_program_comes_back_with_a_new_process(
     await supervisor.add(program("steady"))
     before = supervisor.pids["steady"]
     os.kill(before, signal.SIGKILL)
-    await until(lambda: told.said("steady is back"))
+    await until_so(lambda: told.said("steady is back"), "it was started again")
     assert supervisor.pids["steady"] != before
     assert is_alive(supervisor.pids["steady"])
     assert not is_alive(before)
@@ -75,8 +75,8 @@ async def test_what_a_killed_program_had_started_goes_with_it(
     await supervisor.add(program("parent", WITH_A_CHILD))
     (child,) = children_of(supervisor.pids["parent"])
     os.kill(supervisor.pids["parent"], signal.SIGKILL)
-    await until(lambda: told.said("parent is back"))
-    await until(lambda: not is_alive(child))
+    await until_so(lambda: told.said("parent is back"), "it was started again")
+    await until_so(lambda: not is_alive(child), "its child is gone too")
 
 
 async def test_stopping_ends_even_what_ignores_sigterm(
@@ -143,7 +143,7 @@ async def test_kill_9_of_the_supervisor_leaves_no_orphan(tmp_path: Path) -> None
     child = int(await parent.stdout.readline())
     assert is_alive(child)
     parent.kill()
-    await until(lambda: not is_alive(child))
+    await until_so(lambda: not is_alive(child), "the child died with its parent")
     await parent.wait()
 
 

@@ -1,0 +1,135 @@
+"""``coronet inspect``: one feed or page, as Coronet sees it, fetched through the same guard and parser."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from service.corona.schedule import effective_interval_s
+from service.feeds.sandbox import ParserPool
+from service.feeds.urls import canonical_url
+from service.feeds.wire import Reading
+from service.model import FeedLink, ParsedFeed, Validators
+from service.net.fetch import Fetched, Fetcher
+from service.net.useragent import user_agent
+from service.settings import Settings
+
+_SHOWN = 20
+
+
+class NextPoll(msgspec.Struct, frozen=True):
+    """When the fleet would ask again at the earliest, and what decides that."""
+
+    in_s: float
+    why: str
+
+
+class Item(msgspec.Struct, frozen=True):
+    """An entry as its document states it; ``published`` is Unix time, if it is given and possible."""
+
+    id: str
+    title: str
+    link: str
+    published: float | None
+
+
+class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type"}):
+    """What was found. ``url`` answered; a ``page`` is what only leads to ``feeds``."""
+
+    url: str
+    status: int
+    content_type: str
+    size_bytes: int
+    took_s: float
+    validators: Validators
+    kind: Literal["feed", "page"]
+    title: str
+    link: str
+    language: str
+    entries: tuple[Item, ...]
+    feeds: tuple[FeedLink, ...]
+    next_poll: NextPoll
+
+
+async def inspect(url: str, settings: Settings) -> Inspection:
+    """Fetch and read a URL once. Raises the :class:`CoronetError` that a subscriber would be told of."""
+    fetcher = Fetcher(
+        user_agent=user_agent(settings.console_public_url),
+        allow_private=settings.allow_private,
+        extra_ports=settings.extra_ports,
+    )
+    async with fetcher, ParserPool(1) as parsers:
+        fetched = await fetcher.fetch(canonical_url(url))
+        reading = await parsers.read(fetched.body or b"", url=fetched.url, headers=fetched.headers)
+    return _inspection(fetched, reading, settings)
+
+
+def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None) -> NextPoll:
+    """Return when the fleet would ask a healthy channel again (Corona §3.1: τ/n after any node's poll)."""
+    size = settings.pollers_per_channel
+    usual_s = settings.poll_interval_s / size
+    polite_s = effective_interval_s(settings.poll_interval_s, size, settings.max_polls_per_hour, private=private) / size
+    if retry_after_s is not None and retry_after_s > polite_s:
+        return NextPoll(retry_after_s, "the publisher asked for that (Retry-After)")
+    if polite_s > usual_s:
+        return NextPoll(
+            polite_s, f"the whole fleet polls a channel at most {settings.max_polls_per_hour:g} times per hour"
+        )
+    return NextPoll(usual_s, f"{size} nodes take turns, each every {settings.poll_interval_s:g} s")
+
+
+def as_text(found: Inspection) -> str:
+    """Return it for people; nothing a publisher wrote can control the terminal."""
+    answer = f"{found.status}, {found.content_type or 'no type'}, {found.size_bytes:,} bytes in {found.took_s:.2f} s"
+    rows = {
+        "URL": found.url,
+        "Answer": answer,
+        "ETag": found.validators.etag or "none",
+        "Last-Modified": found.validators.last_modified or "none",
+        "Type": found.kind,
+        "Next poll": f"in {found.next_poll.in_s:,.0f} s at the earliest: {found.next_poll.why}",
+    }
+    if found.kind == "feed":
+        rows |= {"Title": found.title, "Link": found.link or "none", "Language": found.language or "not said"}
+    lines = [f"{name:<14}{value}" for name, value in rows.items()]
+    lines += ["", *(_entries(found.entries) if found.kind == "feed" else _feeds(found.feeds))]
+    return "\n".join("".join(letter if letter.isprintable() else "\ufffd" for letter in line) for line in lines)
+
+
+def _entries(entries: Sequence[Item]) -> list[str]:
+    count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+    lines = [f"{count}; the first {_SHOWN}:" if len(entries) > _SHOWN else f"{count}:"]
+    for entry in entries[:_SHOWN]:
+        date = (
+            "no date" if entry.published is None else f"{datetime.fromtimestamp(entry.published, UTC):%Y-%m-%d %H:%M}Z"
+        )
+        lines += [f"  {entry.title or '(no title)'}  [{date}]", f"    id    {entry.id or 'none'}"]
+        lines += [f"    link  {entry.link or 'none'}"]
+    return lines
+
+
+def _feeds(feeds: Sequence[FeedLink]) -> list[str]:
+    return [
+        "A page that names these feeds; subscribe to one of them:",
+        *(f"  {each.url}  {each.title}" for each in feeds),
+    ]
+
+
+def _inspection(fetched: Fetched, reading: Reading, settings: Settings) -> Inspection:
+    feed = reading.feed or ParsedFeed()
+    return Inspection(
+        url=fetched.url,
+        status=fetched.status,
+        content_type={name.lower(): value for name, value in fetched.headers.items()}.get("content-type", ""),
+        size_bytes=len(fetched.body or b""),
+        took_s=fetched.took_s,
+        validators=fetched.validators,
+        kind="feed" if reading.feed else "page",
+        title=feed.title,
+        link=feed.link,
+        language=feed.language,
+        entries=tuple(Item(entry.id, entry.title, entry.link, entry.published) for entry in feed.entries),
+        feeds=reading.links,
+        next_poll=next_poll(settings, private=fetched.private, retry_after_s=fetched.retry_after_s),
+    )
