@@ -9,6 +9,7 @@ evenly spaced, and share what they find, so that news is seen after τ/(2n) on a
 - ``owner``     a channel's owner: names the polling set, versions what its members find
 - ``member``    a polling set's member: polls while told to, keeps what it found until versioned
 - ``protocol``  both halves of one node behind one door
+- ``policy``    what of the settings the protocol must know
 - ``events``, ``messages``  what goes in and out, and what travels between nodes
 
 State is soft: owners repeat every assignment each maintenance interval, members forget what is

@@ -119,7 +119,11 @@ class StopPolling(msgspec.Struct, frozen=True):
 
 
 class Refresh(msgspec.Struct, frozen=True):
-    """Reload the state that polls compare with: the channel has another version."""
+    """Reload the state that polls compare with: the channel has another version.
+
+    What the last poll fetched is compared with it once more, and what the version lacks is a new
+    candidate: two members may have found different changes of the same base.
+    """
 
     channel: ChannelId
 

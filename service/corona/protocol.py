@@ -33,8 +33,8 @@ from service.overlay.ring import RingView
 class NodeProtocol:
     """What one life of one node does in answer to what happens.
 
-    A node that has lost its lease is dead: its shell stops its polls and joins again with a new
-    id and a new protocol.
+    A node that has lost its lease is dead, and its id may be another's by now: its shell stops its
+    polls and joins again with a new id and a new protocol.
     """
 
     def __init__(self, me: NodeId, policy: Policy) -> None:

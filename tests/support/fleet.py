@@ -52,6 +52,7 @@ class Worker:
         self.owned: set[ChannelId] = set()
         self.phases: dict[ChannelId, events.StartPolling] = {}
         self.known: dict[ChannelId, int] = {}
+        self._fetched: dict[ChannelId, int] = {}
         self._planned_s: dict[ChannelId, float] = {}
         self._under_way: set[object] = set()
 
@@ -77,7 +78,7 @@ class Worker:
                 del self.phases[channel]
                 self._planned_s.pop(channel)
             case events.Refresh(channel):
-                self.fleet.after(PROMPT_S, lambda: self._load(channel))
+                self.fleet.after(PROMPT_S, lambda: self._refresh(channel))
             case events.Disown(channel):
                 self.owned.remove(channel)
             case events.Adopt(channel):
@@ -109,11 +110,20 @@ class Worker:
             return
         del self._planned_s[channel]
         self._plan(channel)
-        stored, base = self.fleet.channels[channel], self.known[channel]
+        stored = self.fleet.channels[channel]
         stored.polls_s.append(self.fleet.now_s)
-        if stored.published > stored.versions[base]:
+        self._fetched[channel] = stored.published
+        self._decide(channel)
+
+    def _refresh(self, channel: ChannelId) -> None:
+        self._load(channel)
+        self._decide(channel)
+
+    def _decide(self, channel: ChannelId) -> None:
+        base, fetched = self.known[channel], self._fetched.get(channel, 0)
+        if fetched > self.fleet.channels[channel].versions[base]:
             delta = Delta(channel, base, 0, self.fleet.now_s, ())
-            found = messages.Candidate(delta, Validators(), str(stored.published).encode())
+            found = messages.Candidate(delta, Validators(), str(fetched).encode())
             self.handle(events.CandidateFound(found))
 
 
@@ -162,7 +172,7 @@ class Fleet:
             self.send("", owner, messages.ChannelAdded(channel))
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
-        """Deliver over the wire: at least once in calm times; before, perhaps never, twice, or late."""
+        """Deliver over the wire: once in calm times; before them perhaps never, twice, or late."""
         raw = messages.encode(sender, message)
         for _ in range(self._copies()):
             self.after(self._delay_s(), lambda: self._deliver(receiver, raw))
