@@ -1,0 +1,169 @@
+"""What people write, as values. Pure: text in, one :data:`Command` out, never an exception.
+
+Verbs are case-insensitive and have the synonyms people try first. A URL alone means *subscribe*,
+a number alone answers a numbered question, and what is nearly a verb comes back as
+:class:`Unknown` with the verb that was probably meant.
+"""
+
+import difflib
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from service.feeds.urls import looks_like_url
+
+LONGEST = 4096
+"""Characters of a command that are read; longer than any URL we watch."""
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """Watch the channel at this URL; empty when none was given."""
+
+    url: str
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Which of one's own subscriptions is meant: by ``number`` (``#3``) or by ``url``; neither if not said."""
+
+    number: int = 0
+    url: str = ""
+
+
+class Unsubscribe(msgspec.Struct, frozen=True):
+    """End one subscription."""
+
+    target: Target
+
+
+class UnsubscribeAll(msgspec.Struct, frozen=True):
+    """End every subscription; asks once."""
+
+
+class List(msgspec.Struct, frozen=True):
+    """Name one's subscriptions, those whose title or URL contains ``wanted``."""
+
+    wanted: str = ""
+
+
+class Show(msgspec.Struct, frozen=True):
+    """Show a channel's latest ``count`` entries."""
+
+    target: Target
+    count: int
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Is everything in order?"""
+
+
+class Help(msgspec.Struct, frozen=True):
+    """Explain everything, or one verb."""
+
+    topic: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Yes or no to what was asked last."""
+
+    yes: bool
+
+
+class Pick(msgspec.Struct, frozen=True):
+    """The number chosen from what was offered last."""
+
+    number: int
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """Forget what was asked last."""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Not understood; ``suggestion`` is a whole command that was perhaps meant, or empty."""
+
+    text: str
+    suggestion: str = ""
+
+
+Command = (
+    Subscribe | Unsubscribe | UnsubscribeAll | List | Show | Status | Help | Answer | Pick | Cancel | Unknown
+)  # fmt: skip
+
+USUALLY_SHOWN, MOST_SHOWN = 3, 10
+
+_SYNONYMS: Final[dict[str, str]] = {
+    **dict.fromkeys(("subscribe", "sub", "add", "follow"), "subscribe"),
+    **dict.fromkeys(("unsubscribe", "unsub", "remove", "rm", "delete", "unfollow"), "unsubscribe"),
+    **dict.fromkeys(("list", "ls", "subscriptions"), "list"),
+    **dict.fromkeys(("show", "latest"), "show"),
+    **dict.fromkeys(("status", "stats"), "status"),
+    **dict.fromkeys(("help", "?", "h", "commands", "start", "hello", "hi"), "help"),
+    **dict.fromkeys(("yes", "y", "yep", "ok"), "yes"),
+    **dict.fromkeys(("no", "n", "nope"), "no"),
+    **dict.fromkeys(("cancel", "stop", "nevermind"), "cancel"),
+}
+VERBS: Final = ("subscribe", "unsubscribe", "list", "show", "status", "help")
+"""What ``help`` explains."""
+
+_GUESSABLE: Final = [word for word in _SYNONYMS if word not in ("?", "h", "y", "n", "no", "hi", "ok")]
+
+_NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
+
+
+def parse(text: str) -> Command:
+    """Return the command that ``text`` states."""
+    line = text[:LONGEST].strip().lstrip("/").strip()
+    verb, rest = (*line.split(maxsplit=1), "", "")[:2]
+    name = _SYNONYMS.get(verb.lower().rstrip(":,!."))
+    if name is not None:
+        return _READERS[name](rest)
+    if (number := _NUMBER.fullmatch(line)) is not None:
+        return Pick(int(number[1]))
+    if "://" in verb or looks_like_url(_url(verb)):
+        return Subscribe(_url(verb))
+    return Unknown(line, _suggestion(verb, rest))
+
+
+def _url(words: str) -> str:
+    """Return the first word without what people and clients put around a URL."""
+    return words.split(maxsplit=1)[0].strip("<>\"'`").rstrip(",;") if words else ""
+
+
+def _target(words: str) -> Target:
+    first = words.split(maxsplit=1)[0] if words else ""
+    number = _NUMBER.fullmatch(first)
+    return Target(number=int(number[1])) if number else Target(url=_url(first))
+
+
+def _unsubscribe(rest: str) -> Command:
+    return UnsubscribeAll() if rest.lower() in ("all", "everything", "*") else Unsubscribe(_target(rest))
+
+
+def _show(rest: str) -> Command:
+    target, count = (*rest.split(), "", "")[:2]
+    number = _NUMBER.fullmatch(count)
+    return Show(_target(target), max(1, min(int(number[1]), MOST_SHOWN)) if number else USUALLY_SHOWN)
+
+
+def _help(rest: str) -> Command:
+    return Help(_SYNONYMS.get(rest.lower(), ""))
+
+
+_READERS: Final[dict[str, Callable[[str], Command]]] = {
+    "subscribe": lambda rest: Subscribe(_url(rest)),
+    "unsubscribe": _unsubscribe,
+    "list": List,
+    "show": _show,
+    "status": lambda _: Status(),
+    "help": _help,
+    "yes": lambda _: Answer(yes=True),
+    "no": lambda _: Answer(yes=False),
+    "cancel": lambda _: Cancel(),
+}
+
+
+def _suggestion(verb: str, rest: str) -> str:
+    near = difflib.get_close_matches(verb.lower()[:20], _GUESSABLE, n=1, cutoff=0.7)
+    return f"{_SYNONYMS[near[0]]} {rest}".strip() if near else ""

@@ -1,0 +1,327 @@
+"""Outbox → recipients: does what :mod:`bots.dispatch` decides, for about a hundred people at a time.
+
+A batch has its message id before it is sent and keeps it. It is forgotten (``done``) when its receipt
+comes, for people whose client sends receipts; for others when the server has it. Whatever happens
+before that, a later session finds it in flight and sends it again.
+"""
+
+import asyncio
+import contextlib
+import math
+import random
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from bots import stanzas
+from bots.dispatch import Dispatch
+from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
+from bots.notifications import notification
+from service.clock import Clock
+from service.errors import StoreUnavailable
+from service.model import ChannelId, Delta, UserId
+from service.store import Store
+from service.store.keys import user_id
+from service.store.outbox import Batch, MessageId
+
+BURST_USERS: Final = 100
+"""People per burst: one Redis pipeline to claim, one stretch of stanzas, one pipeline to complete."""
+BURSTS: Final = 4
+"""Bursts at once: while one waits for the server, others claim and render."""
+MOST_ITEMS: Final = 20
+"""Versions that are coalesced into one message."""
+
+_BODIES_KEPT = 512
+_SWEEP_EVERY_S = 60.0
+_RETRY_S = 0.5
+
+Items = tuple[tuple[ChannelId, int], ...]
+_log = structlog.get_logger()
+
+
+class Delivery:
+    """One bot's delivery. :meth:`run` drives it; the other methods tell it what comes in and never wait."""
+
+    def __init__(self, store: Store, link: Link, clock: Clock, messages_per_s: float) -> None:
+        """Deliver what ``store`` holds through ``link``; nothing starts before :meth:`run`."""
+        self._store = store
+        self._link = link
+        self._clock = clock
+        self._dispatch = Dispatch(messages_per_s)
+        self._stirred = asyncio.Event()
+        self._freed = asyncio.Condition()
+        self._bursts: set[asyncio.Task[None]] = set()
+        self._renewed = asyncio.Event()
+        self._receipts: dict[tuple[UserId, MessageId], str] = {}
+        self._received = asyncio.Event()
+        self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
+        self._sends_receipts: dict[UserId, bool] = {}
+        self._bodies: OrderedDict[Items, str] = OrderedDict()
+
+    async def run(self) -> None:
+        """Deliver until cancelled; then let the bursts under way come to their end, for at most 2 s."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._listen())
+                group.create_task(self._recover())
+                group.create_task(self._complete())
+                group.create_task(self._pump())
+        finally:
+            if self._bursts:
+                await asyncio.wait(self._bursts, timeout=2.0)
+            for burst in self._bursts:
+                burst.cancel()
+
+    # What comes in.
+
+    def started(self) -> None:
+        """A session began that continues no earlier one."""
+        self._renewed.set()
+
+    def receipt(self, event: Receipt) -> None:
+        """A client has a message; any message of ours teaches that it sends receipts."""
+        uid = user_id(event.jid)
+        if event.message_id.startswith(f"{uid}-") or not self._sends_receipts.get(uid):
+            self._receipts[uid, event.message_id] = event.jid
+            self._answered(event.message_id)
+            self._received.set()
+
+    def bounced(self, event: Bounced) -> None:
+        """A message came back."""
+        uid = user_id(event.jid)
+        if event.message_id.startswith(f"{uid}-"):
+            self._answered(event.message_id)
+            self._hold(uid, event.condition)
+            _log.info("bounced", user=uid, condition=event.condition)
+            self._stirred.set()
+
+    def presence(self, event: Seen | Absent) -> None:
+        """A person came online, showed a sign of life, or went offline."""
+        uid = user_id(event.jid)
+        if isinstance(event, Seen):
+            self._dispatch.seen(uid, self._clock.monotonic_s())
+            self._stirred.set()
+        else:
+            self._dispatch.absent(uid)
+
+    @contextlib.asynccontextmanager
+    async def paused(self, jid: str) -> AsyncIterator[None]:
+        """Hold the person's lane: nothing is claimed for them inside, and what was claimed has been written."""
+        uid = user_id(jid)
+        async with self._freed:
+            await self._freed.wait_for(lambda: self._dispatch.enter(uid))
+        try:
+            yield
+        finally:
+            await self._release((uid,), again=())
+
+    # What goes out.
+
+    async def _listen(self) -> None:
+        """Hear who has something new; look over everybody now and then, should a wake-up ever be lost."""
+        after, swept_s = "", -math.inf
+        while True:
+            try:
+                uids, after = await self._store.outbox.wake(after, 5.0)
+                if self._clock.monotonic_s() - swept_s > _SWEEP_EVERY_S:
+                    uids, swept_s = await self._store.outbox.waiting(), self._clock.monotonic_s()
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            self._dispatch.queued(uids, self._clock.monotonic_s())
+            self._stirred.set()
+
+    async def _recover(self) -> None:
+        """At each new session, doubt every batch in flight, and ask after those people's presence."""
+        while True:
+            await self._renewed.wait()
+            try:
+                waiting = await self._store.outbox.waiting()
+                jids = await self._store.outbox.address(waiting)
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            self._renewed.clear()
+            self._dispatch.recover(waiting, self._clock.monotonic_s())
+            self._stirred.set()
+            for jid in filter(None, jids):
+                self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
+
+    async def _pump(self) -> None:
+        while True:
+            self._stirred.clear()
+            await self._link.up.wait()
+            now_s = self._clock.monotonic_s()
+            room = len(self._bursts) < BURSTS and not self._renewed.is_set()
+            if room and (uids := self._dispatch.take(BURST_USERS, now_s)):
+                burst = asyncio.create_task(self._burst(uids))
+                self._bursts.add(burst)
+                burst.add_done_callback(self._ended)
+                continue
+            wait_s = self._dispatch.next_s() - now_s if room else math.inf
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stirred.wait(), None if wait_s == math.inf else max(wait_s, 0.001))
+
+    def _ended(self, burst: asyncio.Task[None]) -> None:
+        self._bursts.discard(burst)
+        self._stirred.set()
+
+    async def _burst(self, uids: Sequence[UserId]) -> None:
+        """Send what these people have to get; whoever may have more to get is looked at again."""
+        again: Iterable[UserId] = uids
+        try:
+            again = await self._attempt(uids)
+        finally:
+            await self._release(uids, again)
+
+    async def _attempt(self, uids: Sequence[UserId]) -> Iterable[UserId]:
+        """Return who may have more to get. A bug that one person's batch sets off stays theirs."""
+        try:
+            return await self._send(uids)
+        except LinkLost:
+            return uids  # the next session's recovery finds the batches in flight
+        except StoreUnavailable as error:
+            _log.warning("delivery waits", reason=str(error), users=len(uids))
+            self._dispatch.doubt(uids)
+            await asyncio.sleep(_RETRY_S)
+            return uids
+        except Exception:  # noqa: BLE001 - whatever it is, the others have to get their messages
+            _log.exception("delivery failed", users=len(uids))
+            self._dispatch.doubt(uids)
+            if len(uids) == 1:
+                self._hold(uids[0], "internal-server-error")
+            else:
+                for uid in uids:
+                    await self._attempt([uid])
+            return uids
+
+    async def _send(self, uids: Sequence[UserId]) -> Iterable[UserId]:
+        """Return who may have more to get."""
+        batches = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
+        clear = [uid for uid in uids if uid not in batches and not self._dispatch.is_unsure(uid)]
+        claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s())
+        batches |= {uid: (batch,) for uid, batch in claimed.items()}
+        jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
+        await self._learn(jids)
+        contents = await self._contents([batch for own in batches.values() for batch in own])
+        sent, written, empty = [], [], []
+        for uid, own in batches.items():
+            for batch in own:
+                content = contents[_items(batch)]
+                if not content:
+                    empty.append((uid, batch.message_id))
+                    continue
+                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content))
+                sent.append((uid, batch.message_id))
+                self._dispatch.sent(uid, self._clock.monotonic_s())
+        mids = [mid for _, mid in sent]
+        self._under_way.update(dict.fromkeys(mids, False))
+        try:
+            await self._link.send(written)
+            await self._conclude(sent, empty)
+        finally:
+            for mid in mids:
+                del self._under_way[mid]
+        return batches
+
+    async def _resends(self, uids: Sequence[UserId]) -> dict[UserId, Sequence[Batch]]:
+        found: dict[UserId, Sequence[Batch]] = {}
+        if not uids:
+            return found
+        wall_s = self._clock.wall_s()
+        for uid, flying in (await self._store.outbox.inflight(uids)).items():
+            hopeless = [batch for batch in flying if self._dispatch.is_hopeless(uid, batch.claimed_s, wall_s)]
+            for batch in hopeless:
+                await self._store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+            alive = [batch for batch in flying if batch not in hopeless]
+            if again := self._dispatch.resend(uid, alive, self._clock.monotonic_s()):
+                found[uid] = again
+        return found
+
+    async def _conclude(
+        self, sent: Sequence[tuple[UserId, MessageId]], empty: Sequence[tuple[UserId, MessageId]]
+    ) -> None:
+        """The server has what was sent: await receipts where there will be some, else be done."""
+        kept = [pair for pair in sent if not self._under_way[pair[1]]]
+        for uid, _ in kept:
+            self._dispatch.accepted(uid)
+        receipted = [pair for pair in kept if self._sends_receipts[pair[0]]]
+        finished = [*empty, *(pair for pair in kept if not self._sends_receipts[pair[0]])]
+        await self._surely(receipted, finished)
+
+    async def _surely(
+        self, receipted: Sequence[tuple[UserId, MessageId]], finished: Sequence[tuple[UserId, MessageId]]
+    ) -> None:
+        """Complete, however long Redis is away: to forget that something was sent would mean to send it twice."""
+        while True:
+            try:
+                if receipted:
+                    await self._store.outbox.acked(receipted)
+                if finished:
+                    await self._store.outbox.done(finished)
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    async def _complete(self) -> None:
+        """Forget what has its receipt; note who sends receipts."""
+        while True:
+            await self._received.wait()
+            self._received.clear()
+            arrived, self._receipts = self._receipts, {}
+            new = {uid: jid for (uid, _), jid in arrived.items() if not self._sends_receipts.get(uid)}
+            self._sends_receipts.update(dict.fromkeys(new, True))
+            await self._surely((), [(uid, mid) for uid, mid in arrived if mid.startswith(f"{uid}-")])
+            now_s = self._clock.monotonic_s()
+            for uid, _ in arrived:
+                self._dispatch.settled(uid, now_s)
+            self._stirred.set()
+            with contextlib.suppress(StoreUnavailable):  # the next receipt teaches it again after a restart
+                await asyncio.gather(*(self._store.users.mark(jid, receipts=True) for jid in new.values()))
+
+    def _answered(self, message_id: MessageId) -> None:
+        if message_id in self._under_way:
+            self._under_way[message_id] = True
+
+    def _hold(self, uid: UserId, condition: str) -> None:
+        chance = random.random()  # noqa: S311 - it only spreads retries
+        self._dispatch.bounced(uid, condition, self._clock.monotonic_s(), chance)
+
+    async def _release(self, uids: Sequence[UserId], again: Iterable[UserId]) -> None:
+        now_s, more = self._clock.monotonic_s(), set(again)
+        for uid in uids:
+            self._dispatch.release(uid, now_s, again=uid in more)
+        self._stirred.set()
+        async with self._freed:
+            self._freed.notify_all()
+
+    async def _learn(self, jids: Mapping[UserId, str]) -> None:
+        """Find out whose clients send receipts, for those we do not remember."""
+        unknown = [uid for uid in jids if uid not in self._sends_receipts]
+        states = await asyncio.gather(*(self._store.users.get(jids[uid]) for uid in unknown))
+        self._sends_receipts.update((uid, state.receipts) for uid, state in zip(unknown, states, strict=True))
+
+    async def _contents(self, batches: Iterable[Batch]) -> dict[Items, str]:
+        """Return what each batch's message contains, "" if there is nothing to tell; rendered once per set of items."""
+        contents: dict[Items, str] = {}
+        for items in dict.fromkeys(map(_items, batches)):
+            content = self._bodies.get(items)
+            if content is None:
+                content = self._bodies[items] = await self._rendered(items)
+                if len(self._bodies) > _BODIES_KEPT:
+                    self._bodies.popitem(last=False)
+            contents[items] = content
+        return contents
+
+    async def _rendered(self, items: Items) -> str:
+        channels = await self._store.channels.many(list(dict.fromkeys(cid for cid, _ in items)))
+        deltas: list[Delta | None] = [await self._store.channels.delta(cid, version) for cid, version in items]
+        body = notification([c for c in channels if c is not None], [d for d in deltas if d is not None])
+        return stanzas.payload(body) if body else ""
+
+
+def _items(batch: Batch) -> Items:
+    return tuple((item.channel, item.version) for item in batch.items)

@@ -1,0 +1,138 @@
+"""Answers people: one command at a time per person, many people in parallel.
+
+Drives :mod:`bots.dialogue` against the store and sends what it says. An answer is written again
+after a lost session, under the same id, until the server has it.
+"""
+
+import asyncio
+import uuid
+from collections import deque
+from typing import Final
+
+import structlog
+
+from bots import commands, stanzas
+from bots.delivery import Delivery
+from bots.dialogue import converse
+from bots.exchange import Choose, Confirm, Failed, Limits, Probe, Question, Reply, TooFast
+from bots.house import House
+from bots.length import LONGEST_MESSAGE_BYTES, clip
+from bots.link import Link, LinkLost, Said
+from bots.replies import WELCOME, text
+from service.clock import Clock
+from service.errors import CoronetError, StoreUnavailable
+from service.store import Store
+
+QUESTION_STANDS_S: Final = 600.0
+"""After this long a question is forgotten, so that a stray "yes" does nothing."""
+
+_MOST_WAITING = 100
+_log = structlog.get_logger()
+
+
+class _Person:
+    """One person's unread commands, and the question they were asked last."""
+
+    def __init__(self) -> None:
+        self.unread: deque[Said] = deque(maxlen=_MOST_WAITING)
+        self.asked: Question | None = None
+        self.asked_s = 0.0
+        self.told_too_fast = False
+
+
+class Desk:
+    """Takes what people say; :meth:`hear` never waits."""
+
+    def __init__(self, store: Store, link: Link, delivery: Delivery, clock: Clock, limits: Limits) -> None:
+        """Answer through ``link``; ``delivery`` is paused for a person while they unsubscribe."""
+        self._house = House(store, delivery, limits)
+        self._store = store
+        self._link = link
+        self._clock = clock
+        self._limits = limits
+        self._people: dict[str, _Person] = {}
+        self._serving: dict[str, asyncio.Task[None]] = {}
+
+    def hear(self, said: Said) -> None:
+        """Queue what a person said; of more than a hundred unread commands the oldest are dropped."""
+        self._people.setdefault(said.jid, _Person()).unread.append(said)
+        if said.jid not in self._serving:
+            self._serving[said.jid] = asyncio.create_task(self._serve(said.jid))
+
+    async def close(self) -> None:
+        """Stop answering."""
+        serving = list(self._serving.values())
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    async def _serve(self, jid: str) -> None:
+        person = self._people[jid]
+        try:
+            while person.unread:
+                await self._answer(person, person.unread.popleft())
+        finally:
+            del self._serving[jid]
+            if person.asked is None and not person.told_too_fast:
+                del self._people[jid]
+
+    async def _answer(self, person: _Person, said: Said) -> None:
+        """Answer one command; a bug in one answer is logged and stays that person's."""
+        if said.wants_receipt:
+            self._link.hint(stanzas.receipt(self._link.address, said.sender, said.id))
+        try:
+            words = await self._words(person, said)
+        except StoreUnavailable as error:
+            words = text(Failed(error, ""), self._clock.wall_s())
+        except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
+            _log.exception("a command failed", jid=said.jid)
+            words = "Something went wrong on my side. It is logged; please try something else, or try again later."
+        if words:
+            await self._say(said, words)
+
+    async def _words(self, person: _Person, said: Said) -> str:
+        """Return what to say, "" for nothing."""
+        per_minute = self._limits.commands_per_minute
+        if not await self._store.users.allow(said.jid, "command", per_minute, 60.0):
+            if person.told_too_fast:
+                return ""
+            person.told_too_fast = True
+            return text(TooFast(per_minute), self._clock.wall_s())
+        person.told_too_fast = False
+        greeting = ""
+        if not (await self._store.users.get(said.jid)).welcomed:
+            await self._store.users.mark(said.jid, welcomed=True)
+            greeting = f"{WELCOME}\n\n"
+        reply = await self._converse(person, said)
+        return clip(greeting + text(reply, self._clock.wall_s()), LONGEST_MESSAGE_BYTES)
+
+    async def _converse(self, person: _Person, said: Said) -> Reply:
+        stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
+        dialogue = converse(commands.parse(said.text), person.asked if stands else None, self._limits)
+        try:
+            request = next(dialogue)
+            while True:
+                if isinstance(request, Probe):
+                    self._link.hint(stanzas.composing(self._link.address, said.sender))
+                try:
+                    result = await self._house.serve(said.jid, request)
+                except CoronetError as error:
+                    request = dialogue.throw(error)
+                else:
+                    request = dialogue.send(result)
+        except StopIteration as end:
+            reply: Reply = end.value
+        person.asked = reply if isinstance(reply, Choose | Confirm) else None
+        person.asked_s = self._clock.monotonic_s()
+        return reply
+
+    async def _say(self, said: Said, words: str) -> None:
+        content = stanzas.payload(words)
+        stanza = stanzas.message(self._link.address, said.sender, uuid.uuid4().hex, content, said.thread)
+        while True:
+            await self._link.up.wait()
+            try:
+                await self._link.send([stanza])
+            except LinkLost:
+                continue
+            return

@@ -1,0 +1,161 @@
+"""Command → Reply, sans-IO: a generator that yields what it needs to know or done, and returns what to say.
+
+Whoever drives it sends each :data:`Request`'s result back in, or throws the CoronetError that met
+it. The only state between two commands is the question that was asked last, and that is simply the
+last reply if it was a :data:`Question`.
+"""
+
+from collections.abc import Generator
+from typing import Any
+
+from bots import commands
+from bots.exchange import (
+    AddSubscription,
+    CheckHealth,
+    Choose,
+    Confirm,
+    EndSubscription,
+    Explained,
+    Failed,
+    Followed,
+    Incomplete,
+    LatestEntries,
+    LetBe,
+    Limits,
+    Listing,
+    LookUp,
+    MySubscriptions,
+    NewUrlsUsedUp,
+    NoSuchSubscription,
+    NothingAsked,
+    NotUnderstood,
+    Probe,
+    Question,
+    Reply,
+    Request,
+    Shown,
+    StatusReport,
+    Subscribed,
+    SubscriptionsFull,
+    TakeNewUrl,
+    Unsubscribed,
+)
+from service.errors import CoronetError
+from service.feeds.urls import canonical_url, channel_id
+
+Dialogue = Generator[Request, Any, Reply]
+"""What comes back for each request is stated at its class; a generator cannot say it in types."""
+
+
+def converse(command: commands.Command, asked: Question | None, limits: Limits) -> Dialogue:
+    """Carry out one command of one user, whose last unanswered question was ``asked``. Never raises a CoronetError."""
+    try:
+        return (yield from _carry_out(command, asked, limits))
+    except CoronetError as error:
+        return Failed(error, getattr(command, "url", ""))
+
+
+def _carry_out(command: commands.Command, asked: Question | None, limits: Limits) -> Dialogue:  # noqa: C901, PLR0911 - one arm per command is the clearest table
+    match command:
+        case commands.Subscribe(url):
+            return (yield from _subscribe(url, limits))
+        case commands.Unsubscribe(target):
+            return (yield from _unsubscribe(target))
+        case commands.UnsubscribeAll():
+            mine = yield MySubscriptions()
+            return Confirm(len(mine)) if mine else Listing((), 0, "")
+        case commands.List(wanted):
+            return (yield from _list(wanted))
+        case commands.Show(target, count):
+            return (yield from _show(target, count))
+        case commands.Status():
+            return (yield from _status())
+        case commands.Help(topic):
+            return Explained(topic)
+        case commands.Pick(number) if isinstance(asked, Choose):
+            return (yield from _pick(number, asked, limits))
+        case commands.Pick(number):
+            return (yield from _show(commands.Target(number=number), commands.USUALLY_SHOWN))
+        case commands.Answer(yes) if isinstance(asked, Confirm):
+            return (yield from _unsubscribe_all()) if yes else LetBe()
+        case commands.Answer() | commands.Cancel():
+            return LetBe() if asked else NothingAsked()
+        case commands.Unknown(_, suggestion):
+            return NotUnderstood(suggestion)
+
+
+def _subscribe(url: str, limits: Limits) -> Dialogue:
+    if not url:
+        return Incomplete("subscribe")
+    url = canonical_url(url)
+    cid = channel_id(url)
+    mine = yield MySubscriptions()
+    channel = yield LookUp(cid)
+    if len(mine) >= limits.subscriptions and not any(followed.channel.id == cid for followed in mine):
+        return SubscriptionsFull(limits.subscriptions)
+    if channel is not None:
+        latest, discovered = (yield LatestEntries(channel.id, 1)), False
+    else:
+        if not (yield TakeNewUrl()):
+            return NewUrlsUsedUp(limits.new_urls_per_hour)
+        probed = yield Probe(url)
+        if probed.channel is None:
+            return Choose(probed.choices)
+        channel, latest, discovered = probed.channel, probed.latest, probed.discovered
+    number, new = yield AddSubscription(channel.id)
+    return Subscribed(Followed(number, channel), new, discovered, latest[0] if latest else None)
+
+
+def _pick(number: int, asked: Choose, limits: Limits) -> Dialogue:
+    if not 1 <= number <= len(asked.options):
+        return asked
+    return (yield from _subscribe(asked.options[number - 1].url, limits))
+
+
+def _find(target: commands.Target) -> Generator[Request, Any, Followed | None]:
+    """Return the subscription that is meant; a page's URL also means the feed that was found through it."""
+    mine: tuple[Followed, ...] = yield MySubscriptions()
+    if target.number:
+        return next((followed for followed in mine if followed.number == target.number), None)
+    url = canonical_url(target.url)
+    cid = channel_id(url)
+    return next((followed for followed in mine if cid == followed.channel.id or url == followed.channel.link), None)
+
+
+def _unsubscribe(target: commands.Target) -> Dialogue:
+    if target == commands.Target():
+        return Incomplete("unsubscribe")
+    found = yield from _find(target)
+    if found is None or not (yield EndSubscription(found.channel.id)):
+        return NoSuchSubscription()
+    return Unsubscribed((found,))
+
+
+def _unsubscribe_all() -> Dialogue:
+    mine: tuple[Followed, ...] = yield MySubscriptions()
+    for followed in mine:
+        yield EndSubscription(followed.channel.id)
+    return Unsubscribed(mine)
+
+
+def _list(wanted: str) -> Dialogue:
+    mine: tuple[Followed, ...] = yield MySubscriptions()
+    needle = wanted.casefold()
+    found = tuple(f for f in mine if needle in f.channel.title.casefold() or needle in f.channel.url.casefold())
+    return Listing(found, len(mine), wanted)
+
+
+def _show(target: commands.Target, count: int) -> Dialogue:
+    if target == commands.Target():
+        return Incomplete("show")
+    found = yield from _find(target)
+    if found is None:
+        return NoSuchSubscription()
+    return Shown(found, (yield LatestEntries(found.channel.id, count)))
+
+
+def _status() -> Dialogue:
+    mine: tuple[Followed, ...] = yield MySubscriptions()
+    health = yield CheckHealth(tuple(followed.channel.id for followed in mine))
+    failing = tuple((f, *health.failing[f.channel.id]) for f in mine if f.channel.id in health.failing)
+    return StatusReport(len(mine), health.workers, failing)

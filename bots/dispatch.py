@@ -1,0 +1,204 @@
+"""Who is sent to next, and what to do about what went wrong. Pure: times (monotonic s) and chance are arguments.
+
+Each person has a *lane*, in which one thing happens at a time: a batch goes out, or a command of
+theirs changes what may go out. A lane is
+
+- *paced* by the governor, a token bucket (GCRA form): what is above the rate waits and is coalesced;
+- *held* after their server sent a batch back, longer each time, but not once they are seen online;
+- *unsure* when batches may be in flight whose fate we do not know: after a start, a lost session, a
+  bounce. Then nothing new is claimed before those are settled, so that order is kept. What the
+  server never confirmed is sent again at once. What it did confirm may have died with it: it is sent
+  again if no receipt comes within 10 s of the person being seen, or within 30 s if we know nothing of
+  their presence. Every resend carries the same message id.
+"""
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from service.model import UserId
+from service.store.outbox import Batch
+
+RECEIPT_WITHIN_S: Final = 10.0
+RECEIPT_WITHIN_IF_UNSEEN_S: Final = 30.0
+GIVE_UP_AFTER_S: Final = 14 * 86_400.0
+BURST: Final = 5
+"""Messages the governor lets through at once."""
+
+_NOBODY_THERE: Final = frozenset(
+    {"item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed", "not-authorized"}
+)
+_HOLD_S: Final = (30.0, 3_600.0)
+_HOLD_IF_NOBODY_THERE_S: Final = (600.0, 43_200.0)
+"""The first and the longest hold after a bounce; each is twice the one before."""
+
+
+class _Lane:
+    """One person's state; forgotten as soon as it is the same as a new one's."""
+
+    __slots__ = (
+        *("awaiting", "bounces", "busy", "forsaken", "held_until_s"),
+        *("paced_s", "planned_s", "resend_s", "unsure", "wanted"),
+    )
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.wanted = False
+        self.unsure = False
+        self.forsaken = False  # what the server confirmed may be gone, too; only while unsure
+        self.awaiting = False  # the receipts of that, until resend_s
+        self.planned_s = math.inf  # when the agenda looks at it
+        self.paced_s = -math.inf  # GCRA's theoretical arrival time
+        self.held_until_s = -math.inf
+        self.resend_s = -math.inf
+        self.bounces = 0
+
+
+class Dispatch:
+    """The lanes of everybody who has something to get, or had a moment ago."""
+
+    def __init__(self, messages_per_s: float) -> None:
+        """Let each person have at most this many messages a second, in bursts of ``BURST``."""
+        self._interval_s = 1 / messages_per_s
+        self._lanes: dict[UserId, _Lane] = {}
+        self._agenda: list[tuple[float, UserId]] = []  # an entry that is not the lane's planned_s is stale
+
+    def queued(self, uids: Iterable[UserId], now_s: float) -> None:
+        """Something was put into these people's outboxes."""
+        for uid in uids:
+            lane = self._lane(uid)
+            lane.wanted = True
+            self._plan(uid, lane, now_s)
+
+    def recover(self, uids: Iterable[UserId], now_s: float) -> None:
+        """A new session: we are not sure of these people's batches in flight."""
+        for uid in uids:
+            lane = self._lane(uid)
+            lane.wanted = lane.unsure = lane.forsaken = True
+            lane.awaiting = False
+            lane.resend_s = now_s + RECEIPT_WITHIN_IF_UNSEEN_S
+            self._plan(uid, lane, now_s)
+
+    def doubt(self, uids: Iterable[UserId]) -> None:
+        """Something of ours broke off between claim and completion: taken lanes have to look at what is in flight."""
+        for uid in uids:
+            self._lane(uid).unsure = True
+
+    def take(self, most: int, now_s: float) -> list[UserId]:
+        """Return people to send to now, their lanes taken; each is given back by :meth:`release`."""
+        taken: list[UserId] = []
+        while self._agenda and self._agenda[0][0] <= now_s and len(taken) < most:
+            planned_s, uid = heapq.heappop(self._agenda)
+            lane = self._lanes.get(uid)
+            if lane is None or planned_s != lane.planned_s:
+                continue
+            lane.planned_s = math.inf
+            if lane.busy or not lane.wanted:
+                self._forget_if_idle(uid, lane, now_s)
+            elif self._due_s(lane) > now_s:
+                self._plan(uid, lane, now_s)
+            else:
+                lane.busy, lane.wanted = True, False
+                taken.append(uid)
+        return taken
+
+    def next_s(self) -> float:
+        """Return when :meth:`take` may have somebody; infinity if there is nothing to do."""
+        return self._agenda[0][0] if self._agenda else math.inf
+
+    def enter(self, uid: UserId) -> bool:
+        """Take one lane for a command; False if it is taken."""
+        lane = self._lane(uid)
+        if lane.busy:
+            return False
+        lane.busy = True
+        return True
+
+    def release(self, uid: UserId, now_s: float, *, again: bool = False) -> None:
+        """Give a lane back; ``again`` if there may be more to send."""
+        lane = self._lanes[uid]
+        lane.busy = False
+        lane.wanted = lane.wanted or again
+        self._plan(uid, lane, now_s)
+
+    def is_unsure(self, uid: UserId) -> bool:
+        """Whether the batches in flight have to be looked at before anything new is claimed."""
+        return self._lane(uid).unsure
+
+    def resend(self, uid: UserId, flying: Sequence[Batch], now_s: float) -> Sequence[Batch]:
+        """Return which of an unsure lane's unfinished batches (oldest first) to send again now."""
+        lane = self._lane(uid)
+        if lane.forsaken and now_s < lane.resend_s and any(batch.acked for batch in flying):
+            lane.wanted = lane.awaiting = True
+            return ()
+        again = flying if lane.forsaken else [batch for batch in flying if not batch.acked]
+        lane.unsure = lane.forsaken = lane.awaiting = False
+        return again
+
+    def is_hopeless(self, uid: UserId, claimed_s: float, wall_s: float) -> bool:
+        """Whether a batch claimed at ``claimed_s`` (both Unix time) has come back for so long that it is given up."""
+        return self._lane(uid).bounces > 0 and wall_s - claimed_s > GIVE_UP_AFTER_S
+
+    def sent(self, uid: UserId, now_s: float) -> None:
+        """One message was written to this person: the governor counts it."""
+        lane = self._lane(uid)
+        lane.paced_s = max(lane.paced_s, now_s) + self._interval_s
+
+    def accepted(self, uid: UserId) -> None:
+        """The server took a message for this person, and it did not come back."""
+        self._lane(uid).bounces = 0
+
+    def settled(self, uid: UserId, now_s: float) -> None:
+        """A receipt came: an unsure lane may be free of doubt now."""
+        lane = self._lanes.get(uid)
+        if lane is not None and lane.awaiting:
+            lane.awaiting = False
+            self._plan(uid, lane, now_s)
+
+    def bounced(self, uid: UserId, condition: str, now_s: float, chance: float) -> None:
+        """A batch came back: hold the lane, longer each time, spread by ``chance`` in [0, 1), then send it again."""
+        lane = self._lane(uid)
+        lane.wanted = lane.unsure = lane.forsaken = True
+        lane.awaiting = False
+        first_s, longest_s = _HOLD_IF_NOBODY_THERE_S if condition in _NOBODY_THERE else _HOLD_S
+        lane.held_until_s = now_s + min(first_s * 2**lane.bounces, longest_s) * (1 + chance) / 2
+        lane.resend_s = lane.held_until_s
+        lane.bounces = min(lane.bounces + 1, 20)
+        self._plan(uid, lane, now_s)
+
+    def seen(self, uid: UserId, now_s: float) -> None:
+        """The person is online: a held lane is tried now, an awaited receipt gets 10 s more."""
+        lane = self._lanes.get(uid)
+        if lane is None:
+            return
+        if lane.held_until_s > now_s:
+            lane.held_until_s = lane.resend_s = now_s
+        lane.resend_s = min(lane.resend_s, now_s + RECEIPT_WITHIN_S)
+        self._plan(uid, lane, now_s)
+
+    def absent(self, uid: UserId) -> None:
+        """The person is known to be offline: what the server confirmed waits there, and its receipt with it."""
+        lane = self._lanes.get(uid)
+        if lane is not None and lane.forsaken and not lane.bounces:
+            lane.resend_s = math.inf
+
+    def _lane(self, uid: UserId) -> _Lane:
+        return self._lanes.setdefault(uid, _Lane())
+
+    def _due_s(self, lane: _Lane) -> float:
+        paced_s = lane.paced_s - (BURST - 1) * self._interval_s
+        return max(paced_s, lane.held_until_s, lane.resend_s if lane.awaiting else -math.inf)
+
+    def _plan(self, uid: UserId, lane: _Lane, now_s: float) -> None:
+        """Have the agenda look at a lane when it is due, or else when it can be forgotten."""
+        if lane.busy:
+            return
+        when_s = max(now_s, self._due_s(lane) if lane.wanted else lane.paced_s)
+        if when_s < lane.planned_s:
+            lane.planned_s = when_s
+            heapq.heappush(self._agenda, (when_s, uid))
+
+    def _forget_if_idle(self, uid: UserId, lane: _Lane, now_s: float) -> None:
+        if not (lane.busy or lane.wanted or lane.unsure or lane.bounces) and lane.paced_s <= now_s:
+            del self._lanes[uid]

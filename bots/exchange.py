@@ -1,0 +1,200 @@
+"""The values a dialogue deals in; no behaviour.
+
+What it asks of the house is a :data:`Request`, what it says in the end is a :data:`Reply`.
+"""
+
+import msgspec
+
+from service.errors import CoronetError
+from service.model import Channel, ChannelId, Entry, FeedLink
+
+# Requests. The comment on each says what is sent back into the dialogue; any may raise a CoronetError instead.
+
+
+class LookUp(msgspec.Struct, frozen=True):
+    """→ the Channel if it is polled already, else None."""
+
+    channel: ChannelId
+
+
+class TakeNewUrl(msgspec.Struct, frozen=True):
+    """→ whether the user may have one more new URL looked at this hour."""
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """→ ``service.store.requests.Probed``: a worker looks at this canonical URL and makes the channel."""
+
+    url: str
+
+
+class MySubscriptions(msgspec.Struct, frozen=True):
+    """→ tuple of :class:`Followed`, by number."""
+
+
+class AddSubscription(msgspec.Struct, frozen=True):
+    """→ (number, whether it is new); durable by then."""
+
+    channel: ChannelId
+
+
+class EndSubscription(msgspec.Struct, frozen=True):
+    """→ whether there was one; durable by then, and nothing of the channel is sent any more."""
+
+    channel: ChannelId
+
+
+class LatestEntries(msgspec.Struct, frozen=True):
+    """→ tuple of Entry, newest first."""
+
+    channel: ChannelId
+    count: int
+
+
+class CheckHealth(msgspec.Struct, frozen=True):
+    """→ :class:`Health` of these channels and the fleet."""
+
+    channels: tuple[ChannelId, ...]
+
+
+Request = (
+    LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | CheckHealth
+)  # fmt: skip
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """One of the user's subscriptions with its channel."""
+
+    number: int
+    channel: Channel
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How many workers poll, and which channels fail: id → (outcome, since when in Unix s)."""
+
+    workers: int
+    failing: dict[ChannelId, tuple[str, float]]
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one user may have."""
+
+    subscriptions: int
+    new_urls_per_hour: int
+    commands_per_minute: int
+
+
+# Replies.
+
+
+class Subscribed(msgspec.Struct, frozen=True):
+    """It is watched. ``latest`` is the proof; ``discovered`` says the URL was a page that named this feed."""
+
+    followed: Followed
+    new: bool
+    discovered: bool
+    latest: Entry | None
+
+
+class Choose(msgspec.Struct, frozen=True):
+    """A question: which of these?"""
+
+    options: tuple[FeedLink, ...]
+
+
+class Confirm(msgspec.Struct, frozen=True):
+    """A question: really end all ``count`` subscriptions?"""
+
+    count: int
+
+
+Question = Choose | Confirm
+
+
+class Unsubscribed(msgspec.Struct, frozen=True):
+    """These were ended."""
+
+    ended: tuple[Followed, ...]
+
+
+class NoSuchSubscription(msgspec.Struct, frozen=True):
+    """Not found, or not yours: one answer for both."""
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """``found`` of ``total`` subscriptions match ``wanted``."""
+
+    found: tuple[Followed, ...]
+    total: int
+    wanted: str
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A channel's latest entries, newest first."""
+
+    followed: Followed
+    entries: tuple[Entry, ...]
+
+
+class StatusReport(msgspec.Struct, frozen=True):
+    """``failing``: subscription, outcome of its last poll, and since when (Unix s)."""
+
+    count: int
+    workers: int
+    failing: tuple[tuple[Followed, str, float], ...]
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Help; of everything if ``topic`` is empty."""
+
+    topic: str
+
+
+class Incomplete(msgspec.Struct, frozen=True):
+    """A verb came without what it needs."""
+
+    verb: str
+
+
+class SubscriptionsFull(msgspec.Struct, frozen=True):
+    """No more than ``limit`` subscriptions."""
+
+    limit: int
+
+
+class NewUrlsUsedUp(msgspec.Struct, frozen=True):
+    """No more than ``limit`` new URLs an hour."""
+
+    limit: int
+
+
+class TooFast(msgspec.Struct, frozen=True):
+    """No more than ``limit`` commands a minute; said once, then silence."""
+
+    limit: int
+
+
+class LetBe(msgspec.Struct, frozen=True):
+    """The question is withdrawn, nothing was done."""
+
+
+class NothingAsked(msgspec.Struct, frozen=True):
+    """An answer without a question."""
+
+
+class NotUnderstood(msgspec.Struct, frozen=True):
+    """``suggestion`` is a whole command, or empty."""
+
+    suggestion: str
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """It could not be done; ``subject`` is what it was about (a URL), or empty."""
+
+    error: CoronetError
+    subject: str
+
+
+Reply = (
+    Subscribed | Choose | Confirm | Unsubscribed | NoSuchSubscription | Listing | Shown | StatusReport | Explained
+    | Incomplete | SubscriptionsFull | NewUrlsUsedUp | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""Each error of ``service.errors`` in words a person can act on. Pure."""
+
+from typing import Final
+
+from service import errors
+from service.feeds.text import one_line
+
+
+def sentence(error: errors.CoronetError, subject: str) -> str:
+    """Say what went wrong with ``subject`` (a URL on one line, or ""), and what to do."""
+    return _sentence(error).replace("{it}", f"“{subject}”" if subject else "it")
+
+
+def outcome(code: str) -> str:
+    """Say in a few words how a poll ended that met the error with this code."""
+    return _OUTCOMES.get(code, "failing")
+
+
+def _sentence(error: errors.CoronetError) -> str:
+    if isinstance(error, errors.BadStatus):
+        return _of_status(error)
+    detail = one_line(str(error), 300)
+    for kind in type(error).__mro__:
+        if kind in _SENTENCES:
+            return _SENTENCES[kind].replace("{detail}", detail)
+    return detail or "That did not work."
+
+
+def _of_status(error: errors.BadStatus) -> str:
+    for (low, high), words in _STATUSES.items():
+        if low <= error.status <= high:
+            return words.replace("{status}", str(error.status))
+    return f"I cannot watch {{it}}: {one_line(str(error), 300)}"
+
+
+_SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
+    errors.BadUrl: "That is not a URL I can watch: {detail}",
+    errors.AddressRefused: "I do not watch {it}: its address is private, or not one of the public web's. "
+    "Only public addresses can be watched.",
+    errors.NotSubscribed: "You have no such subscription. `list` shows what you have.",
+    errors.LimitReached: "{detail}",
+    errors.HostNotFound: "I cannot find {it}: the name of its host does not resolve. Is it spelled right?",
+    errors.Unreachable: "I cannot reach {it}: its server refused the connection or did not answer in time. "
+    "Try again later.",
+    errors.TlsFailed: "I cannot reach {it} safely: its certificate or TLS is not in order ({detail}).",
+    errors.BadRedirect: "I cannot follow {it}: its redirects lead in a circle, nowhere, or out of the public web. "
+    "Try the address your browser ends at.",
+    errors.BadHttp: "I cannot read {it}: its server does not answer in valid HTTP.",
+    errors.TooLarge: "I cannot watch {it}: it is too large.",
+    errors.EmptyBody: "There is nothing at {it}: the server sent an empty answer.",
+    errors.NotAFeed: "There is no feed at {it}, and the page names none. "
+    "Look there for an RSS or Atom link and send me that.",
+    errors.BrokenFeed: "There is a feed at {it}, but it is broken and cannot be read. Its publisher has to repair it.",
+    errors.ParseKilled: "I cannot watch {it}: reading it takes more time or memory than I give one feed.",
+    errors.StoreUnavailable: "I cannot get at my memory just now, so nothing was changed. "
+    "Please try again in a minute.",
+    errors.NoWorker: "No worker is free to look at {it} just now. Please try again in a minute.",
+    errors.PublisherError: "I cannot watch {it}: {detail}",
+    errors.OperationalError: "Something on my side failed, so nothing was changed. Please try again in a minute.",
+}  # fmt: skip
+
+_STATUSES: Final = {
+    (401, 401): "I cannot watch {it}: it asks for a login (401), and I have none.",
+    (403, 403): "I cannot watch {it}: its server forbids it (403).",
+    (404, 404): "There is nothing at {it}: its server says “not found” (404). Is it spelled right?",
+    (410, 410): "{it} is gone for good (410). Look for its new address.",
+    (429, 429): "I cannot look at {it} just now: its server wants fewer requests (429). Try again later.",
+    (500, 599): "I cannot look at {it} just now: its server is in trouble ({status}). Try again later.",
+}
+
+_OUTCOMES: Final = {
+    errors.HostNotFound.code: "its host is not found",
+    errors.Unreachable.code: "not reachable",
+    errors.TlsFailed.code: "certificate not in order",
+    errors.BadStatus.code: "its server answers with an error",
+    errors.BadRedirect.code: "it redirects in circles",
+    errors.TooLarge.code: "too large",
+    errors.EmptyBody.code: "empty",
+    errors.NotAFeed.code: "no feed there any more",
+    errors.BrokenFeed.code: "broken feed",
+    errors.ParseKilled.code: "takes too long to read",
+    errors.AddressRefused.code: "moved to a private address",
+}

@@ -1,0 +1,80 @@
+"""What dialogues ask for, done on the store. No policy: that is the dialogue's."""
+
+import asyncio
+from typing import Any
+
+from bots.delivery import Delivery
+from bots.exchange import (
+    AddSubscription,
+    CheckHealth,
+    EndSubscription,
+    Followed,
+    Health,
+    LatestEntries,
+    Limits,
+    LookUp,
+    MySubscriptions,
+    Probe,
+    Request,
+    TakeNewUrl,
+)
+from service.model import Channel, ChannelId
+from service.store import Store
+
+_HOUR_S = 3600.0
+
+
+class House:
+    """Serves one request at a time; each may raise a CoronetError."""
+
+    def __init__(self, store: Store, delivery: Delivery, limits: Limits) -> None:
+        """Serve from ``store``; ``delivery`` is paused for a person while one of their subscriptions ends."""
+        self._store = store
+        self._delivery = delivery
+        self._limits = limits
+
+    async def serve(self, jid: str, request: Request) -> Any:  # noqa: PLR0911 - one arm per request
+        """Return the request's result as its class states it, for the person with this bare JID."""
+        match request:
+            case LookUp(cid):
+                return await self._polled(cid)
+            case TakeNewUrl():
+                return await self._store.users.allow(jid, "url", self._limits.new_urls_per_hour, _HOUR_S)
+            case Probe(url):
+                return await self._store.requests.probe(url)
+            case MySubscriptions():
+                return await self._followed(jid)
+            case AddSubscription(cid):
+                subscription, new = await self._store.subscriptions.subscribe(jid, cid)
+                return subscription.number, new
+            case EndSubscription(cid):
+                async with self._delivery.paused(jid):
+                    return await self._store.subscriptions.unsubscribe(jid, cid)
+            case LatestEntries(cid, count):
+                return await self._store.channels.latest(cid, count)
+            case CheckHealth(cids):
+                return await self._health(cids)
+
+    async def _polled(self, cid: ChannelId) -> Channel | None:
+        channel = await self._store.channels.get(cid)
+        return None if channel is None or channel.dormant else channel
+
+    async def _followed(self, jid: str) -> tuple[Followed, ...]:
+        subscriptions = await self._store.subscriptions.of_user(jid)
+        channels = await self._store.channels.many([subscription.channel for subscription in subscriptions])
+        pairs = zip(subscriptions, channels, strict=True)
+        return tuple(Followed(subscription.number, channel) for subscription, channel in pairs if channel is not None)
+
+    async def _health(self, cids: tuple[ChannelId, ...]) -> Health:
+        workers, states = await asyncio.gather(self._store.ring.view(), self._store.channels.states(cids))
+        ill = {
+            state.channel.id: state.failing_since_s
+            for state in states
+            if state is not None and state.failing_since_s is not None
+        }
+        polls = await asyncio.gather(*(self._store.channels.polls(cid, 1) for cid in ill))
+        failing = {
+            cid: (last[0].outcome if last else "", since_s)
+            for (cid, since_s), last in zip(ill.items(), polls, strict=True)
+        }
+        return Health(len(workers), failing)

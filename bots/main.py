@@ -1,0 +1,178 @@
+"""`coronet bot`: wires store, XMPP, dialogue and delivery, and keeps them going.
+
+Of all bots with one JID only the holder of a lease is connected; the others stand by and take over
+when it stops renewing. So no message is delivered by two, and no command answered twice.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import structlog
+
+from bots.delivery import Delivery
+from bots.desk import Desk
+from bots.exchange import Limits
+from bots.link import Absent, Bounced, Event, LinkLost, Receipt, Said, Seen, Started
+from bots.xmpp import Connection
+from service.clock import Clock, SystemClock
+from service.console.health import serve_health
+from service.errors import StoreUnavailable
+from service.settings import Settings
+from service.store import Store, connect
+
+RENEW_EVERY_S = 1.0
+_RETRY_S = 1.0
+_log = structlog.get_logger()
+
+
+class Bot:
+    """A bot while it holds the lease: one XMPP connection, one desk, one delivery."""
+
+    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
+        """Wire the parts; nothing runs before :meth:`run`."""
+        limits = Limits(
+            subscriptions=settings.max_subscriptions_per_user,
+            new_urls_per_hour=settings.max_new_urls_per_hour,
+            commands_per_minute=settings.max_commands_per_minute,
+        )
+        self.connection = Connection(settings, self._on_event)
+        self._delivery = Delivery(store, self.connection, clock, settings.messages_per_s_per_user)
+        self._desk = Desk(store, self.connection, self._delivery, clock, limits)
+
+    async def run(self) -> None:
+        """Serve until cancelled; then finish what is under way, in order."""
+        connection = asyncio.create_task(self.connection.run())
+        try:
+            async with _ending(self._delivery.run()) as delivery:
+                await asyncio.wait([connection, delivery], return_when=asyncio.FIRST_COMPLETED)
+                for ended in (connection, delivery):
+                    if ended.done():
+                        ended.result()
+        finally:
+            await self._desk.close()
+            await _end(connection)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case Said():
+                self._desk.hear(event)
+            case Receipt():
+                self._delivery.receipt(event)
+            case Bounced():
+                self._delivery.bounced(event)
+            case Seen() | Absent():
+                self._delivery.presence(event)
+            case Started():
+                self._delivery.started()
+
+
+async def run(settings: Settings) -> None:
+    """Run a bot until SIGTERM or SIGINT; wait for Redis and XMPP as long as they are away."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with _ending(_serve(settings)) as serving, _ending(stop.wait()) as stopping:
+        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+
+
+async def _serve(settings: Settings) -> None:
+    store = await _connected(settings)
+    post = _Post(settings, store)
+    health = await serve_health(settings.metrics_bind, settings.metrics_port, post.ready)
+    try:
+        async with _ending(_heal(store, settings.maintenance_interval_s)):
+            await post.keep()
+    finally:
+        await health.close()
+        await store.close()
+
+
+class _Post:
+    """The one place of a bot with this JID: stand by for it, hold it, leave it."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self._name = f"bot:{settings.xmpp_jid}"
+        self._holder = secrets.token_hex(8)
+        self._bot: Bot | None = None
+
+    async def ready(self) -> None:
+        """Return if we can serve, or stand by. Raises StoreUnavailable or LinkLost."""
+        await self._store.ping()
+        if self._bot is not None and not self._bot.connection.up.is_set():
+            raise LinkLost(
+                "There is no session with the XMPP server. Is it running, and are the xmpp_* settings right?"
+            )
+
+    async def keep(self) -> None:
+        """Serve whenever the lease is ours."""
+        try:
+            while True:
+                if await self._held():
+                    await self._serve()
+                await asyncio.sleep(RENEW_EVERY_S)
+        finally:
+            with contextlib.suppress(StoreUnavailable):
+                await self._store.leases.release(self._name, self._holder)
+
+    async def _held(self) -> bool | None:
+        """Take or renew the lease; None if Redis is away: then nobody else can take it either."""
+        try:
+            epoch = await self._store.leases.hold(self._name, self._holder, self._settings.lease_ttl_s)
+        except StoreUnavailable as error:
+            _log.warning("lease not renewed", reason=str(error))
+            return None
+        return epoch is not None
+
+    async def _serve(self) -> None:
+        _log.info("serving", jid=self._settings.xmpp_jid)
+        self._bot = Bot(self._settings, self._store, SystemClock())
+        try:
+            async with _ending(self._bot.run()) as running:
+                while await self._held() is not False:
+                    await asyncio.wait([running], timeout=RENEW_EVERY_S)
+                    if running.done():
+                        running.result()
+                _log.warning("another bot holds the lease now; standing by", jid=self._settings.xmpp_jid)
+        finally:
+            self._bot = None
+
+
+async def _connected(settings: Settings) -> Store:
+    while True:
+        try:
+            return await connect(settings)
+        except StoreUnavailable as error:
+            _log.warning("waiting for the store", reason=str(error))
+            await asyncio.sleep(_RETRY_S)
+
+
+async def _heal(store: Store, every_s: float) -> None:
+    """Replay the intents to subscribe or unsubscribe that a crash left behind."""
+    while True:
+        with contextlib.suppress(StoreUnavailable):
+            await store.subscriptions.heal()
+        await asyncio.sleep(every_s)
+
+
+@contextlib.asynccontextmanager
+async def _ending(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
+    """Run something beside the block and end it with the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        await _end(task)
+
+
+async def _end(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

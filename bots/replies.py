@@ -1,0 +1,197 @@
+"""Reply → text: short, plain first, with XEP-0393 styling and the next useful step. Pure.
+
+What a publisher or a user wrote is put on one line, stripped of what XML 1.0 forbids and of what
+reverses or hides text, before it stands in a message.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from bots import exchange as say
+from bots.failures import outcome, sentence
+from bots.length import LONGEST_MESSAGE_BYTES, clip
+from service.feeds.text import one_line
+from service.model import Channel, Entry
+
+WELCOME: Final = (
+    "Hello! I am Coronet: I watch feeds and web pages and tell you here when something new appears.\n"
+    "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
+    "`help` shows everything I understand."
+)
+
+_HELP: Final = {
+    "subscribe": "`subscribe URL` (or just the URL): tell you what is new there. A site's address is enough "
+    "if the site names its feed. Also: sub, add, follow.",
+    "unsubscribe": "`unsubscribe #3` or `unsubscribe URL`: stop one subscription. `unsubscribe all` stops every one, "
+    "after asking. Also: unsub, remove.",
+    "list": "`list`: your subscriptions and their numbers. `list news`: those with “news” in title or URL. Also: ls.",
+    "show": "`show #3`: the latest entries of one subscription. `show #3 10`: the latest ten.",
+    "status": "`status`: whether everything you follow can be reached.",
+    "help": "`help`: everything I understand. `help subscribe`: more about one command.",
+}
+
+
+def text(reply: say.Reply, now_s: float) -> str:
+    """Return the message that says this; never empty, valid XML 1.0, at most 4 kB. ``now_s``: Unix time."""
+    return clip(_WRITERS[type(reply)](reply, now_s), LONGEST_MESSAGE_BYTES)
+
+
+def title(channel: Channel) -> str:
+    """Return what to call a channel on one line."""
+    return one_line(channel.title, 120) or one_line(channel.url, 120)
+
+
+def entry_lines(entry: Entry) -> str:
+    """Return an entry's title and link on a line each."""
+    return "\n".join(part for part in (one_line(entry.title, 300), one_line(entry.link, 2000)) if part) or "(untitled)"
+
+
+def _subscribed(reply: say.Subscribed, _now_s: float) -> str:
+    name, number = title(reply.followed.channel), reply.followed.number
+    if not reply.new:
+        head = f"You are already subscribed to *{name}* (#{number})."
+    elif reply.discovered:
+        head = f"That page names one feed, so I took it: subscribed to *{name}* (#{number})."
+    else:
+        head = f"Subscribed to *{name}* (#{number})."
+    if reply.latest is None:
+        return f"{head}\nNothing is in it yet; I will tell you when something appears."
+    return f"{head}\nLatest now:\n{entry_lines(reply.latest)}"
+
+
+def _choose(reply: say.Choose, _now_s: float) -> str:
+    options = [
+        f"{i}. {one_line(o.title, 80) or 'Feed'}: {one_line(o.url, 300)}" for i, o in enumerate(reply.options, 1)
+    ]
+    return "\n".join(["That page names several feeds. Which one? Answer with its number, or `cancel`.", *options[:10]])
+
+
+def _confirm(reply: say.Confirm, _now_s: float) -> str:
+    return f"Really end all {_many(reply.count, 'subscription')}? Answer `yes` or `no`."
+
+
+def _unsubscribed(reply: say.Unsubscribed, _now_s: float) -> str:
+    if len(reply.ended) == 1:
+        ended = reply.ended[0]
+        back = one_line(ended.channel.url, 2000)
+        return f"Unsubscribed from *{title(ended.channel)}* (#{ended.number}). To undo, send: {back}"
+    return f"Unsubscribed from all {_many(len(reply.ended), 'channel')}. Send me a URL to start again."
+
+
+def _listing(reply: say.Listing, _now_s: float) -> str:
+    if not reply.total:
+        return "You have no subscriptions. Send me the address of a site or feed to start."
+    if not reply.found:
+        wanted = one_line(reply.wanted, 40)
+        return f"None of your {_many(reply.total, 'subscription')} contains “{wanted}”. `list` shows all."
+    rows = [f"#{f.number} {title(f.channel)}" for f in reply.found]
+    with_urls = [f"{row}\n    {one_line(f.channel.url, 200)}" for row, f in zip(rows, reply.found, strict=True)]
+    head = (
+        f"{len(rows)} of {_many(reply.total, 'subscription')}:"
+        if reply.wanted
+        else f"{_many(len(rows), 'subscription')}:"
+    )
+    full = "\n".join([head, *with_urls])
+    if len(full.encode()) <= LONGEST_MESSAGE_BYTES:
+        return full
+    return _fitted(head, rows, "and {} more; narrow it with `list word`")
+
+
+def _shown(reply: say.Shown, _now_s: float) -> str:
+    head = f"*{title(reply.followed.channel)}* (#{reply.followed.number})"
+    if not reply.entries:
+        return f"{head}\nNothing is in it yet."
+    return _fitted(head, [entry_lines(entry) for entry in reply.entries], "and {} more")
+
+
+def _status(reply: say.StatusReport, now_s: float) -> str:
+    if not reply.workers:
+        return "No worker is running just now, so nothing is being polled. I will catch up as soon as one is back."
+    head = f"You follow {_many(reply.count, 'channel')}; {_many(reply.workers, 'worker')} at work."
+    if not reply.count:
+        return f"{head} Send me a URL to follow one."
+    if not reply.failing:
+        return f"{head} All of them can be reached."
+    rows = [
+        f"#{f.number} {title(f.channel)}: {outcome(code)} for {_age(now_s - since_s)}"
+        for f, code, since_s in reply.failing
+    ]
+    return _fitted(f"{head} {len(rows)} cannot be reached; I keep trying:", rows, "and {} more")
+
+
+def _explained(reply: say.Explained, _now_s: float) -> str:
+    if reply.topic in _HELP:
+        return _HELP[reply.topic]
+    return "\n".join(
+        ["This is what I understand:", *(f"• {words.split('. ')[0].rstrip('.')}" for words in _HELP.values())]
+    )
+
+
+def _incomplete(reply: say.Incomplete, _now_s: float) -> str:
+    return f"{_HELP[reply.verb].split('. ')[0].rstrip('.')}."
+
+
+def _subscriptions_full(reply: say.SubscriptionsFull, _now_s: float) -> str:
+    return f"You have reached {reply.limit} subscriptions, the most one person can have. `unsubscribe #n` makes room."
+
+
+def _new_urls_used_up(reply: say.NewUrlsUsedUp, _now_s: float) -> str:
+    return f"That is more than {_many(reply.limit, 'new URL')} within an hour. Try again later; the rest works as ever."
+
+
+def _too_fast(reply: say.TooFast, _now_s: float) -> str:
+    return f"That is more than {_many(reply.limit, 'command')} a minute. I answer again in a minute; nothing is lost."
+
+
+def _not_understood(reply: say.NotUnderstood, _now_s: float) -> str:
+    if reply.suggestion:
+        return f"I do not understand that. Did you mean `{one_line(reply.suggestion, 200)}`?"
+    return "I do not understand that. Send me a URL to subscribe to it, or `help`."
+
+
+def _failed(reply: say.Failed, _now_s: float) -> str:
+    return sentence(reply.error, one_line(reply.subject, 200))
+
+
+_WRITERS: Final[dict[type[Any], Callable[[Any, float], str]]] = {
+    say.Subscribed: _subscribed,
+    say.Choose: _choose,
+    say.Confirm: _confirm,
+    say.Unsubscribed: _unsubscribed,
+    say.NoSuchSubscription: lambda *_: "You have no such subscription. `list` shows what you have.",
+    say.Listing: _listing,
+    say.Shown: _shown,
+    say.StatusReport: _status,
+    say.Explained: _explained,
+    say.Incomplete: _incomplete,
+    say.SubscriptionsFull: _subscriptions_full,
+    say.NewUrlsUsedUp: _new_urls_used_up,
+    say.TooFast: _too_fast,
+    say.LetBe: lambda *_: "All right, nothing was changed.",
+    say.NothingAsked: lambda *_: "I have not asked anything. `help` shows what I understand.",
+    say.NotUnderstood: _not_understood,
+    say.Failed: _failed,
+}
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _age(age_s: float) -> str:
+    for unit_s, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if age_s >= unit_s:
+            return _many(int(age_s // unit_s), unit)
+    return "less than a minute"
+
+
+def _fitted(head: str, rows: list[str], rest: str) -> str:
+    """Return head and as many rows as fit one message; ``rest`` says how many do not."""
+    left_bytes = LONGEST_MESSAGE_BYTES - len(head.encode()) - len(rest.encode()) - 8
+    kept = []
+    for row in rows:
+        left_bytes -= len(row.encode()) + 1
+        if left_bytes < 0:
+            break
+        kept.append(row)
+    return "\n".join([head, *kept, *([rest.format(len(rows) - len(kept))] if len(kept) < len(rows) else [])])

@@ -1,0 +1,93 @@
+"""The stanzas we write, as text, and what the messages we get mean. Pure; no slixmpp objects.
+
+Writing text instead of building element trees is what keeps a fan-out near the server's own speed.
+"""
+
+import re
+from typing import Final
+from xml.etree.ElementTree import Element
+from xml.sax.saxutils import escape, quoteattr
+
+from bots.link import Bounced, Receipt, Said
+
+RECEIPTS: Final = "urn:xmpp:receipts"
+CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""XML 1.0 §2.2. One such character would end the stream for everybody, so this is checked here once more."""
+_ERRORS = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
+_DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
+"""XEP-0203: history, not somebody talking to us now. A late receipt is a receipt all the same."""
+_CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
+"""XEP-0280: we never ask for them, so these are forged."""
+
+
+def payload(body: str) -> str:
+    """Return what a chat message contains: its body, and the wish for a receipt (XEP-0184)."""
+    return f"<body>{escape(_NOT_XML.sub('', body))}</body><request xmlns='{RECEIPTS}'/><active xmlns='{CHAT_STATES}'/>"
+
+
+def message(sender: str, to: str, message_id: str, content: str, thread: str = "") -> str:
+    """Return a chat message whose id is also its origin id (XEP-0359); ``content`` comes from :func:`payload`."""
+    told = f"<thread>{escape(thread)}</thread>" if thread else ""
+    ident = quoteattr(message_id)
+    return (
+        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat' id={ident}>"
+        f"{content}{told}<origin-id xmlns='urn:xmpp:sid:0' id={ident}/></message>"
+    )
+
+
+def receipt(sender: str, to: str, message_id: str) -> str:
+    """Return the receipt for a message."""
+    return (
+        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>"
+        f"<received xmlns='{RECEIPTS}' id={quoteattr(message_id)}/></message>"
+    )
+
+
+def composing(sender: str, to: str) -> str:
+    """Return the sign that we are at work on an answer (XEP-0085)."""
+    return (
+        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'><composing xmlns='{CHAT_STATES}'/></message>"
+    )
+
+
+def presence(sender: str, to: str, kind: str = "") -> str:
+    """Return a presence for one person; ``kind`` is empty for "available"."""
+    stated = f" type={quoteattr(kind)}" if kind else ""
+    return f"<presence from={quoteattr(sender)} to={quoteattr(to)}{stated}/>"
+
+
+def ping(sender: str, to: str, ident: str) -> str:
+    """Return a ping (XEP-0199)."""
+    addresses = f"from={quoteattr(sender)} to={quoteattr(to)}"
+    return f"<iq {addresses} type='get' id={quoteattr(ident)}><ping xmlns='urn:xmpp:ping'/></iq>"
+
+
+def bare(jid: str) -> str:
+    """Return the JID without its resource."""
+    return jid.partition("/")[0]
+
+
+def read(stanza: Element) -> Said | Receipt | Bounced | None:
+    """Return what an incoming ``<message/>`` means to us, or None if nothing."""
+    sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
+    if kind == "error":
+        error = stanza.find("{*}error")
+        named = [child.tag for child in (error if error is not None else ()) if child.tag.startswith(_ERRORS)]
+        return Bounced(bare(sender), ident, named[0].removeprefix(_ERRORS) if named else "undefined-condition")
+    if kind not in ("chat", "normal") or _has_any(stanza, _CARBONS):
+        return None
+    received = stanza.find(f"{{{RECEIPTS}}}received")
+    if received is not None:
+        return Receipt(bare(sender), received.get("id", ""))
+    body = stanza.findtext("{*}body")
+    if body is None or not sender or _has_any(stanza, _DELAYED):
+        return None
+    thread = stanza.findtext("{*}thread") or ""
+    wants_receipt = bool(ident) and stanza.find(f"{{{RECEIPTS}}}request") is not None
+    return Said(bare(sender), sender, ident, body, thread, wants_receipt)
+
+
+def _has_any(stanza: Element, tags: tuple[str, ...]) -> bool:
+    return any(stanza.find(tag) is not None for tag in tags)

@@ -1,0 +1,297 @@
+"""The only importer of slixmpp: one session with an XMPP server, kept up, as component or as client.
+
+What comes in is turned into the events of :mod:`bots.link` before slixmpp dispatches it; what goes
+out is text, counted into stream management by hand, since slixmpp counts only stanza objects.
+"The server has it" is learnt by a ping behind the messages: a server handles what one stream sends
+in order, so the answer to the ping confirms all before it, with XEP-0198 or, as in components,
+without. Pings also pace us (at most 32 kB are unconfirmed per sender) and show a dead connection.
+"""
+
+import asyncio
+import itertools
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
+from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
+
+from bots import stanzas
+from bots.link import Absent, Event, LinkLost, Said, Seen, Started
+from service.settings import Settings
+
+CHUNK_BYTES: Final = 32_768
+CONNECT_WITHIN_S: Final = 20.0
+PING_EVERY_S: Final = 8.0
+SILENT_FOR_S: Final = 20.0
+"""A server that says nothing for so long, although pinged, is taken to be gone."""
+RESOURCE: Final = "coronet"
+"""The same in every process: a successor replaces what its predecessor left behind."""
+
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 12.0
+_STABLE_AFTER_S = 10.0
+_MAX_SEQ = 2**32
+_REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
+_FEATURES = (stanzas.RECEIPTS, stanzas.CHAT_STATES, "urn:xmpp:ping", "urn:xmpp:sid:0")
+
+_log = structlog.get_logger()
+
+
+class Connection:
+    """A :class:`bots.link.Link` that reconnects by itself while :meth:`run` is running."""
+
+    def __init__(self, settings: Settings, on_event: Callable[[Event], None]) -> None:
+        """Prepare to log in as the settings say; every event is handed to ``on_event``, which must not wait."""
+        self.up = asyncio.Event()
+        self.address = settings.xmpp_jid
+        self._on_event = on_event
+        self._host, self._port = _endpoint(settings)
+        self._stream = _stream(settings)
+        self._sm = self._stream.plugin["xep_0198"] if isinstance(self._stream, ClientXMPP) else None
+        self._ping_to = self.address if self._sm is None else self.address.partition("@")[2]
+        self._down = asyncio.Event()
+        self._deadline = asyncio.timeout(None)
+        self._session = 0
+        self._pings: dict[str, asyncio.Future[None]] = {}
+        self._idents = map("coronet-ping-{}".format, itertools.count())
+        self._heard_s = 0.0
+        self._online: defaultdict[str, set[str]] = defaultdict(set)
+        self._stream.add_filter("in", self._incoming)
+        for event, handler in (
+            ("session_start", self._session_started),
+            ("session_resumed", self._session_resumed),
+            ("session_end", self._session_ended),
+            ("disconnected", self._disconnected),
+            ("failed_all_auth", self._refused),
+        ):
+            self._stream.add_event_handler(event, handler)
+
+    # Sending.
+
+    async def send(self, stanzas_: Sequence[str]) -> None:
+        """See :meth:`bots.link.Link.send`."""
+        session = self._session
+        for chunk in _chunks(stanzas_):
+            await self.up.wait()
+            if session != self._session:
+                raise LinkLost("The XMPP session ended before everything was written.")
+            try:
+                for stanza in chunk:
+                    self._write(stanza)
+                confirmed = self._ping()
+            except NotConnectedError:
+                raise LinkLost("The XMPP connection is gone.") from None
+            await confirmed
+
+    def hint(self, stanza: str) -> None:
+        """See :meth:`bots.link.Link.hint`."""
+        if self.up.is_set():
+            try:
+                self._write(stanza)
+            except NotConnectedError:
+                _log.debug("hint not written")
+
+    def _write(self, stanza: str) -> None:
+        if self._sm is not None and self._sm.enabled_out:
+            self._sm.seq = (self._sm.seq + 1) % _MAX_SEQ
+            self._sm.unacked_queue.append((self._sm.seq, stanza))
+        self._stream.send_raw(stanza)
+
+    def _ping(self) -> "asyncio.Future[None]":
+        ident = next(self._idents)
+        confirmed = self._pings[ident] = asyncio.get_running_loop().create_future()
+        self._write(stanzas.ping(self.address, self._ping_to, ident))
+        if self._sm is not None and self._sm.enabled_out:
+            self._stream.send_raw(_REQUEST_ACK)
+        return confirmed
+
+    # Staying connected.
+
+    async def run(self) -> None:
+        """Stay connected until cancelled; then end the stream in order."""
+        listening = asyncio.create_task(self._watch())
+        try:
+            await self._stay_connected()
+        finally:
+            listening.cancel()
+            await self._close()
+
+    async def _stay_connected(self) -> None:
+        retry_s = _FIRST_RETRY_S
+        while True:
+            started_s = time.monotonic()
+            await self._connect_once()
+            lasted_s = time.monotonic() - started_s
+            retry_s = _FIRST_RETRY_S if lasted_s > _STABLE_AFTER_S else retry_s
+            _log.info("xmpp away", retry_s=round(retry_s, 1))
+            await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - it only spreads retries
+            retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+
+    async def _connect_once(self) -> None:
+        """Connect, and return when the connection is gone, or none came about in time."""
+        self._down.clear()
+        try:
+            async with asyncio.timeout(CONNECT_WITHIN_S) as self._deadline:
+                await self._stream.connect(self._host, self._port)
+                if self._stream.transport is not None:
+                    await self._down.wait()
+        except TimeoutError:
+            _log.warning("xmpp login took too long", limit_s=CONNECT_WITHIN_S)
+        except InvalidCABundle as error:
+            _log.error("xmpp_ca_file cannot be read", path=str(error))
+        finally:
+            self._stream.cancel_connection_attempt()
+            self._stream.abort()
+
+    async def _watch(self) -> None:
+        """Ping an idle server; drop a connection on which nothing comes back (half-open)."""
+        while True:
+            await asyncio.sleep(PING_EVERY_S)
+            if not self.up.is_set():
+                continue
+            if time.monotonic() - self._heard_s > SILENT_FOR_S:
+                _log.warning("xmpp server is silent", for_s=SILENT_FOR_S)
+                self._stream.abort()
+            else:
+                self._ping().add_done_callback(_ignore_outcome)
+
+    async def _close(self) -> None:
+        await self._stream.disconnect(wait=2.0, ignore_send_queue=True)
+        self._session_ended(None)
+        sender = self._stream._run_out_filters  # noqa: SLF001 - slixmpp ends it only when it is garbage
+        if sender is not None:
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+    # What slixmpp tells.
+
+    def _session_started(self, _event: Any) -> None:
+        self._session_ended(None)
+        self._heard_s = time.monotonic()
+        if isinstance(self._stream, ClientXMPP):
+            self._stream.send_presence()
+            self._stream.get_roster()
+        self._deadline.reschedule(None)
+        self._on_event(Started())
+        self.up.set()
+        _log.info("xmpp session", jid=self.address)
+
+    def _session_resumed(self, _event: Any) -> None:
+        self._heard_s = time.monotonic()
+        self._deadline.reschedule(None)
+        self.up.set()
+        _log.info("xmpp session resumed", jid=self.address)
+
+    def _session_ended(self, _event: Any) -> None:
+        self.up.clear()
+        self._session += 1
+        self._online.clear()
+        pings, self._pings = self._pings, {}
+        for confirmed in pings.values():
+            if not confirmed.done():
+                confirmed.set_exception(LinkLost("The XMPP session ended before the server confirmed."))
+
+    def _disconnected(self, _event: Any) -> None:
+        self.up.clear()
+        self._down.set()
+
+    def _refused(self, _event: Any) -> None:
+        _log.error("xmpp login refused: check xmpp_jid and xmpp_password", jid=self.address)
+
+    # What comes in.
+
+    def _incoming(self, stanza: Any) -> Any:
+        """Take what is ours; leave the rest (disco, ping, version, roster, stream) to slixmpp."""
+        self._heard_s = time.monotonic()
+        if isinstance(stanza, Message):
+            self._message(stanza.xml)
+            return None
+        if isinstance(stanza, Presence):
+            self._presence(stanza.xml.get("from", ""), stanza.xml.get("type", ""))
+            return None
+        if isinstance(stanza, Iq) and (confirmed := self._pings.pop(stanza.xml.get("id", ""), None)) is not None:
+            if not confirmed.done():
+                confirmed.set_result(None)
+            return None
+        return stanza
+
+    def _message(self, element: Any) -> None:
+        event = stanzas.read(element)
+        if event is None or event.jid == self.address:
+            return
+        if isinstance(event, Said):
+            self._on_event(Seen(event.jid))
+        self._on_event(event)
+
+    def _presence(self, sender: str, kind: str) -> None:
+        jid, _, resource = sender.partition("/")
+        if jid in ("", self.address):
+            return
+        for answer in _PRESENCE_ANSWERS.get(kind, ()):
+            self.hint(stanzas.presence(self.address, jid, answer))
+        if kind == "":
+            self._online[jid].add(resource)
+            self._on_event(Seen(jid))
+        elif kind == "unavailable":
+            self._online[jid].discard(resource)
+            if not resource or not self._online[jid]:
+                del self._online[jid]
+                self._on_event(Absent(jid))
+
+
+_PRESENCE_ANSWERS: Final = {
+    "probe": ("",),
+    "subscribe": ("subscribed", "", "subscribe"),
+    "unsubscribe": ("unsubscribed",),
+}
+
+
+def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
+    """Return where to connect; None for what DNS says (clients only)."""
+    if settings.xmpp_login == "component":
+        return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
+    return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)
+
+
+def _stream(settings: Settings) -> ClientXMPP | ComponentXMPP:
+    password = settings.xmpp_password.get_secret_value()
+    stream: ClientXMPP | ComponentXMPP
+    if settings.xmpp_login == "component":
+        stream = ComponentXMPP(settings.xmpp_jid, password)  # type: ignore[no-untyped-call] # slixmpp left it untyped
+    else:
+        stream = ClientXMPP(f"{settings.xmpp_jid}/{RESOURCE}", password)
+        stream.enable_direct_tls = not settings.xmpp_host  # a host of our own choice speaks STARTTLS
+        stream.register_plugin("xep_0198")
+        if settings.xmpp_ca_file:
+            stream.ca_certs = Path(settings.xmpp_ca_file)
+    stream.register_plugin("xep_0030")
+    stream.register_plugin("xep_0092", {"software_name": "Coronet", "version": ""})
+    stream.register_plugin("xep_0199")
+    disco = stream.plugin["xep_0030"]
+    disco.add_identity(category="client", itype="bot", name="Coronet")
+    for feature in _FEATURES:
+        disco.add_feature(feature)
+    return stream
+
+
+def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
+    """Cut into stretches of about ``CHUNK_BYTES``, so that a slow server confirms something every few seconds."""
+    chunk: list[str] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        size += len(item)
+        if size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _ignore_outcome(confirmed: "asyncio.Future[None]") -> None:
+    if not confirmed.cancelled():
+        confirmed.exception()
