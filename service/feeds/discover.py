@@ -45,9 +45,10 @@ def feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
 def _feed_url(link: lxml.html.HtmlElement, base: str) -> str | None:
     kind = (link.get("type") or "").partition(";")[0].strip().lower()
     relations = (link.get("rel") or "").lower().split()
-    if "alternate" not in relations or kind not in _FEED_TYPES:
+    target = (link.get("href") or "").strip()
+    if "alternate" not in relations or kind not in _FEED_TYPES or not target:
         return None
     try:
-        return canonical_url(urljoin(base, (link.get("href") or "").strip()))
+        return canonical_url(urljoin(base, target))
     except (BadUrl, ValueError):
         return None

@@ -19,16 +19,17 @@ _MAX_TTL_MINUTES = 7 * 24 * 60
 
 
 def capped(value: object, max_chars: int) -> str:
-    """Return the text without surrounding white space, cut off; "" for what is no text."""
-    return value[:max_chars].strip() if isinstance(value, str) else ""
+    """Return the text without surrounding white space and half characters, cut off; "" for what is no text."""
+    return value[:max_chars].encode("utf-8", "ignore").decode().strip() if isinstance(value, str) else ""
 
 
 def absolute_link(value: object, url: str) -> str:
     """Return the link as it stands in a document fetched from ``url``, absolute; "" for what is none."""
-    if not isinstance(value, str) or not value.strip() or len(value) > LINK_CHARS:
+    link = capped(value, LINK_CHARS + 1)
+    if not link or len(link) > LINK_CHARS:
         return ""
     try:
-        return urljoin(url, value.strip())
+        return urljoin(url, link)
     except ValueError:
         return ""
 

@@ -6,7 +6,9 @@ bounded here: the number of entries, the length of each field, dates that can be
 
 import calendar
 import re
+import sys
 import time
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +33,8 @@ from service.model import ParsedEntry, ParsedFeed
 
 _FEED_ROOTS = {"rss", "feed", "rdf", "channel"}
 _FEED_WITHIN = re.compile(rb"<(?:rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
+_REFERENCE = re.compile(rb"&#([0-9]++|[xX][0-9a-fA-F]++);")
+_REFERENCE_DIGITS = 9
 _JUNK_BYTES = 64 * 1024
 
 
@@ -55,6 +59,19 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str]) -> ParsedFeed:
     return _feed(_loaded(body, url, lowered), url)
 
 
+def _without_impossible_references(body: bytes) -> bytes:
+    """Drop references to what is no character (XML 1.0 §4.1); one of them makes feedparser give up the feed."""
+    return _REFERENCE.sub(lambda found: found[0] if _is_character(found) else b"", body)
+
+
+def _is_character(reference: re.Match[bytes]) -> bool:
+    digits = reference[1].decode()
+    if len(digits) > _REFERENCE_DIGITS:
+        return False
+    number = int(digits[1:], 16) if digits[0] in "xX" else int(digits)
+    return 0 < number <= sys.maxunicode and unicodedata.category(chr(number)) != "Cs"
+
+
 def _loaded(body: bytes, url: str, headers: Mapping[str, str]) -> Any:
     # feedparser believes a charset parameter before the byte order mark, and Latin-1 without either.
     content_type = headers.get("content-type", "application/xml")
@@ -63,7 +80,7 @@ def _loaded(body: bytes, url: str, headers: Mapping[str, str]) -> Any:
         body, content_type = body.decode(proven, "replace").encode(), "application/xml; charset=utf-8"
     try:
         return feedparser.parse(
-            body,
+            _without_impossible_references(body),
             response_headers={
                 "content-type": content_type,
                 "content-language": headers.get("content-language", ""),

@@ -36,8 +36,10 @@ def plain_text(markup: str, max_chars: int) -> str:
 
     Only the fragment's first 8,000 characters are looked at, so that the time is bounded.
     """
-    spaced = _BETWEEN_WORDS.sub(" <", _BLOCK.sub("\n<", markup[:_MAX_HTML_CHARS].replace("\0", "")))
+    cleaned = _NOT_TEXT.sub("", markup[:_MAX_HTML_CHARS])
+    spaced = _BETWEEN_WORDS.sub(" <", _BLOCK.sub("\n<", cleaned))
     bare = nh3.clean(spaced, tags=set(), clean_content_tags=_SILENT_ELEMENTS) if "<" in spaced else spaced
+    # Once more: character references have become characters.
     lines = (" ".join(line.split()) for line in _NOT_TEXT.sub("", html.unescape(bare)).splitlines())
     return _shortened("\n".join(line for line in lines if line), max_chars)
 

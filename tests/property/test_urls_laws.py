@@ -1,0 +1,38 @@
+"""Laws of the canonical form, for any text."""
+
+import contextlib
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from service.errors import BadUrl
+from service.feeds.urls import canonical_url, looks_like_url, redirect_target, web_link
+
+_PIECES = st.sampled_from(
+    [
+        *("http", "https", "feed", ":", "//", "/", "@", "\\", "?", "#", "&", "=", ".", "[", "]", "%", "%00", ":80"),
+        *("0x7f", "1", "255", "example", ".com", "localhost", "utm_source=x", "ü", "::1", "xn--"),
+        *("\u4f8b\u3048", "\uff11\uff12\uff17", "\u200b", "\x00", " "),
+    ]
+)
+_URLISH = st.one_of(st.text(max_size=60), st.lists(_PIECES, max_size=12).map("".join))
+
+
+@given(_URLISH)
+@example("feed:feed:example.com")
+@example("//example.com?&&")
+def test_the_canonical_form_is_its_own(text: str) -> None:
+    with contextlib.suppress(BadUrl):
+        canonical = canonical_url(text)
+        assert canonical_url(canonical) == canonical
+        assert canonical.isascii()
+        assert canonical.startswith(("http://", "https://"))
+        assert "@" not in canonical.split("/")[2]
+
+
+@given(_URLISH, _URLISH)
+def test_nothing_but_a_bad_url_is_raised(text: str, other: str) -> None:
+    looks_like_url(text)
+    assert web_link(text) == "" or web_link(text).startswith("http")
+    with contextlib.suppress(BadUrl):
+        redirect_target("https://example.com/" + other, text)

@@ -1,0 +1,55 @@
+"""A page names its feeds."""
+
+import pytest
+
+from service.feeds.discover import feed_links
+from service.model import FeedLink
+from tests.support.documents import page
+
+URL = "https://example.com/blog/"
+
+
+def links(head: str) -> list[str]:
+    return [link.url for link in feed_links(f"<html><head>{head}</head><body></body></html>".encode(), url=URL)]
+
+
+def test_every_kind_of_feed_is_found_with_its_title() -> None:
+    body = (
+        b'<LINK REL="alternate" TYPE="application/rss+xml; charset=utf-8" TITLE="All &amp; every" HREF="/all">'
+        b'<link rel="alternate home" type="application/atom+xml" href="atom.xml">'
+        b'<link rel="alternate" type="application/feed+json" href="https://example.org/feed.json">'
+    )
+    assert feed_links(body, url=URL) == (
+        FeedLink("https://example.com/all", "All & every"),
+        FeedLink("https://example.com/blog/atom.xml"),
+        FeedLink("https://example.org/feed.json"),
+    )
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '<link rel="alternate" hreflang="de" href="/de">',
+        '<link rel="stylesheet" type="text/css" href="/x.css">',
+        '<link rel="alternate" type="application/rss+xml">',
+        '<link rel="alternate" type="application/rss+xml" href="javascript:alert(1)">',
+        '<link rel="alternate" type="application/rss+xml" href="http://[">',
+        '<!-- <link rel="alternate" type="application/rss+xml" href="/old"> -->',
+    ],
+)
+def test_what_names_no_feed_is_left_out(head: str) -> None:
+    assert links(head) == []
+
+
+def test_the_base_element_counts() -> None:
+    head = '<base href="https://cdn.example.com/x/"><link rel="alternate" type="application/rss+xml" href="feed">'
+    assert links(head) == ["https://cdn.example.com/x/feed"]
+
+
+def test_a_feed_named_twice_is_one_and_there_are_at_most_twenty() -> None:
+    assert len(feed_links(page(["/a", "/a", *map(str, range(50))]), url=URL)) == 20
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00\xff\xfe", b"hello", b"<?xml version='1.0' encoding='nonsense'?><html/>"])
+def test_a_document_that_is_no_page_names_nothing(body: bytes) -> None:
+    assert feed_links(body, url=URL) == ()

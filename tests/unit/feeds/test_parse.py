@@ -1,0 +1,162 @@
+"""Every kind of feed document becomes the same values; everything else is told apart."""
+
+import pytest
+
+from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed
+from service.feeds.parse import parse
+from service.model import ParsedFeed
+from tests.support.documents import atom, item, json_feed, page, rss
+
+URL = "https://example.com/feed"
+ENTRY = item("a", authors=("Ann",), tags=("tech", "news"))
+
+
+def read(body: bytes, **headers: str) -> ParsedFeed:
+    return parse(body, url=URL, headers=headers)
+
+
+def channel(inner: str) -> bytes:
+    return f'<rss version="2.0"><channel><title>T</title>{inner}</channel></rss>'.encode()
+
+
+@pytest.mark.parametrize("document", [rss([ENTRY]), atom([ENTRY])])
+def test_xml_feeds_give_their_entries(document: bytes) -> None:
+    feed = read(document)
+    assert feed.title == "Example"
+    assert feed.link == "https://example.com/"
+    assert feed.entries == (ENTRY,)
+
+
+def test_a_json_feed_gives_its_entries() -> None:
+    (entry,) = read(json_feed([ENTRY])).entries
+    assert (entry.id, entry.link, entry.title, entry.published) == (ENTRY.id, ENTRY.link, ENTRY.title, ENTRY.published)
+    assert (entry.content, entry.authors, entry.tags) == (ENTRY.summary, ENTRY.authors, ENTRY.tags)
+
+
+def test_an_rdf_feed_gives_its_entries() -> None:
+    feed = read(
+        b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">'
+        b'<channel rdf:about="x"><title>T</title></channel>'
+        b'<item rdf:about="https://example.com/1"><title>One</title><link>https://example.com/1</link></item></rdf:RDF>'
+    )
+    assert [entry.title for entry in feed.entries] == ["One"]
+
+
+def test_json_feed_ids_that_are_numbers_are_text() -> None:
+    feed = read(
+        b'{"version": "https://jsonfeed.org/version/1", "items": [{"id": 7, "title": 3, "url": ["x"], "tags": "t"}, 5]}'
+    )
+    assert [(entry.id, entry.title, entry.link, entry.tags) for entry in feed.entries] == [("7", "3", "", ())]
+
+
+def test_relative_links_are_resolved() -> None:
+    feed = read(channel("<link>/home</link><item><link>../a</link><enclosure url='b.mp3'/></item>"))
+    assert feed.link == "https://example.com/home"
+    assert (feed.entries[0].link, feed.entries[0].enclosure) == ("https://example.com/a", "https://example.com/b.mp3")
+
+
+def test_a_title_is_plain_text_on_one_line() -> None:
+    feed = read(channel("<item><title>&lt;b&gt;Tom&lt;/b&gt; &amp;amp;\n Jerry</title></item>"))
+    assert feed.entries[0].title == "Tom & Jerry"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("content_type", ["", "text/xml", "application/rss+xml; charset=iso-8859-1"])
+def test_unicode_that_proves_itself_is_believed_before_the_header(encoding: str, content_type: str) -> None:
+    body = '<?xml version="1.0"?><rss version="2.0"><channel><title>Zoë €</title></channel></rss>'.encode(encoding)
+    assert parse(body, url=URL, headers={"Content-Type": content_type}).title == "Zoë €"
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/xml"}, {"content-type": "application/octet-stream"}])
+def test_utf_8_needs_no_declaration(headers: dict[str, str]) -> None:
+    assert (
+        parse("<rss><channel><title>Zoë €</title></channel></rss>".encode(), url=URL, headers=headers).title == "Zoë €"
+    )
+
+
+def test_a_declared_encoding_is_used() -> None:
+    body = (
+        '<?xml version="1.0" encoding="windows-1251"?><rss version="2.0"><channel><title>Привет</title></channel></rss>'
+    )
+    assert read(body.encode("windows-1251")).title == "Привет"
+
+
+@pytest.mark.parametrize(
+    "date", ["", "yesterday", "Mon, 01 Jan 0000 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "0001-01-01T00:00:00Z"]
+)
+def test_impossible_dates_are_absent(date: str) -> None:
+    assert read(channel(f"<item><title>x</title><pubDate>{date}</pubDate></item>")).entries[0].published is None
+
+
+@pytest.mark.parametrize(
+    ("ttl", "seconds"), [("15", 900.0), ("0", None), ("-5", None), ("99999999999", None), ("x", None)]
+)
+def test_only_a_sane_ttl_counts(ttl: str, seconds: float | None) -> None:
+    assert read(channel(f"<ttl>{ttl}</ttl>")).ttl_s == seconds
+
+
+def test_of_many_entries_the_newest_stay_in_document_order() -> None:
+    entries = [item(str(number), number=number) for number in range(600)]
+    feed = read(rss(entries))
+    assert [entry.title for entry in feed.entries] == [entry.title for entry in entries[100:]]
+
+
+def test_long_fields_are_cut() -> None:
+    feed = read(rss([item("a", title="x" * 300_000, summary="y" * 300_000)]))
+    assert len(feed.entries[0].title) == 1000
+    assert len(feed.entries[0].summary) == 50_000
+
+
+def test_half_characters_and_entities_from_files_do_not_get_through() -> None:
+    feed = read(
+        b'<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]>' + channel("<item><title>a&#xD800;&x;b</title></item>")
+    )
+    assert feed.entries[0].title.encode("utf-8")
+    assert "root:" not in feed.entries[0].title
+
+
+def test_warnings_before_the_feed_are_skipped() -> None:
+    assert read(b"<br />\nWarning: something in line 3\n" + rss([ENTRY])).entries == (ENTRY,)
+
+
+def test_a_feed_without_entries_is_a_feed() -> None:
+    assert read(rss()).entries == ()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b" \r\n", b"\xef\xbb\xbf", b"<!-- nothing -->", b"<?xml version='1.0'?>\n<!-- x -->", b"<!", b"<?"]
+)
+def test_nothing_is_an_empty_body(body: bytes) -> None:
+    with pytest.raises(EmptyBody):
+        read(body)
+
+
+@pytest.mark.parametrize(
+    "body", [page(), b"hello", b"{}", b"[1]", b'{"a": ', b"<svg/>", b"\x89PNG\r\n", b"<", b"%PDF-1.4"]
+)
+def test_what_is_no_feed_is_told_apart(body: bytes) -> None:
+    with pytest.raises(NotAFeed):
+        read(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<rss>",
+        b"<feed>garbage</feed>",
+        b"<rss><channel><item",
+        b'{"version": "https://jsonfeed.org/version/1.1", "items": [',
+    ],
+)
+def test_a_damaged_feed_is_broken(body: bytes) -> None:
+    with pytest.raises(BrokenFeed):
+        read(body)
+
+
+@pytest.mark.parametrize("title", ["&#x110000;", "&#99999999999999999999;", "&#-1;", "&#x;"])
+def test_impossible_character_references_raise_nothing_else(title: str) -> None:
+    try:
+        feed = read(channel(f"<item><title>{title}</title></item>"))
+    except FeedError:
+        return
+    assert len(feed.entries) == 1
