@@ -1,0 +1,100 @@
+"""The main job, on real parts: a person subscribes in chat and is told what changed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from service.stack.publisher import SamplePublisher
+from tests.support.ledger import Subscribed, audit, tagged
+from tests.support.product import Product, running
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
+
+POLL_INTERVAL_S = 3.0
+WORKERS = 3
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def product(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Product]:
+    options = ("--workers", str(WORKERS), "--poll-interval", str(POLL_INTERVAL_S))
+    async with running(tmp_path_factory.mktemp("up"), *options) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def publisher(tmp_path: Path) -> AsyncIterator[SamplePublisher]:
+    async with SamplePublisher(tmp_path) as serving:
+        yield serving
+
+
+async def test_a_person_subscribes_is_told_what_changes_and_leaves(product: Product, publisher: SamplePublisher) -> None:
+    await publisher.publish("Before")
+    async with product.chat(0) as alice:
+        first = await alice.say(publisher.feed_url())
+        assert "Before" in first
+        await publisher.publish("Breaking news")
+        told = await alice.wait_for(lambda message: "Breaking news" in message.body)
+        assert not told.thread
+        assert "Before" not in told.body
+        assert publisher.feed_url() in await alice.say("list")
+        await alice.say("unsubscribe #1")
+        assert publisher.feed_url() not in await alice.say("list")
+
+
+async def test_fifty_entries_arrive_within_a_polls_share_of_the_interval(
+    product: Product, publisher: SamplePublisher
+) -> None:
+    """From the publisher's new entry to the chat message ≤ (polling interval / n) + 2 s at the 95th percentile."""
+    feed = 1
+    await publisher.publish(tagged(feed, 0), feed)
+    async with product.chat(1) as bob:
+        await bob.say(f"subscribe {publisher.feed_url(feed)}")
+        subscribed = Subscribed(bob.jid, feed, publisher.published(feed)[-1].published_s)
+        for number in range(1, 51):
+            await publisher.publish(tagged(feed, number), feed)
+            await asyncio.sleep(0.5)  # the publisher's own pace, unrelated to ours
+        await bob.wait_for(lambda message: tagged(feed, 50) in message.body)
+        verdict = audit(publisher.published(feed), [subscribed], {bob.jid: bob.notifications}, {bob.jid: {feed}})
+        assert verdict.broken == {}
+        assert verdict.received == 50
+        at_s = {
+            entry.title: next(m.at_s for m in bob.notifications if entry.title in m.body)
+            for entry in publisher.published(feed)[1:]
+        }
+        delays_s = sorted(at_s[entry.title] - entry.published_s for entry in publisher.published(feed)[1:])
+        print(f"delay p50 {delays_s[25]:.2f} s, p95 {delays_s[47]:.2f} s, max {delays_s[-1]:.2f} s")  # noqa: T201 - the figure
+        assert delays_s[47] <= POLL_INTERVAL_S / WORKERS + 2.0
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("hello there", "help"),
+        ("http://not a url", "URL"),
+        ("subscribe http://192.168.0.1/feed", "address"),
+        ("subscribe http://no-such-host.invalid/feed", "no-such-host.invalid"),
+        ("{publisher}/bad/404", "404"),
+        ("{publisher}/bad/html", "feed"),
+        ("{publisher}/bad/broken.xml", "feed"),
+        ("{publisher}/bad/empty", "empty"),
+        ("{publisher}/bad/huge", "large"),
+    ],
+)
+async def test_what_cannot_be_watched_gets_its_own_sentence_and_changes_nothing(
+    product: Product, publisher: SamplePublisher, what: str, words: str
+) -> None:
+    before = product.ready["processes"]
+    async with product.chat(2) as carol:
+        answer = await carol.say(what.format(publisher=publisher.url), timeout_s=15)
+        assert words in answer
+        assert "no subscriptions" in (await carol.say("list")).lower()
+    assert product.ready["processes"] == before
+
+
+async def test_every_program_says_that_it_is_well(product: Product) -> None:
+    async with aiohttp.ClientSession() as session, session.get(product.ready["console_url"] + "/readyz") as answer:
+        assert answer.status == 200

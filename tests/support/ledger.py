@@ -1,0 +1,131 @@
+"""The ledger: joins what was published with what people received, and states the guarantees with counts.
+
+Entries carry a tag, ``[FEED/NUMBER]``, in their titles, which every form of notification shows.
+
+- I1 nothing is lost: an entry published while somebody was subscribed reached them.
+- I2 nothing is shown twice: no entry came under two message ids.
+- I3 nothing went to a non-subscriber, also right after an acknowledged unsubscribe.
+- I4 order is kept per feed and person.
+- I5 what was acknowledged is still there.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from service.stack.sample_feeds import Published
+from tests.support.chat import Received
+
+_TAG = re.compile(r"\[(\d+)/(\d+)\]")
+
+Tag = tuple[int, int]
+
+
+def tagged(feed: int, number: int) -> str:
+    """Return the title of an entry that the ledger can find."""
+    return f"News [{feed}/{number}]"
+
+
+@dataclass(frozen=True)
+class Subscribed:
+    """One person's acknowledged subscription; times are when the answer was read (Unix s)."""
+
+    jid: str
+    feed: int
+    since_s: float
+    until_s: float = float("inf")
+
+
+@dataclass
+class Verdict:
+    """What was found. ``broken`` maps a guarantee to one sentence per breach."""
+
+    published: int = 0
+    owed: int = 0
+    received: int = 0
+    resent: int = 0
+    broken: dict[str, list[str]] = field(default_factory=dict)
+
+    def breach(self, guarantee: str, sentence: str) -> None:
+        """Note a breach."""
+        self.broken.setdefault(guarantee, []).append(sentence)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.published} published, {self.owed} owed, {self.received} received, {self.resent} resent under the"
+            f" same id; broken: {self.broken or 'nothing'}"
+        )
+
+
+def audit(
+    published: Sequence[Published],
+    subscribed: Sequence[Subscribed],
+    received: Mapping[str, Sequence[Received]],
+    held: Mapping[str, Collection[int]],
+) -> Verdict:
+    """Compare. ``received``: notifications by JID, resends included; ``held``: the feeds each JID lists at the end."""
+    verdict = Verdict(published=len(published))
+    times = {_tag(entry): entry.published_s for entry in published}
+    for jid, messages in received.items():
+        seen = _seen(jid, messages, verdict)
+        own = [subscription for subscription in subscribed if subscription.jid == jid]
+        _lost(jid, own, times, seen, verdict)
+        _unwanted(jid, own, times, seen, verdict)
+        _unordered(jid, seen, verdict)
+        expected = {subscription.feed for subscription in own if subscription.until_s == float("inf")}
+        if expected != set(held[jid]):
+            verdict.breach("I5", f"{jid} should hold {sorted(expected)} and holds {sorted(held[jid])}")
+    return verdict
+
+
+def _tag(entry: Published) -> Tag:
+    found = _TAG.search(entry.title)
+    return (int(found[1]), int(found[2])) if found else (entry.feed, -1)
+
+
+def _seen(jid: str, messages: Sequence[Received], verdict: Verdict) -> dict[Tag, float]:
+    """Return when each entry first arrived, in order of arrival."""
+    first: dict[Tag, float] = {}
+    ids: set[str] = set()
+    for message in messages:
+        if message.id in ids:
+            verdict.resent += 1
+            continue
+        ids.add(message.id)
+        for feed, number in _TAG.findall(message.body):
+            tag = int(feed), int(number)
+            if tag in first:
+                verdict.breach("I2", f"{jid} was shown {tag} again in message {message.id}")
+            first.setdefault(tag, message.at_s)
+    verdict.received += len(first)
+    return first
+
+
+def _lost(
+    jid: str, own: Sequence[Subscribed], times: Mapping[Tag, float], seen: Mapping[Tag, float], verdict: Verdict
+) -> None:
+    for subscription in own:
+        for tag, at_s in times.items():
+            if tag[0] == subscription.feed and at_s > subscription.since_s and subscription.until_s == float("inf"):
+                verdict.owed += 1
+                if tag not in seen:
+                    verdict.breach("I1", f"{jid} never got {tag}")
+
+
+def _unwanted(
+    jid: str, own: Sequence[Subscribed], times: Mapping[Tag, float], seen: Mapping[Tag, float], verdict: Verdict
+) -> None:
+    for tag, arrived_s in seen.items():
+        mine = [subscription for subscription in own if subscription.feed == tag[0]]
+        if not any(arrived_s <= subscription.until_s for subscription in mine):
+            verdict.breach("I3", f"{jid} got {tag} without a subscription")
+        if tag not in times:
+            verdict.breach("I3", f"{jid} got {tag}, which was never published")
+
+
+def _unordered(jid: str, seen: Mapping[Tag, float], verdict: Verdict) -> None:
+    last: dict[int, int] = {}
+    for feed, number in seen:
+        if number < last.get(feed, -1):
+            verdict.breach("I4", f"{jid} got {(feed, number)} after number {last[feed]}")
+        last[feed] = max(number, last.get(feed, -1))

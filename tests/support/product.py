@@ -1,0 +1,118 @@
+"""The whole product in its own processes, as ``coronet up`` runs it, with what tests do to it."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from service.settings import Settings
+from service.stack.sample_feeds import Journal, Published
+from service.store import Store, connect
+from tests.support.chat import ChatClient, online
+from tests.support.waiting import until
+
+_READY_WITHIN_S = 60.0
+_HEALED_WITHIN_S = 30.0
+
+
+class Product:
+    """A running ``coronet up`` over a state directory."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        self.ready_file = directory / "ready.json"
+        self._options = options
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> float:
+        """Start it and wait until it is ready; return how many seconds that took."""
+        started_s = time.monotonic()
+        self.directory.mkdir(exist_ok=True)
+        with (self.directory / "up.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "service.cli", "up", "--state", str(self.directory)),
+                *("--ready-file", str(self.ready_file), "--allow-private", *self._options),
+                stdout=log,
+                stderr=log,
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+        await until(self._is_ready, f"ready; see {self.directory}/up.log", within_s=_READY_WITHIN_S)
+        return time.monotonic() - started_s
+
+    async def stop(self) -> float:
+        """End it in good order; return how many seconds that took."""
+        started_s = time.monotonic()
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(self._process.wait(), 20)
+        return time.monotonic() - started_s
+
+    async def _is_ready(self) -> bool:
+        if self._process is not None and self._process.returncode is not None:
+            raise AssertionError(f"it ended at once:\n{(self.directory / 'up.log').read_text()[-3000:]}")
+        return self.ready_file.exists()
+
+    @property
+    def ready(self) -> dict[str, Any]:
+        """What the ready file says now."""
+        found: dict[str, Any] = msgspec.json.decode(self.ready_file.read_bytes())
+        return found
+
+    def pids(self, *kinds: str) -> list[int]:
+        """Return the present process ids of these kinds."""
+        processes = self.ready["processes"]
+        return [
+            pid
+            for kind in kinds
+            for pid in ([processes[kind]] if isinstance(processes[kind], int) else processes[kind])
+        ]
+
+    async def kill(self, *kinds: str) -> None:
+        """Kill -9 every process of these kinds at once, and wait until others run in their places."""
+        victims = self.pids(*kinds)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+
+        async def replaced() -> bool:
+            with contextlib.suppress(FileNotFoundError):
+                return not set(self.pids(*kinds)) & set(victims)
+            return False
+
+        await until(replaced, f"{kinds} are running again", within_s=_HEALED_WITHIN_S)
+
+    @contextlib.asynccontextmanager
+    async def store(self) -> AsyncIterator[Store]:
+        """The product's own store."""
+        opened = await connect(Settings(redis_url=self.ready["redis_url"]))
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+    def chat(self, account: int = 0) -> contextlib.AbstractAsyncContextManager[ChatClient]:
+        """A client of one of the trial accounts."""
+        xmpp = self.ready["xmpp"]
+        who = xmpp["accounts"][account]
+        return online(who["jid"], who["password"], xmpp["host"], xmpp["port"], xmpp["bot_jid"])
+
+    def published(self) -> list[Published]:
+        """What the sample publisher has published."""
+        return Journal(self.directory / "publisher" / "published.jsonl", Published).lines()
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, *options: str) -> AsyncIterator[Product]:
+    """Yield the product, ready; end it afterwards."""
+    product = Product(directory, *options)
+    try:
+        await product.start()
+        yield product
+    finally:
+        await product.stop()
