@@ -104,7 +104,11 @@ class Disown(msgspec.Struct, frozen=True):
 
 
 class StartPolling(msgspec.Struct, frozen=True):
-    """Poll at this phase (see ``schedule``); for a channel already polled, replan."""
+    """Poll at this phase (see ``schedule``), by comparing with the store's present version.
+
+    Repeated with every assignment, so that a failed one heals: for a channel polled at this very
+    phase it means nothing, for one polled at another phase it means to replan.
+    """
 
     channel: ChannelId
     rank: int

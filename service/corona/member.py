@@ -20,7 +20,7 @@ MAX_OFFERS = 10
 @dataclass(slots=True)
 class _Assigned:
     ring_version: int
-    phase: StartPolling
+    size: int
     version: int
     heard_s: float
 
@@ -50,7 +50,7 @@ class Member:
         """Leave the sets that we are outside of now, without waiting to be told; turn to new owners."""
         self._view = view
         for channel, assigned in list(self._assigned.items()):
-            if self._is_outside(channel, assigned.phase.size, assigned.ring_version):
+            if self._is_outside(channel, assigned.size, assigned.ring_version):
                 yield from self._stop(channel)
         yield from self.offer_all()
 
@@ -61,11 +61,9 @@ class Member:
             outdated = known is not None and message.ring_version < known.ring_version
             if outdated or self._is_outside(place.channel, place.size, message.ring_version):
                 continue
-            phase = StartPolling(place.channel, place.rank, place.size, place.interval_s)
-            if known is None or known.phase != phase:
-                yield phase
+            yield StartPolling(place.channel, place.rank, place.size, place.interval_s)
             version = place.version if known is None else known.version
-            self._assigned[place.channel] = _Assigned(message.ring_version, phase, version, now_s)
+            self._assigned[place.channel] = _Assigned(message.ring_version, place.size, version, now_s)
             yield from self.versioned(place.channel, place.version)
 
     def unassigned(self, message: Unassign) -> Iterator[Effect]:

@@ -70,15 +70,14 @@ class Worker:
         match effect:
             case events.Send(node, message):
                 self.fleet.send(self.me, node, message)
-            case events.StartPolling(channel):
-                self.phases[channel] = effect
-                self._load(channel)
-                self._plan(channel)
+            case events.StartPolling():
+                self._start(effect)
             case events.StopPolling(channel):
-                del self.phases[channel]
-                self._planned_s.pop(channel)
+                self.phases.pop(channel, None)
+                self._planned_s.pop(channel, None)
             case events.Refresh(channel):
-                self.fleet.after(PROMPT_S, lambda: self._refresh(channel))
+                if self.fleet.store_answers():
+                    self.fleet.after(PROMPT_S, lambda: self._refresh(channel))
             case events.Disown(channel):
                 self.owned.remove(channel)
             case events.Adopt(channel):
@@ -88,6 +87,12 @@ class Worker:
                 self._ask_once("registry", lambda: self.fleet.walk(asked_s))
             case events.Publish(candidate, epoch):
                 self.fleet.ask(self, lambda: self.fleet.publish(candidate, epoch))
+
+    def _start(self, phase: events.StartPolling) -> None:
+        if self.phases.get(phase.channel) != phase and self.fleet.store_answers():
+            self.phases[phase.channel] = phase
+            self._load(phase.channel)
+            self._plan(phase.channel)
 
     def _ask_once(self, what: object, question: Callable[[], events.Event]) -> None:
         if what not in self._under_way:
@@ -181,7 +186,7 @@ class Fleet:
         self, worker: Worker, question: Callable[[], events.Event], done: Callable[[], None] = lambda: None
     ) -> None:
         """Have the store do something and answer; either may get lost."""
-        asked, answered = self._copies() > 0, self._copies() > 0
+        asked, answered = self.store_answers(), self.store_answers()
 
         def reach_store() -> None:
             answer = question() if asked else None
@@ -193,6 +198,9 @@ class Fleet:
                 worker.handle(answer)
 
         self.after(self._delay_s(), reach_store)
+
+    def store_answers(self) -> bool:
+        return self._copies() > 0
 
     def adopt(self, channel: ChannelId) -> events.Event:
         stored = self.channels[channel]

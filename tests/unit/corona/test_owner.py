@@ -39,6 +39,7 @@ CHANNEL = "1" + "0" * 39
 NEARER = "1" + "0" * 38 + "1"
 POLICY = Policy(pollers_per_channel=2, poll_interval_s=600, max_polls_per_hour=6, maintenance_interval_s=10)
 INTERVAL_S = 1200.0  # two polls per interval are six per hour
+POLLING = StartPolling(CHANNEL, 0, 2, INTERVAL_S)
 
 
 def _node(*others: NodeId) -> NodeProtocol:
@@ -82,7 +83,7 @@ def test_an_adopted_channel_gets_its_polling_set_at_a_polite_interval() -> None:
     node.handle(Received("", ChannelAdded(CHANNEL)), 0)
     assert node.handle(Adopted(CHANNEL, 1, 5), 0) == [
         Send(BESIDE, _assign(1, version=5)),
-        StartPolling(CHANNEL, 0, 2, INTERVAL_S),
+        POLLING,
     ]
 
 
@@ -94,7 +95,7 @@ def test_a_private_channel_is_polled_at_the_set_interval() -> None:
 
 def test_assignments_are_repeated_each_maintenance_interval() -> None:
     node = _owner()
-    repeated = [Send(BESIDE, _assign(1, version=5)), ListOwned(10)]
+    repeated = [Send(BESIDE, _assign(1, version=5)), ListOwned(10), POLLING]
     node.handle(Tick(), 0)
     assert node.handle(Tick(), 9) == []
     assert node.handle(Tick(), 10) == repeated
@@ -114,7 +115,7 @@ def test_many_assignments_travel_in_messages_of_bounded_size() -> None:
 
 def test_a_new_ring_is_a_new_polling_set_at_once() -> None:
     effects = _owner().handle(RingChanged(ring([ME, FAR], version=2)), 3)
-    assert effects == [Send(FAR, _assign(1, version=5, ring_version=2)), ListOwned(3)]
+    assert effects == [Send(FAR, _assign(1, version=5, ring_version=2)), ListOwned(3), POLLING]
 
 
 def test_a_channel_nearer_to_another_node_is_disowned() -> None:
