@@ -45,7 +45,7 @@ async def work(settings: Settings) -> None:
         async with fetcher, ParserPool(_PARSERS) as parsers:
             clock = SystemClock()
             poller = Poller(fetcher, parsers, store.hosts, settings.host_requests_per_s, clock)
-            await _lives(store, poller, settings, health.url)
+            await _lives(store, poller, settings, f"{health.url}/metrics")
     finally:
         await health.close()
         await store.close()

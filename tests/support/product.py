@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +74,22 @@ class Product:
             for pid in ([processes[kind]] if isinstance(processes[kind], int) else processes[kind])
         ]
 
-    async def kill(self, *kinds: str) -> None:
-        """Kill -9 every process of these kinds at once, and wait until others run in their places."""
-        victims = self.pids(*kinds)
+    async def crash(self) -> None:
+        """Kill -9 the supervisor itself; its children have to end by themselves."""
+        children = self.pids(*self.ready["processes"])
+        if self._process is not None:
+            self._process.kill()
+            await self._process.wait()
+
+        async def all_gone() -> bool:
+            return not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+        await until(all_gone, "no child outlives its supervisor", within_s=10.0)
+        self.ready_file.unlink(missing_ok=True)
+
+    async def kill(self, *kinds: str, only: Collection[int] = ()) -> None:
+        """Kill -9 every process of these kinds (or only some) at once, and wait until others run in their places."""
+        victims = list(only) or self.pids(*kinds)
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
 
