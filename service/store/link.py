@@ -4,6 +4,7 @@ Scripts are sent whole with EVAL: Redis caches them by their digest anyway, and 
 FLUSH nor a new master in a cluster can leave us with a script it does not know.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -42,6 +43,7 @@ def script(name: str, keys: Sequence[str], *arguments: Value) -> Command:
 def _translated() -> Iterator[None]:
     try:
         yield
+        _stay_cancelled()
     except exceptions.ResponseError as error:
         if isinstance(error, exceptions.ReadOnlyError | exceptions.OutOfMemoryError | exceptions.NoPermissionError):
             raise StoreUnavailable(f"Redis refuses: {error}") from error
@@ -50,6 +52,17 @@ def _translated() -> Iterator[None]:
         raise
     except (exceptions.RedisError, OSError, TimeoutError) as error:
         raise StoreUnavailable(f"Redis does not answer ({error}). Is it running, and is redis_url right?") from error
+
+
+def _stay_cancelled() -> None:
+    """Raise the cancellation that a driver swallowed.
+
+    redis sends within ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that
+    comes as its inner task ends; a loop cancelled at that moment would otherwise go on for ever.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 class Link:
