@@ -25,7 +25,7 @@ def shaped(name: str, shape: str) -> ParsedEntry:
         "text only": {"id": "", "link": ""},
         "link repeated": {"id": "", "link": "https://example.com/all"},
     }
-    return item(name, **changes[shape])
+    return msgspec.structs.replace(item(name), **changes[shape])
 
 
 def polls(*documents: list[ParsedEntry]) -> list[list[str]]:

@@ -1,0 +1,27 @@
+"""A fetcher that may reach this machine's own publishers, and one that may not."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from service.net.fetch import Fetcher
+
+AGENT = "Coronet/0.1.0 (+https://feeds.example/about)"
+
+
+@pytest.fixture
+async def fetcher() -> AsyncIterator[Fetcher]:
+    async with Fetcher(user_agent=AGENT, allow_private=True, extra_ports=()) as fetcher:
+        yield fetcher
+
+
+@pytest.fixture
+async def strict_fetcher() -> AsyncIterator[Fetcher]:
+    async with Fetcher(user_agent=AGENT, allow_private=False, extra_ports=()) as fetcher:
+        yield fetcher
+
+
+@pytest.fixture
+async def hasty_fetcher() -> AsyncIterator[Fetcher]:
+    async with Fetcher(user_agent=AGENT, allow_private=True, extra_ports=(), total_s=0.5) as fetcher:
+        yield fetcher

@@ -1,0 +1,100 @@
+"""Only public addresses and the usual ports are connected to."""
+
+import socket
+
+import pytest
+
+from service.net.guard import SocketRefused, is_public, refusal, socket_factory
+
+PUBLIC = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8"]
+LOOPBACK = ["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"]
+NOT_PUBLIC = [
+    "0.0.0.0",  # noqa: S104 - an address to refuse
+    "10.1.2.3",
+    "100.64.0.1",
+    "168.63.129.16",
+    "169.254.169.254",
+    "172.16.0.1",
+    "192.0.0.9",
+    "192.0.2.1",
+    "192.88.99.1",
+    "192.168.1.1",
+    "198.18.0.1",
+    "198.51.100.1",
+    "203.0.113.1",
+    "224.0.0.1",
+    "239.255.255.250",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::ffff:10.0.0.1",
+    "::ffff:169.254.169.254",
+    "::127.0.0.1",
+    "64:ff9b::8.8.8.8",
+    "64:ff9b:1::1",
+    "100::1",
+    "2001::1",
+    "2001:20::1",
+    "2001:db8::1",
+    "2002:7f00:1::",
+    "3fff::1",
+    "4000::1",
+    "5f00::1",
+    "fc00::1",
+    "fd00:ec2::254",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fec0::1",
+    "ff02::1",
+]
+
+
+def refused(address: str, port: int = 443, *, allow_private: bool = False, extra_ports: tuple[int, ...] = ()) -> str:
+    return refusal(address, port, allow_private=allow_private, extra_ports=extra_ports) or ""
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are_allowed(address: str) -> None:
+    assert is_public(address)
+    assert refused(address) == ""
+
+
+@pytest.mark.parametrize("address", [*NOT_PUBLIC, *LOOPBACK])
+def test_other_addresses_are_refused(address: str) -> None:
+    assert not is_public(address)
+    assert "not a public address" in refused(address)
+
+
+@pytest.mark.parametrize("address", NOT_PUBLIC)
+def test_allow_private_opens_nothing_but_loopback(address: str) -> None:
+    assert "not a public address" in refused(address, allow_private=True)
+
+
+@pytest.mark.parametrize("address", LOOPBACK)
+def test_allow_private_opens_loopback_on_any_port(address: str) -> None:
+    assert refused(address, 6379, allow_private=True) == ""
+
+
+@pytest.mark.parametrize("port", [0, 21, 22, 25, 6379, 8081, 65535])
+def test_unusual_ports_are_refused_unless_added(port: int) -> None:
+    assert f"Port {port}" in refused("8.8.8.8", port)
+    assert f"Port {port}" in refused("8.8.8.8", port, allow_private=True)
+    assert refused("8.8.8.8", port, extra_ports=(port,)) == ""
+
+
+@pytest.mark.parametrize("port", [80, 443, 8080, 8443])
+def test_usual_ports_are_allowed(port: int) -> None:
+    assert refused("8.8.8.8", port) == ""
+
+
+def test_a_refused_address_gets_no_socket() -> None:
+    make = socket_factory(allow_private=False, extra_ports=())
+    with pytest.raises(SocketRefused) as caught:
+        make((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 443)))
+    assert "localhost: 127.0.0.1 is not a public address" in str(caught.value.as_error("localhost"))
+
+
+def test_an_allowed_address_gets_a_socket_of_its_family() -> None:
+    make = socket_factory(allow_private=False, extra_ports=())
+    with make((socket.AF_INET6, socket.SOCK_STREAM, 0, "", ("2606:4700::1111", 443, 0, 0))) as made:
+        assert made.family == socket.AF_INET6
