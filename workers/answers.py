@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
+from service.corona.messages import Candidate
 from service.errors import CoronetError, LeaseLost, NotAFeed, NotSubscribed, StaleVersion, Unreachable, to_fault
 from service.feeds.identity import decide
 from service.feeds.urls import canonical_url, channel_id
@@ -18,8 +19,8 @@ from service.store.channels import Snapshot
 from service.store.inbox import Letter
 from service.store.requests import Answer, Ask, Failed, Polled, PollNow, Probe, Probed
 from workers.node import Node
-from workers.poller import Poller, candidate
-from workers.watch import Watch, watch
+from workers.poller import Poller
+from workers.watch import Watch, compare, watch
 
 _LATEST = 10
 _WITHIN_S = 13.0
@@ -87,15 +88,20 @@ class Answers:
     async def _take_in(self, node: Node, held: Watch, fetched: Fetched, feed: ParsedFeed) -> None:
         """Make the channel; or wake it up: what it listed while it was dormant is nobody's news."""
         now_s = time.time()
-        decision = decide(held.identity, feed, url=fetched.url, now_s=now_s)
-        found = candidate(held, fetched, feed, decision, now_s)
-        snapshot = Snapshot(found.validators, found.identity, found.title, found.link)
-        cid = held.channel.id
-        if not held.channel.dormant:
-            wanted = msgspec.structs.replace(held.channel, created_s=now_s, private=fetched.private)
-            await self._store.channels.create(wanted, snapshot, tuple(reversed(decision.latest)), now_s)
+        if held.channel.dormant:
+            found = compare(held, fetched, feed, now_s)
+            if found is not None:
+                await self._wake(node, found.candidate)
             return
-        (state,) = await self._store.channels.adopt([cid], node.me.id)
+        decision = decide(None, feed, url=fetched.url, now_s=now_s)
+        channel = msgspec.structs.replace(held.channel, created_s=now_s, private=fetched.private)
+        identity = msgspec.msgpack.encode(decision.state)
+        snapshot = Snapshot(fetched.validators, identity, feed.title, feed.link)
+        await self._store.channels.create(channel, snapshot, tuple(reversed(decision.latest)), now_s)
+
+    async def _wake(self, node: Node, found: Candidate) -> None:
+        (state,) = await self._store.channels.adopt([found.channel], node.me.id)
         if state is not None and state.channel.dormant:
+            snapshot = Snapshot(found.validators, found.identity, found.title, found.link)
             with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
                 await self._store.channels.publish(found.delta, snapshot, state.epoch, silent=True)

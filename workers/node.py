@@ -124,12 +124,13 @@ class Node:
                 elif (envelope := decode(letter.payload)) is not None:
                     await self._happened(Received(envelope.sender, envelope.message))
 
-    async def _happened(self, event: Event) -> None:
-        effects = self._protocol.handle(event, self._clock.monotonic_s())
+    async def _happened(self, *events: Event) -> None:
+        now_s = self._clock.monotonic_s()
+        effects = [effect for event in events for effect in self._protocol.handle(event, now_s)]
         try:
             await self._carry_out(effects)
         except StoreUnavailable as error:
-            log.warning("effects lost", node=self.me.id[:8], of=type(event).__name__, error=str(error))
+            log.warning("effects lost", node=self.me.id[:8], of=type(events[0]).__name__, error=str(error))
 
     async def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -145,11 +146,10 @@ class Node:
         adopted = [effect.channel for effect in effects if isinstance(effect, Adopt)]
         if adopted:
             self._tasks.start(self.owning.adopt(adopted))
-        await self._send([effect for effect in effects if isinstance(effect, Send)])
+        # Our own part first: what cannot be sent now is repeated anyway.
+        await self.polling.start([effect for effect in effects if isinstance(effect, StartPolling)])
         await self.polling.refresh(effect.channel for effect in effects if isinstance(effect, Refresh))
-        started = [effect for effect in effects if isinstance(effect, StartPolling)]
-        if started:
-            await self.polling.start(started)
+        await self._send([effect for effect in effects if isinstance(effect, Send)])
 
     async def _send(self, sends: Sequence[Send]) -> None:
         letters = [(send.node, Letter("peer", self.me.id, encode(self.me.id, send.message))) for send in sends]

@@ -27,7 +27,7 @@ from service.model import ChannelId, NodeId
 from service.overlay.regions import owned_prefixes
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.channels import Snapshot
+from service.store.channels import ChannelState, Snapshot
 from workers.fanout import fan_out
 from workers.tasks import Tasks
 
@@ -41,7 +41,7 @@ class Owning:
     """A node's own channels. ``happened`` tells the protocol how things went."""
 
     def __init__(
-        self, me: NodeId, store: Store, *, clock: Clock, happened: Callable[[Event], Awaitable[None]], tasks: Tasks
+        self, me: NodeId, store: Store, *, clock: Clock, happened: Callable[..., Awaitable[None]], tasks: Tasks
     ) -> None:
         self._me = me
         self._store = store
@@ -51,6 +51,7 @@ class Owning:
         self._view = RingView(0, ())
         self._prefixes: tuple[str, ...] = ()
         self._epochs: dict[ChannelId, int] = {}
+        self._adopting: set[ChannelId] = set()
         self._unfinished: set[ChannelId] = set()
         self._fanning_out: set[ChannelId] = set()
         self._expected_s: dict[ChannelId, float] = {}
@@ -69,21 +70,31 @@ class Owning:
 
     async def adopt(self, cids: Sequence[ChannelId]) -> None:
         """Raise the channels' epochs, tell the protocol, and resume fan-outs that the former owner left."""
-        while True:
-            try:
-                states = await self._store.channels.adopt(cids, self._me)
-                break
-            except StoreUnavailable as error:
-                log.warning("adopting failed", channels=len(cids), error=str(error))
-                await asyncio.sleep(_RETRY_S)
+        cids = [cid for cid in cids if cid not in self._adopting]
+        self._adopting.update(cids)
+        try:
+            states = await self._surely_adopted(cids)
+        finally:
+            self._adopting.difference_update(cids)
+        events: list[Event] = []
         for cid, state in zip(cids, states, strict=True):
             if state is None:
-                await self._happened(Received("", ChannelRemoved(cid)))
+                events.append(Received("", ChannelRemoved(cid)))
                 continue
             self._epochs[cid] = state.epoch
             if state.fanned < state.channel.version:
                 self._fan_out_soon(cid)
-            await self._happened(Adopted(cid, state.epoch, state.channel.version, private=state.channel.private))
+            events.append(Adopted(cid, state.epoch, state.channel.version, private=state.channel.private))
+        if events:
+            await self._happened(*events)
+
+    async def _surely_adopted(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
+        while True:
+            try:
+                return await self._store.channels.adopt(cids, self._me)
+            except StoreUnavailable as error:
+                log.warning("adopting failed", channels=len(cids), error=str(error))
+                await asyncio.sleep(_RETRY_S)
 
     def disown(self, cid: ChannelId) -> None:
         """Forget a channel that another node owns now, or nobody wants."""
@@ -94,19 +105,15 @@ class Owning:
         """Version a candidate, tell the protocol, and fan out."""
         offered = effect.candidate
         snapshot = Snapshot(offered.validators, offered.identity, offered.title, offered.link)
-        while True:
-            try:
-                delta = await self._store.channels.publish(
-                    offered.delta, snapshot, effect.epoch, silent=offered.delta.initial
-                )
-                break
-            except (LeaseLost, StaleVersion) as error:
-                log.info("delta refused", channel=offered.channel[:8], why=str(error))
-                await self._happened(PublishRefused(offered.channel))
-                return
-            except StoreUnavailable as error:
-                log.warning("publishing failed", channel=offered.channel[:8], error=str(error))
-                await asyncio.sleep(_RETRY_S)
+        try:
+            delta = await self._store.channels.publish(
+                offered.delta, snapshot, effect.epoch, silent=offered.delta.initial
+            )
+        except (LeaseLost, StaleVersion, StoreUnavailable) as error:
+            # When the store failed, it may have been written: adopting again tells.
+            log.info("delta refused", channel=offered.channel[:8], why=str(error))
+            await self._happened(PublishRefused(offered.channel))
+            return
         log.info("new version", channel=offered.channel[:8], version=delta.version, entries=len(delta.changes))
         self._fan_out_soon(offered.channel)
         await self._happened(Published(offered.channel, delta.version))

@@ -8,19 +8,15 @@ import asyncio
 import ipaddress
 from urllib.parse import urlsplit
 
-import msgspec
-
 from service.clock import Clock
-from service.corona.messages import Candidate
 from service.errors import BadStatus, CoronetError, NotAFeed, Unreachable
-from service.feeds.identity import Decision, decide
 from service.feeds.sandbox import ParserPool
 from service.feeds.wire import Reading
 from service.metrics import DETECTION, POLLS
-from service.model import Change, Delta, NodeId, ParsedFeed, PollResult
+from service.model import Delta, NodeId, PollResult
 from service.net.fetch import Fetched, Fetcher
 from service.store.hosts import Hosts
-from workers.watch import Watch
+from workers.watch import Found, Watch, compare
 
 _WAIT_FOR_BUDGET_S = 20.0
 _NEWEST_DELAY_S = 86_400.0
@@ -38,18 +34,18 @@ class Poller:
         self._requests_per_s = requests_per_s
         self._clock = clock
 
-    async def poll(self, watch: Watch, node: NodeId) -> tuple[PollResult, Candidate | None]:
+    async def poll(self, watch: Watch, node: NodeId) -> tuple[PollResult, Found | None]:
         """Poll once; ``watch`` is updated in place unless something was found.
 
         The result tells how it ended, errors of publishers included. Raises only our own errors.
         """
         started_s = self._clock.monotonic_s()
-        status, size_bytes, candidate, detail = 0, 0, None, ""
+        status, size_bytes, found, detail = 0, 0, None, ""
         try:
             fetched = await self.fetch(watch)
             status, size_bytes = fetched.status, len(fetched.body or b"")
-            candidate = await self._compare(watch, fetched)
-            outcome = "new" if candidate else "unchanged"
+            found = await self._compare(watch, fetched)
+            outcome = "new" if found else "unchanged"
         except CoronetError as error:
             outcome, detail = error.code, str(error)
             if isinstance(error, BadStatus):
@@ -58,7 +54,7 @@ class Poller:
         POLLS.labels(outcome).inc()
         took_s = self._clock.monotonic_s() - started_s
         result = PollResult(node, self._clock.wall_s(), outcome, status, detail, took_s, size_bytes)
-        return result, candidate
+        return result, found
 
     async def fetch(self, watch: Watch) -> Fetched:
         """Fetch when the host's budget allows. Raises a publisher's error, or :class:`Unreachable` when it does not."""
@@ -80,36 +76,16 @@ class Poller:
                 raise Unreachable(f"{host} was not asked: the fleet's budget for this host is used up for now.")
             await asyncio.sleep(wait_s)
 
-    async def _compare(self, watch: Watch, fetched: Fetched) -> Candidate | None:
-        now_s = self._clock.wall_s()
-        if fetched.body is None:
-            watch.validators = fetched.validators
-            return candidate(watch, fetched, None, None, now_s) if watch.channel.dormant else None
-        reading = await self.read(fetched)
-        if reading.feed is None:
-            raise NotAFeed(f"{watch.channel.url} answers with a page that is not a feed (any more).")
-        decision = decide(watch.identity, reading.feed, url=fetched.url, now_s=now_s)
-        if decision.new or watch.channel.dormant:
-            _measure(decision, now_s)
-            return candidate(watch, fetched, reading.feed, decision, now_s)
-        watch.validators, watch.identity = fetched.validators, decision.state
-        return None
-
-
-def candidate(
-    watch: Watch, fetched: Fetched, feed: ParsedFeed | None, decision: Decision | None, now_s: float
-) -> Candidate:
-    """Return what the owner shall version; what a dormant channel lists is to be taken in silently."""
-    channel = watch.channel
-    identity = decision.state if decision else watch.identity
-    changes = tuple(Change("addition", entry) for entry in (decision.new if decision else ()))
-    return Candidate(
-        delta=Delta(channel.id, channel.version, 0, now_s, changes, initial=channel.dormant),
-        validators=fetched.validators,
-        identity=msgspec.msgpack.encode(identity) if identity else b"",
-        title=(feed and feed.title) or channel.title,
-        link=(feed and feed.link) or channel.link,
-    )
+    async def _compare(self, watch: Watch, fetched: Fetched) -> Found | None:
+        feed = None
+        if fetched.body is not None:
+            feed = (await self.read(fetched)).feed
+            if feed is None:
+                raise NotAFeed(f"{watch.channel.url} answers with a page that is not a feed (any more).")
+        found = compare(watch, fetched, feed, self._clock.wall_s())
+        if found is not None:
+            _measure(found.candidate.delta)
+        return found
 
 
 def _is_loopback(host: str) -> bool:
@@ -120,8 +96,9 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _measure(decision: Decision, now_s: float) -> None:
-    for entry in decision.new:
+def _measure(delta: Delta) -> None:
+    for change in delta.changes:
+        published_s = change.entry.published
         # What is dated in the future or long ago says nothing about how fast we are.
-        if entry.published is not None and 0 <= now_s - entry.published <= _NEWEST_DELAY_S:
-            DETECTION.observe(now_s - entry.published)
+        if published_s is not None and 0 <= delta.detected_s - published_s <= _NEWEST_DELAY_S:
+            DETECTION.observe(delta.detected_s - published_s)

@@ -15,7 +15,7 @@ from service.store import Store
 from workers.agenda import Agenda
 from workers.poller import Poller
 from workers.tasks import Tasks
-from workers.watch import Watch, watch
+from workers.watch import Found, Watch, compare, watch
 
 _POLLS_AT_ONCE = 64
 _RESULTS_KEPT = 1_000
@@ -47,6 +47,7 @@ class Polling:
         self._agenda_changed = asyncio.Event()
         self._phases: dict[ChannelId, StartPolling] = {}
         self._watches: dict[ChannelId, Watch] = {}
+        self._found: dict[ChannelId, Found] = {}
         self._results: list[tuple[ChannelId, PollResult]] = []
         self._slots = asyncio.Semaphore(_POLLS_AT_ONCE)
 
@@ -55,7 +56,8 @@ class Polling:
         self._fleet_ahead_s = fleet_s - at_monotonic_s
 
     async def start(self, phases: Sequence[StartPolling]) -> None:
-        """Poll these channels at these phases from now on."""
+        """Poll these channels at these phases from now on; what is known already changes nothing."""
+        phases = [phase for phase in phases if self._phases.get(phase.channel) != phase]
         unknown = [phase.channel for phase in phases if phase.channel not in self._watches]
         if unknown:
             self._watches.update(await self.load(unknown))
@@ -69,13 +71,16 @@ class Polling:
         """Poll this channel no more."""
         self._phases.pop(cid, None)
         self._watches.pop(cid, None)
+        self._found.pop(cid, None)
         self._agenda.drop(cid)
 
     async def refresh(self, cids: Iterable[ChannelId]) -> None:
-        """Compare with the store's present versions from now on."""
+        """Compare with the store's present versions from now on, and again what was found on an earlier one."""
         stale = [cid for cid in cids if cid in self._phases]
         if stale:
             self._watches.update(await self.load(stale))
+        for cid in stale:
+            await self._compare_again(cid)
 
     async def load(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
         """Return the channels that exist, as the store has them."""
@@ -122,12 +127,26 @@ class Polling:
                 await self._poll(held)
 
     async def _poll(self, held: Watch) -> PollResult:
-        result, candidate = await self._poller.poll(held, self._me)
+        result, found = await self._poller.poll(held, self._me)
         log.debug("polled", channel=held.channel.id[:8], outcome=result.outcome, status=result.status)
         self._results.append((held.channel.id, result))
-        if candidate is not None:
-            await self._happened(CandidateFound(candidate))
+        if found is not None:
+            await self._offer(found)
         return result
+
+    async def _offer(self, found: Found) -> None:
+        cid = found.candidate.channel
+        if cid in self._phases:
+            self._found[cid] = found
+        await self._happened(CandidateFound(found.candidate))
+
+    async def _compare_again(self, cid: ChannelId) -> None:
+        """Offer what is left of a find, if anything, after another version came in between."""
+        found, held = self._found.pop(cid, None), self._watches.get(cid)
+        if found is not None and held is not None and found.candidate.base_version < held.channel.version:
+            left = compare(held, found.fetched, found.feed, self._clock.wall_s())
+            if left is not None:
+                await self._offer(left)
 
     def _fleet_s(self) -> float:
         return self._clock.monotonic_s() + self._fleet_ahead_s

@@ -1,9 +1,11 @@
-"""What a node remembers of a channel that it polls, between polls."""
+"""What a node remembers of a channel that it polls, and how a fetched document compares with it."""
 
 import msgspec
 
-from service.feeds.identity import IdentityState
-from service.model import Channel, Validators
+from service.corona.messages import Candidate
+from service.feeds.identity import IdentityState, decide
+from service.model import Change, Channel, Delta, ParsedFeed, Validators
+from service.net.fetch import Fetched
 from service.store.channels import ChannelState
 
 
@@ -22,7 +24,43 @@ class Watch(msgspec.Struct):
     not_before_s: float = 0.0
 
 
+class Found(msgspec.Struct, frozen=True):
+    """A document that says something new, and what the channel's owner shall version for it.
+
+    The document is kept until a version is confirmed: if another node's find was versioned first,
+    this one is compared again with that version.
+    """
+
+    fetched: Fetched
+    feed: ParsedFeed | None
+    candidate: Candidate
+
+
 def watch(state: ChannelState, subscribers: int) -> Watch:
     """Return a channel's state in the store as the base of its next poll."""
     identity = msgspec.msgpack.decode(state.identity, type=IdentityState) if state.identity else None
     return Watch(state.channel, state.validators, identity, subscribers)
+
+
+def compare(watch: Watch, fetched: Fetched, feed: ParsedFeed | None, now_s: float) -> Found | None:
+    """Return what is new in a document; None if nothing is, and then ``watch`` has moved on to it.
+
+    ``feed`` is None when the publisher said that nothing changed. What a dormant channel lists is always
+    found, to be taken in silently.
+    """
+    decision = decide(watch.identity, feed, url=fetched.url, now_s=now_s) if feed else None
+    identity = decision.state if decision else watch.identity
+    news = decision.new if decision else ()
+    channel = watch.channel
+    if not news and not channel.dormant:
+        watch.validators, watch.identity = fetched.validators, identity
+        return None
+    changes = tuple(Change("addition", entry) for entry in news)
+    candidate = Candidate(
+        delta=Delta(channel.id, channel.version, 0, now_s, changes, initial=channel.dormant),
+        validators=fetched.validators,
+        identity=msgspec.msgpack.encode(identity) if identity else b"",
+        title=(feed and feed.title) or channel.title,
+        link=(feed and feed.link) or channel.link,
+    )
+    return Found(fetched, feed, candidate)
