@@ -19,6 +19,7 @@ from bots import stanzas
 from bots.dispatch import Dispatch
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.notifications import notification
+from bots.tasks import end, together
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import ChannelId, Delta, UserId
@@ -63,16 +64,12 @@ class Delivery:
     async def run(self) -> None:
         """Deliver until cancelled; then let the bursts under way come to their end, for at most 2 s."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._listen())
-                group.create_task(self._recover())
-                group.create_task(self._complete())
-                group.create_task(self._pump())
+            await together(self._complete(), self._listen(), self._recover(), self._pump())
         finally:
             if self._bursts:
                 await asyncio.wait(self._bursts, timeout=2.0)
-            for burst in self._bursts:
-                burst.cancel()
+            for burst in tuple(self._bursts):
+                await end(burst)
 
     # What comes in.
 
@@ -161,8 +158,10 @@ class Delivery:
                 burst.add_done_callback(self._ended)
                 continue
             wait_s = self._dispatch.next_s() - now_s if room else math.inf
+            # Not wait_for: Python 3.11's swallows a cancellation that comes together with the result.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), None if wait_s == math.inf else max(wait_s, 0.001))
+                async with asyncio.timeout(None if wait_s == math.inf else max(wait_s, 0.001)):
+                    await self._stirred.wait()
 
     def _ended(self, burst: asyncio.Task[None]) -> None:
         self._bursts.discard(burst)

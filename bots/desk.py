@@ -19,6 +19,7 @@ from bots.house import House
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said
 from bots.replies import WELCOME, text
+from bots.tasks import end
 from service.clock import Clock
 from service.errors import CoronetError, StoreUnavailable
 from service.store import Store
@@ -61,10 +62,8 @@ class Desk:
 
     async def close(self) -> None:
         """Stop answering."""
-        serving = list(self._serving.values())
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
+        for task in tuple(self._serving.values()):
+            await end(task)
 
     async def _serve(self, jid: str) -> None:
         person = self._people[jid]

@@ -8,15 +8,13 @@ import asyncio
 import contextlib
 import secrets
 import signal
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
-
 import structlog
 
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.exchange import Limits
 from bots.link import Absent, Bounced, Event, LinkLost, Receipt, Said, Seen, Started
+from bots.tasks import together
 from bots.xmpp import Connection
 from service.clock import Clock, SystemClock
 from service.console.health import serve_health
@@ -45,16 +43,10 @@ class Bot:
 
     async def run(self) -> None:
         """Serve until cancelled; then finish what is under way, in order."""
-        connection = asyncio.create_task(self.connection.run())
         try:
-            async with _ending(self._delivery.run()) as delivery:
-                await asyncio.wait([connection, delivery], return_when=asyncio.FIRST_COMPLETED)
-                for ended in (connection, delivery):
-                    if ended.done():
-                        ended.result()
+            await together(self.connection.run(), self._delivery.run())
         finally:
             await self._desk.close()
-            await _end(connection)
 
     def _on_event(self, event: Event) -> None:
         match event:
@@ -76,10 +68,7 @@ async def run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with _ending(_serve(settings)) as serving, _ending(stop.wait()) as stopping:
-        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            serving.result()
+    await together(_serve(settings), stop.wait())
 
 
 async def _serve(settings: Settings) -> None:
@@ -87,8 +76,7 @@ async def _serve(settings: Settings) -> None:
     post = _Post(settings, store)
     health = await serve_health(settings.metrics_bind, settings.metrics_port, post.ready)
     try:
-        async with _ending(_heal(store, settings.maintenance_interval_s)):
-            await post.keep()
+        await together(post.keep(), _heal(store, settings.maintenance_interval_s))
     finally:
         await health.close()
         await store.close()
@@ -136,14 +124,15 @@ class _Post:
         _log.info("serving", jid=self._settings.xmpp_jid)
         self._bot = Bot(self._settings, self._store, SystemClock())
         try:
-            async with _ending(self._bot.run()) as running:
-                while await self._held() is not False:
-                    await asyncio.wait([running], timeout=RENEW_EVERY_S)
-                    if running.done():
-                        running.result()
-                _log.warning("another bot holds the lease now; standing by", jid=self._settings.xmpp_jid)
+            await together(self._bot.run(), self._hold())
         finally:
             self._bot = None
+
+    async def _hold(self) -> None:
+        """Renew the lease; return when somebody else has it."""
+        while await self._held() is not False:
+            await asyncio.sleep(RENEW_EVERY_S)
+        _log.warning("another bot holds the lease now; standing by", jid=self._settings.xmpp_jid)
 
 
 async def _connected(settings: Settings) -> Store:
@@ -161,18 +150,3 @@ async def _heal(store: Store, every_s: float) -> None:
         with contextlib.suppress(StoreUnavailable):
             await store.subscriptions.heal()
         await asyncio.sleep(every_s)
-
-
-@contextlib.asynccontextmanager
-async def _ending(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
-    """Run something beside the block and end it with the block."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        await _end(task)
-
-
-async def _end(task: "asyncio.Task[Any]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

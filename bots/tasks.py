@@ -1,0 +1,27 @@
+"""Tasks that run together and end together."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+CANCEL_AGAIN_S: Final = 3.0
+"""``wait_for`` of Python 3.11, also inside drivers, can swallow a cancellation: so it is repeated."""
+
+
+async def together(*works: Coroutine[Any, Any, Any]) -> None:
+    """Run until the first one ends, then end the others, last one first; raise what the first one raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in reversed(tasks):
+            await end(task)
+
+
+async def end(task: "asyncio.Task[Any]") -> None:
+    """Cancel a task and return when it has ended, however it did."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=CANCEL_AGAIN_S)

@@ -1,0 +1,72 @@
+"""People talk to a bot over a real Prosody; it remembers in a real Redis; a scripted worker looks at URLs."""
+
+import asyncio
+
+import pytest
+
+from service.errors import AddressRefused, BadStatus
+from service.feeds.urls import channel_id
+from service.model import FeedLink
+from service.store import Store
+from service.store.requests import Probed
+from tests.support.bot import Person
+from tests.support.worker import scripted_worker
+
+pytestmark = pytest.mark.usefixtures("bot")
+
+FEED = "https://example.org/feed"
+
+
+async def test_a_stranger_is_welcomed_once_and_answered(person: Person) -> None:
+    alice = await person()
+    first = await alice.say("help subscribe")
+    assert first.startswith("Hello! I am Coronet")
+    assert first.count("\n") == 4, "three lines, an empty one, then the answer"
+    assert "Hello" not in await alice.say("help subscribe")
+
+
+async def test_subscribing_shows_the_latest_entry_and_lasts(person: Person, store: Store) -> None:
+    alice = await person()
+    async with scripted_worker(store, {FEED: None}):
+        answer = await alice.say(f"subscribe {FEED}")
+    assert "Subscribed to *A feed* (#1)" in answer
+    assert "First\nhttps://example.org/feed/1" in answer
+    assert [held.channel for held in await store.subscriptions.of_user(alice.jid)] == [channel_id(FEED)]
+    assert "#1 A feed" in await alice.say("ls")
+
+
+async def test_a_polled_channel_is_joined_without_asking_a_worker(person: Person, store: Store) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    async with scripted_worker(store, {FEED: None}):
+        await alice.say(FEED)
+    answer = await bob.say(FEED)
+    assert "Subscribed to *A feed*" in answer, "although no worker is there to ask"
+
+
+async def test_several_feeds_are_offered_by_number(person: Person, store: Store) -> None:
+    alice = await person()
+    choices = (FeedLink("https://example.org/news", "News"), FeedLink(FEED, "Blog"))
+    async with scripted_worker(store, {"https://example.org/": Probed(choices=choices), FEED: None}):
+        assert "2. Blog: https://example.org/feed" in await alice.say("example.org")
+        assert "Subscribed to *A feed*" in await alice.say("2")
+
+
+async def test_what_went_wrong_is_said_plainly(person: Person, store: Store) -> None:
+    alice = await person()
+    script = {
+        "https://example.org/gone": BadStatus("example.org answered 410.", status=410),
+        "http://127.0.0.1/": AddressRefused("127.0.0.1 is loopback."),
+    }
+    async with scripted_worker(store, script):
+        assert "gone for good (410)" in await alice.say("example.org/gone")
+        assert "private" in await alice.say("http://127.0.0.1/")
+    assert "No worker" in await alice.say("example.org/other")
+
+
+async def test_numbers_of_others_are_as_unknown_as_numbers_of_nobody(person: Person, store: Store) -> None:
+    alice, eve = await asyncio.gather(person(), person())
+    async with scripted_worker(store, {FEED: None}):
+        await alice.say(FEED)
+    await eve.say("status")
+    assert await eve.say("unsubscribe #1") == await eve.say("unsubscribe #77") == await eve.say(f"unsubscribe {FEED}")
+    assert len(await store.subscriptions.of_user(alice.jid)) == 1

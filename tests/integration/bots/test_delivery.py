@@ -1,0 +1,144 @@
+"""From the outbox to a person's client, with receipts, bounces, kills, and unsubscribing in the middle."""
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+
+from service.settings import Settings
+from service.stack.prosody import PrivateProsody
+from service.store import Store
+from service.store.keys import user_id
+from tests.support.bot import Person, serving, tell
+from tests.support.channels import make_channel
+from tests.support.chat import ChatClient
+from tests.support.waiting import until, until_so
+
+
+@pytest.mark.usefixtures("bot")
+async def test_news_arrive_in_order_and_are_finished_by_their_receipts(person: Person, store: Store) -> None:
+    alice = await person()
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(alice.jid, channel.id)
+    await alice.say("status")
+    for version, key in enumerate(("one", "two", "three"), start=1):
+        await tell(store, [alice], channel, key, base=version)
+    await alice.wait_for(lambda message: "Entry three" in message.body)
+    told = "\n".join(message.body for message in alice.notifications)
+    assert told.index("Entry one") < told.index("Entry two") < told.index("Entry three")
+    assert alice.notifications[0].body.startswith("*A feed*\nEntry one\nhttps://example.org/one")
+    assert alice.notifications[0].id.startswith(user_id(alice.jid)), "the batch's own id, which a resend would keep"
+    assert (await store.users.get(alice.jid)).receipts, "learnt from the first receipt"
+    await _nothing_waits(store)
+
+
+async def test_many_news_at_once_become_one_message(store: Store, person: Person, settings: Settings) -> None:
+    alice = await person()
+    channels = [await make_channel(store, f"https://example.org/{i}") for i in range(3)]
+    for channel in channels:
+        await store.subscriptions.subscribe(alice.jid, channel.id)
+        await tell(store, [alice], channel, "new")
+    async with serving(settings, store):
+        message = await alice.wait_for(lambda message: bool(message.body))
+    assert message.body.count("Entry new") == 3
+
+
+@pytest.mark.usefixtures("bot")
+async def test_after_an_acknowledged_unsubscribe_nothing_more_comes(person: Person, store: Store) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    channel = await make_channel(store)
+    for client in (alice, bob):
+        await store.subscriptions.subscribe(client.jid, channel.id)
+    await alice.say("status")
+    publishing = asyncio.create_task(_publish_versions(store, [alice, bob], 30, channel.id))
+    await alice.wait_for(lambda message: "Entry" in message.body)
+    answer = await alice.say("unsubscribe #1")
+    assert answer.startswith("Unsubscribed")
+    place = [message.body for message in alice.received].index(answer)
+    await publishing
+    await bob.wait_for(lambda message: "Entry k30" in message.body)
+    assert not [message for message in alice.received[place:] if "Entry" in message.body]
+
+
+@pytest.mark.usefixtures("bot")
+async def test_people_without_receipts_are_done_when_the_server_has_it(
+    prosody: PrivateProsody, settings: Settings, store: Store, login: str
+) -> None:
+    offline = await prosody.register(f"offline-{login}", "pw")
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(offline, channel.id)
+    client = ChatClient(offline, "pw", "127.0.0.1", prosody.c2s_port, settings.xmpp_jid)
+    await tell(store, [client], channel, "kept")
+    await _nothing_waits(store)
+    try:
+        await client.start()
+        assert "Entry kept" in (await client.wait_for(lambda message: bool(message.body))).body, "the server kept it"
+    finally:
+        await client.stop()
+
+
+@pytest.mark.usefixtures("bot")
+async def test_a_bounced_batch_is_held_and_keeps_nobody_waiting(person: Person, store: Store) -> None:
+    alice = await person()
+    channel = await make_channel(store)
+    nobody = f"nobody@{alice.jid.partition('@')[2]}"
+    for jid in (nobody, alice.jid):
+        await store.subscriptions.subscribe(jid, channel.id)
+    await store.outbox.enqueue([user_id(nobody)], channel.id, 1, 2_000.0)
+    delta = await tell(store, [alice], channel, "new")
+    await store.outbox.enqueue([user_id(nobody)], channel.id, delta.version, 2_000.0)
+    await alice.wait_for(lambda message: "Entry new" in message.body)
+    flying = (await store.outbox.inflight([user_id(nobody)]))[user_id(nobody)]
+    assert [batch.acked for batch in flying] == [False], "kept for a later try"
+
+
+async def test_nothing_is_lost_when_the_server_is_killed(
+    own_prosody: PrivateProsody, settings: Settings, login: str, store: Store
+) -> None:
+    await own_prosody.program()
+    jid = await own_prosody.register("alice", "pw")
+    bot_jid = own_prosody.component_jid if login == "component" else await own_prosody.register("bot", "pw")
+    secret = own_prosody.component_secret if login == "component" else "pw"
+    port = own_prosody.component_port if login == "component" else own_prosody.c2s_port
+    mine = settings.model_copy(
+        update={
+            "xmpp_jid": bot_jid,
+            "xmpp_password": SecretStr(secret),
+            "xmpp_port": port,
+            "xmpp_ca_file": str(own_prosody.ca_file),
+        }
+    )
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(jid, channel.id)
+    alice = ChatClient(jid, "pw", "127.0.0.1", own_prosody.c2s_port, bot_jid)
+    await own_prosody.start()
+    try:
+        await alice.start()
+        async with serving(mine, store) as bot:
+            await alice.say("status")
+            await tell(store, [alice], channel, "before")
+            await alice.wait_for(lambda message: "Entry before" in message.body)
+            await own_prosody.stop()
+            await until_so(lambda: not bot.connection.up.is_set(), "the bot notices")
+            await tell(store, [alice], channel, "meanwhile", base=2)
+            await own_prosody.start()
+            await alice.wait_for(lambda message: "Entry meanwhile" in message.body, 30)
+            assert len([m for m in alice.unique if "Entry meanwhile" in m.body]) == 1
+            await _nothing_waits(store)
+    finally:
+        await alice.stop()
+        await own_prosody.stop()
+
+
+async def _publish_versions(store: Store, people: list[ChatClient], count: int, cid: str) -> None:
+    channel = await store.channels.get(cid)
+    assert channel is not None
+    for version in range(1, count + 1):
+        await tell(store, people, channel, f"k{version}", base=version)
+
+
+async def _nothing_waits(store: Store) -> None:
+    async def empty() -> bool:
+        return not await store.outbox.depth()
+
+    await until(empty, "everything is finished")

@@ -1,0 +1,51 @@
+"""A worker that answers the bots' questions from a script instead of fetching anything."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+from service.errors import CoronetError, NoWorker, to_fault
+from service.model import NodeInfo
+from service.store import Store
+from service.store.requests import Answer, Ask, Failed, Probe, Probed
+from tests.support.channels import make_channel
+
+Script = Mapping[str, Probed | CoronetError | None]
+"""Canonical URL → what a probe finds there; None: a feed, of which a channel with one entry is made."""
+
+
+@contextlib.asynccontextmanager
+async def scripted_worker(store: Store, script: Script) -> AsyncIterator[NodeInfo]:
+    """Be the ring's only worker and answer probes as ``script`` says; other URLs are not to be found."""
+    me = await store.ring.join("scripted", "", 60.0, lambda _: "0" * 40)
+    answering = asyncio.create_task(_answer(store, me, script))
+    try:
+        yield me
+    finally:
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+        await store.ring.leave(me)
+
+
+async def _answer(store: Store, me: NodeInfo, script: Script) -> None:
+    after = "0"
+    while True:
+        letters, after = await store.inboxes.read(me.id, after)
+        for letter in letters:
+            if letter.kind == "ask":
+                ask = msgspec.msgpack.decode(letter.payload, type=Ask)
+                await store.requests.answer(ask, await _found(store, ask, script))
+
+
+async def _found(store: Store, ask: Ask, script: Script) -> Answer:
+    if not isinstance(ask.body, Probe):
+        return Failed(to_fault(NoWorker("This worker only probes.")))
+    found = script.get(ask.body.url, NoWorker("This worker knows no such URL."))
+    if isinstance(found, CoronetError):
+        return Failed(to_fault(found))
+    if found is None:
+        channel = await make_channel(store, ask.body.url)
+        return Probed(channel, await store.channels.latest(channel.id, 1))
+    return found
