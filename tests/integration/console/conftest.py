@@ -1,0 +1,39 @@
+"""A console over a real Redis that holds nothing at the start of each test."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from aiohttp import web
+
+from service.settings import Settings
+from service.store import Store, connect
+from tests.support.console import Visitor, admin, console, stranger
+
+
+@pytest_asyncio.fixture
+async def store(clean_redis: str) -> AsyncIterator[Store]:
+    opened = await connect(Settings(redis_url=clean_redis))
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+@pytest_asyncio.fixture
+async def served(store: Store) -> AsyncIterator[tuple[str, web.Application]]:
+    async with console(store) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def ada(served: tuple[str, web.Application], store: Store) -> AsyncIterator[Visitor]:
+    """An admin who is logged in."""
+    async with admin(served[0], store) as somebody:
+        yield somebody
+
+
+@pytest_asyncio.fixture
+async def eve(served: tuple[str, web.Application]) -> AsyncIterator[Visitor]:
+    """Somebody who is not logged in."""
+    async with stranger(served[0]) as somebody:
+        yield somebody

@@ -1,0 +1,124 @@
+"""Nobody comes in whom the guard does not know, and nothing changes that our own pages did not ask for."""
+
+from collections.abc import AsyncIterator
+from io import BytesIO
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from service.console.guard import PUBLIC
+from tests.support.console import TOKEN, Visitor
+
+OPEN_TO_ALL = {
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/static/{path}",
+    "/login",
+    "/setup",
+    "/api/v1/openapi.json",
+}
+
+
+def _routes(app: web.Application) -> list[tuple[str, str]]:
+    found = [(route.method, route.resource.canonical) for route in app.router.routes() if route.resource is not None]
+    assert len(found) > 30
+    return found
+
+
+async def test_every_route_is_closed_to_strangers_unless_it_is_declared_public(
+    served: tuple[str, web.Application], eve: Visitor
+) -> None:
+    for method, path in _routes(served[1]):
+        if path in OPEN_TO_ALL:
+            continue
+        async with eve.http.request(method, path.replace("{cid}", "a" * 40), allow_redirects=False) as answer:
+            if path.startswith("/api/"):
+                assert answer.status == 401, (method, path)
+                assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+            else:
+                assert (answer.status, answer.headers["Location"][:6]) == (303, "/login"), (method, path)
+
+
+async def test_no_more_is_declared_public_than_we_know(served: tuple[str, web.Application]) -> None:
+    app = served[1]
+    public = {
+        route.resource.canonical
+        for route in app.router.routes()
+        if route.resource is not None and route.handler in app[PUBLIC]
+    }
+    assert public == OPEN_TO_ALL
+
+
+async def test_a_new_route_is_closed_until_it_says_otherwise(eve: Visitor) -> None:
+    assert (await eve.get("/not/a/route/yet"))[0] == 303
+
+
+@pytest.mark.parametrize(
+    ("headers", "fields"),
+    [
+        ({"Origin": "http://evil.example"}, {"csrf": "right"}),
+        ({"Origin": "null"}, {"csrf": "right"}),
+        ({}, {"csrf": "right"}),
+        ({"Origin": "ours"}, {"csrf": "0" * 64}),
+        ({"Origin": "ours"}, {}),
+        ({"Origin": "ours", "X-CSRF-Token": "wrong"}, {"csrf": "right"}),
+    ],
+    ids=["another origin", "no telling origin", "no origin", "wrong token", "no token", "wrong token in the header"],
+)
+async def test_every_change_needs_our_origin_and_the_token(
+    served: tuple[str, web.Application], ada: Visitor, headers: dict[str, str], fields: dict[str, str]
+) -> None:
+    sent = {name: ada.csrf if value == "right" else value for name, value in fields.items()}
+    said = {name: ada.origin if value == "ours" else value for name, value in headers.items()}
+    for method, path in _routes(served[1]):
+        if method in {"GET", "HEAD"}:
+            continue
+        where = path.replace("{cid}", "a" * 40)
+        async with ada.http.request(method, where, data=sent, headers=said, allow_redirects=False) as answer:
+            assert answer.status == 403, (method, path)
+
+
+async def test_the_bearer_token_opens_the_api_without_cookies(served: tuple[str, web.Application]) -> None:
+    async with aiohttp.ClientSession(served[0]) as http:
+        for token, status in ((TOKEN, 200), (TOKEN + "x", 401), ("", 401)):
+            async with http.get("/api/v1/nodes", headers={"Authorization": f"Bearer {token}"}) as answer:
+                assert answer.status == status
+
+
+async def test_every_answer_forbids_scripts_and_frames_of_others(ada: Visitor) -> None:
+    for path in ("/", "/login", "/static/console.css", "/livez", "/api/v1/nodes", "/no/such/page"):
+        async with ada.http.get(path) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            assert policy.startswith("default-src 'none'")
+            assert "unsafe" not in policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Server"] == "coronet"
+
+
+async def test_pages_hold_no_inline_script_or_style(ada: Visitor) -> None:
+    for path in ("/", "/channels", "/channels/add", "/nodes", "/login"):
+        _, text = await ada.get(path)
+        assert "style=" not in text
+        assert "<style" not in text
+        assert "javascript:" not in text
+        assert text.count("<script") == text.count("<script src=")
+
+
+async def test_ten_megabytes_are_refused(ada: Visitor) -> None:
+    async with ada.http.post("/channels", data=BytesIO(b"x" * 10_000_000), headers={"Origin": ada.origin}) as answer:
+        assert answer.status == 413
+
+
+async def test_ten_megabytes_in_chunks_are_refused(ada: Visitor) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(1_000):
+            yield b"x" * 10_000
+
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    try:
+        async with ada.http.post("/api/v1/channels", data=chunks(), headers=headers) as answer:
+            assert answer.status == 413
+    except aiohttp.ClientConnectionError:
+        pass  # closed in our face while we were still talking: refused as well

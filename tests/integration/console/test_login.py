@@ -1,0 +1,148 @@
+"""The first account, login and logout."""
+
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from service.console.guard import SESSION_COOKIE
+from service.console.login import setup_link
+from service.console.passwords import Passwords
+from service.store import Store
+from service.store.accounts import Account
+from tests.support.console import Visitor, console, stranger
+
+PASSWORD = "correct horse battery"
+
+
+async def _make_account(store: Store) -> None:
+    token = await store.accounts.new_setup_token()
+    assert await store.accounts.create_first(token, "ada", Account(await Passwords().hash(PASSWORD), 0.0))
+
+
+async def _setup_path(store: Store, url: str) -> str:
+    link = await setup_link(store, url)
+    assert link is not None
+    return link.removeprefix(url)
+
+
+async def test_a_setup_link_makes_one_account_and_is_then_spent(
+    served: tuple[str, web.Application], store: Store, eve: Visitor
+) -> None:
+    path = await _setup_path(store, served[0])
+    earlier = await _setup_path(store, served[0])
+    assert (await eve.get(path))[0] == 200
+    form = {"token": path.partition("=")[2], "name": "ada", "password": PASSWORD, "again": PASSWORD}
+    assert await eve.post("/setup", **form) == (303, "/login?ready=1")
+    assert (await eve.post("/setup", **form))[0] == 403
+    assert (await eve.get(earlier))[0] == 403
+    assert await setup_link(store, served[0]) is None
+
+
+async def test_without_the_link_nobody_makes_an_account(store: Store, eve: Visitor) -> None:
+    await store.accounts.new_setup_token()
+    assert (await eve.get("/setup"))[0] == 403
+    assert (await eve.post("/setup", token="guess", name="eve", password=PASSWORD, again=PASSWORD))[0] == 403
+    assert not await store.accounts.exist()
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"password": "too short", "again": "too short"}, "at least 10 characters"),
+        ({"again": PASSWORD + "x"}, "passwords differ"),
+        ({"password": "x" * 2000, "again": "x" * 2000}, "at most 1024"),
+        ({"name": "Ada L"}, "small letters"),
+        ({"name": ""}, "small letters"),
+    ],
+)
+async def test_an_unfit_account_is_refused_with_words(
+    store: Store, eve: Visitor, form: dict[str, str], words: str
+) -> None:
+    token = await store.accounts.new_setup_token()
+    sent = {"token": token, "name": "ada", "password": PASSWORD, "again": PASSWORD, **form}
+    status, text = await eve.post("/setup", **sent)
+    assert status == 422
+    assert words in text
+    assert sent["password"] not in text
+
+
+async def test_who_knows_the_password_gets_in_and_out_again(store: Store, eve: Visitor) -> None:
+    await _make_account(store)
+    assert await eve.post("/login", name="ada", password=PASSWORD, next="/nodes") == (303, "/nodes")
+    status, text = await eve.get("/nodes")
+    assert status == 200
+    eve.csrf = text.partition('name="csrf" value="')[2].partition('"')[0]
+    assert await eve.post("/logout") == (303, "/login")
+    assert (await eve.get("/nodes"))[0] == 303
+
+
+async def test_a_session_that_was_closed_is_over_even_if_its_cookie_comes_back(store: Store, ada: Visitor) -> None:
+    cookie = ada.http.cookie_jar.filter_cookies(URL(ada.origin))[SESSION_COOKIE].value
+    assert await store.accounts.session(cookie) == "ada"
+    await ada.post("/logout")
+    assert await store.accounts.session(cookie) is None
+
+
+async def test_the_session_cookie_is_out_of_reach_of_scripts_and_other_sites(store: Store) -> None:
+    await _make_account(store)
+    async with console(store, public_url="https://console.example") as (url, _), stranger(url) as eve:
+        sent = {"csrf": eve.csrf, "name": "ada", "password": PASSWORD}
+        headers = {"Origin": "https://console.example"}
+        async with eve.http.post("/login", data=sent, headers=headers, allow_redirects=False) as answer:
+            cookie = answer.cookies[SESSION_COOKIE]
+            assert answer.headers["Strict-Transport-Security"]
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Strict"
+    assert cookie["secure"]
+    assert len(cookie.value) >= 22  # 128 bits in base 64
+
+
+@pytest.mark.parametrize(("name", "password"), [("ada", "wrong password"), ("nobody", PASSWORD), ("", "")])
+async def test_a_wrong_name_and_a_wrong_password_get_the_same_words(
+    store: Store, eve: Visitor, name: str, password: str
+) -> None:
+    await _make_account(store)
+    status, text = await eve.post("/login", name=name, password=password)
+    assert status == 401
+    assert "The name or the password is wrong." in text
+
+
+async def test_the_sixth_login_within_a_minute_is_refused_even_with_the_right_password(
+    store: Store, eve: Visitor
+) -> None:
+    await _make_account(store)
+    for _ in range(5):
+        assert (await eve.post("/login", name="nobody", password="guess"))[0] == 401
+    status, text = await eve.post("/login", name="ada", password=PASSWORD)
+    assert status == 429
+    assert "Wait a minute" in text
+
+
+async def test_guesses_on_one_account_are_counted_wherever_they_come_from(store: Store) -> None:
+    allowed = [await store.accounts.attempt("account ada") for _ in range(6)]
+    assert allowed == [True] * 5 + [False]
+    assert await store.accounts.attempt("account bob")
+
+
+@pytest.mark.parametrize(
+    "target", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/a\nb", ""]
+)
+async def test_login_leads_nowhere_but_to_our_own_pages(store: Store, eve: Visitor, target: str) -> None:
+    await _make_account(store)
+    assert await eve.post("/login", name="ada", password=PASSWORD, next=target) == (303, "/")
+
+
+async def test_who_reads_the_store_finds_no_token_that_works(store: Store) -> None:
+    session = await store.accounts.open_session("ada")
+    token = await store.accounts.new_setup_token()
+    keys = await store.link.call("KEYS", "*")
+    stored = [*keys, *await store.link.call("SMEMBERS", "cn:{console}:setup")]
+    assert stored
+    assert not [value for value in stored if session.encode() in value or token.encode() in value]
+
+
+async def test_sessions_and_setup_tokens_end_by_themselves(store: Store) -> None:
+    await store.accounts.open_session("ada")
+    await store.accounts.new_setup_token()
+    for key in await store.link.call("KEYS", "cn:{console}:*"):
+        assert await store.link.call("TTL", key) > 0

@@ -1,0 +1,212 @@
+"""What the pages show and do."""
+
+import pytest
+from yarl import URL
+
+from service.errors import Fault
+from service.feeds.urls import channel_id
+from service.model import Channel, Entry, FeedLink, PollResult, Validators
+from service.store import Store
+from service.store.channels import Snapshot
+from service.store.requests import Answer, Failed, Polled, PollNow, Probe, Probed
+from tests.support.channels import make_channel
+from tests.support.console import Visitor, stranger, worker
+
+HOSTILE = "<svg onload=alert(1)>{{7*7}}"
+
+
+def _nothing(_: Probe | PollNow) -> Answer:
+    return Failed(Fault("bad-url", "Not asked for."))
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("/", "No worker runs"), ("/channels", "Nothing is watched yet"), ("/nodes", "No worker runs")],
+)
+async def test_an_empty_console_says_what_to_do_first(ada: Visitor, path: str, words: str) -> None:
+    status, text = await ada.get(path)
+    assert status == 200
+    assert words in text
+
+
+async def test_what_a_publisher_wrote_is_shown_as_text(store: Store, ada: Visitor) -> None:
+    url = "https://example.org/?<script>"
+    wanted = Channel(channel_id(url), url, created_s=1.0, listed=True)
+    snapshot = Snapshot(Validators(), b"", HOSTILE, "javascript:alert(1)")
+    entry = Entry("k", HOSTILE, "javascript:alert(2)", HOSTILE, published=1e300)
+    await store.channels.create(wanted, snapshot, [entry], 1.0)
+    poll = PollResult("a" * 40, 1.0, "not-a-feed", detail=HOSTILE)
+    await store.channels.polled([(wanted.id, poll)])
+    for path in ("/channels", f"/channels/{wanted.id}", f"/channels/{wanted.id}/remove"):
+        status, text = await ada.get(path)
+        assert status == 200
+        assert "&lt;svg onload=alert(1)&gt;{{7*7}}" in text
+        assert "<svg onload" not in text
+        assert 'href="javascript' not in text
+        assert "{{7*7}}" in text
+
+
+async def test_channels_are_paged_and_none_is_missed(store: Store, ada: Visitor) -> None:
+    channels = [await make_channel(store, f"https://example.org/{i}") for i in range(60)]
+    _, first = await ada.get("/channels")
+    following = first.partition('href="/channels?')[2].partition('"')[0].replace("&amp;", "&")
+    _, second = await ada.get(f"/channels?{following}")
+    shown = [channel for channel in channels if (channel.id in first) != (channel.id in second)]
+    assert len(shown) == 60
+
+
+async def test_search_finds_by_url_and_by_title(store: Store, ada: Visitor) -> None:
+    wanted = await make_channel(store, "https://example.org/cats")
+    other = await make_channel(store, "https://example.org/dogs")
+    _, text = await ada.get("/channels?q=CATS")
+    assert wanted.id in text
+    assert other.id not in text
+    assert "A feed" in (await ada.get("/channels?q=a+FEED"))[1]
+    assert "No channel" in (await ada.get("/channels?q=nowhere"))[1]
+
+
+@pytest.mark.parametrize("cursor", ["zz", "a" * 41, "../..", "%00"])
+async def test_a_made_up_cursor_is_refused_with_words(ada: Visitor, cursor: str) -> None:
+    status, text = await ada.get(f"/channels?cursor={cursor}")
+    assert status == 422
+    assert "Start again without it" in text
+
+
+@pytest.mark.parametrize("cid", ["a" * 40, "A" * 40, "x", "r:nodes"])
+async def test_a_channel_that_is_not_there_is_a_page_that_says_so(ada: Visitor, cid: str) -> None:
+    status, text = await ada.get(f"/channels/{cid}")
+    assert status == 404
+    assert "There is no such channel" in text
+
+
+async def test_a_channel_is_seen_before_it_is_kept(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, "https://example.org/feed")
+    asked = []
+
+    def answer(body: Probe | PollNow) -> Answer:
+        asked.append(body)
+        return Probed(channel, (Entry("k", "The latest", "https://example.org/1"),))
+
+    async with worker(store, answer):
+        status, text = await ada.post("/channels", url="example.org/feed#top")
+    assert asked == [Probe("https://example.org/feed")]
+    assert status == 200
+    assert "The latest" in text
+    assert await ada.post(f"/channels/{channel.id}/listed", listed="1") == (303, f"/channels/{channel.id}")
+    kept = await store.channels.get(channel.id)
+    assert kept is not None
+    assert kept.listed
+
+
+async def test_several_feeds_on_a_page_are_a_choice(store: Store, ada: Visitor) -> None:
+    choices = (FeedLink("https://example.org/a", "Articles"), FeedLink("https://example.org/b"))
+    async with worker(store, lambda _: Probed(choices=choices)):
+        status, text = await ada.post("/channels", url="https://example.org/")
+    assert status == 200
+    assert "Articles" in text
+    assert 'value="https://example.org/b"' in text
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "words"),
+    [
+        (Fault("host-not-found", "example.org does not exist."), 502, "does not exist"),
+        (Fault("address-refused", "10.0.0.1 is not public."), 422, "is not public"),
+    ],
+)
+async def test_what_the_worker_met_is_explained_and_the_url_stays_in_the_form(
+    store: Store, ada: Visitor, fault: Fault, status: int, words: str
+) -> None:
+    async with worker(store, lambda _: Failed(fault)):
+        got, text = await ada.post("/channels", url="https://example.org/")
+    assert got == status
+    assert words in text
+    assert 'value="https://example.org/"' in text
+
+
+@pytest.mark.parametrize(("url", "words"), [("", "There is no URL"), ("ftp://example.org/", "http")])
+async def test_what_is_no_url_is_explained_without_a_worker(ada: Visitor, url: str, words: str) -> None:
+    status, text = await ada.post("/channels", url=url)
+    assert status == 422
+    assert words in text
+    assert f'value="{url}"' in text
+
+
+async def test_without_a_worker_adding_says_so(ada: Visitor) -> None:
+    status, text = await ada.post("/channels", url="https://example.org/")
+    assert status == 503
+    assert "No worker is running" in text
+
+
+async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, listed=True)
+    async with (
+        worker(store, _nothing, name="left", place=0.75) as left,
+        worker(store, _nothing, name="right", place=0.25),
+    ):
+        await store.channels.polled([(channel.id, PollResult(left.id, 5.0, "bad-status", 404, "It said 404."))])
+        _, text = await ada.get(f"/channels/{channel.id}")
+    assert "Failing for" in text
+    assert "It said 404." in text
+    assert text.count('class="node polls"') == 2
+    assert {"left, right", "right, left"} & {text.partition("Polling set</dt><dd>")[2].partition("</dd>")[0]}
+
+
+async def test_poll_now_asks_the_owner_and_comes_back(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, listed=True)
+    async with worker(store, lambda _: Polled(PollResult("a" * 40, 9.0, "unchanged", 304))):
+        assert await ada.post(f"/channels/{channel.id}/poll") == (303, f"/channels/{channel.id}?polled=1")
+
+
+async def test_a_poll_that_nobody_takes_is_explained_on_the_channel(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, listed=True)
+    status, text = await ada.post(f"/channels/{channel.id}/poll")
+    assert status == 503
+    assert "No worker is running" in text
+    assert "Latest entries" in text
+
+
+async def test_removing_asks_first_and_ends_the_subscriptions(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe("bob@example.org", channel.id)
+    _, text = await ada.get(f"/channels/{channel.id}/remove")
+    assert "ends 1 subscription" in text
+    assert await ada.post(f"/channels/{channel.id}/remove") == (303, "/channels?removed=1")
+    assert await store.channels.get(channel.id) is None
+    assert await store.subscriptions.of_user("bob@example.org") == []
+
+
+async def test_the_overview_counts_what_there_is(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe("bob@example.org", channel.id)
+    async with worker(store, _nothing):
+        _, text = await ada.get("/")
+    assert "Only one worker runs" in text
+    assert "bob@example.org" not in text
+
+
+async def test_a_live_part_of_somebody_logged_out_reloads_the_page(eve: Visitor) -> None:
+    async with eve.http.get("/", headers={"HX-Request": "true"}) as answer:
+        assert (answer.status, answer.headers["HX-Refresh"]) == (401, "true")
+
+
+async def test_a_bug_is_told_without_its_inside(ada: Visitor, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken() -> list[object]:
+        raise RuntimeError("secret inside")
+
+    monkeypatch.setattr(store.ring, "view", broken)
+    status, text = await ada.get("/nodes")
+    assert status == 500
+    assert "under the reference" in text
+    assert "secret inside" not in text
+
+
+async def test_our_own_files_and_no_others_are_served(ada: Visitor) -> None:
+    assert (await ada.get("/static/vendor/htmx/htmx.min.js"))[0] == 200
+    for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/nothing.css", "/static//etc/passwd"):
+        assert (await ada.get(path))[0] == 404
+
+
+async def test_a_stranger_who_asked_for_a_page_is_brought_back_to_it(served: tuple[str, object]) -> None:
+    async with stranger(served[0]) as eve, eve.http.get("/channels?q=a&cursor=", allow_redirects=False) as answer:
+        assert URL(answer.headers["Location"]).query["next"] == "/channels?q=a&cursor="

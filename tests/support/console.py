@@ -1,0 +1,111 @@
+"""A console that serves, somebody who is logged in to it, and a worker that answers its requests."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from pydantic import SecretStr
+from yarl import URL
+
+from service.clock import SystemClock
+from service.console.app import make_app
+from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
+from service.console.health import listening_url
+from service.model import NodeInfo
+from service.overlay.ids import BITS, to_hex
+from service.settings import Settings
+from service.store import Store
+from service.store.requests import Answer, Ask, PollNow, Probe
+
+TOKEN = "an-api-token-for-tests"
+
+
+@asynccontextmanager
+async def console(store: Store, public_url: str = "") -> AsyncIterator[tuple[str, web.Application]]:
+    """A console on a port of its own: its URL, and its application."""
+    settings = Settings(console_admin_token=SecretStr(TOKEN), console_public_url=public_url)
+    app = make_app(settings, store, SystemClock())
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield listening_url(runner), app
+    finally:
+        await runner.cleanup()
+
+
+@dataclass
+class Visitor:
+    """Somebody with a browser. ``csrf`` is the token that their pages hold."""
+
+    http: aiohttp.ClientSession
+    origin: str
+    csrf: str
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with self.http.get(path, allow_redirects=False) as answer:
+            return answer.status, await answer.text()
+
+    async def post(self, path: str, **fields: str) -> tuple[int, str]:
+        """Send a form as one of the console's own pages does; of a redirect, say where it leads."""
+        sent = {"csrf": self.csrf, **fields}
+        async with self.http.post(path, data=sent, headers={"Origin": self.origin}, allow_redirects=False) as answer:
+            return answer.status, answer.headers.get("Location") or await answer.text()
+
+
+@asynccontextmanager
+async def visitor(url: str, cookie: str, value: str) -> AsyncIterator[Visitor]:
+    # Cookies for an address of numbers are kept only by an unsafe jar; ours listens on 127.0.0.1.
+    jar = aiohttp.CookieJar(unsafe=True)
+    jar.update_cookies({cookie: value}, URL(url))
+    async with aiohttp.ClientSession(url, cookie_jar=jar) as http:
+        yield Visitor(http, url, csrf_token(value))
+
+
+@asynccontextmanager
+async def stranger(url: str) -> AsyncIterator[Visitor]:
+    """Somebody who is not logged in."""
+    async with visitor(url, FORM_COOKIE, "a-form-cookie") as somebody:
+        yield somebody
+
+
+@asynccontextmanager
+async def admin(url: str, store: Store) -> AsyncIterator[Visitor]:
+    """Somebody who is logged in."""
+    async with visitor(url, SESSION_COOKIE, await store.accounts.open_session("ada")) as somebody:
+        yield somebody
+
+
+@asynccontextmanager
+async def worker(
+    store: Store,
+    answer: Callable[[Probe | PollNow], Answer],
+    *,
+    name: str = "w1",
+    metrics_url: str = "",
+    place: float = 0,
+) -> AsyncIterator[NodeInfo]:
+    """A node at this place of the ring (in turns) that answers requests and does nothing else."""
+    me = await store.ring.join(name, metrics_url, 60.0, lambda _: to_hex(int(place * (1 << BITS))))
+
+    async def answering() -> None:
+        after = "0"
+        while True:
+            letters, after = await store.inboxes.read(me.id, after)
+            for letter in letters:
+                ask = msgspec.msgpack.decode(letter.payload, type=Ask)
+                assert ask.until_s > time.time()
+                await store.requests.answer(ask, answer(ask.body))
+
+    task = asyncio.create_task(answering())
+    try:
+        yield me
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,103 @@
+"""What the console says."""
+
+import pytest
+
+from service.console import phrases
+from service.console.attention import needs_attention
+from service.console.failures import problem, status_of
+from service.console.guard import csrf_token
+from service.console.passwords import Passwords
+from service.errors import BadUrl, CoronetError, NotSubscribed, StaleVersion, StoreUnavailable, TlsFailed
+
+
+@pytest.mark.parametrize(
+    ("length_s", "words"),
+    [(0.0401, "40 ms"), (1, "1 s"), (59.4, "59 s"), (60, "1 min"), (3600, "1 h"), (86400, "24 h"), (172800, "2 days")],
+)
+def test_lengths_of_time_have_one_unit(length_s: float, words: str) -> None:
+    assert phrases.duration(length_s) == words
+
+
+def test_a_time_just_ahead_of_our_clock_is_now() -> None:
+    assert phrases.ago(100.5, 100.0) == "just now"
+    assert phrases.ago(40.0, 100.0) == "1 min ago"
+
+
+@pytest.mark.parametrize(("size_bytes", "words"), [(0, "0 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB")])
+def test_sizes_have_units(size_bytes: int, words: str) -> None:
+    assert phrases.size(size_bytes) == words
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    assert phrases.count(1, "node") == "1 node"
+    assert phrases.count(1204, "node") == "1,204 nodes"
+    assert phrases.count(0, "person", "people") == "0 people"
+
+
+@pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", "//evil.example", "http://[", ""])
+def test_only_web_addresses_become_links(link: str) -> None:
+    assert phrases.web_address(link) == ""
+
+
+def test_a_date_beyond_the_calendar_is_a_dash() -> None:
+    assert phrases.instant(1e300) == "—"
+    assert phrases.instant(0) == "1970-01-01 00:00:00Z"
+
+
+def test_all_is_well_with_two_nodes_that_poll() -> None:
+    assert needs_attention(nodes=2, channels=5, outbox_users=0, polls_per_minute={"unchanged": 10.0}) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"nodes": 0}, "No worker runs"),
+        ({"nodes": 1}, "Only one worker"),
+        ({"outbox_users": 1200}, "1,200 people wait"),
+        (
+            {"polls_per_minute": {"unchanged": 5.0, "host-not-found": 5.0}},
+            "50% of the polls fail, mostly with “host not",
+        ),
+        ({"polls_per_minute": {"unchanged": 0.0}}, "Nothing was polled"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_the_action(change: dict[str, object], words: str) -> None:
+    well: dict[str, object] = {"nodes": 2, "channels": 5, "outbox_users": 0, "polls_per_minute": {"unchanged": 9.0}}
+    (sentence,) = needs_attention(**{**well, **change})  # type: ignore[arg-type] # one dict of mixed values
+    assert sentence.startswith(words)
+    assert ":" in sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (BadUrl("x"), 422),
+        (NotSubscribed("x"), 404),
+        (TlsFailed("x"), 502),
+        (StoreUnavailable("x"), 503),
+        (StaleVersion("x"), 503),
+        (CoronetError("x"), 500),
+    ],
+)
+def test_each_branch_of_the_error_tree_has_its_status(error: CoronetError, status: int) -> None:
+    assert status_of(error) == status
+
+
+def test_a_problem_without_a_code_of_its_own_is_named_by_its_status() -> None:
+    assert problem(404, "Gone.").code == "not-found"
+
+
+def test_csrf_tokens_differ_by_cookie_and_do_not_show_it() -> None:
+    assert csrf_token("a") == csrf_token("a")
+    assert csrf_token("a") != csrf_token("b")
+    assert "secret-cookie" not in csrf_token("secret-cookie")
+
+
+async def test_a_password_fits_its_own_hash_only() -> None:
+    passwords = Passwords()
+    stored = await passwords.hash("correct horse")
+    assert stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    assert await passwords.verify("correct horse", stored)
+    assert not await passwords.verify("wrong horse", stored)
+    assert not await passwords.verify("correct horse", None)
+    assert not await passwords.verify("correct horse", "not a hash")
