@@ -1,0 +1,158 @@
+"""One bad document costs one child: it ends in a FeedError, and the next document is fine."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed, ParseKilled
+from service.feeds import sandbox
+from service.feeds.sandbox import ParserPool
+from service.model import FeedLink
+from tests.support.documents import item, page, rss
+from tests.support.waiting import until_so
+
+URL = "https://example.com/feed"
+GOOD = rss([item("a")])
+
+
+def rss_with(inner: bytes) -> bytes:
+    return b'<rss version="2.0"><channel><title>T</title>' + inner + b"</channel></rss>"
+
+
+HOSTILE = {
+    "40,000 attributes": rss_with(b"<item " + b" ".join(b'a%d="1"' % n for n in range(40_000)) + b"/>"),
+    "a million unclosed tags in a page": b"<html>" + b"<a>" * 1_000_000,
+    "billion laughs": b'<!DOCTYPE r [<!ENTITY a0 "lol">'
+    + b"".join(b'<!ENTITY a%d "%s">' % (n, b"&a%d;" % (n - 1) * 10) for n in range(1, 12))
+    + b"]>"
+    + rss_with(b"<item><title>&a11;</title></item>"),
+    "quadratic blow-up": b'<!DOCTYPE r [<!ENTITY a "%s">]>' % (b"a" * 100_000) + rss_with(b"&a;" * 100_000),
+    "no such character": rss_with(b"<item><title>&#x110000;</title></item>"),
+    "deep JSON": b'{"version": "https://jsonfeed.org/version/1.1", "items": ' + b"[" * 1_000_000,
+    "a title of 5 MB": rss_with(b"<item><title>" + b"x" * 5_000_000 + b"</title></item>"),
+    "a million comments": b"<!---->" * 700_000,
+}
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ParserPool]:
+    async with ParserPool(1) as pool:
+        yield pool
+
+
+async def read_title(pool: ParserPool, body: bytes = GOOD) -> str:
+    reading = await pool.read(body, url=URL, headers={"content-type": "text/xml"})
+    assert reading.feed is not None
+    return reading.feed.entries[0].title
+
+
+def children() -> list[int]:
+    listed = Path("/proc/self/task").glob("*/children")
+    return [int(pid) for each in listed for pid in each.read_text().split()]
+
+
+def state(pid: int) -> str:
+    """Return R, S, T, … as ps shows it; "" for a process that has ended, collected or not."""
+    try:
+        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if letter == "Z" else letter
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_a_feed_is_read_and_a_page_names_its_feeds(pool: ParserPool) -> None:
+    assert await read_title(pool) == "Title a"
+    reading = await pool.read(page(["/rss"]), url=URL, headers={})
+    assert (reading.feed, reading.links) == (None, (FeedLink("https://example.com/rss"),))
+
+
+@pytest.mark.parametrize(("body", "kind"), [(b"", EmptyBody), (page(), NotAFeed), (b"<rss>", BrokenFeed)])
+async def test_errors_cross_the_border_as_themselves(pool: ParserPool, body: bytes, kind: type[FeedError]) -> None:
+    with pytest.raises(kind):
+        await pool.read(body, url=URL, headers={})
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+async def test_a_hostile_document_is_read_or_an_error_and_the_next_is_fine(pool: ParserPool, what: str) -> None:
+    with suppress(FeedError):
+        assert (await pool.read(HOSTILE[what], url=URL, headers={})).feed is not None
+    assert await read_title(pool) == "Title a"
+
+
+async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    await read_title(pool)
+    monkeypatch.setattr(sandbox, "_PATIENCE_S", 0.3)
+    os.kill(children()[0], signal.SIGSTOP)
+    with pytest.raises(ParseKilled, match="longer"):
+        await read_title(pool)
+    monkeypatch.undo()
+    assert await read_title(pool) == "Title a"
+
+
+async def test_a_cancelled_reading_ends_its_child(pool: ParserPool) -> None:
+    await read_title(pool)
+    (child,) = children()
+    reading = asyncio.ensure_future(pool.read(HOSTILE["40,000 attributes"], url=URL, headers={}))
+    await until_so(lambda: state(child) == "R", "the child works on it")
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert state(child) == ""
+    assert await read_title(pool) == "Title a"
+
+
+async def test_children_killed_again_and_again_leave_nothing_behind(pool: ParserPool) -> None:
+    await read_title(pool)
+    before = descriptors()
+    for _ in range(15):
+        reading = asyncio.ensure_future(read_title(pool, HOSTILE["40,000 attributes"]))
+        await until_so(children, "a child works on it")
+        os.kill(children()[0], signal.SIGKILL)
+        with pytest.raises(ParseKilled):
+            await reading
+    assert await read_title(pool) == "Title a"
+    assert len(children()) == 1
+    assert descriptors() == before
+
+
+async def test_there_are_never_more_children_than_the_pool_allows() -> None:
+    async with ParserPool(2) as pool:
+        assert children() == []
+        titles = await asyncio.gather(*(read_title(pool) for _ in range(8)))
+        assert len(children()) == 2
+    assert set(titles) == {"Title a"}
+    assert children() == []
+
+
+async def test_a_killed_parent_leaves_no_child() -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from service.feeds.sandbox import ParserPool\n"
+        "async def main():\n"
+        "    async with ParserPool(1) as pool:\n"
+        f"        await pool.read({GOOD!r}, url={URL!r}, headers={{}})\n"
+        "        print(pool._idle[0]._process.pid, 'feedparser' in sys.modules, flush=True)\n"
+        "        await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.curdir}
+    )
+    try:
+        assert parent.stdout is not None
+        pid, loaded = (await parent.stdout.readline()).split()
+    finally:
+        parent.kill()
+        await parent.wait()
+    assert loaded == b"False"
+    await until_so(lambda: state(int(pid)) == "", "the child ends")
