@@ -1,0 +1,105 @@
+"""What it costs to watch 1,000 channels on which nothing happens: processor time and memory, all parts together.
+
+Run it alone on the machine: ``python -m tests.bench.bench_idle``. Prints one JSON object: per part
+the share of one core, its memory (proportional set size, children included), and the polls a second
+that the publisher saw in the same time.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from service.feeds.urls import channel_id
+from service.model import Channel, Validators
+from service.stack import ports
+from service.store import Store
+from service.store.channels import Snapshot
+from tests.support.product import Product, running
+from tests.support.waiting import until
+
+CHANNELS = 1_000
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and its descendants."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [pid, *(one for child in children for one in family(int(child)))]
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time a process has used, and its ended children."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / _TICKS_PER_S
+
+
+def memory_mb(pid: int) -> float:
+    """Return a process's proportional set size."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+async def add_channels(store: Store, origin: str) -> None:
+    """Add the channels, listed by an admin: polled although nobody is subscribed."""
+    for number in range(1, CHANNELS + 1):
+        url = f"{origin}/feeds/{number}.xml"
+        channel = Channel(channel_id(url), url, created_s=time.time(), private=True, listed=True)
+        await store.channels.create(channel, Snapshot(Validators(), b"", url, origin), (), time.time())
+
+
+async def measure(product: Product, requests: Path, for_s: float) -> dict[str, object]:
+    """Return what all parts used meanwhile."""
+    parts = {kind: [one for pid in product.pids(kind) for one in family(pid)] for kind in product.ready["processes"]}
+    before = {kind: sum(map(cpu_s, pids)) for kind, pids in parts.items()}
+    asked, began_s = requests.read_bytes().count(b"\n"), time.monotonic()
+    await asyncio.sleep(for_s)
+    took_s = time.monotonic() - began_s
+    cores = {kind: round((sum(map(cpu_s, pids)) - before[kind]) / took_s, 4) for kind, pids in parts.items()}
+    workers = [sum(map(memory_mb, family(pid))) for pid in product.pids("workers")]
+    return {
+        "polls_per_s": round((requests.read_bytes().count(b"\n") - asked) / took_s, 2),
+        "share_of_a_core": cores,
+        "share_of_a_core_in_all": round(sum(cores.values()), 4),
+        "mb_per_worker": [round(one, 1) for one in workers],
+        "mb_per_part": {kind: round(sum(map(memory_mb, pids)), 1) for kind, pids in parts.items()},
+    }
+
+
+async def main(poll_interval_s: float, for_s: float) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = ports.choose(Path(folder) / "ports.json", {"publisher": 0})["publisher"]
+        directory = Path(folder) / "publisher"
+        publisher = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "service.cli", "sample-publisher", "--port", str(port), "--every", "1000000"),
+            *("--directory", str(directory)),
+        )
+        try:
+            options = ("--workers", "3", "--no-sample-feeds", "--poll-interval", str(poll_interval_s))
+            async with running(Path(folder) / "state", *options) as product, product.store() as store:
+                await add_channels(store, f"http://127.0.0.1:{port}")
+                requests = directory / "requests.jsonl"
+
+                async def all_polled() -> bool:
+                    return requests.read_bytes().count(b'"status":200') >= CHANNELS
+
+                await until(all_polled, "every channel polled once", within_s=2 * poll_interval_s + 120)
+                await asyncio.sleep(15)  # what the first polls set off has settled
+                found = await measure(product, requests, for_s)
+                print(json.dumps({"poll_interval_s": poll_interval_s, **found}, indent=1))  # noqa: T201 - the result
+        finally:
+            publisher.terminate()
+            await publisher.wait()
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--poll-interval", type=float, default=900.0)
+    arguments.add_argument("--seconds", type=float, default=60.0)
+    given = arguments.parse_args()
+    asyncio.run(main(given.poll_interval, given.seconds))
