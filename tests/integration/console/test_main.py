@@ -18,8 +18,6 @@ from service.console.main import run
 from service.settings import load
 asyncio.run(run(load()))
 """
-    "import asyncio; from service.console.main import run; from service.settings import load; asyncio.run(run(load()))"
-)
 
 
 @asynccontextmanager

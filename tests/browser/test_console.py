@@ -1,0 +1,142 @@
+"""The console in a real browser: from the setup link to a channel that is watched, light and dark."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from service.console.login import setup_link
+from service.model import Entry, PollResult
+from service.settings import Settings
+from service.store import Store, connect
+from service.store.requests import Answer, Polled, PollNow, Probe, Probed
+from tests.support.channels import make_channel
+from tests.support.console import Visitor, admin, console, worker
+
+_CHROMIUM = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+PASSWORD = "correct horse battery"
+
+
+@pytest_asyncio.fixture
+async def store(clean_redis: str) -> AsyncIterator[Store]:
+    opened = await connect(Settings(redis_url=clean_redis))
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=_CHROMIUM)
+        try:
+            yield launched
+        finally:
+            await launched.close()
+
+
+async def _shot(page: Page, directory: Path, name: str) -> None:
+    """Take the page in both colour schemes."""
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme="light" if scheme == "light" else "dark")
+        await page.screenshot(path=directory / f"{name}-{scheme}.png", full_page=True)
+
+
+async def _enter_as(somebody: Visitor, page: Page) -> None:
+    """Give the browser the cookies of somebody who is logged in."""
+    for cookie in somebody.http.cookie_jar:
+        await page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": somebody.origin}])
+
+
+async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, browser: Browser, tmp_path: Path) -> None:
+    channel = await make_channel(store, "https://example.org/feed.xml")
+    await store.channels.polled([(channel.id, PollResult("0" * 40, 1.0, "unchanged", 304))])
+    complaints: list[str] = []
+
+    def answer(body: Probe | PollNow) -> Answer:
+        if isinstance(body, PollNow):
+            return Polled(PollResult("0" * 40, 2.0, "unchanged", 304))
+        return Probed(channel, (Entry("k", "The latest entry", "https://example.org/1", "What it says."),))
+
+    async with (
+        console(store) as (url, _),
+        worker(store, answer, name="north"),
+        worker(store, answer, name="east", place=0.3),
+        worker(store, answer, name="south-west", place=0.625),
+    ):
+        page = await browser.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        link = await setup_link(store, url)
+        assert link is not None
+        await page.goto(link)
+        await _shot(page, tmp_path, "setup")
+        await page.get_by_label("Name").fill("ada")
+        await page.get_by_label("Password", exact=False).first.fill(PASSWORD)
+        await page.get_by_label("Password again").fill(PASSWORD)
+        await page.get_by_role("button", name="Make the account").click()
+
+        await expect(page.get_by_role("status")).to_contain_text("The account is ready")
+        await _shot(page, tmp_path, "login")
+        await page.get_by_label("Name").fill("ada")
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.keyboard.press("Enter")
+
+        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        await _shot(page, tmp_path, "overview")
+        await page.get_by_role("link", name="Add a channel").click()
+        await page.get_by_label("Address").fill("example.org/feed.xml")
+        await _shot(page, tmp_path, "add")
+        await page.get_by_role("button", name="Look at it").click()
+
+        await expect(page.get_by_text("The latest entry")).to_be_visible()
+        await _shot(page, tmp_path, "preview")
+        await page.get_by_role("button", name="Keep this channel").click()
+        await expect(page.get_by_text("Yes: polled even without subscribers")).to_be_visible()
+        await page.get_by_role("button", name="Poll now").click()
+        await expect(page.get_by_role("status")).to_contain_text("Polled just now")
+        await _shot(page, tmp_path, "channel")
+
+        await page.get_by_role("link", name="Channels").click()
+        await expect(page.get_by_role("link", name="A feed")).to_be_visible()
+        await _shot(page, tmp_path, "channels")
+        await page.get_by_role("link", name="Nodes").click()
+        await expect(page.locator("svg.ring")).to_contain_text("south-west")
+        await expect(page).to_have_url(re.compile(r"/nodes$"))
+        await _shot(page, tmp_path, "nodes")
+    assert complaints == []
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+async def test_no_page_is_wider_than_the_window(store: Store, browser: Browser, width: int) -> None:
+    long = "https://example.org/" + "long" * 60
+    channel = await make_channel(store, long, listed=True)
+    await store.channels.polled([(channel.id, PollResult("0" * 40, 1.0, "tls-failed", detail="x" * 300))])
+    async with console(store) as (url, _), admin(url, store) as ada:
+        page = await browser.new_page(viewport={"width": width, "height": 800})
+        await _enter_as(ada, page)
+        for path in ("/", "/channels", f"/channels/{channel.id}", "/nodes", "/channels/add"):
+            await page.goto(url + path)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+async def test_the_overview_refreshes_itself_and_keeps_the_focus(store: Store, browser: Browser) -> None:
+    async with console(store) as (url, _), admin(url, store) as ada:
+        page = await browser.new_page()
+        await _enter_as(ada, page)
+        await page.goto(url)
+        await expect(page.locator("#live")).to_contain_text("No worker runs")
+        await page.get_by_role("link", name="Add the first channel").focus()
+        async with worker(store, lambda _: Probed()):
+            await expect(page.locator("#live")).to_contain_text("Only one worker", timeout=15_000)
+        await expect(page.get_by_role("link", name="Add the first channel")).to_be_focused()
