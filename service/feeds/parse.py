@@ -35,6 +35,7 @@ _FEED_ROOTS = {"rss", "feed", "rdf", "channel"}
 _FEED_WITHIN = re.compile(rb"<(?:rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
 _REFERENCE = re.compile(rb"&#([0-9]++|[xX][0-9a-fA-F]++);")
 _REFERENCE_DIGITS = 9
+_ENTRY_END = re.compile(rb"</(?:item|entry)\s*>")
 _JUNK_BYTES = 64 * 1024
 
 
@@ -59,6 +60,15 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str]) -> ParsedFeed:
     return _feed(_loaded(body, url, lowered), url)
 
 
+def _ends_of(body: bytes) -> bytes:
+    """Return the document with only its first and last 500 entries: the newest are at one of its ends.
+
+    feedparser would take 10 s for 100,000 entries.
+    """
+    ends = [found.end() for found in _ENTRY_END.finditer(body)]
+    return body[: ends[MAX_ENTRIES - 1]] + body[ends[-MAX_ENTRIES - 1] :] if len(ends) > 2 * MAX_ENTRIES else body
+
+
 def _without_impossible_references(body: bytes) -> bytes:
     """Drop references to what is no character (XML 1.0 §4.1); one of them makes feedparser give up the feed."""
     return _REFERENCE.sub(lambda found: found[0] if _is_character(found) else b"", body)
@@ -80,7 +90,7 @@ def _loaded(body: bytes, url: str, headers: Mapping[str, str]) -> Any:
         body, content_type = body.decode(proven, "replace").encode(), "application/xml; charset=utf-8"
     try:
         return feedparser.parse(
-            _without_impossible_references(body),
+            _without_impossible_references(_ends_of(body)),
             response_headers={
                 "content-type": content_type,
                 "content-language": headers.get("content-language", ""),

@@ -1,5 +1,6 @@
 """From the HTTP client's exceptions to Coronet's errors, in words a person can act on."""
 
+import os
 import ssl
 
 import aiohttp
@@ -39,7 +40,8 @@ def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetErr
         return HostNotFound(f"{host}: there is no such host, or its name server does not answer.")
     if isinstance(cause, SocketRefused):
         return cause.as_error(host)
-    return Unreachable(f"{host} cannot be reached: {cause.strerror or cause}.")
+    reason = os.strerror(cause.errno).lower() if cause.errno else "no connection"
+    return Unreachable(f"{host} cannot be reached: {reason}.")
 
 
 def _certificate_fault(error: Exception) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import aiohttp
 import msgspec
@@ -65,8 +65,8 @@ class _Response(aiohttp.ClientResponse):
     peer_address = ""
 
     async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        if connection.transport is not None:
-            self.peer_address = connection.transport.get_extra_info("peername")[0]
+        peer = connection.transport.get_extra_info("peername") if connection.transport else None
+        self.peer_address = peer[0] if peer else ""
         return await super().start(connection)
 
 
@@ -144,14 +144,15 @@ class Fetcher:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
 
-    def _get(self, url: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def _get(self, url: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[_Response]:
         if self._session is None:
             raise RuntimeError("Fetcher is used outside its context")
-        return self._session.get(URL(url, encoded=True), headers=headers, allow_redirects=False)
+        response = self._session.get(URL(url, encoded=True), headers=headers, allow_redirects=False)
+        return cast("AbstractAsyncContextManager[_Response]", response)  # the session's response_class
 
 
 def _host(url: str) -> str:
-    return URL(url, encoded=True).host or url
+    return URL(url, encoded=True).raw_host or url
 
 
 def _request_headers(user_agent: str, subscribers: int, known: Validators) -> dict[str, str]:
@@ -187,7 +188,7 @@ def _next_hop(url: str, headers: CIMultiDictProxy[str]) -> str:
 
 
 async def _answer(
-    response: aiohttp.ClientResponse, url: str, known: Validators, permanent_url: str | None, started_s: float
+    response: _Response, url: str, known: Validators, permanent_url: str | None, started_s: float
 ) -> Fetched:
     retry_after_s = _retry_after_s(response.headers, time.time())
     body: bytes | None = None
@@ -207,7 +208,7 @@ async def _answer(
         body=None if validators.body_sha256 == known.body_sha256 else body,
         headers=_plain_headers(response.headers),
         validators=validators,
-        private=not guard.is_public(response.peer_address) if isinstance(response, _Response) else False,
+        private=bool(response.peer_address) and not guard.is_public(response.peer_address),
         permanent_url=permanent_url,
         took_s=time.monotonic() - started_s,
         retry_after_s=retry_after_s,

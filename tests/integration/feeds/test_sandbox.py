@@ -36,6 +36,7 @@ HOSTILE = {
     "no such character": rss_with(b"<item><title>&#x110000;</title></item>"),
     "deep JSON": b'{"version": "https://jsonfeed.org/version/1.1", "items": ' + b"[" * 1_000_000,
     "a title of 5 MB": rss_with(b"<item><title>" + b"x" * 5_000_000 + b"</title></item>"),
+    "100,000 entries": rss_with(b"<item><title>x</title></item>" * 100_000),
     "a million comments": b"<!---->" * 700_000,
 }
 

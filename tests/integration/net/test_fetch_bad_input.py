@@ -70,7 +70,7 @@ async def test_the_time_covers_all_redirects_together(hasty_fetcher: Fetcher) ->
 async def test_nobody_listening_is_said_so(fetcher: Fetcher) -> None:
     async with raw_publisher(answering()) as publisher:
         url = publisher.url()
-    with pytest.raises(Unreachable, match="cannot be reached"):
+    with pytest.raises(Unreachable, match="cannot be reached: connection refused"):
         await fetcher.fetch(url)
 
 

@@ -1,5 +1,7 @@
 """Every kind of feed document becomes the same values; everything else is told apart."""
 
+from collections.abc import Callable
+
 import pytest
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed
@@ -99,6 +101,14 @@ def test_of_many_entries_the_newest_stay_in_document_order() -> None:
     entries = [item(str(number), number=number) for number in range(600)]
     feed = read(rss(entries))
     assert [entry.title for entry in feed.entries] == [entry.title for entry in entries[100:]]
+
+
+@pytest.mark.parametrize("build", [rss, atom])
+def test_of_very_many_entries_the_newest_at_either_end_are_found(build: Callable[..., bytes]) -> None:
+    entries = [item(str(number), number=number) for number in range(3000)]
+    assert [entry.title for entry in read(build(entries)).entries] == [entry.title for entry in entries[2500:]]
+    entries.reverse()
+    assert [entry.title for entry in read(build(entries)).entries] == [entry.title for entry in entries[:500]]
 
 
 def test_long_fields_are_cut() -> None:
