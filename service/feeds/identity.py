@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from service.feeds.entries import newest_first, to_entry
-from service.feeds.traces import NO_TRACE, Token, Traces, pack, traces_of, unpack
+from service.feeds.traces import NO_TRACE, Token, Traces, address, pack, traces_of, unpack
 from service.model import Entry, ParsedFeed
 
 MIN_REMEMBERED = 500
@@ -51,9 +51,11 @@ def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: fl
     time) tells possible dates from impossible ones.
     """
     before = state or IdentityState()
-    memory = _Memory.of(unpack(before.remembered))
-    traces = {entry: traces_of(entry, homes=(url, feed.link)) for entry in feed.entries}
+    remembered = unpack(before.remembered)
+    homes = {address(url), address(feed.link)}
+    traces = {entry: traces_of(entry, homes=homes) for entry in feed.entries}
     listed = [each for each in traces.values() if not each.is_empty]
+    memory = _Memory.of(remembered, listed)
     ids_change = before.ids_change or _all_ids_changed(listed, memory.entries)
     found = _identified(listed, memory, with_ids=not ids_change)
 
@@ -61,21 +63,23 @@ def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: fl
     ordered = newest_first([shown[key] for key in reversed(shown)], now_s=now_s)
     new = [entry for entry in reversed(ordered) if state is not None and found[traces[entry]].match is None]
     return Decision(
-        state=_state_after(before, memory, found.values(), ids_change=ids_change),
+        state=_state_after(before, remembered, found.values(), ids_change=ids_change),
         new=tuple(to_entry(entry, found[traces[entry]].key, now_s=now_s) for entry in new),
         latest=tuple(to_entry(entry, found[traces[entry]].key, now_s=now_s) for entry in ordered[:LATEST_COUNT]),
     )
 
 
 class _Memory(NamedTuple):
-    """The remembered entries, and for each token how many have it and the last that has."""
+    """The remembered entries that can matter, and for each token how many have it and the last that has."""
 
     entries: list[Traces]
     counts: Counter[Token]
     last: dict[Token, Traces]
 
     @classmethod
-    def of(cls, entries: list[Traces]) -> Self:
+    def of(cls, remembered: Sequence[Traces], listed: Sequence[Traces]) -> Self:
+        seen = {trace for each in listed for trace in (each.id, each.place, each.body, each.dated)} - {NO_TRACE}
+        entries = [each for each in remembered if each.may_be_one_of(seen)]
         pairs = [(token, each) for each in entries for token in each.every_token()]
         return cls(entries, Counter(token for token, _ in pairs), dict(pairs))
 
@@ -132,11 +136,11 @@ def _all_ids_changed(listed: Sequence[Traces], remembered: Sequence[Traces]) -> 
 
 
 def _state_after(
-    before: IdentityState, memory: _Memory, found: Collection[_Identity], *, ids_change: bool
+    before: IdentityState, remembered: Sequence[Traces], found: Collection[_Identity], *, ids_change: bool
 ) -> IdentityState:
     largest = max(before.largest_document, len(found))
     present = [identity.traces for identity in found]
     outdated = {identity.match for identity in found} | set(present)
-    remembered = [each for each in memory.entries if each not in outdated] + present[::-1]
+    lasting = [each for each in remembered if each not in outdated] + present[::-1]
     kept = max(MIN_REMEMBERED, REMEMBERED_DOCUMENTS * largest)
-    return IdentityState(pack(remembered[-kept:]), largest, ids_change)
+    return IdentityState(pack(lasting[-kept:]), largest, ids_change)

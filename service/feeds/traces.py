@@ -44,6 +44,10 @@ class Traces(msgspec.Struct, frozen=True, array_like=True):
         """Whether there is nothing to recognise it by, nor anything to show."""
         return self.id == self.place == self.body == NO_TRACE
 
+    def may_be_one_of(self, seen: Collection[bytes]) -> bool:
+        """Whether any trace that all its tokens begin with is among those ``seen``."""
+        return self.id in seen or self.place in seen or self.body in seen or self.dated in seen
+
     def contradicts(self, other: Self) -> bool:
         """Whether, though of the same id, it leads elsewhere, is called otherwise and says something else."""
         places_differ = NO_TRACE not in (self.place, other.place) and self.place != other.place
@@ -75,9 +79,11 @@ class Traces(msgspec.Struct, frozen=True, array_like=True):
 
 
 def traces_of(entry: ParsedEntry, *, homes: Collection[str]) -> Traces:
-    """Return the entry's traces. A link to one of ``homes`` (the channel, its site) leads nowhere in particular."""
-    homely = {_address(home) for home in homes if home}
-    place = next((at for at in map(_address, (entry.link, entry.enclosure)) if at and at not in homely), "")
+    """Return the entry's traces.
+
+    A link to one of ``homes`` (addresses of the channel and its site) leads nowhere in particular.
+    """
+    place = next((at for at in map(address, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()
     body = " ".join(_TAG.sub(" ", (entry.content or entry.summary)[:_BODY_CHARS]).split())
     date = entry.published if entry.published is not None else entry.updated
@@ -102,7 +108,8 @@ def unpack(packed: bytes) -> list[Traces]:
     return [Traces(*cut[start : start + size]) for start in range(0, len(cut), size)]
 
 
-def _address(link: str) -> str:
+def address(link: str) -> str:
+    """Return what stays the same of a link however it is written: no scheme, ``www.``, or last slash."""
     try:
         return _SCHEME.sub("", canonical_url(link)).rstrip("/") if link else ""
     except BadUrl:

@@ -24,5 +24,5 @@ def test_the_root_element_is_found(body: bytes, name: str | None) -> None:
     assert root_element(body) == name
 
 
-def test_a_million_comments_are_read_once() -> None:
-    assert root_element(b"<!---->" * 700_000 + b"<rss>") == "rss"
+def test_many_comments_are_read_once() -> None:
+    assert root_element(b"<!---->" * 100_000 + b"<rss>") == "rss"
