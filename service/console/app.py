@@ -29,7 +29,7 @@ async def asset(request: web.Request) -> web.FileResponse:
     path = _ASSETS.get(request.match_info["path"])
     if path is None:
         raise web.HTTPNotFound
-    return web.FileResponse(path, headers={hdrs.CACHE_CONTROL: "public, max-age=3600"})
+    return web.FileResponse(path, headers={hdrs.CACHE_CONTROL: "public, no-cache"})
 
 
 @web.middleware

@@ -10,7 +10,7 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin
 
 from aiohttp import hdrs, web
 
@@ -101,5 +101,6 @@ async def _must_come_from_our_pages(request: web.Request) -> None:
 
 
 def _our_origins(request: web.Request) -> set[str]:
-    public = urlsplit(request.app[SETTINGS].console_public_url)
-    return {f"{request.scheme}://{request.host}", f"{public.scheme}://{public.netloc}"}
+    public = request.app[SETTINGS].console_public_url
+    here = f"{request.scheme}://{request.host}"
+    return {here, urljoin(public, "/").rstrip("/")} if public else {here}

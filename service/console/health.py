@@ -4,7 +4,9 @@
 the reason when it cannot), ``/metrics`` what it counted, in the Prometheus text format.
 """
 
+import socket
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 
 import prometheus_client
 from aiohttp import web
@@ -49,8 +51,13 @@ class HealthServer:
 
 
 def listening_url(runner: web.AppRunner) -> str:
-    """Return ``http://host:port`` of a runner's first site; the port is the one really taken."""
+    """Return ``http://host:port`` of a runner's first site, as another machine can use it.
+
+    The port is the one really taken; a site on every address is named by this machine's host name.
+    """
     host, port = runner.addresses[0][:2]
+    if ip_address(host).is_unspecified:
+        host = socket.gethostname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -1,7 +1,6 @@
-"""The console as a program: it serves until it is told to stop, whether or not Redis is there."""
+"""`coronet console`: serves until it is told to stop, whether or not Redis is there."""
 
 import asyncio
-import signal
 
 import structlog
 from aiohttp import web
@@ -12,8 +11,8 @@ from service.console.health import listening_url
 from service.console.login import setup_link
 from service.errors import StoreUnavailable
 from service.settings import Settings
-from service.store import Store
-from service.store.link import Link
+from service.shutdown import until_stopped
+from service.store import Store, open_store
 
 _ASK_AGAIN_AFTER_S = 2.0
 _REQUESTS_MAY_END_WITHIN_S = 3.0
@@ -26,23 +25,21 @@ async def run(settings: Settings) -> None:
 
     While Redis is away every page says so with status 503, and works again when it is back.
     """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, stop.set)
-    store = Store(Link(settings))
-    runner = web.AppRunner(
-        make_app(settings, store, SystemClock()), access_log=None, shutdown_timeout=_REQUESTS_MAY_END_WITHIN_S
-    )
+    await until_stopped(serve(settings))
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until cancelled, then let the requests that are under way end."""
+    store = open_store(settings)
+    app = make_app(settings, store, SystemClock())
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_REQUESTS_MAY_END_WITHIN_S)
     try:
         await runner.setup()
         await web.TCPSite(runner, settings.console_bind, settings.console_port).start()
         url = settings.console_public_url or listening_url(runner)
         log.info("console ready", url=url)
-        async with asyncio.TaskGroup() as tasks:
-            greeting = tasks.create_task(_show_setup_link(store, url))
-            await stop.wait()
-            greeting.cancel()
+        await _show_setup_link(store, url)
+        await asyncio.Event().wait()
     finally:
         await runner.cleanup()
         await store.close()
@@ -58,5 +55,5 @@ async def _show_setup_link(store: Store, url: str) -> None:
             await asyncio.sleep(_ASK_AGAIN_AFTER_S)
             continue
         if link is not None:
-            print(f"Make the first console account here, once: {link}", flush=True)  # noqa: T201 - meant for a person
+            print(f"Make the console's first account here; the link works once: {link}", flush=True)  # noqa: T201 - for people
         return

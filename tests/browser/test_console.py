@@ -4,7 +4,6 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
@@ -23,6 +22,7 @@ _CHROMIUM = [
     "--disable-sync",
     "--no-first-run",
 ]
+_TELEPHONE_PX = 360
 PASSWORD = "correct horse battery"
 
 
@@ -48,7 +48,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def _shot(page: Page, directory: Path, name: str) -> None:
     """Take the page in both colour schemes."""
     for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme="light" if scheme == "light" else "dark")
+        await page.emulate_media(color_scheme="light" if scheme == "light" else "dark", reduced_motion="reduce")
         await page.screenshot(path=directory / f"{name}-{scheme}.png", full_page=True)
 
 
@@ -117,26 +117,26 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
     assert complaints == []
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-async def test_no_page_is_wider_than_the_window(store: Store, browser: Browser, width: int) -> None:
-    long = "https://example.org/" + "long" * 60
-    channel = await make_channel(store, long, listed=True)
+async def test_no_page_is_wider_than_a_telephone(store: Store, browser: Browser) -> None:
+    channel = await make_channel(store, "https://example.org/" + "long" * 60, listed=True)
     await store.channels.polled([(channel.id, PollResult("0" * 40, 1.0, "tls-failed", detail="x" * 300))])
     async with console(store) as (url, _), admin(url, store) as ada:
-        page = await browser.new_page(viewport={"width": width, "height": 800})
+        page = await browser.new_page(viewport={"width": _TELEPHONE_PX, "height": 800})
         await _enter_as(ada, page)
         for path in ("/", "/channels", f"/channels/{channel.id}", "/nodes", "/channels/add"):
             await page.goto(url + path)
-            assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert await page.evaluate("document.documentElement.scrollWidth") <= _TELEPHONE_PX, path
 
 
 async def test_the_overview_refreshes_itself_and_keeps_the_focus(store: Store, browser: Browser) -> None:
     async with console(store) as (url, _), admin(url, store) as ada:
         page = await browser.new_page()
         await _enter_as(ada, page)
+        await page.clock.install()
         await page.goto(url)
         await expect(page.locator("#live")).to_contain_text("No worker runs")
         await page.get_by_role("link", name="Add the first channel").focus()
         async with worker(store, lambda _: Probed()):
-            await expect(page.locator("#live")).to_contain_text("Only one worker", timeout=15_000)
+            await page.clock.fast_forward("00:06")
+            await expect(page.locator("#live")).to_contain_text("Only one worker")
         await expect(page.get_by_role("link", name="Add the first channel")).to_be_focused()

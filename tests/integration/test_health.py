@@ -1,5 +1,7 @@
 """The three answers every process gives over HTTP."""
 
+import socket
+
 import aiohttp
 import pytest
 from aiohttp.test_utils import unused_port
@@ -50,6 +52,19 @@ async def test_metrics_show_what_the_process_counted() -> None:
         await server.close()
     assert status == 200
     assert 'coronet_polls_total{outcome="unchanged"} 7.0' in text
+
+
+async def test_a_server_on_every_address_is_named_by_its_host() -> None:
+    """Other machines read the URL, in a ring's lease; 0.0.0.0 would lead them to themselves."""
+
+    async def ready() -> None:
+        return
+
+    server = await serve_health("0.0.0.0", 0, ready)  # noqa: S104 - the case itself
+    try:
+        assert server.url.startswith(f"http://{socket.gethostname()}:")
+    finally:
+        await server.close()
 
 
 async def test_a_taken_port_is_an_error_and_leaves_nothing_behind() -> None:
