@@ -37,7 +37,7 @@ def needs_attention(
     polls = sum(polls_per_minute.values())
     failed = {outcome: rate for outcome, rate in polls_per_minute.items() if not went_well(outcome)}
     if polls and sum(failed.values()) >= _FAILING_SHARE * polls:
-        worst = outcome_words(max(failed, key=failed.__getitem__)).lower()
+        worst = outcome_words(max(failed, key=failed.__getitem__))
         share = sum(failed.values()) / polls
         said.append(f"{share:.0%} of the polls fail, mostly with “{worst}”: look for failing channels.")
     if nodes and channels and polls_per_minute and not polls:

@@ -58,6 +58,11 @@ _DETAILS = {
     413: "The request is larger than the console takes.",
 }
 
+_STORE_IS_AWAY = (
+    "The store cannot be reached. Nothing is lost, and this page works again when it is back. "
+    "Check that Redis runs and that redis_url is right; the log says more."
+)
+
 
 def status_of(error: CoronetError) -> int:
     """Return the HTTP status that fits an error."""
@@ -72,9 +77,10 @@ def problem(status: int, detail: str, code: str = "") -> Problem:
 
 
 def in_plain_words(error: CoronetError) -> str:
-    """Return what a page says about an error."""
+    """Return what a page says about an error; strangers read it too, so how Redis is reached stays in the log."""
     if isinstance(error, StoreUnavailable):
-        return f"The store cannot be reached; nothing is lost, and this page works again when it is back. {error}"
+        log.warning("the store cannot be reached", error=str(error))
+        return _STORE_IS_AWAY
     return str(error)
 
 

@@ -9,6 +9,7 @@ _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86400
 _KIB = 1024
+_LETTERS = {"http": "HTTP", "tls": "TLS", "url": "URL"}
 _WELL = {"new": "New entries", "unchanged": "Unchanged"}
 
 
@@ -65,8 +66,11 @@ def went_well(outcome: str) -> bool:
 
 
 def outcome_words(outcome: str) -> str:
-    """Return a poll's outcome as words: an error's code is told by its letters."""
-    return _WELL.get(outcome) or outcome.replace("-", " ").capitalize()
+    """Return a poll's outcome as words; an error's code is made of them: ``tls-failed`` is ``TLS failed``."""
+    if outcome in _WELL:
+        return _WELL[outcome]
+    first, *rest = (_LETTERS.get(word, word) for word in outcome.split("-"))
+    return " ".join([first[:1].upper() + first[1:], *rest])
 
 
 def web_address(link: str) -> str:

@@ -1,8 +1,7 @@
-"""The console in a real browser: from the setup link to a channel that is watched, light and dark."""
+"""The console in a real browser: from the setup link to a channel that is watched."""
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
@@ -45,20 +44,13 @@ async def browser() -> AsyncIterator[Browser]:
             await launched.close()
 
 
-async def _shot(page: Page, directory: Path, name: str) -> None:
-    """Take the page in both colour schemes."""
-    for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme="light" if scheme == "light" else "dark", reduced_motion="reduce")
-        await page.screenshot(path=directory / f"{name}-{scheme}.png", full_page=True)
-
-
 async def _enter_as(somebody: Visitor, page: Page) -> None:
     """Give the browser the cookies of somebody who is logged in."""
     for cookie in somebody.http.cookie_jar:
         await page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": somebody.origin}])
 
 
-async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, browser: Browser, tmp_path: Path) -> None:
+async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, browser: Browser) -> None:
     channel = await make_channel(store, "https://example.org/feed.xml")
     await store.channels.polled([(channel.id, PollResult("0" * 40, 1.0, "unchanged", 304))])
     complaints: list[str] = []
@@ -80,40 +72,32 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
         link = await setup_link(store, url)
         assert link is not None
         await page.goto(link)
-        await _shot(page, tmp_path, "setup")
         await page.get_by_label("Name").fill("ada")
         await page.get_by_label("Password", exact=False).first.fill(PASSWORD)
         await page.get_by_label("Password again").fill(PASSWORD)
         await page.get_by_role("button", name="Make the account").click()
 
         await expect(page.get_by_role("status")).to_contain_text("The account is ready")
-        await _shot(page, tmp_path, "login")
         await page.get_by_label("Name").fill("ada")
         await page.get_by_label("Password").fill(PASSWORD)
         await page.keyboard.press("Enter")
 
         await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-        await _shot(page, tmp_path, "overview")
         await page.get_by_role("link", name="Add a channel").click()
         await page.get_by_label("Address").fill("example.org/feed.xml")
-        await _shot(page, tmp_path, "add")
         await page.get_by_role("button", name="Look at it").click()
 
         await expect(page.get_by_text("The latest entry")).to_be_visible()
-        await _shot(page, tmp_path, "preview")
         await page.get_by_role("button", name="Keep this channel").click()
         await expect(page.get_by_text("Yes: polled even without subscribers")).to_be_visible()
         await page.get_by_role("button", name="Poll now").click()
         await expect(page.get_by_role("status")).to_contain_text("Polled just now")
-        await _shot(page, tmp_path, "channel")
 
         await page.get_by_role("link", name="Channels").click()
         await expect(page.get_by_role("link", name="A feed")).to_be_visible()
-        await _shot(page, tmp_path, "channels")
         await page.get_by_role("link", name="Nodes").click()
         await expect(page.locator("svg.ring")).to_contain_text("south-west")
         await expect(page).to_have_url(re.compile(r"/nodes$"))
-        await _shot(page, tmp_path, "nodes")
     assert complaints == []
 
 

@@ -28,6 +28,14 @@ def test_sizes_have_units(size_bytes: int, words: str) -> None:
     assert phrases.size(size_bytes) == words
 
 
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [("unchanged", "Unchanged"), ("tls-failed", "TLS failed"), ("bad-http", "Bad HTTP"), ("not-a-feed", "Not a feed")],
+)
+def test_outcomes_are_words(outcome: str, words: str) -> None:
+    assert phrases.outcome_words(outcome) == words
+
+
 def test_numbers_agree_with_their_nouns() -> None:
     assert phrases.count(1, "node") == "1 node"
     assert phrases.count(1204, "node") == "1,204 nodes"
@@ -56,7 +64,7 @@ def test_all_is_well_with_two_nodes_that_poll() -> None:
         ({"outbox_users": 1200}, "1,200 people wait"),
         (
             {"polls_per_minute": {"unchanged": 5.0, "host-not-found": 5.0}},
-            "50% of the polls fail, mostly with “host not",
+            "50% of the polls fail, mostly with “Host not",
         ),
         ({"polls_per_minute": {"unchanged": 0.0}}, "Nothing was polled"),
     ],
