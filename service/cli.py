@@ -114,6 +114,32 @@ def inspect(url: str, *, as_json: Json = False, allow_private: AllowPrivate = Fa
     typer.echo(msgspec.json.encode(found) if as_json else inspection.as_text(found))
 
 
+@app.command()
+def doctor(
+    *,
+    state: Annotated[Path | None, typer.Option(help="Examine the `coronet up` of this directory.")] = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Only show every setting and where it came from.")
+    ] = False,
+) -> None:
+    """Check Redis, XMPP login, clock, file limits, console and workers, and say what to do."""
+    from rich.console import Console  # noqa: PLC0415 - see the module's docstring
+
+    from service import settings as layers  # noqa: PLC0415 - same
+    from service.doctor import report  # noqa: PLC0415 - same
+    from service.stack.state import told_environment  # noqa: PLC0415 - same
+
+    environ = None if state is None else told_environment(state)
+    effective = layers.load(environ)
+    if settings:
+        Console(soft_wrap=True).print(report.settings_table(effective, layers.origins(environ)), markup=False)
+        return
+    findings = asyncio.run(report.examine(effective))
+    typer.echo(report.as_text(findings))
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
 def _run_program(name: str) -> None:
     """Run a program until SIGTERM. Programs are ``async def run(settings: Settings) -> None``."""
     from service import logs, settings  # noqa: PLC0415 - see the module's docstring

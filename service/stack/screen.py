@@ -43,17 +43,16 @@ class Screen:
             self._status.start()
 
 
-def greeting(ready: Ready, state: Path, setup_token: str | None, *, loopback_open: bool) -> str:
+def greeting(ready: Ready, state: Path, setup_link: str | None, *, loopback_open: bool) -> str:
     """Return what a person needs for the first minute, ready to print."""
     first = ready.xmpp.accounts[0]
-    console = f"{ready.console_url}/setup?token={setup_token}" if setup_token else ready.console_url
     server = f"server {ready.xmpp.host} port {ready.xmpp.port}"
     lines = [
         "",
         "Coronet is running.",
         "",
-        f"  Console   {console}",
-        *(["            This link works once: it makes the console's first admin."] if setup_token else []),
+        f"  Console   {setup_link or ready.console_url}",
+        *(["            This link works once: it makes the console's first admin."] if setup_link else []),
         f"  Bot       {ready.xmpp.bot_jid}",
         f"  Account   {first.jid}   password  {first.password}",
         f"            and {len(ready.xmpp.accounts) - 1} more in {state / 'accounts.json'}",

@@ -13,6 +13,9 @@ from service.errors import UserError
 from service.stack.files import write_private
 from service.stack.prosody import PrivateProsody
 
+ENVIRONMENT = "environment.json"
+"""In a state directory: the settings that its programs were last started with, as environment variables."""
+
 TRIAL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 
@@ -46,6 +49,17 @@ def held(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def told_environment(directory: Path) -> dict[str, str]:
+    """Return the settings that this directory's programs were last started with.
+
+    Raises :class:`UserError` when there were none.
+    """
+    try:
+        return msgspec.json.decode((directory / ENVIRONMENT).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{directory} is no state directory of `coronet up` ({error}).") from error
 
 
 def secret_file(directory: Path, name: str) -> Path:

@@ -9,13 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from rich.console import Console
 
-from service.console.login import setup_link
 from service.settings import load
 from service.shutdown import until_stopped
 from service.stack import ports, state
 from service.stack.child import Program, environment
+from service.stack.files import write_private
 from service.stack.prosody import PrivateProsody
 from service.stack.ready import Ready, Xmpp, processes, write_ready
 from service.stack.redis import PrivateRedis
@@ -79,6 +80,7 @@ class Machine:
     async def start(self) -> None:
         """Start every part, write the ready file, and say how to begin. Raises :class:`CoronetError`."""
         self._forget_ready_file()
+        write_private(self._wanted.directory / state.ENVIRONMENT, msgspec.json.encode(self._settings()).decode())
         try:
             await self._start_parts()
         except ExceptionGroup as failed:
@@ -173,6 +175,9 @@ class Machine:
         )
 
     async def _greeting(self) -> str:
+        # The web server's libraries take a third of a second to load, which no program waits for here.
+        from service.console.login import setup_link  # noqa: PLC0415 - see above
+
         store = await connect(load({}, redis_url=self._redis.url))
         try:
             link = await setup_link(store, self._ready().console_url)

@@ -1,0 +1,84 @@
+"""The XMPP account: can the bot log in? Tried as far as that disturbs no bot that is logged in.
+
+A component's handshake (XEP-0114 §3) is made in full: a server that already has the component says
+``conflict`` only after it has found the secret right. A client account is checked up to STARTTLS
+and the certificate (RFC 6120 §5): a login would take the running bot's place.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import re
+import ssl
+from html import escape
+
+from service.doctor.finding import Finding
+from service.errors import OperationalError
+from service.settings import Settings
+
+_WITHIN_S = 5.0
+_READ_BYTES = 16_384
+_PORTS = {"component": 5347, "client": 5222}
+
+
+async def check_xmpp(settings: Settings) -> Finding:
+    """Try the login, and say how it went."""
+    host = settings.xmpp_host or settings.xmpp_jid.rpartition("@")[2]
+    port = settings.xmpp_port or _PORTS[settings.xmpp_login]
+    attempt = _component if settings.xmpp_login == "component" else _client
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            with contextlib.closing(writer):
+                seen = await attempt(settings, reader, writer)
+    except TimeoutError:
+        seen, advice = f"no answer within {_WITHIN_S:g} s", "Is it an XMPP server's port of this kind of login?"
+    except (OSError, OperationalError) as error:
+        seen, advice = str(error), "Check xmpp_host, xmpp_port, xmpp_login, xmpp_jid, xmpp_password and xmpp_ca_file."
+    else:
+        return Finding("XMPP login", ok=True, seen=f"{settings.xmpp_jid} at {host}:{port}: {seen}")
+    return Finding("XMPP login", ok=False, seen=f"{settings.xmpp_jid} at {host}:{port}: {seen}", advice=advice)
+
+
+async def _component(settings: Settings, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+    writer.write(_opening("jabber:component:accept", settings.xmpp_jid))
+    header = await _until(reader, rb"<stream:stream[^>]*>")
+    stream_id = re.search(rb"id=['\"]([^'\"]+)['\"]", header)
+    if stream_id is None:
+        raise OperationalError("the server did not open a stream")
+    secret = settings.xmpp_password.get_secret_value().encode()
+    digest = hashlib.sha1(stream_id[1] + secret, usedforsecurity=False).hexdigest()  # as XEP-0114 has it
+    writer.write(f"<handshake>{digest}</handshake>".encode())
+    answer = await _until(reader, rb"<handshake[^>]*>|</stream:error>")
+    if b"<handshake" in answer:
+        return "the secret is right; no bot is connected"
+    if b"<conflict" in answer:
+        return "the secret is right; a bot is connected"
+    raise OperationalError("the server refuses the secret")
+
+
+async def _client(settings: Settings, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+    domain = settings.xmpp_jid.rpartition("@")[2]
+    writer.write(_opening("jabber:client", domain))
+    if b"urn:ietf:params:xml:ns:xmpp-tls" not in await _until(reader, rb"</stream:features>"):
+        raise OperationalError("the server offers no STARTTLS")
+    writer.write(b"<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>")
+    await _until(reader, rb"<proceed[^>]*>")
+    context = ssl.create_default_context(cafile=settings.xmpp_ca_file or None)
+    await writer.start_tls(context, server_hostname=domain)
+    return "STARTTLS works and the certificate is trusted"
+
+
+def _opening(namespace: str, to: str) -> bytes:
+    stream = "xmlns:stream='http://etherx.jabber.org/streams' version='1.0'"
+    return f"<?xml version='1.0'?><stream:stream xmlns='{namespace}' {stream} to='{escape(to)}'>".encode()
+
+
+async def _until(reader: asyncio.StreamReader, pattern: bytes) -> bytes:
+    received = b""
+    while not re.search(pattern, received):
+        some = await reader.read(_READ_BYTES)
+        if not some or len(received) > _READ_BYTES:
+            raise OperationalError("the server ended the stream")
+        received += some
+    return received
