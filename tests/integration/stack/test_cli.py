@@ -1,0 +1,88 @@
+"""The command line: wrong use and failures are one clear line, and secrets stay hidden."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service import cli
+from service.stack import state
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Call ``coronet`` in this process; return its exit status, output and error output."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["coronet", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["fly"], "fly"),
+        (["up", "--wings"], "--wings"),
+        (["up", "--workers", "0"], "--workers"),
+        (["up", "--console-port", "70000"], "--console-port"),
+        (["inspect"], "url"),
+    ],
+)
+def test_wrong_use_is_answered_in_one_line(call: Call, arguments: list[str], named: str) -> None:
+    status, out, err = call(*arguments)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert named in err
+
+
+def test_called_with_nothing_it_says_what_there_is(call: Call) -> None:
+    status, out, _ = call()
+    assert status == 0
+    for command in ("up", "worker", "bot", "console", "inspect", "doctor"):
+        assert command in out
+
+
+def test_a_second_up_over_one_directory_is_refused(call: Call, tmp_path: Path) -> None:
+    with state.held(tmp_path):
+        status, _, err = call("up", "--state", str(tmp_path))
+    assert status == 1
+    assert "in use by another" in err
+
+
+def test_a_program_with_impossible_settings_says_which(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORONET_LEASE_TTL_S", "never")
+    status, _, err = call("worker")
+    assert (status, err.count("\n")) == (1, 1)
+    assert "lease_ttl_s" in err
+
+
+def test_the_settings_are_shown_with_their_origin_and_without_secrets(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORONET_XMPP_PASSWORD", "hush-hush")
+    monkeypatch.setenv("CORONET_REDIS_URL", "redis://me:whisper@example.org/0")
+    status, out, _ = call("doctor", "--settings")
+    assert status == 0
+    assert "hush-hush" not in out
+    assert "whisper" not in out
+    (line,) = [line for line in out.splitlines() if "redis_url" in line]
+    assert "environment" in line
+
+
+def test_the_doctor_of_no_state_directory_says_so(call: Call, tmp_path: Path) -> None:
+    status, _, err = call("doctor", "--state", str(tmp_path))
+    assert status == 1
+    assert "no state directory" in err
+
+
+def test_inspecting_loopback_is_refused_unless_it_is_opened(call: Call) -> None:
+    status, out, err = call("inspect", "http://127.0.0.1:9/feed.xml")
+    assert (status, out) == (1, "")
+    assert "not a public address" in err

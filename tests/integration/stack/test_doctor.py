@@ -1,0 +1,115 @@
+"""The doctor, on real servers and on ones that are away."""
+
+import resource
+import socket
+from pathlib import Path
+
+import pytest
+
+from service import settings
+from service.clock import SystemClock
+from service.doctor.finding import Finding
+from service.doctor.machine import check_console, check_file_limit
+from service.doctor.report import as_text
+from service.doctor.store import check_store, server
+from service.doctor.xmpp import check_xmpp
+from service.stack.prosody import PrivateProsody
+
+
+class EpochClock(SystemClock):
+    """A machine that believes it is 1970."""
+
+    def wall_s(self) -> float:
+        return 0.0
+
+
+def component(prosody: PrivateProsody, password: str) -> settings.Settings:
+    return settings.load(
+        {},
+        xmpp_host="127.0.0.1",
+        xmpp_port=prosody.component_port,
+        xmpp_jid=prosody.component_jid,
+        xmpp_password=password,
+    )
+
+
+def client(prosody: PrivateProsody, ca_file: str) -> settings.Settings:
+    return settings.load(
+        {},
+        xmpp_login="client",
+        xmpp_host="127.0.0.1",
+        xmpp_port=prosody.c2s_port,
+        xmpp_jid="alice@localhost",
+        xmpp_ca_file=ca_file,
+    )
+
+
+async def test_a_private_redis_is_fine_but_nobody_works_yet(clean_redis: str) -> None:
+    findings = await check_store(settings.load({}, redis_url=clean_redis), SystemClock())
+    assert [finding.about for finding in findings if not finding.ok] == ["Workers"]
+
+
+async def test_a_wrong_clock_is_noticed(clean_redis: str) -> None:
+    findings = await check_store(settings.load({}, redis_url=clean_redis), EpochClock())
+    assert "Clocks" in [finding.about for finding in findings if not finding.ok]
+
+
+async def test_a_redis_that_is_away_is_one_finding_with_advice(tmp_path: Path) -> None:
+    (finding,) = await check_store(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock"), SystemClock())
+    assert (finding.about, finding.ok) == ("Redis", False)
+    assert "--state" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "about"),
+    [
+        ("redis_version", "5.0.7", "Redis version"),
+        ("aof_enabled", "0", "Redis persistence"),
+        ("aof_last_write_status", "err", "Redis persistence"),
+        ("maxmemory_policy", "allkeys-lru", "Redis memory"),
+    ],
+)
+def test_what_could_lose_subscriptions_is_named(field: str, value: str, about: str) -> None:
+    healthy = {"redis_version": "7.0.15", "aof_enabled": "1", "aof_last_write_status": "ok"}
+    assert all(finding.ok for finding in server(healthy))
+    assert [finding.about for finding in server(healthy | {field: value}) if not finding.ok] == [about]
+
+
+async def test_the_component_s_secret_is_tried(prosody: PrivateProsody) -> None:
+    assert (await check_xmpp(component(prosody, prosody.component_secret))).ok
+    refused = await check_xmpp(component(prosody, "wrong"))
+    assert (refused.ok, refused.seen.endswith("refuses the secret")) == (False, True)
+
+
+async def test_a_client_s_server_must_have_a_trusted_certificate(prosody: PrivateProsody) -> None:
+    assert (await check_xmpp(client(prosody, str(prosody.ca_file)))).ok
+    distrusted = await check_xmpp(client(prosody, ""))
+    assert (distrusted.ok, "CERTIFICATE_VERIFY_FAILED" in distrusted.seen) == (False, True)
+
+
+async def test_a_port_that_speaks_no_xmpp_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.doctor.xmpp._WITHIN_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        finding = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port))
+    assert (finding.ok, "no answer" in finding.seen) == (False, True)
+
+
+async def test_a_console_that_is_away_is_noticed() -> None:
+    assert not (await check_console(settings.load({}, console_port=0))).ok
+
+
+def test_few_files_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (128, 4096))
+    assert not check_file_limit().ok
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert check_file_limit().ok
+
+
+def test_advice_stands_only_below_what_is_bad() -> None:
+    good, bad = Finding("A", ok=True, seen="fine", advice="nothing"), Finding("B", ok=False, seen="ill", advice="rest")
+    assert [line.split() for line in as_text([good, bad]).splitlines()] == [
+        ["ok", "A", "fine"],
+        ["BAD", "B", "ill"],
+        ["→", "rest"],
+    ]
