@@ -11,7 +11,7 @@ from service.console.attention import Overview
 from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, detail, existing, find
 from service.console.openapi import Operation, Parameter, document
 from service.console.overview import overview
-from service.console.site import POLL_RATE, SETTINGS, STORE
+from service.console.site import CLOCK, SETTINGS, STORE
 from service.errors import UserError
 from service.feeds.urls import MAX_URL_CHARS, canonical_url
 from service.model import FeedLink, NodeInfo, PollResult
@@ -47,7 +47,8 @@ class Nodes(msgspec.Struct, frozen=True):
 
 async def get_overview(request: web.Request) -> web.Response:
     """The fleet in numbers, and what needs attention."""
-    return _json(await overview(request.app[STORE], request.app[POLL_RATE]))
+    store, settings = request.app[STORE], request.app[SETTINGS]
+    return _json(await overview(store, settings, request.app[CLOCK].wall_s()))
 
 
 async def get_channels(request: web.Request) -> web.Response:

@@ -1,9 +1,5 @@
 """The console put together: routes, which of them are public, and what surrounds every request."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
-
 from aiohttp import hdrs, web
 
 from service.clock import Clock
@@ -14,8 +10,7 @@ from service.console.headers import add_security_headers
 from service.console.health import health_routes
 from service.console.login import PASSWORDS
 from service.console.passwords import Passwords
-from service.console.poll_rate import PollRate, watch_poll_rate
-from service.console.site import CLOCK, POLL_RATE, SETTINGS, STATIC, STORE, TEMPLATES, templates
+from service.console.site import CLOCK, SETTINGS, STATIC, STORE, TEMPLATES, templates
 from service.settings import Settings
 from service.store import Store
 
@@ -47,7 +42,6 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[STORE] = store
     app[CLOCK] = clock
     app[TEMPLATES] = templates()
-    app[POLL_RATE] = PollRate()
     app[PASSWORDS] = Passwords()
     public = [
         *health_routes(store.ping),
@@ -61,7 +55,6 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[PUBLIC] = frozenset(route.handler for route in public)
     app.add_routes([*public, *_closed(), *api.routes()])
     app.on_response_prepare.append(add_security_headers)
-    app.cleanup_ctx.append(_sampling)
     return app
 
 
@@ -79,11 +72,3 @@ def _closed() -> list[web.RouteDef]:
         web.get("/nodes", nodes.page),
         web.post("/logout", login.logout),
     ]
-
-
-async def _sampling(app: web.Application) -> AsyncIterator[None]:
-    task = asyncio.create_task(watch_poll_rate(app[POLL_RATE], app[STORE], app[CLOCK]))
-    yield
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task

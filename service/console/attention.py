@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from service.console.phrases import count, outcome_words, went_well
+from service.console.phrases import count, duration, outcome_words, went_well
 
 _FAILING_SHARE = 0.2
 _WAITING_USERS = 100
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The fleet in numbers. ``polls_per_minute`` is by outcome; empty until it was measured."""
+    """The fleet in numbers. ``polls_per_minute`` is by outcome."""
 
     nodes: int
     channels: int
@@ -23,9 +23,19 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 def needs_attention(
-    *, nodes: int, channels: int, outbox_users: int, polls_per_minute: Mapping[str, float]
+    *,
+    nodes: int,
+    subscriptions: int,
+    outbox_users: int,
+    polls_per_minute: Mapping[str, float],
+    silence_s: float,
+    poll_interval_s: float,
 ) -> tuple[str, ...]:
-    """Return the sentences, most urgent first; empty when all is well."""
+    """Return the sentences, most urgent first; empty when all is well.
+
+    ``silence_s`` is how long ago the newest poll was, ``poll_interval_s`` the longest time between two
+    polls of one channel when all goes well.
+    """
     said = []
     if not nodes:
         said.append("No worker runs, so nothing is polled: start one with “coronet worker”.")
@@ -40,6 +50,6 @@ def needs_attention(
         worst = outcome_words(max(failed, key=failed.__getitem__))
         share = sum(failed.values()) / polls
         said.append(f"{share:.0%} of the polls fail, mostly with “{worst}”: look for failing channels.")
-    if nodes and channels and polls_per_minute and not polls:
-        said.append("Nothing was polled in the last minute: see whether the logs of the workers say why.")
+    if nodes and subscriptions and silence_s > 2 * poll_interval_s:
+        said.append(f"Nothing was polled for {duration(silence_s)}: see whether the logs of the workers say why.")
     return tuple(said)

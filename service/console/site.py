@@ -8,7 +8,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.clock import Clock
 from service.console import phrases
-from service.console.poll_rate import PollRate
 from service.settings import Settings
 from service.store import Store
 
@@ -16,7 +15,6 @@ SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CLOCK: Final = web.AppKey("clock", Clock)
 TEMPLATES: Final = web.AppKey("templates", Environment)
-POLL_RATE: Final = web.AppKey("poll_rate", PollRate)
 
 VISITOR: Final = web.RequestKey("visitor", str)
 """The name of who is asking; set by the guard on closed routes."""

@@ -170,8 +170,12 @@ class Channels:
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
         """Return how the last polls ended, newest first."""
-        found = await self._link.call("LRANGE", keys.polls(cid), 0, count - 1)
-        return tuple(msgspec.msgpack.decode(result, type=PollResult) for result in found)
+        return (await self.polls_of([cid], count))[0]
+
+    async def polls_of(self, cids: Sequence[ChannelId], count: int) -> list[tuple[PollResult, ...]]:
+        """Return how each channel's last polls ended, newest first."""
+        found = await self._link.many([("LRANGE", keys.polls(cid), 0, count - 1) for cid in cids])
+        return [tuple(msgspec.msgpack.decode(result, type=PollResult) for result in results) for results in found]
 
     async def status(self, cid: ChannelId) -> ChannelStatus | None:
         """Return how a channel is doing, or None if there is none."""

@@ -1,5 +1,7 @@
 """What the pages show and do."""
 
+import time
+
 import pytest
 from yarl import URL
 
@@ -179,9 +181,11 @@ async def test_removing_asks_first_and_ends_the_subscriptions(store: Store, ada:
 async def test_the_overview_counts_what_there_is(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("bob@example.org", channel.id)
+    await store.channels.polled([(channel.id, PollResult("a" * 40, time.time(), "new"))])
     async with worker(store, _nothing):
         _, text = await ada.get("/")
     assert "Only one worker runs" in text
+    assert ">1 <small>per min</small>" in text
     assert "bob@example.org" not in text
 
 

@@ -1,45 +1,36 @@
-"""Polls per minute, from counters that can vanish and start again."""
+"""Polls per minute, from the last polls of each channel."""
 
-import prometheus_client
 import pytest
 
-from service.console.poll_rate import PollRate, polls_by_outcome
-from service.metrics import POLLS
+from service.console.poll_rate import polls_per_minute, silence_s
+from service.model import PollResult
 
-A, B = "a" * 40, "b" * 40
-
-
-def test_nothing_is_said_before_there_are_two_samples() -> None:
-    rate = PollRate()
-    assert rate.per_minute() == {}
-    rate.add(0.0, {A: {"new": 5}})
-    assert rate.per_minute() == {}
+NOW_S = 1_000.0
 
 
-def test_the_rate_is_the_growth_of_all_nodes_over_the_time_between() -> None:
-    rate = PollRate()
-    rate.add(0.0, {A: {"new": 5, "unchanged": 100}, B: {"unchanged": 7}})
-    rate.add(30.0, {A: {"new": 6, "unchanged": 110}, B: {"unchanged": 12}})
-    assert rate.per_minute() == pytest.approx({"new": 2.0, "unchanged": 30.0})
+def _polls(outcome: str, *ages_s: float) -> list[PollResult]:
+    return [PollResult("a" * 40, NOW_S - age_s, outcome) for age_s in ages_s]
 
 
-def test_a_node_that_joins_or_starts_again_makes_no_jump() -> None:
-    rate = PollRate()
-    rate.add(0.0, {A: {"new": 500}})
-    rate.add(30.0, {A: {"new": 0}, B: {"new": 900}})
-    assert rate.per_minute() == {"new": 0.0}
-    rate.add(60.0, {B: {"new": 930}})
-    assert rate.per_minute() == {"new": 30.0}
+def test_polls_of_the_last_minute_count_and_older_ones_do_not() -> None:
+    sample = [_polls("new", 5, 20, 61), _polls("unchanged", 59), _polls("unchanged", 90)]
+    assert polls_per_minute(sample, kept=20, channels=3, now_s=NOW_S) == {"new": 2.0, "unchanged": 1.0}
 
 
-def test_what_is_older_than_a_minute_counts_no_more() -> None:
-    rate = PollRate()
-    rate.add(0.0, {A: {"new": 0}})
-    rate.add(100.0, {A: {"new": 1000}})
-    rate.add(160.0, {A: {"new": 1010}})
-    assert rate.per_minute() == {"new": 10.0}
+def test_a_sample_stands_for_all_channels() -> None:
+    sample = [_polls("new", 5), _polls("new", 65)]
+    assert polls_per_minute(sample, kept=20, channels=200, now_s=NOW_S) == {"new": 100.0}
 
 
-def test_our_own_metrics_page_is_understood() -> None:
-    POLLS.labels("tls-failed").inc(3)
-    assert polls_by_outcome(prometheus_client.generate_latest().decode())["tls-failed"] == 3.0
+def test_a_channel_polled_more_often_than_is_kept_counts_over_what_is_kept() -> None:
+    sample = [_polls("unchanged", 2, 4, 6, 8, 10)]
+    assert polls_per_minute(sample, kept=5, channels=1, now_s=NOW_S) == pytest.approx({"unchanged": 30.0})
+
+
+def test_without_channels_there_are_no_polls() -> None:
+    assert polls_per_minute([], kept=20, channels=0, now_s=NOW_S) == {}
+
+
+def test_silence_is_the_age_of_the_newest_poll() -> None:
+    assert silence_s([_polls("new", 30, 70), [], _polls("new", 40)], NOW_S) == 30.0
+    assert silence_s([[], []], NOW_S) == 0.0

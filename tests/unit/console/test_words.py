@@ -1,5 +1,7 @@
 """What the console says."""
 
+from typing import Any
+
 import pytest
 
 from service.console import phrases
@@ -8,6 +10,15 @@ from service.console.failures import problem, status_of
 from service.console.guard import csrf_token
 from service.console.passwords import Passwords
 from service.errors import BadUrl, CoronetError, NotSubscribed, StaleVersion, StoreUnavailable, TlsFailed
+
+WELL: dict[str, Any] = {
+    "nodes": 2,
+    "subscriptions": 5,
+    "outbox_users": 0,
+    "polls_per_minute": {"unchanged": 9.0},
+    "silence_s": 100.0,
+    "poll_interval_s": 900.0,
+}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +64,7 @@ def test_a_date_beyond_the_calendar_is_a_dash() -> None:
 
 
 def test_all_is_well_with_two_nodes_that_poll() -> None:
-    assert needs_attention(nodes=2, channels=5, outbox_users=0, polls_per_minute={"unchanged": 10.0}) == ()
+    assert needs_attention(**WELL) == ()
 
 
 @pytest.mark.parametrize(
@@ -66,12 +77,11 @@ def test_all_is_well_with_two_nodes_that_poll() -> None:
             {"polls_per_minute": {"unchanged": 5.0, "host-not-found": 5.0}},
             "50% of the polls fail, mostly with “Host not",
         ),
-        ({"polls_per_minute": {"unchanged": 0.0}}, "Nothing was polled"),
+        ({"silence_s": 3600.0}, "Nothing was polled for 1 h"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_with_the_action(change: dict[str, object], words: str) -> None:
-    well: dict[str, object] = {"nodes": 2, "channels": 5, "outbox_users": 0, "polls_per_minute": {"unchanged": 9.0}}
-    (sentence,) = needs_attention(**{**well, **change})  # type: ignore[arg-type] # one dict of mixed values
+def test_what_is_wrong_is_one_sentence_with_the_action(change: dict[str, Any], words: str) -> None:
+    (sentence,) = needs_attention(**{**WELL, **change})
     assert sentence.startswith(words)
     assert ":" in sentence
 
