@@ -54,8 +54,8 @@ class Child:
             if os.getppid() != parent:  # it died between fork and prctl
                 os._exit(1)
 
-        with _open_log(program.log) as log:
-            try:
+        try:
+            with _open_log(program.log) as log:
                 process = await asyncio.create_subprocess_exec(
                     *program.argv,
                     stdin=asyncio.subprocess.DEVNULL,
@@ -65,8 +65,8 @@ class Child:
                     start_new_session=True,
                     preexec_fn=die_with_parent,
                 )
-            except OSError as error:
-                raise OperationalError(f"{program.name} cannot be started: {error}") from error
+        except OSError as error:
+            raise OperationalError(f"{program.name} cannot be started: {error}") from error
         return cls(program, process)
 
     @property

@@ -31,10 +31,13 @@ def held(directory: Path) -> Iterator[None]:
     """Hold the directory for this process alone; it is made if it is missing.
 
     The kernel lets go of it when the process dies, however it dies. Raises :class:`UserError`
-    when another process holds it.
+    when another process holds it, or it cannot be made.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise UserError(f"{directory} cannot be the state directory: {error}") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

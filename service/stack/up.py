@@ -134,7 +134,7 @@ class Machine:
         self, name: str, command: list[str], answers: Callable[[], Awaitable[bool]], told: Mapping[str, str]
     ) -> Program:
         log = self._wanted.directory / "logs" / f"{name.replace(' ', '-')}.log"
-        argv = (sys.executable, "-m", "service.cli", *command)
+        argv = (sys.executable, "-P", "-m", "service.cli", *command)  # -P: never a `service` of the current directory
         return Program(name, argv, log, answers, environment(os.environ, told))
 
     def _settings(self) -> dict[str, str]:
@@ -191,7 +191,10 @@ class Machine:
 
     def _tell_others(self) -> None:
         if self._complete and self._wanted.ready_file is not None:
-            write_ready(self._wanted.ready_file, self._ready())
+            try:
+                write_ready(self._wanted.ready_file, self._ready())
+            except OSError as error:
+                self._screen.say(f"The ready file cannot be written: {error}")
 
     def _forget_ready_file(self) -> None:
         if self._wanted.ready_file is not None:

@@ -56,6 +56,13 @@ def test_a_second_up_over_one_directory_is_refused(call: Call, tmp_path: Path) -
     assert "in use by another" in err
 
 
+def test_a_state_directory_that_cannot_be_made_is_refused(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    status, _, err = call("up", "--state", str(tmp_path / "file"))
+    assert (status, err.count("\n")) == (1, 1)
+    assert "cannot be the state directory" in err
+
+
 def test_a_program_with_impossible_settings_says_which(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORONET_LEASE_TTL_S", "never")
     status, _, err = call("worker")
