@@ -16,6 +16,7 @@ from service.store.link import Link, script
 
 LOG_LENGTH = 1_000
 POLLS_KEPT = 20
+_BUCKETS_AT_ONCE = 32
 
 FIELDS = {
     "url": "the canonical URL; a channel without it does not exist",
@@ -37,6 +38,9 @@ FIELDS = {
     "identity": "state of service.feeds.identity (msgpack)",
     "failing_since": "Unix s of the first failed poll after the last good one",
 }
+
+
+_OF_CHANNEL = ("url", "title", "link", "kind", "version", "created", "private", "listed", "dormant")
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -96,7 +100,9 @@ class Channels:
 
     async def many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
         """Return channels in the order asked for."""
-        return [state.channel if state else None for state in await self.states(cids)]
+        found = await self._link.many([("HMGET", keys.channel(cid), *_OF_CHANNEL) for cid in cids])
+        states = [_state(cid, _present(values)) for cid, values in zip(cids, found, strict=True)]
+        return [state.channel if state else None for state in states]
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         """Return channels with what their pollers need, in the order asked for."""
@@ -215,8 +221,9 @@ class Channels:
         """Return the next channels by id and the next cursor; "" starts and ends."""
         start = int(cursor[:2], 16) if cursor else 0
         ids: list[ChannelId] = []
-        for bucket in keys.REGISTRY_BUCKETS[start:]:
-            ids += [cid for cid in await self.registered([bucket]) if cid > cursor]
+        for first in range(start, len(keys.REGISTRY_BUCKETS), _BUCKETS_AT_ONCE):
+            buckets = keys.REGISTRY_BUCKETS[first : first + _BUCKETS_AT_ONCE]
+            ids += [cid for cid in await self.registered(buckets) if cid > cursor]
             if len(ids) > count:
                 break
         taken = ids[:count]
@@ -245,6 +252,12 @@ def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
         *("title", snapshot.title, "link", snapshot.link, "identity", snapshot.identity),
         *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),
     ]
+
+
+def _present(values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    """Return what HMGET found of a channel, as HGETALL would."""
+    pairs = zip(_OF_CHANNEL, values, strict=True)
+    return {name.encode(): value for name, value in pairs if value is not None}
 
 
 def _state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:

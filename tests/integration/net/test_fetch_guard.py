@@ -20,7 +20,7 @@ async def test_no_name_of_this_machine_is_connected_to(strict_fetcher: Fetcher, 
         assert publisher.connections == 0
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.1", "169.254.169.254", "[64:ff9b::7f00:1]"])  # noqa: S104
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.1", "169.254.169.254", "[64:ff9b::7f00:1]"])  # noqa: S104 - asked of, not bound
 async def test_allow_private_opens_loopback_only(fetcher: Fetcher, host: str) -> None:
     with pytest.raises(AddressRefused):
         await fetcher.fetch(f"http://{host}/")
