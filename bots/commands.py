@@ -128,7 +128,7 @@ def parse(text: str) -> Command:
 
 def _url(words: str) -> str:
     """Return the first word without what people and clients put around a URL."""
-    return words.split(maxsplit=1)[0].strip("<>\"'`").rstrip(",;") if words else ""
+    return words.split(maxsplit=1)[0].rstrip(",;").strip("<>\"'`") if words else ""
 
 
 def _target(words: str) -> Target:

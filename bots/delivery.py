@@ -9,20 +9,21 @@ import asyncio
 import contextlib
 import math
 import random
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 import structlog
 
 from bots import stanzas
+from bots.bodies import Bodies
 from bots.dispatch import Dispatch
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
-from bots.notifications import notification
 from bots.tasks import end, together
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.model import ChannelId, Delta, UserId
+from service.model import UserId
 from service.store import Store
 from service.store.keys import user_id
 from service.store.outbox import Batch, MessageId
@@ -34,11 +35,13 @@ BURSTS: Final = 4
 MOST_ITEMS: Final = 20
 """Versions that are coalesced into one message."""
 
-_BODIES_KEPT = 512
+MOST_UNANSWERED: Final = 20
+"""After so many batches without a receipt we stop waiting for any, until one comes: what a later session
+would have to send again is bounded."""
+
 _SWEEP_EVERY_S = 60.0
 _RETRY_S = 0.5
 
-Items = tuple[tuple[ChannelId, int], ...]
 _log = structlog.get_logger()
 
 
@@ -55,11 +58,12 @@ class Delivery:
         self._freed = asyncio.Condition()
         self._bursts: set[asyncio.Task[None]] = set()
         self._renewed = asyncio.Event()
-        self._receipts: dict[tuple[UserId, MessageId], str] = {}
+        self._receipts: list[tuple[UserId, MessageId]] = []
         self._received = asyncio.Event()
         self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
         self._sends_receipts: dict[UserId, bool] = {}
-        self._bodies: OrderedDict[Items, str] = OrderedDict()
+        self._unanswered: Counter[UserId] = Counter()
+        self._bodies = Bodies(store.channels)
 
     async def run(self) -> None:
         """Deliver until cancelled; then let the bursts under way come to their end, for at most 2 s."""
@@ -78,17 +82,18 @@ class Delivery:
         self._renewed.set()
 
     def receipt(self, event: Receipt) -> None:
-        """A client has a message; any message of ours teaches that it sends receipts."""
+        """A client has a message: a batch is finished. Any message of ours teaches that it sends receipts."""
         uid = user_id(event.jid)
-        if event.message_id.startswith(f"{uid}-") or not self._sends_receipts.get(uid):
-            self._receipts[uid, event.message_id] = event.jid
+        if _is_batch(uid, event.message_id) or (_is_own(uid, event.message_id) and not self._sends_receipts.get(uid)):
+            self._unanswered.pop(uid, None)
+            self._receipts.append((uid, event.message_id))
             self._answered(event.message_id)
             self._received.set()
 
     def bounced(self, event: Bounced) -> None:
         """A message came back."""
         uid = user_id(event.jid)
-        if event.message_id.startswith(f"{uid}-"):
+        if _is_batch(uid, event.message_id):
             self._answered(event.message_id)
             self._hold(uid, event.condition)
             _log.info("bounced", user=uid, condition=event.condition)
@@ -198,32 +203,45 @@ class Delivery:
 
     async def _send(self, uids: Sequence[UserId]) -> Iterable[UserId]:
         """Return who may have more to get."""
-        batches = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
-        clear = [uid for uid in uids if uid not in batches and not self._dispatch.is_unsure(uid)]
+        again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
+        clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s())
-        batches |= {uid: (batch,) for uid, batch in claimed.items()}
+        batches = again | {uid: (batch,) for uid, batch in claimed.items()}
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
-        await self._learn(jids)
-        contents = await self._contents([batch for own in batches.values() for batch in own])
+        await self._learn(batches)
         sent, written, empty = [], [], []
         for uid, own in batches.items():
+            request = stanzas.REQUEST if self._sends_receipts[uid] else ""
             for batch in own:
-                content = contents[_items(batch)]
-                if not content:
+                if not (body := await self._bodies.of(batch)):
                     empty.append((uid, batch.message_id))
                     continue
-                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content))
-                sent.append((uid, batch.message_id))
+                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, body + request))
+                sent.append((uid, batch))
                 self._dispatch.sent(uid, self._clock.monotonic_s())
-        mids = [mid for _, mid in sent]
-        self._under_way.update(dict.fromkeys(mids, False))
+        await self._hand_over(written, sent)
+        await self._surely((), empty)
+        return batches
+
+    async def _hand_over(self, written: Sequence[str], sent: Sequence[tuple[UserId, Batch]]) -> None:
+        """Send, and complete what the server took and did not send back: await receipts where there will be some."""
+        self._under_way.update((batch.message_id, False) for _, batch in sent)
         try:
             await self._link.send(written)
-            await self._conclude(sent, empty)
+            kept = [(uid, batch) for uid, batch in sent if not self._under_way[batch.message_id]]
         finally:
-            for mid in mids:
-                del self._under_way[mid]
-        return batches
+            for _, batch in sent:
+                del self._under_way[batch.message_id]
+        receipted, finished = [], []
+        for uid, batch in kept:
+            self._dispatch.accepted(uid)
+            last_time = batch.acked and self._dispatch.has_met(uid)
+            if self._sends_receipts[uid] and not last_time and self._unanswered[uid] < MOST_UNANSWERED:
+                self._unanswered[uid] += 1
+                receipted.append((uid, batch.message_id))
+            else:
+                finished.append((uid, batch.message_id))
+        await self._surely(receipted, finished)
 
     async def _resends(self, uids: Sequence[UserId]) -> dict[UserId, Sequence[Batch]]:
         found: dict[UserId, Sequence[Batch]] = {}
@@ -238,17 +256,6 @@ class Delivery:
             if again := self._dispatch.resend(uid, alive, self._clock.monotonic_s()):
                 found[uid] = again
         return found
-
-    async def _conclude(
-        self, sent: Sequence[tuple[UserId, MessageId]], empty: Sequence[tuple[UserId, MessageId]]
-    ) -> None:
-        """The server has what was sent: await receipts where there will be some, else be done."""
-        kept = [pair for pair in sent if not self._under_way[pair[1]]]
-        for uid, _ in kept:
-            self._dispatch.accepted(uid)
-        receipted = [pair for pair in kept if self._sends_receipts[pair[0]]]
-        finished = [*empty, *(pair for pair in kept if not self._sends_receipts[pair[0]])]
-        await self._surely(receipted, finished)
 
     async def _surely(
         self, receipted: Sequence[tuple[UserId, MessageId]], finished: Sequence[tuple[UserId, MessageId]]
@@ -270,16 +277,16 @@ class Delivery:
         while True:
             await self._received.wait()
             self._received.clear()
-            arrived, self._receipts = self._receipts, {}
-            new = {uid: jid for (uid, _), jid in arrived.items() if not self._sends_receipts.get(uid)}
+            arrived, self._receipts = self._receipts, []
+            new = {uid for uid, _ in arrived if not self._sends_receipts.get(uid)}
             self._sends_receipts.update(dict.fromkeys(new, True))
-            await self._surely((), [(uid, mid) for uid, mid in arrived if mid.startswith(f"{uid}-")])
+            await self._surely((), [(uid, mid) for uid, mid in arrived if _is_batch(uid, mid)])
             now_s = self._clock.monotonic_s()
             for uid, _ in arrived:
                 self._dispatch.settled(uid, now_s)
             self._stirred.set()
             with contextlib.suppress(StoreUnavailable):  # the next receipt teaches it again after a restart
-                await asyncio.gather(*(self._store.users.mark(jid, receipts=True) for jid in new.values()))
+                await self._store.users.mark_receipts(list(new))
 
     def _answered(self, message_id: MessageId) -> None:
         if message_id in self._under_way:
@@ -297,30 +304,21 @@ class Delivery:
         async with self._freed:
             self._freed.notify_all()
 
-    async def _learn(self, jids: Mapping[UserId, str]) -> None:
+    async def _learn(self, uids: Iterable[UserId]) -> None:
         """Find out whose clients send receipts, for those we do not remember."""
-        unknown = [uid for uid in jids if uid not in self._sends_receipts]
-        states = await asyncio.gather(*(self._store.users.get(jids[uid]) for uid in unknown))
-        self._sends_receipts.update((uid, state.receipts) for uid, state in zip(unknown, states, strict=True))
-
-    async def _contents(self, batches: Iterable[Batch]) -> dict[Items, str]:
-        """Return what each batch's message contains, "" if there is nothing to tell; rendered once per set of items."""
-        contents: dict[Items, str] = {}
-        for items in dict.fromkeys(map(_items, batches)):
-            content = self._bodies.get(items)
-            if content is None:
-                content = self._bodies[items] = await self._rendered(items)
-                if len(self._bodies) > _BODIES_KEPT:
-                    self._bodies.popitem(last=False)
-            contents[items] = content
-        return contents
-
-    async def _rendered(self, items: Items) -> str:
-        channels = await self._store.channels.many(list(dict.fromkeys(cid for cid, _ in items)))
-        deltas: list[Delta | None] = [await self._store.channels.delta(cid, version) for cid, version in items]
-        body = notification([c for c in channels if c is not None], [d for d in deltas if d is not None])
-        return stanzas.payload(body) if body else ""
+        unknown = [uid for uid in uids if uid not in self._sends_receipts]
+        self._sends_receipts.update(zip(unknown, await self._store.users.receipts(unknown), strict=True))
 
 
-def _items(batch: Batch) -> Items:
-    return tuple((item.channel, item.version) for item in batch.items)
+def answer_id(uid: UserId) -> MessageId:
+    """Return a fresh id for an answer: also bound to the person, but no batch's."""
+    return f"{uid}.{secrets.token_hex(8)}"
+
+
+def _is_own(uid: UserId, message_id: MessageId) -> bool:
+    """Whether this is the id of a message to this person."""
+    return message_id.startswith(uid)
+
+
+def _is_batch(uid: UserId, message_id: MessageId) -> bool:
+    return message_id.startswith(f"{uid}-")

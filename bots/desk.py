@@ -5,16 +5,15 @@ after a lost session, under the same id, until the server has it.
 """
 
 import asyncio
-import uuid
 from collections import deque
 from typing import Final
 
 import structlog
 
 from bots import commands, stanzas
-from bots.delivery import Delivery
+from bots.delivery import Delivery, answer_id
 from bots.dialogue import converse
-from bots.exchange import Choose, Confirm, Failed, Limits, Probe, Question, Reply, TooFast
+from bots.exchange import Failed, Limits, Probe, Question, Reply, TooFast
 from bots.house import House
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said
@@ -23,6 +22,7 @@ from bots.tasks import end
 from service.clock import Clock
 from service.errors import CoronetError, StoreUnavailable
 from service.store import Store
+from service.store.keys import user_id
 
 QUESTION_STANDS_S: Final = 600.0
 """After this long a question is forgotten, so that a stray "yes" does nothing."""
@@ -121,13 +121,13 @@ class Desk:
                     request = dialogue.send(result)
         except StopIteration as end:
             reply: Reply = end.value
-        person.asked = reply if isinstance(reply, Choose | Confirm) else None
+        person.asked = reply if isinstance(reply, Question) else None
         person.asked_s = self._clock.monotonic_s()
         return reply
 
     async def _say(self, said: Said, words: str) -> None:
-        content = stanzas.payload(words)
-        stanza = stanzas.message(self._link.address, said.sender, uuid.uuid4().hex, content, said.thread)
+        content = stanzas.payload(words) + stanzas.REQUEST + stanzas.ACTIVE
+        stanza = stanzas.message(self._link.address, said.sender, answer_id(user_id(said.jid)), content, said.thread)
         while True:
             await self._link.up.wait()
             try:

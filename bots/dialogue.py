@@ -14,6 +14,7 @@ from bots.exchange import (
     CheckHealth,
     Choose,
     Confirm,
+    DidYouMean,
     EndSubscription,
     Explained,
     Failed,
@@ -55,7 +56,7 @@ def converse(command: commands.Command, asked: Question | None, limits: Limits) 
         return Failed(error, getattr(command, "url", ""))
 
 
-def _carry_out(command: commands.Command, asked: Question | None, limits: Limits) -> Dialogue:  # noqa: C901, PLR0911 - one arm per command is the clearest table
+def _carry_out(command: commands.Command, asked: Question | None, limits: Limits) -> Dialogue:  # noqa: C901, PLR0911, PLR0912 - one arm per command is the clearest table
     match command:
         case commands.Subscribe(url):
             return (yield from _subscribe(url, limits))
@@ -78,10 +79,12 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _show(commands.Target(number=number), commands.USUALLY_SHOWN))
         case commands.Answer(yes) if isinstance(asked, Confirm):
             return (yield from _unsubscribe_all()) if yes else LetBe()
+        case commands.Answer(yes=True) if isinstance(asked, DidYouMean):
+            return (yield from _carry_out(commands.parse(asked.command), None, limits))
         case commands.Answer() | commands.Cancel():
             return LetBe() if asked else NothingAsked()
         case commands.Unknown(_, suggestion):
-            return NotUnderstood(suggestion)
+            return DidYouMean(suggestion) if suggestion else NotUnderstood()
 
 
 def _subscribe(url: str, limits: Limits) -> Dialogue:

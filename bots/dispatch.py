@@ -8,7 +8,7 @@ theirs changes what may go out. A lane is
 - *unsure* when batches may be in flight whose fate we do not know: after a start, a lost session, a
   bounce. Then nothing new is claimed before those are settled, so that order is kept. What the
   server never confirmed is sent again at once. What it did confirm may have died with it: it is sent
-  again if no receipt comes within 10 s of the person being seen, or within 30 s if we know nothing of
+  again if no receipt comes within 10 s of the person being seen, or within 15 s if we know nothing of
   their presence. Every resend carries the same message id.
 """
 
@@ -21,7 +21,8 @@ from service.model import UserId
 from service.store.outbox import Batch
 
 RECEIPT_WITHIN_S: Final = 10.0
-RECEIPT_WITHIN_IF_UNSEEN_S: Final = 30.0
+RECEIPT_WITHIN_IF_UNSEEN_S: Final = 15.0
+"""With the longest pause before a reconnect this stays under the 30 s in which everything has to heal."""
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
 BURST: Final = 5
 """Messages the governor lets through at once."""
@@ -38,7 +39,7 @@ class _Lane:
     """One person's state; forgotten as soon as it is the same as a new one's."""
 
     __slots__ = (
-        *("awaiting", "bounces", "busy", "forsaken", "held_until_s"),
+        *("awaiting", "bounces", "busy", "forsaken", "held_until_s", "met"),
         *("paced_s", "planned_s", "resend_s", "unsure", "wanted"),
     )
 
@@ -48,6 +49,7 @@ class _Lane:
         self.unsure = False
         self.forsaken = False  # what the server confirmed may be gone, too; only while unsure
         self.awaiting = False  # the receipts of that, until resend_s
+        self.met = False  # seen online since the session began; only while unsure
         self.planned_s = math.inf  # when the agenda looks at it
         self.paced_s = -math.inf  # GCRA's theoretical arrival time
         self.held_until_s = -math.inf
@@ -76,7 +78,7 @@ class Dispatch:
         for uid in uids:
             lane = self._lane(uid)
             lane.wanted = lane.unsure = lane.forsaken = True
-            lane.awaiting = False
+            lane.awaiting = lane.met = False
             lane.resend_s = now_s + RECEIPT_WITHIN_IF_UNSEEN_S
             self._plan(uid, lane, now_s)
 
@@ -136,6 +138,10 @@ class Dispatch:
         lane.unsure = lane.forsaken = lane.awaiting = False
         return again
 
+    def has_met(self, uid: UserId) -> bool:
+        """Whether the person was online when confirmed batches were sent again, so that a third time is pointless."""
+        return self._lane(uid).met
+
     def is_hopeless(self, uid: UserId, claimed_s: float, wall_s: float) -> bool:
         """Whether a batch claimed at ``claimed_s`` (both Unix time) has come back for so long that it is given up."""
         return self._lane(uid).bounces > 0 and wall_s - claimed_s > GIVE_UP_AFTER_S
@@ -174,6 +180,7 @@ class Dispatch:
             return
         if lane.held_until_s > now_s:
             lane.held_until_s = lane.resend_s = now_s
+        lane.met = True
         lane.resend_s = min(lane.resend_s, now_s + RECEIPT_WITHIN_S)
         self._plan(uid, lane, now_s)
 
@@ -181,6 +188,7 @@ class Dispatch:
         """The person is known to be offline: what the server confirmed waits there, and its receipt with it."""
         lane = self._lanes.get(uid)
         if lane is not None and lane.forsaken and not lane.bounces:
+            lane.met = False
             lane.resend_s = math.inf
 
     def _lane(self, uid: UserId) -> _Lane:

@@ -107,7 +107,13 @@ class Confirm(msgspec.Struct, frozen=True):
     count: int
 
 
-Question = Choose | Confirm
+class DidYouMean(msgspec.Struct, frozen=True):
+    """A question: not understood, but perhaps ``command`` was meant?"""
+
+    command: str
+
+
+Question = Choose | Confirm | DidYouMean
 
 
 class Unsubscribed(msgspec.Struct, frozen=True):
@@ -182,9 +188,7 @@ class NothingAsked(msgspec.Struct, frozen=True):
 
 
 class NotUnderstood(msgspec.Struct, frozen=True):
-    """``suggestion`` is a whole command, or empty."""
-
-    suggestion: str
+    """It resembles nothing we know."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -195,6 +199,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 Reply = (
-    Subscribed | Choose | Confirm | Unsubscribed | NoSuchSubscription | Listing | Shown | StatusReport | Explained
-    | Incomplete | SubscriptionsFull | NewUrlsUsedUp | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
+    Subscribed | Choose | Confirm | DidYouMean | Unsubscribed | NoSuchSubscription | Listing | Shown | StatusReport
+    | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp | TooFast | LetBe | NothingAsked | NotUnderstood
+    | Failed
 )  # fmt: skip

@@ -72,9 +72,8 @@ class House:
             for state in states
             if state is not None and state.failing_since_s is not None
         }
-        polls = await asyncio.gather(*(self._store.channels.polls(cid, 1) for cid in ill))
-        failing = {
-            cid: (last[0].outcome if last else "", since_s)
-            for (cid, since_s), last in zip(ill.items(), polls, strict=True)
-        }
+        failing = {}
+        for cid, since_s in ill.items():
+            last = await self._store.channels.polls(cid, 1)
+            failing[cid] = (last[0].outcome if last else "", since_s)
         return Health(len(workers), failing)

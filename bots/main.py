@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import signal
+
 import structlog
 
 from bots.delivery import Delivery
@@ -130,8 +131,10 @@ class _Post:
 
     async def _hold(self) -> None:
         """Renew the lease; return when somebody else has it."""
-        while await self._held() is not False:
+        held: bool | None = True
+        while held is not False:
             await asyncio.sleep(RENEW_EVERY_S)
+            held = await self._held()
         _log.warning("another bot holds the lease now; standing by", jid=self._settings.xmpp_jid)
 
 

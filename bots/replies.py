@@ -67,7 +67,8 @@ def _choose(reply: say.Choose, _now_s: float) -> str:
 
 
 def _confirm(reply: say.Confirm, _now_s: float) -> str:
-    return f"Really end all {_many(reply.count, 'subscription')}? Answer `yes` or `no`."
+    which = "your only subscription" if reply.count == 1 else f"all {reply.count} subscriptions"
+    return f"Really end {which}? Answer `yes` or `no`."
 
 
 def _unsubscribed(reply: say.Unsubscribed, _now_s: float) -> str:
@@ -111,7 +112,7 @@ def _status(reply: say.StatusReport, now_s: float) -> str:
     if not reply.count:
         return f"{head} Send me a URL to follow one."
     if not reply.failing:
-        return f"{head} All of them can be reached."
+        return f"{head} Everything can be reached."
     rows = [
         f"#{f.number} {title(f.channel)}: {outcome(code)} for {_age(now_s - since_s)}"
         for f, code, since_s in reply.failing
@@ -143,10 +144,8 @@ def _too_fast(reply: say.TooFast, _now_s: float) -> str:
     return f"That is more than {_many(reply.limit, 'command')} a minute. I answer again in a minute; nothing is lost."
 
 
-def _not_understood(reply: say.NotUnderstood, _now_s: float) -> str:
-    if reply.suggestion:
-        return f"I do not understand that. Did you mean `{one_line(reply.suggestion, 200)}`?"
-    return "I do not understand that. Send me a URL to subscribe to it, or `help`."
+def _did_you_mean(reply: say.DidYouMean, _now_s: float) -> str:
+    return f"I do not understand that. Did you mean `{one_line(reply.command, 200)}`? Answer `yes`, or try again."
 
 
 def _failed(reply: say.Failed, _now_s: float) -> str:
@@ -169,7 +168,8 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, float], str]]] = {
     say.TooFast: _too_fast,
     say.LetBe: lambda *_: "All right, nothing was changed.",
     say.NothingAsked: lambda *_: "I have not asked anything. `help` shows what I understand.",
-    say.NotUnderstood: _not_understood,
+    say.DidYouMean: _did_you_mean,
+    say.NotUnderstood: lambda *_: "I do not understand that. Send me a URL to subscribe to it, or `help`.",
     say.Failed: _failed,
 }
 

@@ -13,6 +13,11 @@ from bots.link import Bounced, Receipt, Said
 RECEIPTS: Final = "urn:xmpp:receipts"
 CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
 
+REQUEST: Final = f"<request xmlns='{RECEIPTS}'/>"
+"""Asks for a receipt (XEP-0184)."""
+ACTIVE: Final = f"<active xmlns='{CHAT_STATES}'/>"
+"""Ends what :func:`composing` began (XEP-0085)."""
+
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 §2.2. One such character would end the stream for everybody, so this is checked here once more."""
 _ERRORS = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
@@ -22,13 +27,16 @@ _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """XEP-0280: we never ask for them, so these are forged."""
 
 
-def payload(body: str) -> str:
-    """Return what a chat message contains: its body, and the wish for a receipt (XEP-0184)."""
-    return f"<body>{escape(_NOT_XML.sub('', body))}</body><request xmlns='{RECEIPTS}'/><active xmlns='{CHAT_STATES}'/>"
+def payload(text: str) -> str:
+    """Return the body of a chat message."""
+    return f"<body>{escape(_NOT_XML.sub('', text))}</body>"
 
 
 def message(sender: str, to: str, message_id: str, content: str, thread: str = "") -> str:
-    """Return a chat message whose id is also its origin id (XEP-0359); ``content`` comes from :func:`payload`."""
+    """Return a chat message whose id is also its origin id (XEP-0359).
+
+    ``content`` is what :func:`payload` returned, and perhaps ``REQUEST`` and ``ACTIVE``.
+    """
     told = f"<thread>{escape(thread)}</thread>" if thread else ""
     ident = quoteattr(message_id)
     return (

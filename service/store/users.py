@@ -1,7 +1,10 @@
 """What we know of a person besides their subscriptions."""
 
+from collections.abc import Sequence
+
 import msgspec
 
+from service.model import UserId
 from service.store import keys
 from service.store.link import Link
 
@@ -34,6 +37,15 @@ class Users:
             if value is not None:
                 fields += [name, str(int(value))]
         await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+
+    async def receipts(self, uids: Sequence[UserId]) -> list[bool]:
+        """Return whose clients are known to send receipts, in the same order."""
+        found = await self._link.many([("HGET", keys.user(uid), "receipts") for uid in uids])
+        return [value == b"1" for value in found]
+
+    async def mark_receipts(self, uids: Sequence[UserId]) -> None:
+        """Remember that these people's clients send receipts."""
+        await self._link.many([("HSET", keys.user(uid), "receipts", "1") for uid in uids])
 
     async def allow(self, jid: str, what: str, limit: int, per_s: float) -> bool:
         """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""

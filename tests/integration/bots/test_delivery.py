@@ -118,6 +118,7 @@ async def test_nothing_is_lost_when_the_server_is_killed(
             await alice.say("status")
             await tell(store, [alice], channel, "before")
             await alice.wait_for(lambda message: "Entry before" in message.body)
+            await _nothing_waits(store)
             await own_prosody.stop()
             await until_so(lambda: not bot.connection.up.is_set(), "the bot notices")
             await tell(store, [alice], channel, "meanwhile", base=2)

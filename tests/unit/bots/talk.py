@@ -1,0 +1,112 @@
+"""A house of plain values, in which dialogues can be played without XMPP, Redis or a worker."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bots.commands import parse
+from bots.dialogue import converse
+from bots.exchange import (
+    AddSubscription,
+    CheckHealth,
+    EndSubscription,
+    Followed,
+    Health,
+    LatestEntries,
+    Limits,
+    LookUp,
+    MySubscriptions,
+    Probe,
+    Question,
+    Reply,
+    Request,
+    TakeNewUrl,
+)
+from bots.replies import text
+from service.errors import CoronetError, NotAFeed
+from service.feeds.urls import channel_id
+from service.model import Channel, ChannelId, Entry
+from service.store.requests import Probed
+
+NOW_S = 1_700_000_000.0
+
+
+def feed(url: str, title: str) -> Channel:
+    """A channel at its first version."""
+    return Channel(channel_id(url), url, title=title, version=1)
+
+
+@dataclass
+class Person:
+    """One person, what they follow, and what a worker would find on the web."""
+
+    web: dict[str, Probed | CoronetError] = field(default_factory=dict)
+    polled: dict[ChannelId, Channel] = field(default_factory=dict)
+    entries: dict[ChannelId, tuple[Entry, ...]] = field(default_factory=dict)
+    follows: dict[int, Channel] = field(default_factory=dict)
+    failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=lambda: Limits(3, 4, 20))
+    new_urls: int = 0
+    workers: int = 2
+    probes: int = 0
+    asked: Question | None = None
+
+    def hear(self, line: str) -> Reply:
+        """Return the reply to a line, having remembered what it asks."""
+        dialogue = converse(parse(line), self.asked, self.limits)
+        try:
+            request = next(dialogue)
+            while True:
+                try:
+                    result = self._serve(request)
+                except CoronetError as error:
+                    request = dialogue.throw(error)
+                else:
+                    request = dialogue.send(result)
+        except StopIteration as end:
+            reply: Reply = end.value
+        self.asked = reply if isinstance(reply, Question) else None
+        return reply
+
+    def say(self, line: str) -> str:
+        """Return the text of the reply to a line."""
+        return text(self.hear(line), NOW_S)
+
+    def _serve(self, request: Request) -> Any:  # noqa: PLR0911 - one arm per request
+        match request:
+            case LookUp(cid):
+                return self.polled.get(cid)
+            case TakeNewUrl():
+                self.new_urls += 1
+                return self.new_urls <= self.limits.new_urls_per_hour
+            case Probe(url):
+                return self._probe(url)
+            case MySubscriptions():
+                return tuple(Followed(number, channel) for number, channel in self.follows.items())
+            case AddSubscription(cid):
+                return self._follow(cid)
+            case EndSubscription(cid):
+                before = len(self.follows)
+                self.follows = {number: channel for number, channel in self.follows.items() if channel.id != cid}
+                return len(self.follows) < before
+            case LatestEntries(cid, count):
+                return self.entries.get(cid, ())[:count]
+            case CheckHealth():
+                return Health(self.workers, self.failing)
+
+    def _probe(self, url: str) -> Probed:
+        self.probes += 1
+        found = self.web.get(url, NotAFeed("No feed there."))
+        if isinstance(found, CoronetError):
+            raise found
+        if found.channel is not None:
+            self.polled[found.channel.id] = found.channel
+            self.entries[found.channel.id] = found.latest
+        return found
+
+    def _follow(self, cid: ChannelId) -> tuple[int, bool]:
+        held = [number for number, channel in self.follows.items() if channel.id == cid]
+        if held:
+            return held[0], False
+        number = max(self.follows, default=0) + 1
+        self.follows[number] = self.polled[cid]
+        return number, True

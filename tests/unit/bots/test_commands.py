@@ -1,0 +1,73 @@
+"""What people write becomes the command they mean."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots.commands import (
+    MOST_SHOWN,
+    Answer,
+    Cancel,
+    Command,
+    Help,
+    List,
+    Pick,
+    Show,
+    Status,
+    Subscribe,
+    Target,
+    Unknown,
+    Unsubscribe,
+    UnsubscribeAll,
+    parse,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("subscribe https://example.org/feed", Subscribe("https://example.org/feed")),
+        ("https://example.org/feed", Subscribe("https://example.org/feed")),
+        ("example.org/feed", Subscribe("example.org/feed")),
+        ("  SUB\n<https://example.org/feed>, please", Subscribe("https://example.org/feed")),
+        ("follow example.org", Subscribe("example.org")),
+        ("ftp://example.org/", Subscribe("ftp://example.org/")),
+        ("add", Subscribe("")),
+        ("unsubscribe #3", Unsubscribe(Target(number=3))),
+        ("rm 3", Unsubscribe(Target(number=3))),
+        ("Remove https://example.org/", Unsubscribe(Target(url="https://example.org/"))),
+        ("unsub ALL", UnsubscribeAll()),
+        ("unsubscribe", Unsubscribe(Target())),
+        ("ls", List()),
+        ("list  Big news", List("Big news")),
+        ("show #2", Show(Target(number=2), 3)),
+        ("show #2 5", Show(Target(number=2), 5)),
+        ("show 2 999", Show(Target(number=2), MOST_SHOWN)),
+        ("/status", Status()),
+        ("?", Help()),
+        ("help sub", Help("subscribe")),
+        ("Hello!", Help()),
+        ("Yes", Answer(yes=True)),
+        ("nope", Answer(yes=False)),
+        ("2", Pick(2)),
+        ("#12", Pick(12)),
+        ("2.", Pick(2)),
+        ("cancel", Cancel()),
+        ("subscrbe example.org", Unknown("subscrbe example.org", "subscribe example.org")),
+        ("unsubcribe #3", Unknown("unsubcribe #3", "unsubscribe #3")),
+        ("what is the weather", Unknown("what is the weather")),
+        ("", Unknown("")),
+    ],
+)
+def test_text_is_read_as_meant(text: str, command: Command) -> None:
+    assert parse(text) == command
+
+
+@given(st.text())
+def test_any_text_is_some_command(text: str) -> None:
+    assert isinstance(parse(text), Command)
+
+
+@given(st.sampled_from(["subscribe", "show", "unsubscribe", "help", "list", ""]), st.text())
+def test_any_text_after_a_verb_is_some_command(verb: str, rest: str) -> None:
+    assert isinstance(parse(f"{verb} {rest}"), Command)

@@ -1,0 +1,158 @@
+"""Dialogues, played against a house of plain values."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots.exchange import (
+    Choose,
+    Confirm,
+    Failed,
+    LetBe,
+    Listing,
+    NewUrlsUsedUp,
+    NoSuchSubscription,
+    NothingAsked,
+    Subscribed,
+    SubscriptionsFull,
+    Unsubscribed,
+)
+from service.errors import BadStatus, BadUrl, HostNotFound
+from service.model import Entry, FeedLink
+from service.store.requests import Probed
+from tests.unit.bots.talk import Person, feed
+
+NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+
+
+def visitor() -> Person:
+    """Somebody new, in front of a small web."""
+    first = Entry("a", "Summer arrived", "https://news.example/summer")
+    older = Entry("b", "Spring ended", "https://news.example/spring")
+    return Person(
+        web={
+            NEWS: Probed(feed(NEWS, "The News"), (first, older)),
+            BLOG: Probed(feed(BLOG, "A Blog")),
+            "https://news.example/": Probed(feed(NEWS, "The News"), (first,), discovered=True),
+            "https://many.example/": Probed(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
+            "https://gone.example/": BadStatus("gone.example answered 410 (Gone).", status=410),
+            "https://typo.example/": HostNotFound("typo.example does not resolve."),
+        }
+    )
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_conversations_go_as_written_down(path: Path) -> None:
+    """A transcript: lines after "> " are said; what follows, up to the next, is the answer."""
+    person = visitor()
+    for exchange in path.read_text(encoding="utf-8").strip().split("\n> "):
+        line, _, answer = exchange.removeprefix("> ").partition("\n")
+        assert person.say(line) == answer.strip()
+
+
+def test_subscribing_to_a_polled_channel_asks_no_worker() -> None:
+    first, second = visitor(), visitor()
+    first.hear(NEWS)
+    second.polled, second.entries = first.polled, first.entries
+    reply = second.hear(NEWS)
+    assert isinstance(reply, Subscribed)
+    assert reply.latest == Entry("a", "Summer arrived", "https://news.example/summer")
+    assert second.probes == 0
+
+
+def test_subscribing_again_says_so_and_changes_nothing() -> None:
+    person = visitor()
+    person.hear(NEWS)
+    again = person.hear(NEWS)
+    assert isinstance(again, Subscribed)
+    assert (again.new, again.followed.number, len(person.follows)) == (False, 1, 1)
+
+
+def test_one_feed_found_through_a_page_is_taken() -> None:
+    reply = visitor().hear("news.example")
+    assert isinstance(reply, Subscribed)
+    assert reply.discovered
+
+
+def test_several_feeds_are_asked_about_until_one_is_picked() -> None:
+    person = visitor()
+    asked = person.hear("many.example")
+    assert isinstance(asked, Choose)
+    assert person.hear("7") == asked, "no such number: the question stands"
+    picked = person.hear("2")
+    assert isinstance(picked, Subscribed)
+    assert picked.followed.channel.url == BLOG
+
+
+def test_the_limit_of_subscriptions_is_told_but_not_to_who_has_it_already() -> None:
+    person = visitor()
+    person.follows = {n: feed(f"https://{n}.example/", str(n)) for n in (1, 2, 3)}
+    assert person.hear(NEWS) == SubscriptionsFull(3)
+    person.polled = {channel.id: channel for channel in person.follows.values()}
+    assert isinstance(person.hear("https://2.example/"), Subscribed)
+
+
+def test_the_limit_of_new_urls_is_told() -> None:
+    person = visitor()
+    replies = [person.hear(f"https://unknown-{n}.example/") for n in range(5)]
+    assert replies[-1] == NewUrlsUsedUp(4)
+    assert person.probes == 4
+
+
+def test_not_found_and_not_yours_are_one_answer() -> None:
+    person = visitor()
+    person.polled = {feed(NEWS, "").id: feed(NEWS, "")}
+    assert person.hear("unsubscribe #9") == person.hear(f"unsubscribe {NEWS}") == NoSuchSubscription()
+    assert person.hear("show #9") == NoSuchSubscription()
+
+
+def test_a_feed_is_unsubscribed_by_number_or_by_url() -> None:
+    for words in ("#1", "1", NEWS, "HTTPS://NEWS.example:443/feed#top"):
+        person = visitor()
+        person.hear(NEWS)
+        assert isinstance(person.hear(f"unsubscribe {words}"), Unsubscribed)
+        assert not person.follows
+
+
+def test_unsubscribing_from_everything_asks_once() -> None:
+    person = visitor()
+    person.hear(NEWS)
+    person.hear(BLOG)
+    assert person.hear("unsubscribe all") == Confirm(2)
+    assert person.hear("no") == LetBe()
+    assert person.hear("yes") == NothingAsked(), "the question is gone"
+    person.hear("unsubscribe all")
+    person.hear("list")
+    assert person.hear("yes") == NothingAsked(), "another command withdraws the question"
+    person.hear("unsubscribe all")
+    ended = person.hear("yes")
+    assert isinstance(ended, Unsubscribed)
+    assert len(ended.ended) == 2
+    assert person.hear("unsubscribe all") == Listing((), 0, "")
+
+
+def test_list_filters_by_title_and_url() -> None:
+    person = visitor()
+    person.hear(NEWS)
+    person.hear(BLOG)
+    by_title, by_url = person.hear("list NEWS"), person.hear("list blog.example/atom")
+    assert isinstance(by_title, Listing)
+    assert isinstance(by_url, Listing)
+    assert [f.number for f in by_title.found] == [1]
+    assert [f.number for f in by_url.found] == [2]
+
+
+def test_what_cannot_be_watched_comes_back_as_its_error() -> None:
+    refused = visitor().hear("gopher://example.org/")
+    assert isinstance(refused, Failed)
+    assert isinstance(refused.error, BadUrl)
+
+
+@given(st.lists(st.text(max_size=60) | st.sampled_from(["many.example", "2", "yes", "unsubscribe all", NEWS])))
+def test_whatever_is_said_gets_an_answer(lines: list[str]) -> None:
+    person = visitor()
+    for line in lines:
+        assert person.say(line)

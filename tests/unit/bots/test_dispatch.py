@@ -1,0 +1,166 @@
+"""Who is sent to next, and what is done about what went wrong. Times are plain numbers."""
+
+import math
+
+import pytest
+
+from bots.dispatch import (
+    BURST,
+    GIVE_UP_AFTER_S,
+    RECEIPT_WITHIN_IF_UNSEEN_S,
+    RECEIPT_WITHIN_S,
+    Dispatch,
+)
+from service.store.outbox import Batch
+
+ANN, BEN = "ann", "ben"
+
+
+def batch(message_id: str, *, acked: bool = False) -> Batch:
+    return Batch(message_id, (), acked, 0.0)
+
+
+@pytest.fixture
+def dispatch() -> Dispatch:
+    return Dispatch(messages_per_s=1.0)
+
+
+def test_whoever_has_something_queued_is_taken_once(dispatch: Dispatch) -> None:
+    dispatch.queued([ANN, BEN, ANN], 0.0)
+    assert sorted(dispatch.take(10, 0.0)) == [ANN, BEN]
+    assert dispatch.take(10, 0.0) == []
+    assert dispatch.next_s() == math.inf
+
+
+def test_a_taken_lane_is_nobody_elses(dispatch: Dispatch) -> None:
+    assert dispatch.enter(ANN)
+    assert not dispatch.enter(ANN)
+    dispatch.queued([ANN], 0.0)
+    assert dispatch.take(10, 0.0) == []
+    dispatch.release(ANN, 1.0)
+    assert dispatch.take(10, 1.0) == [ANN]
+
+
+def test_what_is_queued_while_a_lane_is_taken_is_not_forgotten(dispatch: Dispatch) -> None:
+    dispatch.queued([ANN], 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.queued([ANN], 0.1)
+    dispatch.release(ANN, 0.2)
+    assert dispatch.take(1, 0.2) == [ANN]
+
+
+def test_the_governor_lets_a_burst_through_and_then_its_rate(dispatch: Dispatch) -> None:
+    taken_s: list[float] = []
+    now_s = 0.0
+    while len(taken_s) < BURST + 4:
+        dispatch.queued([ANN], now_s)
+        for uid in dispatch.take(1, now_s):
+            taken_s.append(now_s)
+            dispatch.sent(uid, now_s)
+            dispatch.release(uid, now_s)
+        now_s += 0.25
+    assert taken_s[BURST - 1] == (BURST - 1) * 0.25
+    assert [taken_s[-2] - taken_s[-3], taken_s[-1] - taken_s[-2]] == [1.0, 1.0]
+
+
+def test_the_governor_of_one_person_holds_nobody_else(dispatch: Dispatch) -> None:
+    for _ in range(BURST + 1):
+        dispatch.sent(ANN, 0.0)
+    dispatch.queued([ANN, BEN], 0.0)
+    assert dispatch.take(10, 0.0) == [BEN]
+    assert dispatch.next_s() == 2.0
+
+
+def test_idle_lanes_are_forgotten(dispatch: Dispatch) -> None:
+    dispatch.queued([ANN], 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.sent(ANN, 0.0)
+    dispatch.release(ANN, 0.0)
+    assert dispatch.take(1, 100.0) == []
+    assert not dispatch._lanes
+
+
+def test_what_the_server_never_confirmed_is_sent_again_at_once(dispatch: Dispatch) -> None:
+    dispatch.recover([ANN], 0.0)
+    assert dispatch.take(1, 0.0) == [ANN]
+    assert dispatch.is_unsure(ANN)
+    assert list(dispatch.resend(ANN, [batch("m1")], 0.0)) == [batch("m1")]
+    assert not dispatch.is_unsure(ANN)
+
+
+def test_what_it_confirmed_waits_for_its_receipt_and_everything_behind_waits_with_it(dispatch: Dispatch) -> None:
+    flying = [batch("m1", acked=True), batch("m2")]
+    dispatch.recover([ANN], 0.0)
+    dispatch.take(1, 0.0)
+    assert not dispatch.resend(ANN, flying, 0.0)
+    dispatch.release(ANN, 0.0)
+    assert dispatch.take(1, RECEIPT_WITHIN_IF_UNSEEN_S - 0.1) == []
+    assert dispatch.take(1, RECEIPT_WITHIN_IF_UNSEEN_S) == [ANN]
+    assert dispatch.resend(ANN, flying, RECEIPT_WITHIN_IF_UNSEEN_S) == flying
+
+
+def test_a_person_who_is_seen_gets_a_while_to_send_the_receipt(dispatch: Dispatch) -> None:
+    dispatch.recover([ANN], 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.resend(ANN, [batch("m1", acked=True)], 0.0)
+    dispatch.release(ANN, 0.0)
+    dispatch.seen(ANN, 1.0)
+    assert dispatch.next_s() == 1.0 + RECEIPT_WITHIN_S
+    dispatch.settled(ANN, 2.0)
+    assert dispatch.take(1, 2.0) == [ANN], "a receipt came: look again at once"
+    assert not dispatch.resend(ANN, [], 2.0)
+    assert not dispatch.is_unsure(ANN)
+
+
+def test_for_a_person_known_to_be_offline_nothing_is_sent_twice_until_they_come(dispatch: Dispatch) -> None:
+    dispatch.recover([ANN], 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.resend(ANN, [batch("m1", acked=True)], 0.0)
+    dispatch.release(ANN, 0.0)
+    dispatch.absent(ANN)
+    assert dispatch.take(1, 1e9) == []
+    dispatch.seen(ANN, 2e9)
+    assert dispatch.take(1, 2e9 + RECEIPT_WITHIN_S) == [ANN]
+    assert dispatch.has_met(ANN)
+
+
+def test_doubt_within_a_session_concerns_only_what_was_not_confirmed(dispatch: Dispatch) -> None:
+    dispatch.queued([ANN], 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.doubt([ANN])
+    assert list(dispatch.resend(ANN, [batch("m1", acked=True), batch("m2")], 0.0)) == [batch("m2")]
+
+
+def test_bounces_hold_a_lane_longer_each_time_but_not_for_ever(dispatch: Dispatch) -> None:
+    holds_s = []
+    now_s = 0.0
+    for _ in range(12):
+        dispatch.bounced(ANN, "service-unavailable", now_s, chance=1.0)
+        assert dispatch.take(1, now_s) == []
+        holds_s.append(dispatch.next_s() - now_s)
+        now_s = dispatch.next_s()
+        assert dispatch.take(1, now_s) == [ANN]
+        dispatch.release(ANN, now_s)
+    assert holds_s[:3] == [30.0, 60.0, 120.0]
+    assert holds_s[-1] == 3_600.0
+
+
+def test_an_address_that_does_not_exist_is_tried_more_rarely(dispatch: Dispatch) -> None:
+    dispatch.bounced(ANN, "item-not-found", 0.0, chance=0.0)
+    assert dispatch.next_s() == 300.0
+
+
+def test_a_held_lane_is_tried_as_soon_as_the_person_is_seen(dispatch: Dispatch) -> None:
+    dispatch.bounced(ANN, "recipient-unavailable", 0.0, chance=0.0)
+    dispatch.seen(ANN, 1.0)
+    assert dispatch.take(1, 1.0) == [ANN]
+    assert dispatch.resend(ANN, [batch("m1", acked=True)], 1.0), "it came back: no receipt to wait for"
+
+
+def test_only_what_keeps_coming_back_is_given_up_and_only_after_two_weeks(dispatch: Dispatch) -> None:
+    assert not dispatch.is_hopeless(ANN, 0.0, GIVE_UP_AFTER_S + 1)
+    dispatch.bounced(ANN, "gone", 0.0, chance=0.0)
+    assert not dispatch.is_hopeless(ANN, 0.0, GIVE_UP_AFTER_S - 1)
+    assert dispatch.is_hopeless(ANN, 0.0, GIVE_UP_AFTER_S + 1)
+    dispatch.accepted(ANN)
+    assert not dispatch.is_hopeless(ANN, 0.0, GIVE_UP_AFTER_S + 1)

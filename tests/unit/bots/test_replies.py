@@ -1,0 +1,140 @@
+"""What is said: every error has its own words, and every message is safe to send."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots.exchange import Failed, Followed, Listing, Shown, StatusReport
+from bots.failures import outcome, sentence
+from bots.length import LONGEST_MESSAGE_BYTES
+from bots.notifications import notification
+from bots.replies import text
+from bots.stanzas import payload
+from service import errors
+from service.model import Change, Channel, Delta, Entry
+
+NOW_S = 1_700_000_000.0
+URL = "https://example.org/feed"
+
+CAUSES = [
+    errors.BadUrl("example: that is not a host."),
+    errors.AddressRefused("10.0.0.1 is private."),
+    errors.HostNotFound(""),
+    errors.Unreachable(""),
+    errors.TlsFailed("certificate has expired"),
+    *(errors.BadStatus("", status=status) for status in (401, 403, 404, 410, 429, 503)),
+    errors.BadRedirect(""),
+    errors.BadHttp(""),
+    errors.TooLarge(""),
+    errors.EmptyBody(""),
+    errors.NotAFeed(""),
+    errors.BrokenFeed(""),
+    errors.ParseKilled(""),
+    errors.StoreUnavailable(""),
+    errors.NoWorker(""),
+]
+
+
+def channels(count: int, title: str = "A channel") -> list[Channel]:
+    return [Channel(f"{i:040x}", f"https://example.org/{i}", title) for i in range(count)]
+
+
+def news(channel: Channel, *entries: Entry) -> Delta:
+    return Delta(channel.id, 1, 2, NOW_S, tuple(Change("addition", entry) for entry in entries))
+
+
+def safe(body: str) -> bool:
+    """Whether it is valid XML 1.0, short enough, and free of bidi overrides."""
+    element = ET.fromstring(payload(body))  # noqa: S314 - we wrote it
+    return element.text == body and len(body.encode()) <= LONGEST_MESSAGE_BYTES and not set(body) & set("\u202e\u2066")
+
+
+def test_each_cause_has_its_own_sentence() -> None:
+    said = [sentence(error, URL) for error in CAUSES]
+    assert len(set(said)) == len(CAUSES)
+    assert all(words.endswith((".", "?", ").")) for words in said)
+
+
+@pytest.mark.parametrize("error", CAUSES, ids=lambda error: f"{error.code}")
+def test_a_failure_names_what_it_is_about_or_is_still_a_sentence(error: errors.CoronetError) -> None:
+    assert "{" not in sentence(error, URL) + sentence(error, "")
+    assert "“”" not in sentence(error, "")
+
+
+def test_a_failure_keeps_its_words_across_processes() -> None:
+    for error in CAUSES:
+        assert sentence(errors.from_fault(errors.to_fault(error)), URL) == sentence(error, URL)
+
+
+def test_outcomes_of_polls_are_told_in_few_words() -> None:
+    assert outcome("host-not-found") == "its host is not found"
+    assert outcome("something new") == "failing"
+
+
+def test_status_says_since_when_something_fails() -> None:
+    channel = channels(1)[0]
+    report = StatusReport(1, 3, ((Followed(1, channel), "bad-status", NOW_S - 7_200),))
+    assert text(report, NOW_S).endswith("#1 A channel: its server answers with an error for 2 hours")
+
+
+def test_long_lists_say_how_many_are_left_out() -> None:
+    followed = tuple(Followed(n, channel) for n, channel in enumerate(channels(200, "T" * 100), 1))
+    said = text(Listing(followed, 200, ""), NOW_S)
+    shown = said.count("\n#")
+    assert said.endswith(f"and {200 - shown} more; narrow it with `list word`")
+    assert safe(said)
+
+
+def test_a_notification_has_channel_title_link_and_text() -> None:
+    channel = channels(1)[0]
+    entry = Entry("k", "A title", "https://example.org/a", "Some text. " * 60)
+    said = notification([channel], [news(channel, entry)])
+    head, title, link, summary = said.splitlines()
+    assert (head, title, link) == ("*A channel*", "A title", "https://example.org/a")
+    assert len(summary) <= 300
+
+
+def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
+    channel = channels(1)[0]
+    entries = [Entry(f"k{n}", f"Entry {n}", f"https://example.org/{n}") for n in range(17)]
+    said = notification([channel], [news(channel, *entries)])
+    assert said.count("https://") == 5
+    assert "and 12 more: Entry 5 · Entry 6 · " in said
+    assert said.endswith("Entry 16")
+
+
+def test_an_entry_that_changed_twice_is_told_once_in_its_last_state() -> None:
+    channel = channels(1)[0]
+    said = notification([channel], [news(channel, Entry("k", "Draft")), news(channel, Entry("k", "Final"))])
+    assert said == "*A channel*\nFinal"
+
+
+def test_of_a_channel_that_is_gone_there_is_nothing_to_tell() -> None:
+    assert notification([], [news(channels(1)[0], Entry("k", "T"))]) == ""
+
+
+hostile = st.text(max_size=400) | st.sampled_from(
+    ["</body></message>", "\x00\x0b\x1b[0m", "\u202eevil\u2066", "\ud800", "a\n> b\n```", "é" * 5000, "👩‍👩‍👧" * 900]
+)
+
+
+@given(st.lists(st.tuples(hostile, hostile, hostile), min_size=1, max_size=40), hostile, st.integers(1, 20))
+def test_whatever_publishers_write_a_notification_is_safe(
+    written: list[tuple[str, str, str]], title: str, count: int
+) -> None:
+    told = channels(count, title)
+    entries = [Entry(str(n), *parts) for n, parts in enumerate(written)]
+    said = notification(told, [news(channel, *entries) for channel in told])
+    assert safe(said)
+    assert len(said.split("\n\n")) >= count, "every channel has its place"
+
+
+@given(hostile, hostile, st.integers(1, 30))
+def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int) -> None:
+    followed = Followed(1, channels(1, title)[0])
+    entries = tuple(Entry(str(n), word, title, word) for n in range(count))
+    assert safe(text(Shown(followed, entries), NOW_S))
+    assert safe(text(Listing((), 1, word), NOW_S))
+    assert safe(text(Failed(errors.BadUrl(word), title), NOW_S))

@@ -1,0 +1,73 @@
+"""What we write is well-formed whatever is in it; what we get means what it should."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots import stanzas
+from bots.link import Bounced, Receipt, Said
+
+ALICE = "from='alice@localhost/phone' to='feeds.localhost'"
+
+xml_text = st.text(st.characters(blacklist_categories=["Cs"], min_codepoint=32, blacklist_characters="\ufffe\uffff"))
+
+
+def parsed(text: str) -> ET.Element:
+    return ET.fromstring(text)  # noqa: S314 - the tests wrote it
+
+
+def message(attributes: str, content: str) -> ET.Element:
+    return parsed(f"<message xmlns='jabber:component:accept' {attributes}>{content}</message>")
+
+
+@given(xml_text, xml_text, st.text(), xml_text)
+def test_any_message_is_well_formed(to: str, ident: str, body: str, thread: str) -> None:
+    written = stanzas.message("feeds.localhost", to, ident, stanzas.payload(body) + stanzas.REQUEST, thread)
+    element = parsed(written)
+    assert element.get("to") == to
+    assert element.get("id") == ident
+
+
+def test_a_message_has_its_id_as_origin_id() -> None:
+    element = parsed(stanzas.message("a", "b", "m1", stanzas.payload("hello")))
+    origin = element.find("{urn:xmpp:sid:0}origin-id")
+    assert origin is not None
+    assert origin.get("id") == "m1"
+
+
+def test_chat_is_read_with_its_bare_sender() -> None:
+    request = "<request xmlns='urn:xmpp:receipts'/>"
+    read = stanzas.read(message(f"{ALICE} type='chat' id='q'", f"<body>hi</body><thread>t</thread>{request}"))
+    assert read == Said("alice@localhost", "alice@localhost/phone", "q", "hi", "t", wants_receipt=True)
+
+
+def test_receipts_count_even_when_they_come_late() -> None:
+    received = "<received xmlns='urn:xmpp:receipts' id='m1'/>"
+    delay = "<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"
+    assert stanzas.read(message(ALICE, received + delay)) == Receipt("alice@localhost", "m1")
+
+
+def test_errors_are_bounces_never_commands() -> None:
+    error = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+    read = stanzas.read(message(f"{ALICE} type='error' id='m1'", f"<body>list</body>{error}"))
+    assert read == Bounced("alice@localhost", "m1", "gone")
+    assert stanzas.read(message(f"{ALICE} type='error' id='m1'", "")) == Bounced(
+        "alice@localhost", "m1", "undefined-condition"
+    )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "content"),
+    [
+        (f"{ALICE} type='groupchat'", "<body>list</body>"),
+        (f"{ALICE} type='headline'", "<body>list</body>"),
+        (f"{ALICE} type='chat'", "<composing xmlns='http://jabber.org/protocol/chatstates'/>"),
+        (f"{ALICE} type='chat'", "<body>list</body><delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"),
+        (f"{ALICE} type='chat'", "<body>x</body><received xmlns='urn:xmpp:carbons:2'/>"),
+        ("type='chat'", "<body>from nobody</body>"),
+    ],
+)
+def test_what_is_not_said_to_us_now_means_nothing(attributes: str, content: str) -> None:
+    assert stanzas.read(message(attributes, content)) is None
