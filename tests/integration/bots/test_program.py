@@ -1,0 +1,130 @@
+"""The program itself: it waits for what is away, has one post, and leaves in order."""
+
+import asyncio
+import contextlib
+import os
+import signal
+
+import pytest
+from pydantic import SecretStr
+
+from bots.main import Bot, run
+from service.settings import Settings
+from service.stack.prosody import PrivateProsody
+from service.store import Store
+from tests.support.bot import Person
+from tests.support.channels import make_channel
+from tests.support.chat import ChatClient
+from tests.support.waiting import until, until_so
+
+POST = "bot:{}"
+
+
+async def held(store: Store, settings: Settings) -> bool:
+    """Whether some bot holds the post."""
+    return await store.leases.hold(POST.format(settings.xmpp_jid), "an onlooker", 0.001) is None
+
+
+async def reach(client: ChatClient) -> None:
+    """Talk to the bot until it answers: what is said while there is none is history when it comes."""
+
+    async def answered() -> bool:
+        with contextlib.suppress(TimeoutError):
+            return bool(await client.say("status", 1.0))
+        return False
+
+    await until(answered, "the bot answers")
+
+
+async def test_sigterm_ends_it_in_order_and_frees_the_post(settings: Settings, store: Store, person: Person) -> None:
+    alice = await person()
+    running = asyncio.create_task(run(settings))
+    await reach(alice)
+    assert await held(store, settings)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, 10)
+    assert not await held(store, settings)
+
+
+async def test_a_second_bot_stands_by_until_the_first_leaves(settings: Settings, store: Store, person: Person) -> None:
+    alice = await person()
+    first = asyncio.create_task(run(settings))
+    await reach(alice)
+    second = asyncio.create_task(run(settings))
+    answer = await alice.say("list")
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await reach(alice)
+    assert [message.body for message in alice.received].count(answer) == 1, "two bots, one answer"
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    assert not await held(store, settings)
+
+
+async def test_it_waits_for_a_server_that_is_not_there_yet(
+    own_prosody: PrivateProsody, settings: Settings, store: Store, login: str
+) -> None:
+    await own_prosody.program()
+    late = settings.model_copy(
+        update={
+            "xmpp_port": own_prosody.component_port if login == "component" else own_prosody.c2s_port,
+            "xmpp_jid": own_prosody.component_jid if login == "component" else await own_prosody.register("bot", "pw"),
+            "xmpp_password": SecretStr(own_prosody.component_secret if login == "component" else "pw"),
+            "xmpp_ca_file": str(own_prosody.ca_file),
+        }
+    )
+    running = asyncio.create_task(run(late))
+
+    async def on_post() -> bool:
+        return await held(store, late)
+
+    try:
+        await until(on_post, "the bot is on its post, without a server")
+        await own_prosody.start()
+        log = own_prosody.directory / "prosody.log"
+        sign = "External component successfully authenticated" if login == "component" else "Authenticated as bot@"
+        await until_so(lambda: sign in log.read_text(encoding="utf-8"), "it logs in once there is a server")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await own_prosody.stop()
+
+
+async def test_a_contact_request_is_granted_and_returned(bot: Bot, person: Person) -> None:
+    alice = await person()
+    await alice.befriend()
+    roster = alice._xmpp.client_roster
+    await until_so(lambda: roster[bot.connection.address].resources, "alice sees the bot online")
+    await until_so(lambda: roster[bot.connection.address]["to"], "alice may see the bot's presence")
+
+
+async def test_who_asks_too_fast_is_told_once_and_hurts_nobody(
+    settings: Settings, store: Store, person: Person
+) -> None:
+    strict = settings.model_copy(update={"max_commands_per_minute": 5})
+    eve, bob = await asyncio.gather(person(), person())
+    running = asyncio.create_task(run(strict))
+    await reach(eve)
+    for _ in range(30):
+        eve.send("status")
+    await eve.wait_for(lambda message: "a minute" in message.body)
+    assert await bob.say("status")
+    assert len([message for message in eve.received if "more than 5 commands" in message.body]) == 1
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert not await held(store, strict)
+
+
+@pytest.mark.usefixtures("bot")
+async def test_naughty_text_gets_an_answer_and_leaves_the_stream_alone(person: Person, store: Store) -> None:
+    alice = await person()
+    await make_channel(store)
+    for line in (
+        "</body></message>",
+        "\u202eevil",
+        "{{7*7}}",
+        "<svg onload=alert(1)>",
+        "🧨" * 2_000,
+        "subscribe \\@x%00",
+    ):
+        assert await alice.say(line)
