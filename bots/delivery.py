@@ -211,32 +211,33 @@ class Delivery:
         await self._learn(batches)
         sent, written, empty = [], [], []
         for uid, own in batches.items():
-            request = stanzas.REQUEST if self._sends_receipts[uid] else ""
+            asked = self._sends_receipts[uid]
+            request = stanzas.REQUEST if asked else ""
             for batch in own:
                 if not (body := await self._bodies.of(batch)):
                     empty.append((uid, batch.message_id))
                     continue
                 written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, body + request))
-                sent.append((uid, batch))
+                sent.append((uid, batch, asked))
                 self._dispatch.sent(uid, self._clock.monotonic_s())
         await self._hand_over(written, sent)
         await self._surely((), empty)
         return batches
 
-    async def _hand_over(self, written: Sequence[str], sent: Sequence[tuple[UserId, Batch]]) -> None:
-        """Send, and complete what the server took and did not send back: await receipts where there will be some."""
-        self._under_way.update((batch.message_id, False) for _, batch in sent)
+    async def _hand_over(self, written: Sequence[str], sent: Sequence[tuple[UserId, Batch, bool]]) -> None:
+        """Send, and complete what the server took and did not send back: await the receipts that were asked for."""
+        self._under_way.update((batch.message_id, False) for _, batch, _ in sent)
         try:
             await self._link.send(written)
-            kept = [(uid, batch) for uid, batch in sent if not self._under_way[batch.message_id]]
+            kept = [one for one in sent if not self._under_way[one[1].message_id]]
         finally:
-            for _, batch in sent:
+            for _, batch, _ in sent:
                 del self._under_way[batch.message_id]
         receipted, finished = [], []
-        for uid, batch in kept:
+        for uid, batch, asked in kept:
             self._dispatch.accepted(uid)
             last_time = batch.acked and self._dispatch.has_met(uid)
-            if self._sends_receipts[uid] and not last_time and self._unanswered[uid] < MOST_UNANSWERED:
+            if asked and not last_time and self._unanswered[uid] < MOST_UNANSWERED:
                 self._unanswered[uid] += 1
                 receipted.append((uid, batch.message_id))
             else:
