@@ -44,14 +44,14 @@ async def test_metrics_show_what_the_process_counted() -> None:
     async def ready() -> None:
         return
 
-    POLLS.labels("unchanged").inc(7)
+    POLLS.labels("counted-here").inc(7)
     server = await serve_health("127.0.0.1", 0, ready)
     try:
         status, text = await _get(f"{server.url}/metrics")
     finally:
         await server.close()
     assert status == 200
-    assert 'coronet_polls_total{outcome="unchanged"} 7.0' in text
+    assert 'coronet_polls_total{outcome="counted-here"} 7.0' in text
 
 
 async def test_a_server_on_every_address_is_named_by_its_host() -> None:

@@ -102,6 +102,15 @@ async def test_a_hostile_document_is_read_or_an_error_and_the_next_is_fine(pool:
     assert await read_title(pool) == "Title a"
 
 
+async def test_a_child_of_a_large_process_is_kept(pool: ParserPool) -> None:
+    ballast = bytearray(b"x" * 200_000_000)
+    await read_title(pool)
+    (child,) = children()
+    await read_title(pool)
+    assert children() == [child]
+    assert len(ballast) == 200_000_000
+
+
 async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool, monkeypatch: pytest.MonkeyPatch) -> None:
     await read_title(pool)
     monkeypatch.setattr(sandbox, "_PATIENCE_S", 0.3)
