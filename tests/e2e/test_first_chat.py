@@ -31,7 +31,9 @@ async def publisher(tmp_path: Path) -> AsyncIterator[SamplePublisher]:
         yield serving
 
 
-async def test_a_person_subscribes_is_told_what_changes_and_leaves(product: Product, publisher: SamplePublisher) -> None:
+async def test_a_person_subscribes_is_told_what_changes_and_leaves(
+    product: Product, publisher: SamplePublisher
+) -> None:
     await publisher.publish("Before")
     async with product.chat(0) as alice:
         first = await alice.say(publisher.feed_url())

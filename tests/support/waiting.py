@@ -11,7 +11,7 @@ async def until(look: Callable[[], Awaitable[T]], what: str, *, within_s: float 
     """Look again and again until what is seen is true, and return it; fail in words after ``within_s``."""
     try:
         async with asyncio.timeout(within_s):
-            while not (seen := await look()):
+            while not (seen := await look()):  # noqa: ASYNC110 - what is awaited happens in other processes
                 await asyncio.sleep(0.02)
             return seen
     except TimeoutError:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from service.settings import Settings
@@ -14,7 +15,7 @@ from workers.main import work
 StartWorker = Callable[[], Awaitable["asyncio.Task[None]"]]
 
 
-@pytest_asyncio.fixture
+@pytest.fixture
 def settings(clean_redis: str) -> Settings:
     return Settings(
         redis_url=clean_redis,

@@ -1,6 +1,6 @@
 """A few real workers: what is published reaches the outbox of whoever subscribed, once, whoever dies."""
 
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 
@@ -63,7 +63,7 @@ async def test_what_is_published_after_subscribing_is_queued_once_and_in_order(
     channel = await subscribed(store, publisher.feed_url())
     assert channel.private
     assert [entry.title for entry in await store.channels.latest(channel.id, 5)] == ["The first"]
-    got = []
+    got: list[str] = []
     for title in ("A", "B", "C"):
         await publisher.publish(title)
         got += await all_delivered(store, [title])
@@ -77,7 +77,8 @@ async def test_when_a_node_dies_the_others_take_over_and_nothing_is_lost(
     await nodes_in_the_ring(store, 3)
     await subscribed(store, publisher.feed_url())
     numbers = count(1)
-    expected, got = [], []
+    expected: list[str] = []
+    got: list[str] = []
     for worker in workers[:2]:
         expected.append(f"Entry {next(numbers)}")
         await publisher.publish(expected[-1])
@@ -159,7 +160,7 @@ async def test_polls_of_a_set_are_evenly_spaced_and_conditional(
 
     await until(settled, "nine polls by three nodes")
     times = sorted(poll.at_s for poll in (await store.channels.polls(channel.id, 6)))
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
     share_s = settings.poll_interval_s / 3
     assert all(0.5 * share_s < gap < 1.5 * share_s for gap in gaps), gaps
     assert all(poll.status == 304 for poll in await store.channels.polls(channel.id, 3))
