@@ -54,7 +54,7 @@ from bots.commands import (
         ("2.", Pick(2)),
         ("cancel", Cancel()),
         ("subscrbe example.org", Unknown("subscrbe example.org", "subscribe example.org")),
-        ("unsubcribe #3", Unknown("unsubcribe #3", "unsubscribe #3")),
+        ("unsubcribe #3", Unknown("unsubcribe #3", "unsubscribe #3")),  # codespell:ignore
         ("what is the weather", Unknown("what is the weather")),
         ("", Unknown("")),
     ],
