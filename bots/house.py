@@ -1,6 +1,7 @@
 """What dialogues ask for, done on the store. No policy: that is the dialogue's."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from bots.delivery import Delivery
@@ -18,6 +19,7 @@ from bots.exchange import (
     Request,
     TakeNewUrl,
 )
+from service.errors import CoronetError
 from service.model import Channel, ChannelId
 from service.store import Store
 
@@ -45,8 +47,7 @@ class House:
             case MySubscriptions():
                 return await self._followed(jid)
             case AddSubscription(cid):
-                subscription, new = await self._store.subscriptions.subscribe(jid, cid)
-                return subscription.number, new
+                return await self._subscribe(jid, cid)
             case EndSubscription(cid):
                 async with self._delivery.paused(jid):
                     return await self._store.subscriptions.unsubscribe(jid, cid)
@@ -54,6 +55,16 @@ class House:
                 return await self._store.channels.latest(cid, count)
             case CheckHealth(cids):
                 return await self._health(cids)
+
+    async def _subscribe(self, jid: str, cid: ChannelId) -> tuple[int, bool]:
+        subscription, new = await self._store.subscriptions.subscribe(jid, cid)
+        if new:
+            await self._store.requests.wanted(cid)
+            channel = await self._store.channels.get(cid)
+            if channel is not None and channel.dormant:  # it fell asleep since we looked it up
+                with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
+                    await self._store.requests.probe(channel.url)
+        return subscription.number, new
 
     async def _polled(self, cid: ChannelId) -> Channel | None:
         channel = await self._store.channels.get(cid)

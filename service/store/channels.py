@@ -146,8 +146,11 @@ class Channels:
         return bool(await self._link.script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
 
     async def doze(self, cid: ChannelId) -> None:
-        """Note that nobody polls the channel any more: what it lists at the next poll is taken in silently."""
-        await self._link.script("channel_set", (keys.channel(cid),), "dormant", "1")
+        """Note that nobody polls the channel any more: what it lists at the next poll is taken in silently.
+
+        Does nothing if somebody has subscribed: they count on the polls that there have been.
+        """
+        await self._link.script("channel_doze", (keys.channel(cid), keys.channel_index(cid)))
 
     async def polled(self, results: Sequence[tuple[ChannelId, PollResult]]) -> None:
         """Keep how polls ended."""

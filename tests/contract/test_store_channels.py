@@ -61,6 +61,15 @@ async def test_a_silent_delta_needs_no_fan_out_and_ends_dormancy(store: Store) -
     assert (after.fanned, after.channel.version, after.channel.dormant) == (2, 2, False)
 
 
+async def test_a_channel_with_a_subscriber_does_not_doze(store: Store) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe("alice@localhost", channel.id)
+    await store.channels.doze(channel.id)
+    now = await store.channels.get(channel.id)
+    assert now is not None
+    assert not now.dormant
+
+
 async def test_the_latest_entries_come_newest_first_and_each_once(store: Store) -> None:
     channel = await make_channel(store)
     await publish(store, channel, "second", "third")
