@@ -23,12 +23,12 @@ from service.model import ParsedEntry, ParsedFeed
 _VERSION = "jsonfeed.org/version/"
 
 
-def parse(body: bytes, *, url: str) -> ParsedFeed:
+def parse(text: str, *, url: str) -> ParsedFeed:
     """Return the feed. Raises :class:`NotAFeed` for other JSON, :class:`BrokenFeed` for a damaged feed."""
     try:
-        document = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        if _VERSION.encode() in body[:FIELD_CHARS]:
+        document = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        if _VERSION in text[:FIELD_CHARS]:
             raise BrokenFeed(f"The JSON Feed cannot be read: {error}") from error
         raise NotAFeed("The document is neither a feed nor valid JSON.") from error
     if not isinstance(document, dict) or _VERSION not in _string(document, "version", FIELD_CHARS):

@@ -1,5 +1,6 @@
 """What one feed document may claim: more is cut off, wrong types and impossible values are ignored."""
 
+import re
 from collections.abc import Iterable
 from urllib.parse import urljoin
 
@@ -17,10 +18,12 @@ _EARLIEST_S = 788_918_400.0
 _LATEST_S = 4_102_444_800.0
 _MAX_TTL_MINUTES = 7 * 24 * 60
 
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
+
 
 def capped(value: object, max_chars: int) -> str:
-    """Return the text without surrounding white space and half characters, cut off; "" for what is no text."""
-    return value[:max_chars].encode("utf-8", "ignore").decode().strip() if isinstance(value, str) else ""
+    """Return the text without surrounding white space and what XML cannot carry, cut off; "" for what is no text."""
+    return _NOT_XML.sub("", value[:max_chars]).strip() if isinstance(value, str) else ""
 
 
 def absolute_link(value: object, url: str) -> str:

@@ -16,6 +16,7 @@ import feedparser
 
 from service.errors import BrokenFeed, EmptyBody, NotAFeed
 from service.feeds import jsonfeed
+from service.feeds.charset import text_of
 from service.feeds.limits import (
     FIELD_CHARS,
     MAX_ENTRIES,
@@ -27,16 +28,16 @@ from service.feeds.limits import (
     sane_time_s,
     sane_ttl_s,
 )
-from service.feeds.prolog import root_element, unicode_encoding
+from service.feeds.prolog import root_element
 from service.feeds.text import one_line, plain_text
 from service.model import ParsedEntry, ParsedFeed
 
 _FEED_ROOTS = {"rss", "feed", "rdf", "channel"}
-_FEED_WITHIN = re.compile(rb"<(?:rss|feed|rdf:RDF)[\s>]", re.IGNORECASE)
-_REFERENCE = re.compile(rb"&#([0-9]++|[xX][0-9a-fA-F]++);")
+_FEED_WITHIN = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?(?:rss|feed|rdf)[\s>]", re.IGNORECASE)
+_REFERENCE = re.compile(r"&#([0-9]++|[xX][0-9a-fA-F]++);")
 _REFERENCE_DIGITS = 9
-_ENTRY_END = re.compile(rb"</(?:item|entry)\s*>")
-_JUNK_BYTES = 64 * 1024
+_ENTRY_END = re.compile(r"</(?:item|entry)\s*>")
+_JUNK_CHARS = 64 * 1024
 
 
 def parse(body: bytes, *, url: str, headers: Mapping[str, str]) -> ParsedFeed:
@@ -46,54 +47,50 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str]) -> ParsedFeed:
     entries the newest stay. Raises :class:`EmptyBody`, :class:`NotAFeed` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
-    root = root_element(body)
+    text = text_of(body, lowered.get("content-type", ""))
+    root = root_element(text)
     if root is None:
         raise EmptyBody("There is nothing in the document.")
     if root == "{":
-        return jsonfeed.parse(body, url=url)
+        return jsonfeed.parse(text, url=url)
     if root not in _FEED_ROOTS:
         # Some servers print warnings before the feed.
-        found = None if root == "html" else _FEED_WITHIN.search(body, 0, _JUNK_BYTES)
+        found = None if root == "html" else _FEED_WITHIN.search(text, 0, _JUNK_CHARS)
         if not found:
             raise NotAFeed("The document is not a feed.")
-        body = body[found.start() :]
-    return _feed(_loaded(body, url, lowered), url)
+        text = text[found.start() :]
+    return _feed(_loaded(text, url, lowered.get("content-language", "")), url)
 
 
-def _ends_of(body: bytes) -> bytes:
+def _ends_of(text: str) -> str:
     """Return the document with only its first and last 500 entries: the newest are at one of its ends.
 
     feedparser would take 10 s for 100,000 entries.
     """
-    ends = [found.end() for found in _ENTRY_END.finditer(body)]
-    return body[: ends[MAX_ENTRIES - 1]] + body[ends[-MAX_ENTRIES - 1] :] if len(ends) > 2 * MAX_ENTRIES else body
+    ends = [found.end() for found in _ENTRY_END.finditer(text)]
+    return text[: ends[MAX_ENTRIES - 1]] + text[ends[-MAX_ENTRIES - 1] :] if len(ends) > 2 * MAX_ENTRIES else text
 
 
-def _without_impossible_references(body: bytes) -> bytes:
+def _without_impossible_references(text: str) -> str:
     """Drop references to what is no character (XML 1.0 §4.1); one of them makes feedparser give up the feed."""
-    return _REFERENCE.sub(lambda found: found[0] if _is_character(found) else b"", body)
+    return _REFERENCE.sub(lambda found: found[0] if _is_character(found) else "", text)
 
 
-def _is_character(reference: re.Match[bytes]) -> bool:
-    digits = reference[1].decode()
+def _is_character(reference: re.Match[str]) -> bool:
+    digits = reference[1]
     if len(digits) > _REFERENCE_DIGITS:
         return False
     number = int(digits[1:], 16) if digits[0] in "xX" else int(digits)
     return 0 < number <= sys.maxunicode and unicodedata.category(chr(number)) != "Cs"
 
 
-def _loaded(body: bytes, url: str, headers: Mapping[str, str]) -> Any:
-    # feedparser believes a charset parameter before the byte order mark, and Latin-1 without either.
-    content_type = headers.get("content-type", "application/xml")
-    proven = unicode_encoding(body)
-    if proven:
-        body, content_type = body.decode(proven, "replace").encode(), "application/xml; charset=utf-8"
+def _loaded(text: str, url: str, language: str) -> Any:
     try:
         return feedparser.parse(
-            _without_impossible_references(_ends_of(body)),
+            _without_impossible_references(_ends_of(text)).encode(),
             response_headers={
-                "content-type": content_type,
-                "content-language": headers.get("content-language", ""),
+                "content-type": "application/xml; charset=utf-8",
+                "content-language": language,
                 "content-location": url,  # the base of relative links
             },
             sanitize_html=False,  # done where text is shown, on the little that is shown

@@ -1,24 +1,14 @@
 """What kind of document it is, judged by its first element; linear in the size of what stands before it."""
 
-import codecs
 import re
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_WITHOUT_BOM = ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be"))
 _NAME = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?([A-Za-z_][\w.-]{0,40})")
-_NOT_BLANK = re.compile(r"[^\ufeff \t\r\n\f]")
+_NOT_BLANK = re.compile(r"[^\ufeff\0 \t\r\n\f]")
 _SKIPPED = (("<!--", "-->"), ("<?", "?>"))
 
 
-def root_element(body: bytes) -> str | None:
+def root_element(text: str) -> str | None:
     """Return the first element's local name in lower case; ``{`` for JSON, "" for other text, None for nothing."""
-    text = _text(body)
     place = _after_blanks(text, 0)
     while text.startswith("<", place) and not _NAME.match(text, place):
         after = _end_of_markup(text, place)
@@ -36,15 +26,6 @@ def root_element(body: bytes) -> str | None:
 def _after_blanks(text: str, place: int) -> int:
     found = _NOT_BLANK.search(text, place)
     return found.start() if found else len(text)
-
-
-def unicode_encoding(body: bytes) -> str | None:
-    """Return the Unicode encoding that the first bytes prove (a byte order mark, or ``<`` in two bytes)."""
-    return next((encoding for mark, encoding in (*_BOMS, *_WITHOUT_BOM) if body.startswith(mark)), None)
-
-
-def _text(body: bytes) -> str:
-    return body.decode(unicode_encoding(body) or "latin-1", "replace")
 
 
 def _end_of_markup(text: str, place: int) -> int | None:

@@ -1,0 +1,84 @@
+"""From a document's bytes to its text, whatever its publisher declares. Linear.
+
+RFC 7303 §3 believes the byte order mark, then the header, then the XML declaration. We deviate: what is
+UTF-8 is read as UTF-8 whatever is declared, because servers declare their default for every file and
+hardly any text in another encoding is valid UTF-8 by accident; and what does not fit is not believed.
+"""
+
+import codecs
+import contextlib
+import re
+
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",  # before UTF-16's, which begins alike
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+} | {
+    first.encode(encoding): encoding
+    for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
+    for first in "<{"
+}
+_IN_HEADER = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+_IN_PROLOG = re.compile(rb"<\?xml[^>]{1,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
+_PROLOG_BYTES = 1024
+
+# What browsers read under these names (WHATWG Encoding §4.2): publishers mean the larger one.
+_LARGER = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
+_NO_CHARSETS = {"idna", "punycode", "unicode_escape", "raw_unicode_escape"}
+_DEFAULT = "cp1252"
+
+
+def text_of(body: bytes, content_type: str) -> str:
+    """Return the document's text without byte order mark; what cannot be decoded is U+FFFD.
+
+    ``content_type`` is the response's header, or "".
+    """
+    mark = next((mark for mark in _MARKS if body.startswith(mark)), None)
+    if mark:
+        return body.decode(_MARKS[mark], "replace").removeprefix("\ufeff")
+    declared = _declared(body, content_type)
+    others = [charset for charset in declared if not charset.startswith("utf")]
+    if not body.isascii() and _is_utf8(body, fits_only=bool(others) and "utf-8" not in declared):
+        return body.decode("utf-8", "replace")
+    for charset in others:
+        with contextlib.suppress(UnicodeError):
+            return body.decode(charset)
+    return body.decode(others[0] if others else _DEFAULT, "replace")
+
+
+def _declared(body: bytes, content_type: str) -> list[str]:
+    """Return the known encodings that the header and the XML declaration name, in this order."""
+    in_header, in_prolog = _IN_HEADER.search(content_type), _IN_PROLOG.search(body, 0, _PROLOG_BYTES)
+    names = [in_header[1]] if in_header else []
+    names += [in_prolog[1].decode()] if in_prolog else []
+    return [charset for charset in map(_charset, names) if charset]
+
+
+def _charset(name: str) -> str:
+    try:
+        found = codecs.lookup(name).name
+        b" ".decode(found)
+    except (LookupError, UnicodeError):  # unknown, or no encoding of text in bytes
+        return ""
+    return "" if found in _NO_CHARSETS else _LARGER.get(found, found)
+
+
+def _is_utf8(body: bytes, *, fits_only: bool) -> bool:
+    """Say whether the body is UTF-8, or (unless ``fits_only``) mostly is.
+
+    One character that was cut in two must not spoil all others.
+    """
+    text = body.decode("utf-8", "replace")
+    fits = text.encode() == body
+    return fits or (not fits_only and 3 * text.count("\ufffd") < len(text) - len(text.encode("ascii", "ignore")))

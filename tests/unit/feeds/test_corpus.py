@@ -1,0 +1,108 @@
+"""What publishers really send: every dialect is understood, and no defect does worse than a FeedError."""
+
+import re
+from collections.abc import Callable, Iterable
+
+import msgspec
+import pytest
+
+from service.errors import FeedError
+from service.feeds.parse import parse
+from service.feeds.reading import read
+from service.model import ParsedFeed
+from tests.support.corpus import Sample, damaged, defects, encodings
+from tests.support.dialects import DIALECTS, URL, Stated
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def headers(sample: Sample) -> dict[str, str]:
+    return {"Content-Type": sample.content_type} if sample.content_type else {}
+
+
+def strings(value: object) -> list[str]:
+    """Return every text in a value, however deep."""
+    if isinstance(value, dict):
+        return strings(list(value.values()))
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in strings(each)]
+    return [value] if isinstance(value, str) else []
+
+
+def faults(feed: ParsedFeed) -> list[str]:
+    """Return what is wrong with the feed as a value, whatever its document was."""
+    texts = strings(msgspec.to_builtins(feed))
+    return [text for text in texts if _NOT_XML.search(text)] + ["too many entries"] * (len(feed.entries) > 500)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_states_its_entries(name: str) -> None:
+    feed = parse(DIALECTS[name].text.encode(), url=URL, headers={})
+    stated = [
+        Stated(entry.id, entry.link, entry.title, entry.published if entry.published is not None else entry.updated)
+        for entry in feed.entries
+    ]
+    assert feed.title == "A blog"
+    assert stated == list(DIALECTS[name].entries)
+
+
+@pytest.mark.parametrize("samples", [encodings, defects])
+def test_titles_survive_every_encoding_and_defect_that_leaves_no_doubt(
+    samples: Callable[[], Iterable[Sample]],
+) -> None:
+    wrong = {}
+    for sample in samples():
+        try:
+            titles = tuple(entry.title for entry in parse(sample.body, url=URL, headers=headers(sample)).entries)
+        except FeedError as error:
+            titles = (repr(error),)
+        if sample.titles is not None and titles != sample.titles:
+            wrong[sample.name] = titles
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("samples", [encodings, defects, damaged])
+def test_no_document_does_worse_than_a_feed_error(samples: Callable[[], Iterable[Sample]]) -> None:
+    wrong = {}
+    for sample in samples():
+        try:
+            feed = read(sample.body, url=URL, headers=headers(sample)).feed
+        except FeedError:
+            continue
+        if feed is not None and faults(feed):
+            wrong[sample.name] = faults(feed)
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("guids", "ids"),
+    [
+        (("", ""), ["", ""]),
+        (("<guid/>", "<guid> </guid>"), ["", ""]),
+        (("<guid>1</guid>", "<guid>1</guid>"), ["https://example.com/blog/1"] * 2),
+        (("<guid isPermaLink='false'>1</guid><guid isPermaLink='false'>2</guid>", ""), ["2", ""]),
+        (("<guid isPermaLink='false'> a\n b </guid>", "<guid isPermaLink='false'>&lt;b&gt;</guid>"), ["a\n b", "<b>"]),
+    ],
+)
+def test_guids_are_taken_as_they_are(guids: tuple[str, str], ids: list[str]) -> None:
+    items = "".join(f"<item><title>x</title>{guid}</item>" for guid in guids)
+    body = f'<rss version="2.0"><channel><title>T</title>{items}</channel></rss>'.encode()
+    assert [entry.id for entry in parse(body, url=URL, headers={}).entries] == ids
+
+
+@pytest.mark.parametrize(
+    ("base", "link", "absolute"),
+    [
+        ("", "a", "https://example.com/blog/a"),
+        ("", "//example.org/a", "https://example.org/a"),
+        ("", "?page=2", "https://example.com/blog/feed?page=2"),
+        ('xml:base="https://example.org/x/"', "a", "https://example.org/x/a"),
+        ('xml:base="/y/"', "a", "https://example.com/y/a"),
+        ('xml:base="javascript:alert(1)"', "https://example.org/a", "https://example.org/a"),
+    ],
+)
+def test_links_are_relative_to_xml_base_or_else_to_the_document(base: str, link: str, absolute: str) -> None:
+    text = (
+        f'<feed xmlns="http://www.w3.org/2005/Atom" {base}><title>T</title><entry><link href="{link}"/></entry></feed>'
+    )
+    assert [entry.link for entry in parse(text.encode(), url=URL, headers={}).entries] == [absolute]
