@@ -63,6 +63,14 @@ class HashIndex:
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
         """See :class:`ChannelIndex`."""
-        following, found = await self._link.call("HSCAN", keys.channel_index(cid), cursor or "0", "COUNT", count)
-        entries = [(uid.decode(), int(seq)) for uid, seq in found.items()]
-        return entries, "" if int(following) == 0 else str(int(following))
+        run, _, place = cursor.partition(":")
+        now_run, entries, following = await self._scan(cid, place or "0", count)
+        if run and run != now_run:
+            # Another process of Redis walks a hash in another order: only from the start is nobody missed.
+            now_run, entries, following = await self._scan(cid, "0", count)
+        return entries, f"{now_run}:{following}" if following else ""
+
+    async def _scan(self, cid: ChannelId, place: str, count: int) -> tuple[str, list[tuple[UserId, int]], int]:
+        asked = [("INFO", "server"), ("HSCAN", keys.channel_index(cid), place, "COUNT", count)]
+        server, (following, found) = await self._link.many(asked)
+        return server["run_id"], [(uid.decode(), int(seq)) for uid, seq in found.items()], int(following)

@@ -5,6 +5,7 @@ FLUSH nor a new master in a cluster can leave us with a script it does not know.
 """
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -25,8 +26,11 @@ Command = tuple[Value, ...]
 BLOCK_AT_MOST_S = 5.0
 _ANSWER_WITHIN_S = 5.0
 
-# Replies that say "not now" although they come as plain errors.
-_OPERATIONAL = ("MISCONF", "NOREPLICAS", "LOADING", "MASTERDOWN", "READONLY", "OOM", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
+# Replies that say "not now" although they come as plain errors; scripts and pipelines wrap them in words of their own.
+_OPERATIONAL = re.compile(r"\b(MISCONF|NOREPLICAS|LOADING|MASTERDOWN|READONLY|OOM|CLUSTERDOWN|TRYAGAIN|BUSY|NOPERM)\b")
+
+# The driver takes their code words away.
+_REFUSALS = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.NoPermissionError)
 
 
 @cache
@@ -45,9 +49,7 @@ def _translated() -> Iterator[None]:
         yield
         _stay_cancelled()
     except exceptions.ResponseError as error:
-        if isinstance(error, exceptions.ReadOnlyError | exceptions.OutOfMemoryError | exceptions.NoPermissionError):
-            raise StoreUnavailable(f"Redis refuses: {error}") from error
-        if str(error).startswith(_OPERATIONAL):
+        if _OPERATIONAL.search(str(error)) or isinstance(error, _REFUSALS):
             raise StoreUnavailable(f"Redis refuses for now: {error}") from error
         raise
     except (exceptions.RedisError, OSError, TimeoutError) as error:
@@ -66,12 +68,16 @@ def _stay_cancelled() -> None:
 
 
 class Link:
-    """Two pools to one Redis: one for commands that answer at once, one for those that block."""
+    """Pools of connections to one Redis: for commands that answer at once, for those that block, and for those sent once.
+
+    What may be repeated is sent again when its connection breaks before the answer.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Open nothing yet; connections are made on demand and kept."""
-        self._prompt = _client(settings, socket_timeout=_ANSWER_WITHIN_S)
-        self._blocking = _client(settings, socket_timeout=BLOCK_AT_MOST_S + _ANSWER_WITHIN_S)
+        self._prompt = _client(settings, _ANSWER_WITHIN_S, tries=4)
+        self._blocking = _client(settings, BLOCK_AT_MOST_S + _ANSWER_WITHIN_S, tries=4)
+        self._once = _client(settings, _ANSWER_WITHIN_S, tries=1)
 
     async def call(self, *command: Value) -> Any:
         """Run one command. Raises :class:`StoreUnavailable`."""
@@ -89,28 +95,40 @@ class Link:
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands in one round trip, in order. Raises :class:`StoreUnavailable`."""
-        if not commands:
-            return []
-        with _translated():
-            async with self._prompt.pipeline(transaction=False) as pipeline:
-                for command in commands:
-                    pipeline.execute_command(*command)
-                replies: list[Any] = await pipeline.execute()
-                return replies
+        return await _pipelined(self._prompt, commands)
+
+    async def many_once(self, commands: Sequence[Command]) -> list[Any]:
+        """Do the same with commands that must not be repeated.
+
+        Raises :class:`StoreUnavailable`; whether they were carried out is then unknown.
+        """
+        return await _pipelined(self._once, commands)
 
     async def close(self) -> None:
         """Close every connection."""
         await self._prompt.aclose()
         await self._blocking.aclose()
+        await self._once.aclose()
 
 
-def _client(settings: Settings, *, socket_timeout: float) -> Redis:
+async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:
+    if not commands:
+        return []
+    with _translated():
+        async with client.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            replies: list[Any] = await pipeline.execute()
+            return replies
+
+
+def _client(settings: Settings, socket_timeout_s: float, *, tries: int) -> Redis:
     return Redis.from_url(
         settings.redis_url,
         username=settings.redis_username or None,
         password=settings.redis_password.get_secret_value() or None,
-        socket_timeout=socket_timeout,
+        socket_timeout=socket_timeout_s,
         socket_connect_timeout=_ANSWER_WITHIN_S,
         # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), tries - 1),
     )

@@ -95,9 +95,12 @@ class Outbox:
         return [jid.decode() if jid else "" for jid in found]
 
     async def claim(self, uids: Sequence[UserId], max_items: int, now_s: float) -> dict[UserId, Batch]:
-        """Move each user's oldest items into a new batch with a message id; users with nothing queued are absent."""
+        """Move each user's oldest items into a new batch with a message id; users with nothing queued are absent.
+
+        Raises :class:`service.errors.StoreUnavailable`; then there may be a new batch among those in flight.
+        """
         stamps = await self._stamps(uids)
-        replies = await self._link.many(
+        replies = await self._link.many_once(
             [script("outbox_claim", (keys.outbox(uid), keys.in_flight(uid)), uid, max_items, now_s) for uid in uids]
         )
         await self._drop_idle(stamps, [uid for uid, reply in zip(uids, replies, strict=True) if reply == 0])

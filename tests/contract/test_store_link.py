@@ -1,12 +1,23 @@
 """What every use of the link relies on."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from itertools import repeat
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 
+from service.errors import StoreUnavailable
 from service.settings import Settings
-from service.store.link import Link
+from service.store import Store, keys
+from service.store.link import Link, script
+from tests.support.channels import make_channel
+
+ALICE = "alice@localhost"
+UID = keys.user_id(ALICE)
 
 
 @pytest.mark.parametrize("steps", range(24))
@@ -20,3 +31,75 @@ async def test_a_command_that_is_cancelled_ends_cancelled_at_whatever_step_it_wa
     await asyncio.wait([command])
     assert command.cancelled() != too_late
     await link.close()
+
+
+@pytest_asyncio.fixture
+async def link(clean_redis: str) -> AsyncIterator[Link]:
+    opened = Link(Settings(redis_url=clean_redis))
+    yield opened
+    await opened.close()
+
+
+@contextlib.asynccontextmanager
+async def configured(link: Link, name: str, value: str, usual: str) -> AsyncIterator[None]:
+    await link.call("CONFIG", "SET", name, value)
+    try:
+        yield
+    finally:
+        await link.call("CONFIG", "SET", name, usual)
+
+
+@pytest.mark.parametrize(("name", "value"), [("maxmemory", "1"), ("min-replicas-to-write", "1")])
+async def test_a_redis_that_refuses_writes_for_now_is_unavailable_however_it_is_asked(
+    link: Link, name: str, value: str
+) -> None:
+    """Full, or without the replicas it should have: plain commands, scripts, and both within a pipeline."""
+    take = script("host_take", [keys.host("example.org")], 1, 5)
+    async with configured(link, name, value, "0"):
+        for asked in (link.call("SET", "a", "b"), link.call(*take), link.many([("SET", "a", "b")]), link.many([take])):
+            with pytest.raises(StoreUnavailable):
+                await asked
+
+
+@contextlib.asynccontextmanager
+async def losing_an_answer(redis_url: str, directory: Path, command_part: bytes) -> AsyncIterator[str]:
+    """The URL of the same Redis by a way that is cut, once, before the answer to a command gets through."""
+    lost = False
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal lost
+        redis_reader, redis_writer = await asyncio.open_unix_connection(urlsplit(redis_url).path)
+        with contextlib.closing(writer), contextlib.closing(redis_writer):
+            while asked := await reader.read(1 << 20):
+                redis_writer.write(asked)
+                answer = await redis_reader.read(1 << 20)
+                if command_part in asked and not lost:
+                    lost = True
+                    return
+                writer.write(answer)
+
+    socket = directory / "cut.sock"
+    async with await asyncio.start_unix_server(serve, socket):
+        yield f"unix://{socket}"
+
+
+@contextlib.asynccontextmanager
+async def _closing(store: Store) -> AsyncIterator[Store]:
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, tmp_path: Path) -> None:
+    """A second claim would take the next items, and they would overtake those nobody knows to be in flight."""
+    async with losing_an_answer(clean_redis, tmp_path, b"XDEL") as url:
+        async with _closing(Store(Link(Settings(redis_url=url)))) as store:
+            channel = await make_channel(store)
+            await store.subscriptions.subscribe(ALICE, channel.id)
+            for version in (2, 3):
+                await store.outbox.enqueue([UID], channel.id, version, 5.0)
+            with pytest.raises(StoreUnavailable):
+                await store.outbox.claim([UID], 1, 6.0)
+            ((batch,),) = (await store.outbox.inflight([UID])).values()
+            assert [item.version for item in batch.items] == [2]
