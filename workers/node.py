@@ -76,14 +76,22 @@ class Node:
         """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""
         try:
             await self._beat()
-            self._tasks.start(self._read_inbox(answer))
-            self._tasks.start(self.polling.keep_agenda())
+            self._tasks.start(self._vital(self._read_inbox(answer)))
+            self._tasks.start(self._vital(self.polling.keep_agenda()))
             with Phases() as phases:
                 phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat)
                 phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick)
                 await self._lost
         finally:
             await self._tasks.cancel()
+
+    async def _vital(self, work: Awaitable[None]) -> None:
+        """End this life with the bug that ends this work: a node that is deaf or idle must not keep its channels."""
+        try:
+            await work
+        except Exception as bug:  # noqa: BLE001 - raised again by live()
+            if not self._lost.done():
+                self._lost.set_exception(bug)
 
     async def _beat(self) -> None:
         asked_s = self._clock.monotonic_s()

@@ -161,7 +161,9 @@ class Owning:
         try:
             while cid in self._unfinished and (epoch := self._epochs.get(cid)) is not None:
                 self._unfinished.discard(cid)
-                await fan_out(self._store, cid, epoch)
+                if not await fan_out(self._store, cid, epoch):
+                    # Another owner, who may be wrong or dead by now: if it is still ours, it has to be adopted again.
+                    await self._happened(PublishRefused(cid))
         except StoreUnavailable as error:
             log.warning("fan-out interrupted", channel=cid[:8], error=str(error))
             self._unfinished.add(cid)

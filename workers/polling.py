@@ -9,7 +9,7 @@ import structlog
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, StartPolling
 from service.corona.schedule import next_poll_s
-from service.errors import StoreUnavailable
+from service.errors import LimitReached, OperationalError, StoreUnavailable
 from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
 from workers.agenda import Agenda
@@ -17,8 +17,8 @@ from workers.poller import Poller
 from workers.tasks import Tasks
 from workers.watch import Found, Watch, compare, watch
 
-_POLLS_AT_ONCE = 64
 _RESULTS_KEPT = 1_000
+_CLOCK_JUMP_S = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -49,22 +49,32 @@ class Polling:
         self._watches: dict[ChannelId, Watch] = {}
         self._found: dict[ChannelId, Found] = {}
         self._results: list[tuple[ChannelId, PollResult]] = []
-        self._slots = asyncio.Semaphore(_POLLS_AT_ONCE)
+        self._under_way: set[ChannelId] = set()
+
+    def fleet_s(self) -> float:
+        """Return the fleet's common time: the store's clock (Unix s)."""
+        return self._clock.monotonic_s() + self._fleet_ahead_s
 
     def set_fleet_time(self, fleet_s: float, at_monotonic_s: float) -> None:
-        """Take over the fleet's common time (the store's clock), as it was at a moment of ours."""
-        self._fleet_ahead_s = fleet_s - at_monotonic_s
+        """Take over the fleet's common time, as it was at a moment of ours; after a jump of it, plan every poll anew."""
+        before_s, self._fleet_ahead_s = self._fleet_ahead_s, fleet_s - at_monotonic_s
+        if abs(self._fleet_ahead_s - before_s) > _CLOCK_JUMP_S:
+            for phase in self._phases.values():
+                self._plan(phase, self.fleet_s())
+            self._agenda_changed.set()
 
     async def start(self, phases: Sequence[StartPolling]) -> None:
         """Poll these channels at these phases from now on; what is known already changes nothing."""
-        phases = [phase for phase in phases if self._phases.get(phase.channel) != phase]
-        unknown = [phase.channel for phase in phases if phase.channel not in self._watches]
-        if unknown:
-            self._watches.update(await self.load(unknown))
-        now_s = self._fleet_s()
+        phases = [
+            phase for phase in phases if self._phases.get(phase.channel) != phase or phase.channel not in self._watches
+        ]
+        # Noted before the store answers: what is stopped meanwhile stays stopped.
+        self._phases.update((phase.channel, phase) for phase in phases)
+        await self._watch([phase.channel for phase in phases if phase.channel not in self._watches])
+        now_s = self.fleet_s()
         for phase in phases:
-            self._phases[phase.channel] = phase
-            self._plan(phase, now_s, self._agenda.planned_s(phase.channel))
+            if self._phases.get(phase.channel) is phase:
+                self._plan(phase, now_s, self._agenda.planned_s(phase.channel))
         self._agenda_changed.set()
 
     def stop(self, cid: ChannelId) -> None:
@@ -77,10 +87,14 @@ class Polling:
     async def refresh(self, cids: Iterable[ChannelId]) -> None:
         """Compare with the store's present versions from now on, and again what was found on an earlier one."""
         stale = [cid for cid in cids if cid in self._phases]
-        if stale:
-            self._watches.update(await self.load(stale))
+        await self._watch(stale)
         for cid in stale:
             await self._compare_again(cid)
+
+    async def _watch(self, cids: Sequence[ChannelId]) -> None:
+        if cids:
+            loaded = await self.load(cids)
+            self._watches.update((cid, held) for cid, held in loaded.items() if cid in self._phases)
 
     async def load(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
         """Return the channels that exist, as the store has them."""
@@ -96,14 +110,14 @@ class Polling:
     async def keep_agenda(self) -> None:
         """Start each poll when it is due, for ever."""
         while True:
-            now_s = self._fleet_s()
+            now_s = self.fleet_s()
             for cid in self._agenda.take(now_s):
                 self._plan(self._phases[cid], now_s)
                 self._tasks.start(self._poll_as_planned(cid))
             due_s = self._agenda.next_s()
             self._agenda_changed.clear()
             try:
-                async with asyncio.timeout(None if due_s is None else max(0.0, due_s - self._fleet_s())):
+                async with asyncio.timeout(None if due_s is None else max(0.0, due_s - self.fleet_s())):
                     await self._agenda_changed.wait()
             except TimeoutError:
                 continue
@@ -122,9 +136,15 @@ class Polling:
 
     async def _poll_as_planned(self, cid: ChannelId) -> None:
         held = self._watches.get(cid)
-        if held is not None and held.not_before_s <= self._clock.wall_s():
-            async with self._slots:
-                await self._poll(held)
+        if held is None or cid in self._under_way:
+            return
+        self._under_way.add(cid)
+        try:
+            await self._poll(held)
+        except (LimitReached, OperationalError) as error:
+            log.info("not polled", channel=cid[:8], why=str(error))
+        finally:
+            self._under_way.discard(cid)
 
     async def _poll(self, held: Watch) -> PollResult:
         result, found = await self._poller.poll(held, self._me)
@@ -147,6 +167,3 @@ class Polling:
             left = compare(held, found.fetched, found.feed, self._clock.wall_s())
             if left is not None:
                 await self._offer(left)
-
-    def _fleet_s(self) -> float:
-        return self._clock.monotonic_s() + self._fleet_ahead_s

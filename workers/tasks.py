@@ -14,15 +14,20 @@ class Tasks:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
+        self._over = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run this in the background."""
+        """Run this in the background, unless everything was cancelled."""
+        if self._over:
+            work.close()
+            return
         task = asyncio.create_task(_contained(work))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def cancel(self) -> None:
-        """Cancel everything and wait until it has ended."""
+        """Cancel everything, for good, and wait until it has ended."""
+        self._over = True
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

@@ -68,7 +68,7 @@ def _stay_cancelled() -> None:
 
 
 class Link:
-    """Pools of connections to one Redis: for commands that answer at once, for those that block, and for those sent once.
+    """Pools of connections to one Redis: for commands that answer at once, that block, or that are sent only once.
 
     What may be repeated is sent again when its connection breaks before the answer.
     """

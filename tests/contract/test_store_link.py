@@ -35,9 +35,9 @@ async def test_a_command_that_is_cancelled_ends_cancelled_at_whatever_step_it_wa
 
 @pytest_asyncio.fixture
 async def link(clean_redis: str) -> AsyncIterator[Link]:
-    opened = Link(Settings(redis_url=clean_redis))
-    yield opened
-    await opened.close()
+    ready = Link(Settings(redis_url=clean_redis))
+    yield ready
+    await ready.close()
 
 
 @contextlib.asynccontextmanager
@@ -84,7 +84,8 @@ async def losing_an_answer(redis_url: str, directory: Path, command_part: bytes)
 
 
 @contextlib.asynccontextmanager
-async def _closing(store: Store) -> AsyncIterator[Store]:
+async def opened(redis_url: str) -> AsyncIterator[Store]:
+    store = Store(Link(Settings(redis_url=redis_url)))
     try:
         yield store
     finally:
@@ -93,13 +94,12 @@ async def _closing(store: Store) -> AsyncIterator[Store]:
 
 async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, tmp_path: Path) -> None:
     """A second claim would take the next items, and they would overtake those nobody knows to be in flight."""
-    async with losing_an_answer(clean_redis, tmp_path, b"XDEL") as url:
-        async with _closing(Store(Link(Settings(redis_url=url)))) as store:
-            channel = await make_channel(store)
-            await store.subscriptions.subscribe(ALICE, channel.id)
-            for version in (2, 3):
-                await store.outbox.enqueue([UID], channel.id, version, 5.0)
-            with pytest.raises(StoreUnavailable):
-                await store.outbox.claim([UID], 1, 6.0)
-            ((batch,),) = (await store.outbox.inflight([UID])).values()
-            assert [item.version for item in batch.items] == [2]
+    async with losing_an_answer(clean_redis, tmp_path, b"XDEL") as url, opened(url) as store:
+        channel = await make_channel(store)
+        await store.subscriptions.subscribe(ALICE, channel.id)
+        for version in (2, 3):
+            await store.outbox.enqueue([UID], channel.id, version, 5.0)
+        with pytest.raises(StoreUnavailable):
+            await store.outbox.claim([UID], 1, 6.0)
+        ((batch,),) = (await store.outbox.inflight([UID])).values()
+        assert [item.version for item in batch.items] == [2]

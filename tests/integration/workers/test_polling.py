@@ -1,0 +1,146 @@
+"""A node's polls: what is planned is polled, once, and what is stopped is not, whatever happens in between."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import pytest
+import pytest_asyncio
+
+from service.corona.events import Event, StartPolling
+from service.model import ChannelId, NodeId, PollResult
+from service.store import Store
+from tests.support.channels import make_channel
+from tests.support.waiting import until_so
+from workers.poller import Poller
+from workers.polling import Polling
+from workers.tasks import Tasks
+from workers.watch import Found, Watch
+
+US = "a" * 40
+INTERVAL_S = 100.0
+
+
+class HeldPoller(Poller):
+    """Counts polls, each of which lasts until it is released."""
+
+    def __init__(self) -> None:
+        self.begun: list[ChannelId] = []
+        self.release = asyncio.Event()
+
+    async def poll(self, watch: Watch, node: NodeId) -> tuple[PollResult, Found | None]:
+        self.begun.append(watch.channel.id)
+        await self.release.wait()
+        return PollResult(node, 0.0, "unchanged"), None
+
+
+class SetClock:
+    """Says what it is told."""
+
+    now_s = 1_000.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_s(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def poller() -> HeldPoller:
+    return HeldPoller()
+
+
+@pytest_asyncio.fixture
+async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIterator[Polling]:
+    async def nobody(_: Event) -> None:
+        return
+
+    tasks = Tasks()
+    yield Polling(US, store, poller, clock=clock, happened=nobody, tasks=tasks)
+    await tasks.cancel()
+
+
+Load = Callable[[Sequence[ChannelId]], Awaitable[dict[ChannelId, Watch]]]
+
+
+def held(load: Load, until_set: asyncio.Event) -> Load:
+    """Ask the store the same, with an answer that comes only when the event is set."""
+
+    async def late(cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
+        await until_set.wait()
+        return await load(cids)
+
+    return late
+
+
+async def test_what_is_stopped_while_it_is_loaded_stays_stopped(
+    store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = await make_channel(store)
+    loaded = asyncio.Event()
+    monkeypatch.setattr(polling, "load", held(polling.load, loaded))
+    starting = asyncio.create_task(polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)]))
+    await asyncio.sleep(0)
+    polling.stop(channel.id)
+    loaded.set()
+    await starting
+    assert (len(polling._agenda), polling._phases, polling._watches) == (0, {}, {})
+
+
+async def test_what_is_stopped_while_it_is_refreshed_stays_stopped(
+    store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = await make_channel(store)
+    await polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)])
+    loaded = asyncio.Event()
+    monkeypatch.setattr(polling, "load", held(polling.load, loaded))
+    refreshing = asyncio.create_task(polling.refresh([channel.id]))
+    await asyncio.sleep(0)
+    polling.stop(channel.id)
+    loaded.set()
+    await refreshing
+    assert polling._watches == {}
+
+
+async def test_a_channel_that_did_not_exist_is_loaded_when_it_is_assigned_again(store: Store, polling: Polling) -> None:
+    channel = await make_channel(store)
+    phase = StartPolling(channel.id, 0, 1, INTERVAL_S)
+    await store.remove_channel(channel.id)
+    await polling.start([phase])
+    await make_channel(store)
+    await polling.start([phase])
+    assert channel.id in polling._watches
+
+
+@pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
+async def test_a_jump_of_the_stores_clock_puts_no_poll_off(
+    store: Store, polling: Polling, clock: SetClock, jump_s: float
+) -> None:
+    channel = await make_channel(store)
+    polling.set_fleet_time(1e9, clock.now_s)
+    await polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)])
+    polling.set_fleet_time(1e9 + jump_s, clock.now_s)
+    assert 0 < polling._agenda.planned_s(channel.id) - polling.fleet_s() <= INTERVAL_S
+
+
+async def test_a_poll_that_takes_longer_than_its_interval_does_not_overlap_itself(
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+) -> None:
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in (1, 2)]
+    await polling.start([StartPolling(channels[0].id, 0, 1, INTERVAL_S)])
+    keeping = asyncio.create_task(polling.keep_agenda())
+    for _ in range(3):
+        clock.now_s += INTERVAL_S
+        await polling.start([])
+        await until_so(lambda: polling._agenda.planned_s(channels[0].id) > clock.now_s, "planned anew")
+    await polling.start([StartPolling(channels[1].id, 0, 1, INTERVAL_S)])
+    clock.now_s += INTERVAL_S
+    await polling.start([])
+    await until_so(lambda: channels[1].id in poller.begun, "the other channel is polled")
+    keeping.cancel()
+    assert sorted(poller.begun) == sorted(channel.id for channel in channels)
