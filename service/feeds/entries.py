@@ -10,7 +10,7 @@ TITLE_CHARS = 200
 SUMMARY_CHARS = 600
 _NAME_CHARS = 60
 _NAME_COUNT = 8
-_CLOCK_ERROR_S = 86400.0
+CLOCK_ERROR_S = 86400.0
 
 
 def newest_first(entries: Sequence[ParsedEntry], *, now_s: float) -> list[ParsedEntry]:
@@ -28,7 +28,7 @@ def newest_first(entries: Sequence[ParsedEntry], *, now_s: float) -> list[Parsed
 def published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
     """Return when the entry was published, or else updated; None if that is more than a day ahead of ``now_s``."""
     date = entry.published if entry.published is not None else entry.updated
-    return date if date is not None and date <= now_s + _CLOCK_ERROR_S else None
+    return date if date is not None and date <= now_s + CLOCK_ERROR_S else None
 
 
 def to_entry(entry: ParsedEntry, key: str, *, now_s: float) -> Entry:

@@ -9,8 +9,12 @@ and no two remembered entries share; it is new if nothing remembered has that to
 - If all ids of a document are new although at least half of its entries are known by everything
   else, the channel makes up its ids at every poll: they are ignored from then on.
 - Dates decide only between entries that have neither id nor link and are alike in everything else.
-- Remembered are the last max(4 times the largest document, 500) entries; what was seen longest ago
-  goes first. What the document holds stays, and nothing goes because it is absent.
+- Remembered are the last max(4 times the largest document, 500) entries, and of the 2,000 last ones those
+  seen in the last 90 days; what was seen longest ago goes first. What the document holds stays, and
+  nothing goes because it is absent: a feed may shrink to nothing and return.
+- A channel that has listed nothing so far, and now lists much, is rather a feed that was broken than a
+  publisher that wrote it all since: what is dated before the first poll is old, and of what has no date
+  the first 3 are news. (All would be a flood; none would hide the first entry of a new blog.)
 """
 
 from collections import Counter
@@ -19,19 +23,29 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from service.feeds.entries import newest_first, to_entry
+from service.feeds.entries import CLOCK_ERROR_S, newest_first, published_s, to_entry
+from service.feeds.limits import MAX_ENTRIES
 from service.feeds.traces import NO_TRACE, Token, Traces, address, pack, traces_of, unpack
-from service.model import Entry, ParsedFeed
+from service.model import Entry, ParsedEntry, ParsedFeed
 
 MIN_REMEMBERED = 500
 REMEMBERED_DOCUMENTS = 4
+MAX_REMEMBERED = REMEMBERED_DOCUMENTS * MAX_ENTRIES
+REMEMBERED_DAYS = 90
 LATEST_COUNT = 10
+UNDATED_AT_START = 3
+_DAY_S = 86_400
 
 
 class IdentityState(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a channel: packed traces, those seen last at the end; at most 60 kB."""
+    """What is remembered of a channel: packed traces, those seen last at the end; at most 66 kB.
 
+    ``days`` (since 1970) tell for each when it was seen last, ``first_poll_s`` when the channel began.
+    """
+
+    first_poll_s: float
     remembered: bytes = b""
+    days: tuple[int, ...] = ()
     largest_document: int = 0
     ids_change: bool = False
 
@@ -50,7 +64,7 @@ def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: fl
     ``state`` is None at the first poll: everything is recorded and nothing is new. ``now_s`` (Unix
     time) tells possible dates from impossible ones.
     """
-    before = state or IdentityState()
+    before = state or IdentityState(now_s)
     remembered = unpack(before.remembered)
     homes = {address(url), address(feed.link)}
     traces = {entry: traces_of(entry, homes=homes) for entry in feed.entries}
@@ -61,9 +75,11 @@ def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: fl
 
     shown = {found[each].key: entry for entry, each in reversed(traces.items()) if each in found}
     ordered = newest_first([shown[key] for key in reversed(shown)], now_s=now_s)
-    new = [entry for entry in reversed(ordered) if state is not None and found[traces[entry]].match is None]
+    unknown = [entry for entry in ordered if found[traces[entry]].match is None]
+    news = unknown if remembered else _since(before.first_poll_s, unknown, now_s=now_s)
+    new = reversed(news) if state is not None else ()
     return Decision(
-        state=_state_after(before, remembered, found.values(), ids_change=ids_change),
+        state=_state_after(before, remembered, found.values(), ids_change=ids_change, today=int(now_s // _DAY_S)),
         new=tuple(to_entry(entry, found[traces[entry]].key, now_s=now_s) for entry in new),
         latest=tuple(to_entry(entry, found[traces[entry]].key, now_s=now_s) for entry in ordered[:LATEST_COUNT]),
     )
@@ -135,12 +151,32 @@ def _all_ids_changed(listed: Sequence[Traces], remembered: Sequence[Traces]) -> 
     return 2 * sum(map(is_old, with_ids)) >= len(with_ids)
 
 
+def _since(first_poll_s: float, entries: Sequence[ParsedEntry], *, now_s: float) -> list[ParsedEntry]:
+    """Return the entries that are not clearly older than the first poll, and of those without a date 3."""
+    dates = [published_s(entry, now_s=now_s) for entry in entries]
+    undated = [place for place, date in enumerate(dates) if date is None][:UNDATED_AT_START]
+    dated = [place for place, date in enumerate(dates) if date is not None and date >= first_poll_s - CLOCK_ERROR_S]
+    return [entries[place] for place in sorted(undated + dated)]
+
+
 def _state_after(
-    before: IdentityState, remembered: Sequence[Traces], found: Collection[_Identity], *, ids_change: bool
+    before: IdentityState, remembered: Sequence[Traces], found: Collection[_Identity], *, ids_change: bool, today: int
 ) -> IdentityState:
     largest = max(before.largest_document, len(found))
     present = [identity.traces for identity in found]
     outdated = {identity.match for identity in found} | set(present)
-    lasting = [each for each in remembered if each not in outdated] + present[::-1]
-    kept = max(MIN_REMEMBERED, REMEMBERED_DOCUMENTS * largest)
-    return IdentityState(pack(lasting[-kept:]), largest, ids_change)
+    lasting = [
+        *((each, day) for each, day in zip(remembered, before.days, strict=True) if each not in outdated),
+        *((each, today) for each in reversed(present)),
+    ]
+    surely = len(lasting) - max(MIN_REMEMBERED, REMEMBERED_DOCUMENTS * largest)
+    kept = [
+        (each, day) for place, (each, day) in enumerate(lasting) if place >= surely or day >= today - REMEMBERED_DAYS
+    ][-MAX_REMEMBERED:]
+    return IdentityState(
+        first_poll_s=before.first_poll_s,
+        remembered=pack([each for each, _ in kept]),
+        days=tuple(day for _, day in kept),
+        largest_document=largest,
+        ids_change=ids_change,
+    )

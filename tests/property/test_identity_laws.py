@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.identity import MIN_REMEMBERED, IdentityState, decide
+from service.feeds.identity import IdentityState, decide
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
 
@@ -41,9 +41,8 @@ def polls(*documents: list[ParsedEntry]) -> list[list[str]]:
 @given(_SHAPES, st.lists(_NAMES, min_size=1, max_size=8))
 def test_every_added_entry_is_new_exactly_once(shape: str, documents: list[list[str]]) -> None:
     """Whatever comes, goes and returns in whatever order: once seen is never new again."""
-    if shape in ("id repeated", "link repeated"):
-        # One entry alone cannot show that its id or link means nothing: the first document holds two.
-        documents = [["x", "y"], *documents]
+    # One entry alone cannot show that its id or link means nothing: the first document holds two.
+    documents = [["x", "y"], *documents]
     seen = set(documents[0])
     found = polls(*[[shaped(name, shape) for name in names] for names in documents])
     assert found[0] == []
@@ -83,15 +82,5 @@ def test_an_edited_entry_is_not_new(names: list[str], field: str) -> None:
 
 @given(_SHAPES, st.lists(st.sampled_from("abc"), max_size=9))
 def test_an_entry_listed_twice_is_sent_once(shape: str, names: list[str]) -> None:
-    new = polls([], [shaped(name, shape) for name in names])[1]
+    new = polls([item("x")], [shaped(name, shape) for name in names])[1]
     assert sorted(new) == sorted(f"Title {name}" for name in set(names))
-
-
-def test_the_state_is_bounded_and_an_absent_entry_is_remembered_for_500_more() -> None:
-    state = None
-    for start in range(0, 3000, 100):
-        document = ParsedFeed(entries=tuple(item(str(number)) for number in range(start, start + 100)))
-        state = decide(state, document, url=URL, now_s=NOW_S).state
-        assert len(state.remembered) <= MIN_REMEMBERED * 30
-    returned = ParsedFeed(entries=tuple(item(str(number)) for number in range(2500, 2600)))
-    assert decide(state, returned, url=URL, now_s=NOW_S).new == ()

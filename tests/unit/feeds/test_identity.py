@@ -8,6 +8,7 @@ from tests.support.documents import item
 
 URL = "https://example.com/feed"
 NOW_S = 1_800_000_000.0
+DAY_S = 86_400.0
 
 
 class Channel:
@@ -16,11 +17,12 @@ class Channel:
     def __init__(self) -> None:
         self.state: IdentityState | None = None
         self.latest: list[str] = []
+        self.now_s = NOW_S
 
     def poll(self, *entries: ParsedEntry) -> list[str]:
         """Return the titles of what is new, oldest first."""
         feed = ParsedFeed(link="https://example.com/", entries=entries)
-        decision = decide(self.state, feed, url=URL, now_s=NOW_S)
+        decision = decide(self.state, feed, url=URL, now_s=self.now_s)
         self.state = decision.state
         self.latest = [entry.title for entry in decision.latest]
         return [entry.title for entry in decision.new]
@@ -99,7 +101,7 @@ def test_entries_that_differ_in_nothing_but_the_date_are_told_apart_by_it() -> N
 
 def test_an_entry_with_nothing_in_it_is_left_out() -> None:
     channel = Channel()
-    channel.poll()
+    channel.poll(item("z"))
     assert channel.poll(ParsedEntry(), item("a"), ParsedEntry()) == ["Title a"]
 
 
@@ -116,3 +118,49 @@ def test_keys_are_stable_and_distinct() -> None:
     keys = [entry.key for entry in first.latest]
     assert keys == [entry.key for entry in again.latest]
     assert len(set(keys)) == 4
+
+
+def test_a_feed_that_shrinks_to_nothing_and_returns_is_not_new() -> None:
+    channel = Channel()
+    entries = [item(str(number)) for number in range(20)]
+    channel.poll(*entries)
+    assert [channel.poll(), channel.poll(*entries[:3]), channel.poll(*entries)] == [[], [], []]
+
+
+def test_what_an_empty_feed_lists_later_is_new_unless_it_is_dated_before_the_first_poll() -> None:
+    channel = Channel()
+    channel.poll()
+    channel.poll()
+    channel.now_s += 10 * DAY_S
+    dates = {"just now": 10.0, "since": 1.0, "the hour before": -0.04, "two days before": -2.0, "long ago": -900.0}
+    entries = [item(name, published=NOW_S + days * DAY_S) for name, days in dates.items()]
+    assert channel.poll(*entries) == ["Title the hour before", "Title since", "Title just now"]
+    assert channel.poll(item("more", published=NOW_S - 900 * DAY_S), *entries) == ["Title more"]
+
+
+@pytest.mark.parametrize("date", [None, NOW_S + 3 * DAY_S])
+def test_of_what_an_empty_feed_lists_later_without_usable_dates_the_first_three_are_new(date: float | None) -> None:
+    channel = Channel()
+    channel.poll()
+    entries = [item(str(number), published=date) for number in range(200)]
+    assert channel.poll(*entries) == ["Title 2", "Title 1", "Title 0"]
+    assert channel.poll(item("next", published=None), *entries) == ["Title next"]
+
+
+@pytest.mark.parametrize(("days", "resent"), [(89, 0), (92, 20)])
+def test_what_was_seen_within_90_days_is_remembered_beyond_the_last_500(days: int, resent: int) -> None:
+    channel = Channel()
+    first = [item(f"first {number}") for number in range(20)]
+    channel.poll(*first)
+    for day in range(days):
+        channel.now_s += DAY_S
+        channel.poll(*[item(f"{day}-{number}") for number in range(20)])
+    assert len(channel.poll(*first)) == resent
+
+
+def test_however_much_is_listed_no_more_than_2000_are_remembered() -> None:
+    channel = Channel()
+    for poll in range(8):
+        channel.poll(*[item(f"{poll}-{number}") for number in range(300)])
+    assert channel.state is not None
+    assert len(channel.state.days) == len(channel.state.remembered) // 30 == 2000
