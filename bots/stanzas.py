@@ -8,6 +8,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
+from bots.commands import LONGEST
 from bots.link import Bounced, Receipt, Said
 
 RECEIPTS: Final = "urn:xmpp:receipts"
@@ -17,6 +18,9 @@ REQUEST: Final = f"<request xmlns='{RECEIPTS}'/>"
 """Asks for a receipt (XEP-0184)."""
 ACTIVE: Final = f"<active xmlns='{CHAT_STATES}'/>"
 """Ends what :func:`composing` began (XEP-0085)."""
+
+LONGEST_TOKEN: Final = 256
+"""Characters of an id or thread that an answer repeats: an answer longer than the server takes ends the stream."""
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 §2.2. One such character would end the stream for everybody, so this is checked here once more."""
@@ -93,8 +97,10 @@ def read(stanza: Element) -> Said | Receipt | Bounced | None:
     if body is None or not sender or _has_any(stanza, _DELAYED):
         return None
     thread = stanza.findtext("{*}thread") or ""
-    wants_receipt = bool(ident) and stanza.find(f"{{{RECEIPTS}}}request") is not None
-    return Said(bare(sender), sender, ident, body, thread, wants_receipt)
+    wants_receipt = 0 < len(ident) <= LONGEST_TOKEN and stanza.find(f"{{{RECEIPTS}}}request") is not None
+    return Said(
+        bare(sender), sender, ident, body[:LONGEST], thread if len(thread) <= LONGEST_TOKEN else "", wants_receipt
+    )
 
 
 def _has_any(stanza: Element, tags: tuple[str, ...]) -> bool:

@@ -67,6 +67,7 @@ class Connection:
             ("session_end", self._session_ended),
             ("disconnected", self._disconnected),
             ("failed_all_auth", self._refused),
+            ("stream_error", self._ended_by_server),
         ):
             self._stream.add_event_handler(event, handler)
 
@@ -202,6 +203,9 @@ class Connection:
     def _refused(self, _event: Any) -> None:
         _log.error("xmpp login refused: check xmpp_jid and xmpp_password", jid=self.address)
 
+    def _ended_by_server(self, error: Any) -> None:
+        _log.error("xmpp server ends the stream", condition=error["condition"], text=error["text"], jid=self.address)
+
     # What comes in.
 
     def _incoming(self, stanza: Any) -> Any:
@@ -213,10 +217,12 @@ class Connection:
         if isinstance(stanza, Presence):
             self._presence(stanza.xml.get("from", ""), stanza.xml.get("type", ""))
             return None
-        if isinstance(stanza, Iq) and (confirmed := self._pings.pop(stanza.xml.get("id", ""), None)) is not None:
-            if not confirmed.done():
-                confirmed.set_result(None)
-            return None
+        if isinstance(stanza, Iq) and stanza.xml.get("from") == self._ping_to:
+            confirmed = self._pings.pop(stanza.xml.get("id", ""), None)
+            if confirmed is not None:
+                if not confirmed.done():
+                    confirmed.set_result(None)
+                return None
         return stanza
 
     def _message(self, element: Any) -> None:

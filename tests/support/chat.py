@@ -92,6 +92,22 @@ class ChatClient:
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
 
+    def send_raw(self, stanza: str) -> None:
+        """Write a stanza as it is: what no decent client would send."""
+        self._xmpp.send_raw(stanza)
+
+    async def vanish(self) -> None:
+        """Lose the connection without a word, so that the server waits for us; :meth:`start` comes back."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        self._xmpp.abort()
+        self.online.clear()
+
+    def give_receipts(self, *, willing: bool) -> None:
+        """Send receipts (XEP-0184) from now on, or send none."""
+        self._xmpp.plugin["xep_0184"].auto_ack = willing
+
     async def befriend(self) -> None:
         """Ask the bot for its presence, as adding a contact does."""
         self._xmpp.send_presence_subscription(pto=self.bot_jid)

@@ -41,7 +41,7 @@ async def settings(clean_redis: str, prosody: PrivateProsody, login: str) -> Set
         xmpp_host="127.0.0.1" if login == "component" else "localhost",
         xmpp_port=port,
         xmpp_ca_file=str(prosody.ca_file),
-        max_commands_per_minute=100,
+        max_commands_per_minute=1_000,
     )
 
 

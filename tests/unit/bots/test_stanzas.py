@@ -71,3 +71,12 @@ def test_errors_are_bounces_never_commands() -> None:
 )
 def test_what_is_not_said_to_us_now_means_nothing(attributes: str, content: str) -> None:
     assert stanzas.read(message(attributes, content)) is None
+
+
+def test_what_would_be_repeated_in_an_answer_is_short_or_left_out() -> None:
+    long = "x" * (stanzas.LONGEST_TOKEN + 1)
+    content = f"<body>{'a' * 100_000}</body><thread>{long}</thread><request xmlns='urn:xmpp:receipts'/>"
+    said = stanzas.read(message(f"{ALICE} type='chat' id='{long}'", content))
+    assert isinstance(said, Said)
+    assert (said.thread, said.wants_receipt) == ("", False)
+    assert len(said.text) < 5_000

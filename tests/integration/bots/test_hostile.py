@@ -1,0 +1,138 @@
+"""What nobody should send, over the real wire: the bot goes on, for everybody."""
+
+import asyncio
+from xml.sax.saxutils import quoteattr
+
+import pytest
+
+from bots.main import Bot
+from service.store import Store
+from tests.support.bot import Person, tell
+from tests.support.channels import make_channel
+from tests.support.chat import ChatClient
+from tests.support.naughty import STRINGS
+from tests.support.waiting import until
+
+CARBON = (
+    "<received xmlns='urn:xmpp:carbons:2'><forwarded xmlns='urn:xmpp:forward:0'>"
+    "<message from='alice@localhost' type='chat'><body>status</body></message></forwarded></received>"
+)
+
+
+@pytest.fixture
+def login() -> str:
+    """The way that has no stream management, and so is the more easily upset."""
+    return "component"
+
+
+def message(to: str, *, kind: str = "chat", ident: str = "x", body: str = "status", inside: str = "") -> str:
+    """A message as text."""
+    told = f"<body>{body}</body>" if body else ""
+    return f"<message to={quoteattr(to)} type='{kind}' id={quoteattr(ident)}>{told}{inside}</message>"
+
+
+async def knows_receipts(store: Store, client: ChatClient) -> bool:
+    """Whether the bot has learnt that this client sends receipts."""
+    return (await store.users.get(client.jid)).receipts
+
+
+async def test_what_nobody_said_to_us_now_is_not_answered(bot: Bot, person: Person) -> None:
+    eve = await person()
+    address = bot.connection.address
+    for kind in ("groupchat", "headline", "error"):
+        eve.send_raw(message(address, kind=kind))
+    eve.send_raw(message(address, inside=CARBON))
+    eve.send_raw(message(address, inside="<delay xmlns='urn:xmpp:delay' stamp='2020-01-01T00:00:00Z'/>"))
+    await eve.say("list")
+    assert len(eve.received) == 1
+
+
+async def test_a_message_in_the_bots_own_name_is_not_answered(bot: Bot, person: Person) -> None:
+    bob = await person()
+    address = bot.connection.address
+    bot.connection.hint(f"<message from='{address}' to='{address}' type='chat'><body>status</body></message>")
+    assert await bob.say("status")
+    assert bot.connection.up.is_set()
+
+
+async def test_every_naughty_string_gets_an_answer(bot: Bot, person: Person) -> None:
+    eve = await person()
+    for half in (STRINGS[::2], STRINGS[1::2]):
+        for line in half:
+            eve.send(line, thread=f"thread {line[:50]}")
+        await eve.say("status")
+    assert len(eve.received) == len(STRINGS) + 2
+    assert all(heard.body for heard in eve.received)
+    assert bot.connection.up.is_set()
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        f"<thread>{'>' * 160_000}</thread>",
+        f"<thread>{'&quot;' * 25_000}</thread><request xmlns='urn:xmpp:receipts'/>",
+    ],
+)
+async def test_no_answer_grows_with_the_question(bot: Bot, person: Person, inside: str) -> None:
+    """What is repeated in an answer is short: an answer longer than the server takes would end the stream, for ever."""
+    eve, bob = await asyncio.gather(person(), person())
+    eve.send_raw(message(bot.connection.address, ident=">" * 20_000, inside=inside))
+    assert await eve.say("list")
+    assert await bob.say("list")
+
+
+async def test_a_quarter_of_a_megabyte_in_one_message_is_answered_like_any_other(bot: Bot, person: Person) -> None:
+    eve = await person()
+    eve.send_raw(message(bot.connection.address, body="a" * 250_000, inside="<thread>long</thread>"))
+    assert "help" in (await eve.wait_for(lambda heard: heard.thread == "long")).body
+
+
+async def test_more_than_the_server_takes_costs_only_its_senders_session(bot: Bot, person: Person) -> None:
+    eve, bob = await asyncio.gather(person(), person())
+    eve.send_raw(message(bot.connection.address, body="a" * 300_000))
+    assert await bob.say("status")
+    assert bot.connection.up.is_set()
+
+
+async def test_of_ten_thousand_commands_few_are_kept_and_others_are_answered_meanwhile(
+    bot: Bot, person: Person
+) -> None:
+    eve, bob = await asyncio.gather(person(), person())
+    for _ in range(10):
+        eve.send_raw(message(bot.connection.address) * 1_000)
+        assert await bob.say("status")
+    assert len(eve.received) < 1_000
+    assert sum(len(each.unread) for each in bot._desk._people.values()) <= 100
+
+
+async def test_nobody_can_say_on_the_servers_behalf_that_it_has_a_message(bot: Bot, person: Person) -> None:
+    """Our pings' ids can be guessed; who answers one has to be whom we asked."""
+    eve = await person()
+    await eve.say("status")
+    confirmed = asyncio.get_running_loop().create_future()
+    bot.connection._pings["guessed"] = confirmed
+    eve.send_raw(f"<iq to='{bot.connection.address}' type='result' id='guessed'/>")
+    await eve.say("status")
+    assert not confirmed.done()
+
+
+async def test_a_forged_bounce_or_receipt_touches_nobody_else(bot: Bot, store: Store, person: Person) -> None:
+    alice, eve = await asyncio.gather(person(), person())
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(alice.jid, channel.id)
+    await alice.say("status")
+    await until(lambda: knows_receipts(store, alice), "the bot knows that alice's client sends receipts")
+    alice.give_receipts(willing=False)
+    await tell(store, [alice], channel, "new")
+    news = await alice.wait_for(lambda heard: "Entry new" in heard.body)
+    forged = f"<received xmlns='urn:xmpp:receipts' id={quoteattr(news.id)}/>"
+    eve.send_raw(message(bot.connection.address, body="", inside=forged))
+    eve.send_raw(message(bot.connection.address, kind="error", ident=news.id))
+    await eve.say("status")
+
+    async def depth() -> bool:
+        return await store.outbox.depth() == 1
+
+    await until(depth, "alice's message still waits for her own receipt")
+    await tell(store, [alice], channel, "next", base=2)
+    await alice.wait_for(lambda heard: "Entry next" in heard.body)
