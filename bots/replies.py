@@ -141,7 +141,10 @@ def _new_urls_used_up(reply: say.NewUrlsUsedUp, _now_s: float) -> str:
 
 
 def _too_fast(reply: say.TooFast, _now_s: float) -> str:
-    return f"That is more than {_many(reply.limit, 'command')} a minute. I answer again in a minute; nothing is lost."
+    return (
+        f"That is more than {_many(reply.limit, 'command')} a minute. "
+        "What you send in the next minute is not carried out; then I read on."
+    )
 
 
 def _did_you_mean(reply: say.DidYouMean, _now_s: float) -> str:
