@@ -56,7 +56,7 @@ class Polling:
         return self._clock.monotonic_s() + self._fleet_ahead_s
 
     def set_fleet_time(self, fleet_s: float, at_monotonic_s: float) -> None:
-        """Take over the fleet's common time, as it was at a moment of ours; after a jump of it, plan every poll anew."""
+        """Take over the fleet's common time as it was at a moment of ours; after a jump of it, plan every poll anew."""
         before_s, self._fleet_ahead_s = self._fleet_ahead_s, fleet_s - at_monotonic_s
         if abs(self._fleet_ahead_s - before_s) > _CLOCK_JUMP_S:
             for phase in self._phases.values():
@@ -103,9 +103,16 @@ class Polling:
         return {state.channel.id: watch(state, count) for state, count in zip(states, counts, strict=True) if state}
 
     async def poll_now(self, cid: ChannelId) -> PollResult | None:
-        """Poll a channel at once, whether or not it is ours to poll; None if it does not exist."""
+        """Poll a channel at once, whether or not it is ours to poll; None if it does not exist.
+
+        The result is written down before it is returned: who asked looks at the last polls next.
+        """
         held = self._watches.get(cid) or (await self.load([cid])).get(cid)
-        return await self._poll(held) if held else None
+        if held is None:
+            return None
+        result = await self._poll(held)
+        await self.record()
+        return result
 
     async def keep_agenda(self) -> None:
         """Start each poll when it is due, for ever."""

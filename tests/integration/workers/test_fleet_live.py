@@ -146,6 +146,17 @@ async def test_without_workers_a_request_says_so_at_once(store: Store) -> None:
         await store.requests.probe("https://example.org/feed")
 
 
+async def test_a_poll_that_was_asked_for_is_among_the_last_polls_when_it_is_answered(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+    for _ in range(3):
+        result = await store.requests.poll_now(channel.id)
+        assert result in await store.channels.polls(channel.id, 9)
+
+
 async def test_polls_of_a_set_are_evenly_spaced_and_conditional(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, settings: Settings
 ) -> None:
