@@ -34,3 +34,5 @@ VirtualHost "localhost"
 
 Component "feeds.localhost"
 	component_secret = bot_secret
+	-- A stopped bot keeps its connection; its successor is let in all the same.
+	component_conflict_resolve = "kick_old"

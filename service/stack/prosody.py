@@ -2,6 +2,7 @@
 
 It has one domain (``localhost``) for people, one component for the bot and one for rooms. No
 limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
+Of two bots the newer one is let in: the older one's connection may be all that is left of it.
 """
 
 import asyncio
@@ -46,6 +47,7 @@ VirtualHost "{domain}"
 
 Component "{component}"
   component_secret = "{secret}"
+  component_conflict_resolve = "kick_old"
 
 Component "rooms.{domain}" "muc"
 """

@@ -4,14 +4,18 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from pydantic import SecretStr
+
 from bots.main import Bot
 from service.clock import SystemClock
 from service.model import Channel, Delta
 from service.settings import Settings
+from service.stack.prosody import PrivateProsody
 from service.store import Store
 from service.store.keys import user_id
 from tests.support.channels import publish
 from tests.support.chat import ChatClient
+from tests.support.waiting import until
 
 Person = Callable[[], Awaitable[ChatClient]]
 """Makes a person with an account of their own, online."""
@@ -36,3 +40,31 @@ async def tell(store: Store, people: Sequence[ChatClient], channel: Channel, *ke
     delta = await publish(store, channel, *keys, base=base)
     await store.outbox.enqueue([user_id(person.jid) for person in people], channel.id, delta.version, 2_000.0)
     return delta
+
+
+async def moved(settings: Settings, prosody: PrivateProsody) -> Settings:
+    """Return the settings of the same bot at another Prosody, which need not run yet."""
+    await prosody.program()
+    if settings.xmpp_login == "component":
+        jid, password, port = prosody.component_jid, prosody.component_secret, prosody.component_port
+    else:
+        password, port = "a bot's password", prosody.c2s_port
+        jid = await prosody.register("bot", password)
+    there = {"xmpp_jid": jid, "xmpp_password": SecretStr(password), "xmpp_port": port}
+    return settings.model_copy(update={**there, "xmpp_ca_file": str(prosody.ca_file)})
+
+
+async def knows_receipts(store: Store, person: ChatClient) -> bool:
+    """Whether the bot has learnt that this person's client sends receipts."""
+    return (await store.users.get(person.jid)).receipts
+
+
+async def reach(client: ChatClient) -> None:
+    """Talk to the bot until it answers: what is said while there is none is history when it comes."""
+
+    async def answered() -> bool:
+        with contextlib.suppress(TimeoutError):
+            return bool(await client.say("status", 1.0))
+        return False
+
+    await until(answered, "the bot answers")

@@ -6,54 +6,57 @@ from collections.abc import AsyncIterator
 
 
 class TcpProxy:
-    """Forwards to one address. ``stall()`` makes every present connection half-open: open, but nothing passes."""
+    """Forwards to one address, from its ``port``."""
 
     def __init__(self, host: str, port: int) -> None:
         """Forward to this address; nothing is open before :func:`proxy`."""
         self.port = 0
-        self.accepted = 0
         self._target = (host, port)
         self._passing = asyncio.Event()
         self._passing.set()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[None]] = set()
 
     def stall(self) -> None:
-        """Stop forwarding on the connections there are; those made from now on are sound."""
+        """Make every present connection half-open: nothing passes, nothing is closed. Those made later are sound."""
         self._passing.clear()
         self._passing = asyncio.Event()
         self._passing.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one connection both ways until one side closes it."""
-        self.accepted += 1
-        passing = self._passing
-        far_reader, far_writer = await asyncio.open_connection(*self._target)
-        ways = [
-            asyncio.create_task(_forward(reader, far_writer, passing)),
-            asyncio.create_task(_forward(far_reader, writer, passing)),
-        ]
-        self._connections.update(ways)
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        if passing.is_set():
-            for end in (writer, far_writer):
-                end.close()
+        """Forward one connection both ways until one side closes it; if it is stalled, until :meth:`close`."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        passing, writers = self._passing, [writer]
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            writers.append(far_writer)
+            ways = (_forward(reader, far_writer, passing), _forward(far_reader, writer, passing))
+            async with asyncio.TaskGroup() as group:
+                for way in ways:
+                    group.create_task(way)
+        except* (OSError, EOFError):
+            pass
+        finally:
+            self._serving.discard(task)
+            for end in writers:
+                end.transport.abort()
 
     async def close(self) -> None:
         """End every connection."""
-        for way in self._connections:
-            way.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        for task in tuple(self._serving):
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
 
 async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event) -> None:
-    try:
-        with contextlib.suppress(OSError):
-            while passing.is_set() and (data := await reader.read(65_536)) and passing.is_set():
-                writer.write(data)
-                await writer.drain()
-    finally:
+    """Forward one way; raise EOFError at its end. Once stalled, read on and forward nothing."""
+    while data := await reader.read(65_536):
         if passing.is_set():
-            writer.close()
+            writer.write(data)
+            await writer.drain()
+    if passing.is_set():
+        raise EOFError
 
 
 @contextlib.asynccontextmanager

@@ -3,13 +3,12 @@
 import asyncio
 
 import pytest
-from pydantic import SecretStr
 
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
 from service.store.keys import user_id
-from tests.support.bot import Person, serving, tell
+from tests.support.bot import Person, moved, serving, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.waiting import until, until_so
@@ -99,24 +98,13 @@ async def test_a_bounced_batch_is_held_and_keeps_nobody_waiting(person: Person, 
 
 
 async def test_nothing_is_lost_when_the_server_is_killed(
-    own_prosody: PrivateProsody, settings: Settings, login: str, store: Store
+    own_prosody: PrivateProsody, settings: Settings, store: Store
 ) -> None:
-    await own_prosody.program()
+    mine = await moved(settings, own_prosody)
     jid = await own_prosody.register("alice", "pw")
-    bot_jid = own_prosody.component_jid if login == "component" else await own_prosody.register("bot", "pw")
-    secret = own_prosody.component_secret if login == "component" else "pw"
-    port = own_prosody.component_port if login == "component" else own_prosody.c2s_port
-    mine = settings.model_copy(
-        update={
-            "xmpp_jid": bot_jid,
-            "xmpp_password": SecretStr(secret),
-            "xmpp_port": port,
-            "xmpp_ca_file": str(own_prosody.ca_file),
-        }
-    )
     channel = await make_channel(store)
     await store.subscriptions.subscribe(jid, channel.id)
-    alice = ChatClient(jid, "pw", "127.0.0.1", own_prosody.c2s_port, bot_jid)
+    alice = ChatClient(jid, "pw", "127.0.0.1", own_prosody.c2s_port, mine.xmpp_jid)
     await own_prosody.start()
     try:
         await alice.start()

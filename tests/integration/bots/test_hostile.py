@@ -7,9 +7,8 @@ import pytest
 
 from bots.main import Bot
 from service.store import Store
-from tests.support.bot import Person, tell
+from tests.support.bot import Person, knows_receipts, tell
 from tests.support.channels import make_channel
-from tests.support.chat import ChatClient
 from tests.support.naughty import STRINGS
 from tests.support.waiting import until
 
@@ -29,11 +28,6 @@ def message(to: str, *, kind: str = "chat", ident: str = "x", body: str = "statu
     """A message as text."""
     told = f"<body>{body}</body>" if body else ""
     return f"<message to={quoteattr(to)} type='{kind}' id={quoteattr(ident)}>{told}{inside}</message>"
-
-
-async def knows_receipts(store: Store, client: ChatClient) -> bool:
-    """Whether the bot has learnt that this client sends receipts."""
-    return (await store.users.get(client.jid)).receipts
 
 
 async def test_what_nobody_said_to_us_now_is_not_answered(bot: Bot, person: Person) -> None:

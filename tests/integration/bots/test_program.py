@@ -1,20 +1,17 @@
 """The program itself: it waits for what is away, has one post, and leaves in order."""
 
 import asyncio
-import contextlib
 import os
 import signal
 
 import pytest
-from pydantic import SecretStr
 
 from bots.main import Bot, run
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
-from tests.support.bot import Person
+from tests.support.bot import Person, moved, reach
 from tests.support.channels import make_channel
-from tests.support.chat import ChatClient
 from tests.support.waiting import until, until_so
 
 POST = "bot:{}"
@@ -23,17 +20,6 @@ POST = "bot:{}"
 async def held(store: Store, settings: Settings) -> bool:
     """Whether some bot holds the post."""
     return await store.leases.hold(POST.format(settings.xmpp_jid), "an onlooker", 0.001) is None
-
-
-async def reach(client: ChatClient) -> None:
-    """Talk to the bot until it answers: what is said while there is none is history when it comes."""
-
-    async def answered() -> bool:
-        with contextlib.suppress(TimeoutError):
-            return bool(await client.say("status", 1.0))
-        return False
-
-    await until(answered, "the bot answers")
 
 
 async def test_sigterm_ends_it_in_order_and_frees_the_post(settings: Settings, store: Store, person: Person) -> None:
@@ -64,15 +50,7 @@ async def test_a_second_bot_stands_by_until_the_first_leaves(settings: Settings,
 async def test_it_waits_for_a_server_that_is_not_there_yet(
     own_prosody: PrivateProsody, settings: Settings, store: Store, login: str
 ) -> None:
-    await own_prosody.program()
-    late = settings.model_copy(
-        update={
-            "xmpp_port": own_prosody.component_port if login == "component" else own_prosody.c2s_port,
-            "xmpp_jid": own_prosody.component_jid if login == "component" else await own_prosody.register("bot", "pw"),
-            "xmpp_password": SecretStr(own_prosody.component_secret if login == "component" else "pw"),
-            "xmpp_ca_file": str(own_prosody.ca_file),
-        }
-    )
+    late = await moved(settings, own_prosody)
     running = asyncio.create_task(run(late))
 
     async def on_post() -> bool:
