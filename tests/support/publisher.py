@@ -69,7 +69,7 @@ class Publisher:
             "stable": f"tag:example.com,2024:{number}",
             "permalinks": f"https://example.com/articles/{number}",
             "shared": "https://example.com/",
-            "recycled": f"{number % _RECYCLED_AFTER}",
+            "recycled": f"urn:example:{number % _RECYCLED_AFTER}",
             "changing": f"{self._served}-{number}",
         }.get(self._habit, "")
 
