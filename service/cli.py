@@ -50,11 +50,14 @@ def up(
     sample_feeds: Annotated[
         bool | None, typer.Option(help="A publisher to try it with; opens loopback. On with --allow-private.")
     ] = None,
-    poll_interval: Annotated[float | None, typer.Option(min=1.0, metavar="SECONDS", help="Corona's τ.")] = None,
+    poll_interval: Annotated[
+        float | None,
+        typer.Option(min=1.0, metavar="SECONDS", help="How often one worker polls one channel: Corona's τ."),
+    ] = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when all parts answer; holds passwords.")] = None,
     allow_private: AllowPrivate = False,
 ) -> None:
-    """Run everything on this machine: Redis, an XMPP server, workers, the bot and the console."""
+    """Run everything on this machine. That is Redis, an XMPP server, workers, the bot and the console."""
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
     from service.stack.up import Wanted, up  # noqa: PLC0415 - same
@@ -74,7 +77,7 @@ def up(
 
 @app.command()
 def worker() -> None:
-    """Run one worker: it joins the others, polls feeds and tells subscribers' outboxes what is new."""
+    """Run one worker. It joins the others, polls feeds and tells subscribers' outboxes what is new."""
     _run_program("worker")
 
 
@@ -96,7 +99,7 @@ def sample_publisher(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often there is a new entry.")] = 30.0,
 ) -> None:
-    """Serve a feed on loopback that grows all the time, and some that are broken."""
+    """Serve a growing feed on loopback. Some others are broken."""
     from service.stack.publisher import run  # noqa: PLC0415 - see the module's docstring
 
     asyncio.run(run(directory, port, every))
@@ -122,7 +125,7 @@ def doctor(
         bool, typer.Option("--settings", help="Only show every setting and where it came from.")
     ] = False,
 ) -> None:
-    """Check Redis, XMPP login, clock, file limits, console and workers, and say what to do."""
+    """Find what is wrong, and say what to do. Looks at Redis, XMPP login, clock, file limits, console and workers."""
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
     from service import settings as layers  # noqa: PLC0415 - same

@@ -88,7 +88,7 @@ class Child:
                 while not await self.program.answers():
                     await asyncio.wait([exited], timeout=_ASK_EVERY_S)
                     if exited.done():
-                        raise OperationalError(self._obituary(f"ended with status {exited.result()}"))
+                        raise OperationalError(self._obituary(ending(exited.result())))
         except TimeoutError:
             raise OperationalError(self._obituary(f"did not answer within {timeout_s:g} s")) from None
         finally:
@@ -111,6 +111,11 @@ class Child:
     def _obituary(self, what: str) -> str:
         tail = self.program.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
         return "\n  ".join([f"{self.program.name} {what}. The end of {self.program.log}:", *tail])
+
+
+def ending(status: int) -> str:
+    """Say how a process ended that has this exit status; negative: the signal that ended it."""
+    return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
 
 
 def environment(inherited: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:

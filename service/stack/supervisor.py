@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from service.errors import OperationalError
-from service.stack.child import Child, Program
+from service.stack.child import Child, Program, ending
 
 _START_TIMEOUT_S = 30.0
 _STEADY_S = 20.0
@@ -59,7 +59,7 @@ class Supervisor:
             since_s = now_s()
             status = await child.exited()
             deaths = 1 if now_s() - since_s > _STEADY_S else deaths + 1
-            self._told(f"{program.name} ended with status {status}; starting it again.")
+            self._told(f"{program.name} {ending(status)}; starting it again.")
             await asyncio.sleep(pause_s(deaths))
             try:
                 child = await self._start(program)

@@ -47,6 +47,7 @@ def test_called_with_nothing_it_says_what_there_is(call: Call) -> None:
     assert status == 0
     for command in ("up", "worker", "bot", "console", "inspect", "doctor"):
         assert command in out
+    assert "..." not in out.partition("Commands:")[2]
 
 
 def test_a_second_up_over_one_directory_is_refused(call: Call, tmp_path: Path) -> None:
