@@ -16,7 +16,10 @@ from service.store.accounts import SESSION_TTL_S, Account
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
-_LINK_IS_SPENT = "This setup link is used up or too old. Restart the console: it prints a fresh one in its log."
+_LINK_IS_SPENT = (
+    "This setup link is used up or too old. If there is an account by now, log in with it. "
+    "If there is none, restart Coronet: it prints a fresh link."
+)
 _TOO_OFTEN = "Too many logins from here or on this account. Wait a minute, then try again."
 
 log = structlog.get_logger(__name__)

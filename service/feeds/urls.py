@@ -94,7 +94,7 @@ def looks_like_url(text: str) -> bool:
 
 def _shown(text: str) -> str:
     visible = "".join("?" if unicodedata.category(c) in _INVISIBLE else c for c in text[:80])
-    return visible + ("…" if len(text) > len(visible) else "")
+    return f"“{visible}{'…' if len(text) > len(visible) else ''}”"
 
 
 def _as_typed(text: str) -> str:
@@ -182,7 +182,7 @@ def _ipv6(literal: str) -> str:
     try:
         return f"[{ipaddress.IPv6Address(literal if '%' not in literal else '')}]"
     except ValueError:
-        raise BadUrl(f"[{_shown(literal)}] is not an IPv6 address.") from None
+        raise BadUrl(f"{_shown(f'[{literal}]')} is not an IPv6 address.") from None
 
 
 def _ipv4(labels: list[str]) -> str:

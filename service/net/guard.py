@@ -79,7 +79,7 @@ class SocketRefused(OSError):
 
     def as_error(self, host: str) -> AddressRefused:
         """Return the error for people who asked for ``host``."""
-        return AddressRefused(f"{host}: {self.reason}")
+        return AddressRefused(self.reason if self.reason.startswith(f"{host} ") else f"{host}: {self.reason}")
 
 
 # (family, type, protocol, canonical name, address), as socket.getaddrinfo gives them.

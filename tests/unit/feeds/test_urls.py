@@ -58,6 +58,7 @@ def test_what_is_typed_becomes_canonical(typed: str, canonical: str) -> None:
         ("javascript:alert(1)", "only http and https"),
         ("file:///etc/passwd", "only http and https"),
         ("gopher://example.com/", "only http and https"),
+        ("to", "“to” is not a full host name"),
         ("https://example.com/" + "x" * 2000, "longer than 2,000"),
         ("https://example.com/" + "ü" * 1000, "longer than 2,000"),
         ("x" * 20_000, "longer than 2,000"),

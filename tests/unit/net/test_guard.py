@@ -92,6 +92,7 @@ def test_a_refused_address_gets_no_socket() -> None:
     with pytest.raises(SocketRefused) as caught:
         make((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 443)))
     assert "localhost: 127.0.0.1 is not a public address" in str(caught.value.as_error("localhost"))
+    assert str(caught.value.as_error("127.0.0.1")).startswith("127.0.0.1 is not a public address")
 
 
 def test_an_allowed_address_gets_a_socket_of_its_family() -> None:
