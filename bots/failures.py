@@ -42,7 +42,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.HostNotFound: "I cannot find {it}: the name of its host does not resolve. Is it spelled right?",
     errors.Unreachable: "I cannot reach {it}: its server refused the connection or did not answer in time. "
     "Try again later.",
-    errors.TlsFailed: "I cannot reach {it} safely: its certificate or TLS is not in order ({detail}).",
+    errors.TlsFailed: "I cannot reach {it} safely: its certificate or TLS is not in order. {detail}",
     errors.BadRedirect: "I cannot follow {it}: its redirects lead in a circle, nowhere, or out of the public web. "
     "Try the address your browser ends at.",
     errors.BadHttp: "I cannot read {it}: its server does not answer in valid HTTP.",
