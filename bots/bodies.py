@@ -1,7 +1,9 @@
 """What batches say, rendered once however many people get the same."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Final
+
+import msgspec
 
 from bots import stanzas
 from bots.notifications import notification
@@ -15,16 +17,23 @@ KEPT: Final = 512
 _Items = tuple[tuple[ChannelId, int], ...]
 
 
+class Body(msgspec.Struct, frozen=True):
+    """What a message says, as XML; "" if there is nothing to tell (any more). When its deltas were detected (Unix s)."""
+
+    xml: str
+    detected_s: tuple[float, ...]
+
+
 class Bodies:
-    """The ``<body>`` of each batch, from the channels' logs."""
+    """The body of each batch, from the channels' logs."""
 
     def __init__(self, channels: Channels) -> None:
         """Read from these channels."""
         self._channels = channels
-        self._known: OrderedDict[_Items, str] = OrderedDict()
+        self._known: OrderedDict[_Items, Body] = OrderedDict()
 
-    async def of(self, batch: Batch) -> str:
-        """Return the batch's body as XML; "" if there is nothing to tell (any more). Raises StoreUnavailable."""
+    async def of(self, batch: Batch) -> Body:
+        """Return the batch's body. Raises StoreUnavailable."""
         items = tuple((item.channel, item.version) for item in batch.items)
         body = self._known.get(items)
         if body is None:
@@ -33,8 +42,10 @@ class Bodies:
                 self._known.popitem(last=False)
         return body
 
-    async def _rendered(self, items: _Items) -> str:
+    async def _rendered(self, items: _Items) -> Body:
         channels = await self._channels.many(list(dict.fromkeys(cid for cid, _ in items)))
-        deltas = [await self._channels.delta(cid, version) for cid, version in items]
-        text = notification([c for c in channels if c is not None], [d for d in deltas if d is not None])
-        return stanzas.payload(text) if text else ""
+        found = [(cid, await self._channels.delta(cid, version)) for cid, version in items]
+        deltas = [delta for _, delta in found if delta is not None]
+        gone = Counter(cid for cid, delta in found if delta is None)
+        text = notification([channel for channel in channels if channel is not None], deltas, gone)
+        return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in deltas))

@@ -14,15 +14,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from bots import stanzas
-from bots.bodies import Bodies
+from bots.bodies import Bodies, Body
 from bots.dispatch import Dispatch
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.tasks import end, together
 from service.clock import Clock
 from service.errors import StoreUnavailable
+from service.metrics import DELIVERY, OUTBOX_USERS
 from service.model import UserId
 from service.store import Store
 from service.store.keys import user_id
@@ -40,9 +42,19 @@ MOST_UNANSWERED: Final = 20
 would have to send again is bounded."""
 
 _SWEEP_EVERY_S = 60.0
+_COUNT_EVERY_S = 5.0
 _RETRY_S = 0.5
 
 _log = structlog.get_logger()
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    """A batch on its way to one person; whether its receipt was asked for."""
+
+    uid: UserId
+    batch: Batch
+    body: Body
+    asked: bool
 
 
 class Delivery:
@@ -68,7 +80,7 @@ class Delivery:
     async def run(self) -> None:
         """Deliver until cancelled; then let the bursts under way come to their end, for at most 2 s."""
         try:
-            await together(self._complete(), self._listen(), self._recover(), self._pump())
+            await together(self._complete(), self._listen(), self._recover(), self._pump(), self._count())
         finally:
             if self._bursts:
                 await asyncio.wait(self._bursts, timeout=2.0)
@@ -135,6 +147,13 @@ class Delivery:
             self._dispatch.queued(uids, self._clock.monotonic_s())
             self._stirred.set()
 
+    async def _count(self) -> None:
+        """Keep the gauge of how many people wait for something."""
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                OUTBOX_USERS.set(await self._store.outbox.depth())
+            await asyncio.sleep(_COUNT_EVERY_S)
+
     async def _recover(self) -> None:
         """At each new session, doubt every batch in flight, and ask after those people's presence."""
         while True:
@@ -185,7 +204,8 @@ class Delivery:
         try:
             return await self._send(uids)
         except LinkLost:
-            return uids  # the next session's recovery finds the batches in flight
+            self._dispatch.doubt(uids)  # a resumed session does not begin with a recovery
+            return uids
         except StoreUnavailable as error:
             _log.warning("delivery waits", reason=str(error), users=len(uids))
             self._dispatch.doubt(uids)
@@ -214,35 +234,45 @@ class Delivery:
             asked = self._sends_receipts[uid]
             request = stanzas.REQUEST if asked else ""
             for batch in own:
-                if not (body := await self._bodies.of(batch)):
+                body = await self._bodies.of(batch)
+                if not body.xml:
                     empty.append((uid, batch.message_id))
                     continue
-                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, body + request))
-                sent.append((uid, batch, asked))
+                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, body.xml + request))
+                sent.append(_Sent(uid, batch, body, asked))
                 self._dispatch.sent(uid, self._clock.monotonic_s())
         await self._hand_over(written, sent)
         await self._surely((), empty)
         return batches
 
-    async def _hand_over(self, written: Sequence[str], sent: Sequence[tuple[UserId, Batch, bool]]) -> None:
+    async def _hand_over(self, written: Sequence[str], sent: Sequence[_Sent]) -> None:
         """Send, and complete what the server took and did not send back: await the receipts that were asked for."""
-        self._under_way.update((batch.message_id, False) for _, batch, _ in sent)
+        self._under_way.update((one.batch.message_id, False) for one in sent)
         try:
             await self._link.send(written)
-            kept = [one for one in sent if not self._under_way[one[1].message_id]]
+            kept = [one for one in sent if not self._under_way[one.batch.message_id]]
         finally:
-            for _, batch, _ in sent:
-                del self._under_way[batch.message_id]
+            for one in sent:
+                del self._under_way[one.batch.message_id]
+        self._measure(sent)
         receipted, finished = [], []
-        for uid, batch, asked in kept:
+        for one in kept:
+            uid, pair = one.uid, (one.uid, one.batch.message_id)
             self._dispatch.accepted(uid)
-            last_time = batch.acked and self._dispatch.has_met(uid)
-            if asked and not last_time and self._unanswered[uid] < MOST_UNANSWERED:
+            last_time = one.batch.acked and self._dispatch.has_met(uid)
+            if one.asked and not last_time and self._unanswered[uid] < MOST_UNANSWERED:
                 self._unanswered[uid] += 1
-                receipted.append((uid, batch.message_id))
+                receipted.append(pair)
             else:
-                finished.append((uid, batch.message_id))
+                finished.append(pair)
         await self._surely(receipted, finished)
+
+    def _measure(self, sent: Sequence[_Sent]) -> None:
+        now_s = self._clock.wall_s()
+        for one in sent:
+            if not one.batch.acked:
+                for detected_s in one.body.detected_s:
+                    DELIVERY.observe(max(0.0, now_s - detected_s))
 
     async def _resends(self, uids: Sequence[UserId]) -> dict[UserId, Sequence[Batch]]:
         found: dict[UserId, Sequence[Batch]] = {}

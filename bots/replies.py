@@ -46,6 +46,11 @@ def entry_lines(entry: Entry) -> str:
     return "\n".join(part for part in (one_line(entry.title, 300), one_line(entry.link, 2000)) if part) or "(untitled)"
 
 
+def many(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def _subscribed(reply: say.Subscribed, _now_s: float) -> str:
     name, number = title(reply.followed.channel), reply.followed.number
     if not reply.new:
@@ -76,7 +81,7 @@ def _unsubscribed(reply: say.Unsubscribed, _now_s: float) -> str:
         ended = reply.ended[0]
         back = one_line(ended.channel.url, 2000)
         return f"Unsubscribed from *{title(ended.channel)}* (#{ended.number}). To undo, send: {back}"
-    return f"Unsubscribed from all {_many(len(reply.ended), 'channel')}. Send me a URL to start again."
+    return f"Unsubscribed from all {many(len(reply.ended), 'channel')}. Send me a URL to start again."
 
 
 def _listing(reply: say.Listing, _now_s: float) -> str:
@@ -84,13 +89,13 @@ def _listing(reply: say.Listing, _now_s: float) -> str:
         return "You have no subscriptions. Send me the address of a site or feed to start."
     if not reply.found:
         wanted = one_line(reply.wanted, 40)
-        return f"None of your {_many(reply.total, 'subscription')} contains “{wanted}”. `list` shows all."
+        return f"None of your {many(reply.total, 'subscription')} contains “{wanted}”. `list` shows all."
     rows = [f"#{f.number} {title(f.channel)}" for f in reply.found]
     with_urls = [f"{row}\n    {one_line(f.channel.url, 200)}" for row, f in zip(rows, reply.found, strict=True)]
     head = (
-        f"{len(rows)} of {_many(reply.total, 'subscription')}:"
+        f"{len(rows)} of {many(reply.total, 'subscription')}:"
         if reply.wanted
-        else f"{_many(len(rows), 'subscription')}:"
+        else f"{many(len(rows), 'subscription')}:"
     )
     full = "\n".join([head, *with_urls])
     if len(full.encode()) <= LONGEST_MESSAGE_BYTES:
@@ -108,7 +113,7 @@ def _shown(reply: say.Shown, _now_s: float) -> str:
 def _status(reply: say.StatusReport, now_s: float) -> str:
     if not reply.workers:
         return "No worker is running just now, so nothing is being polled. I will catch up as soon as one is back."
-    head = f"You follow {_many(reply.count, 'channel')}; {_many(reply.workers, 'worker')} at work."
+    head = f"You follow {many(reply.count, 'channel')}; {many(reply.workers, 'worker')} at work."
     if not reply.count:
         return f"{head} Send me a URL to follow one."
     if not reply.failing:
@@ -137,12 +142,12 @@ def _subscriptions_full(reply: say.SubscriptionsFull, _now_s: float) -> str:
 
 
 def _new_urls_used_up(reply: say.NewUrlsUsedUp, _now_s: float) -> str:
-    return f"That is more than {_many(reply.limit, 'new URL')} within an hour. Try again later; the rest works as ever."
+    return f"That is more than {many(reply.limit, 'new URL')} within an hour. Try again later; the rest works as ever."
 
 
 def _too_fast(reply: say.TooFast, _now_s: float) -> str:
     return (
-        f"That is more than {_many(reply.limit, 'command')} a minute. "
+        f"That is more than {many(reply.limit, 'command')} a minute. "
         "What you send in the next minute is not carried out; then I read on."
     )
 
@@ -177,14 +182,10 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, float], str]]] = {
 }
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def _age(age_s: float) -> str:
     for unit_s, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
         if age_s >= unit_s:
-            return _many(int(age_s // unit_s), unit)
+            return many(int(age_s // unit_s), unit)
     return "less than a minute"
 
 

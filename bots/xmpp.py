@@ -22,11 +22,14 @@ from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots import stanzas
 from bots.link import Absent, Event, LinkLost, Said, Seen, Started
+from service.metrics import MESSAGES
 from service.settings import Settings
 
 CHUNK_BYTES: Final = 32_768
 CONNECT_WITHIN_S: Final = 20.0
 PING_EVERY_S: Final = 8.0
+SLOW_BYTES_PER_S: Final = 20_000
+"""A server that takes less limits us; Debian's Prosody lets a client have 10 kB/s."""
 SILENT_FOR_S: Final = 20.0
 """A server that says nothing for so long, although pinged, is taken to be gone."""
 RESOURCE: Final = "coronet"
@@ -59,6 +62,8 @@ class Connection:
         self._pings: dict[str, asyncio.Future[None]] = {}
         self._idents = map("coronet-ping-{}".format, itertools.count())
         self._heard_s = 0.0
+        self._since_s = 0.0  # when the connection was last made
+        self._told_slow = False
         self._online: defaultdict[str, set[str]] = defaultdict(set)
         self._stream.add_filter("in", self._incoming)
         for event, handler in (
@@ -76,6 +81,7 @@ class Connection:
     async def send(self, stanzas_: Sequence[str]) -> None:
         """See :meth:`bots.link.Link.send`."""
         session = self._session
+        started_s = time.monotonic()
         for chunk in _chunks(stanzas_):
             await self.up.wait()
             if session != self._session:
@@ -87,6 +93,27 @@ class Connection:
             except NotConnectedError:
                 raise LinkLost("The XMPP connection is gone.") from None
             await confirmed
+            MESSAGES.inc(len(chunk))
+            started_s = self._notice_pace(sum(map(len, chunk)), started_s)
+
+    def _notice_pace(self, size_bytes: int, started_s: float) -> float:
+        """Say once if the server takes little from us; return the time (monotonic s)."""
+        now_s = time.monotonic()
+        pace = size_bytes / (now_s - started_s)
+        if (
+            not self._told_slow
+            and started_s > self._since_s
+            and size_bytes > CHUNK_BYTES / 2
+            and pace < SLOW_BYTES_PER_S
+        ):
+            self._told_slow = True
+            _log.warning(
+                "xmpp server limits our rate: messages arrive, but slowly. Raise the limit for our account "
+                "(Prosody: unlimited_jids)",
+                jid=self.address,
+                bytes_per_s=round(pace),
+            )
+        return now_s
 
     def hint(self, stanza: str) -> None:
         """See :meth:`bots.link.Link.hint`."""
@@ -172,7 +199,7 @@ class Connection:
 
     def _session_started(self, _event: Any) -> None:
         self._session_ended(None)
-        self._heard_s = time.monotonic()
+        self._heard_s = self._since_s = time.monotonic()
         if isinstance(self._stream, ClientXMPP):
             self._stream.send_presence()
             self._stream.get_roster()
@@ -182,7 +209,7 @@ class Connection:
         _log.info("xmpp session", jid=self.address)
 
     def _session_resumed(self, _event: Any) -> None:
-        self._heard_s = time.monotonic()
+        self._heard_s = self._since_s = time.monotonic()
         self._deadline.reschedule(None)
         self.up.set()
         _log.info("xmpp session resumed", jid=self.address)

@@ -1,9 +1,13 @@
 """From the outbox to a person's client, with receipts, bounces, kills, and unsubscribing in the middle."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
+from bots.delivery import Delivery
+from bots.link import LinkLost
+from service.clock import SystemClock
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
@@ -137,3 +141,39 @@ async def _nothing_waits(store: Store) -> None:
         return not await store.outbox.depth()
 
     await until(empty, "everything is finished")
+
+
+class _FailingOnce:
+    """A link that loses its connection at the first send, and goes on in the same session."""
+
+    address = "feeds.localhost"
+
+    def __init__(self) -> None:
+        self.up = asyncio.Event()
+        self.up.set()
+        self.tried: list[str] = []
+
+    async def send(self, stanzas: Sequence[str]) -> None:
+        self.tried += stanzas
+        if len(self.tried) == 1:
+            raise LinkLost("The XMPP connection is gone.")
+
+    def hint(self, stanza: str) -> None:
+        """Nobody is there."""
+
+
+@pytest.mark.parametrize("login", ["component"])
+async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store: Store) -> None:
+    link = _FailingOnce()
+    delivery = Delivery(store, link, SystemClock(), 5.0)
+    alice = ChatClient("alice@localhost", "", "127.0.0.1", 0, link.address)
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(alice.jid, channel.id)
+    await tell(store, [alice], channel, "new")
+    delivering = asyncio.create_task(delivery.run())
+    delivery.started()
+    await _nothing_waits(store)
+    delivering.cancel()
+    await asyncio.gather(delivering, return_exceptions=True)
+    assert len(link.tried) == 2
+    assert len(set(link.tried)) == 1, "the same message, under the same id"

@@ -1,0 +1,63 @@
+"""What the bot counts, and what it says about the server it is at."""
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
+
+from bots import delivery, stanzas, xmpp
+from service.settings import Settings
+from service.store import Store
+from tests.support.bot import Person, moved, serving, tell
+from tests.support.channels import make_channel
+from tests.support.chat import ChatClient
+from tests.support.prosody import LimitedProsody
+from tests.support.waiting import until_so
+
+
+def counted(name: str) -> float:
+    """The present value of a metric without labels."""
+    return REGISTRY.get_sample_value(name) or 0.0
+
+
+@pytest.mark.parametrize("login", ["component"])
+async def test_messages_delays_and_waiting_people_are_counted(
+    settings: Settings, store: Store, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "_COUNT_EVERY_S", 0.05)
+    alice = await person()
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(alice.jid, channel.id)
+    await store.subscriptions.subscribe("nobody@localhost", channel.id)
+    messages, delays = counted("coronet_messages_total"), counted("coronet_delivery_seconds_count")
+    async with serving(settings, store):
+        nobody = ChatClient("nobody@localhost", "", "127.0.0.1", 0, settings.xmpp_jid)
+        await tell(store, [alice, nobody], channel, "new")
+        await alice.wait_for(lambda message: "Entry new" in message.body)
+        await until_so(lambda: counted("coronet_outbox_users") == 1, "only nobody's waits: it came back")
+        assert counted("coronet_messages_total") == messages + 2
+        assert counted("coronet_delivery_seconds_count") == delays + 2
+
+
+@pytest.mark.parametrize("login", ["client"])
+async def test_a_server_that_limits_us_gets_everything_only_slower_and_is_named_once(
+    tmp_path: Path, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xmpp, "CHUNK_BYTES", 8_192)
+    limited = LimitedProsody(tmp_path / "limited", "10kb/s")
+    mine = await moved(settings, limited)
+    alice = ChatClient(await limited.register("alice", "pw"), "pw", "127.0.0.1", limited.c2s_port, mine.xmpp_jid)
+    async with limited:
+        try:
+            await alice.start()
+            with capture_logs() as logs:
+                async with serving(mine, store) as bot:
+                    content = stanzas.payload("x" * 800)
+                    wanted = [f"m{number}" for number in range(36)]
+                    await bot.connection.send([stanzas.message(mine.xmpp_jid, alice.jid, i, content) for i in wanted])
+                    await alice.wait_for(lambda message: message.id == wanted[-1])
+            assert [message.id for message in alice.received] == wanted
+            assert len([entry for entry in logs if "limits our rate" in entry["event"]]) == 1
+        finally:
+            await alice.stop()

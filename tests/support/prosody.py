@@ -1,0 +1,30 @@
+"""A private Prosody that differs a little from ours."""
+
+from pathlib import Path
+from typing import Final
+
+from service.stack.prosody import PrivateProsody
+
+STRANGERS: Final = "strangers.localhost"
+"""A component whose connection may speak for any name in it, as another server could."""
+SECRET: Final = "a stranger's secret"
+
+
+class LimitedProsody(PrivateProsody):
+    """One that limits its clients as Debian's does."""
+
+    def __init__(self, directory: Path, rate: str) -> None:
+        """Let each client send ``rate``, e.g. "10kb/s"."""
+        super().__init__(directory)
+        self._rate = rate
+
+    def _configuration(self) -> str:
+        limits = f'limits = {{ c2s = {{ rate = "{self._rate}" }} }}\n'
+        return limits + super()._configuration().replace('"smacks",', '"smacks", "limits",')
+
+
+class ProsodyWithStrangers(PrivateProsody):
+    """One with a component of strangers."""
+
+    def _configuration(self) -> str:
+        return f'{super()._configuration()}\nComponent "{STRANGERS}"\n  component_secret = "{SECRET}"\n'
