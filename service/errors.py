@@ -7,7 +7,7 @@
     │   ├── BadUrl                not a URL we can watch (the text says why)
     │   ├── AddressRefused        the guard: not a public address, or a port we do not use
     │   ├── NotSubscribed         no such subscription (also: not yours)
-    │   └── LimitReached          one of the user's limits
+    │   └── LimitReached          one of the user's limits, or what a publisher may be asked
     ├── PublisherError            the publisher's side; the same request may work later
     │   ├── FetchError
     │   │   ├── HostNotFound      the name does not resolve
@@ -77,7 +77,7 @@ class NotSubscribed(UserError):
 
 
 class LimitReached(UserError):
-    """One of the user's limits is used up."""
+    """One of the user's limits is used up, or how often a publisher may be asked."""
 
     code = "limit-reached"
 

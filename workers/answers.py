@@ -9,8 +9,19 @@ import msgspec
 import structlog
 
 from service.corona.messages import Candidate
-from service.errors import CoronetError, LeaseLost, NotAFeed, NotSubscribed, StaleVersion, Unreachable, to_fault
+from service.errors import (
+    CoronetError,
+    LeaseLost,
+    NotAFeed,
+    NotSubscribed,
+    PublisherError,
+    StaleVersion,
+    Unreachable,
+    UserError,
+    to_fault,
+)
 from service.feeds.identity import decide
+from service.feeds.likely import likely_feeds
 from service.feeds.urls import canonical_url, channel_id
 from service.model import Channel, FeedLink, ParsedFeed, Validators
 from service.net.fetch import Fetched
@@ -24,6 +35,7 @@ from workers.watch import Watch, compare, watch
 
 _LATEST = 10
 _WITHIN_S = 13.0
+_GUESSING_S = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +54,7 @@ class Answers:
         except msgspec.MsgspecError as error:
             log.warning("a request of another version", error=str(error))
             return
-        if ask.until_s < time.time():
+        if ask.until_s < node.polling.fleet_s():
             return
         await self._store.requests.answer(ask, await self._answer(node, ask))
 
@@ -67,8 +79,13 @@ class Answers:
         (state,) = await self._store.channels.states([cid])
         if state is None or state.channel.dormant:
             held = watch(state, 0) if state else Watch(Channel(cid, url), Validators(), None, 0)
-            fetched = await self._poller.fetch(msgspec.structs.replace(held, validators=Validators()))
-            reading = await self._poller.read(fetched)
+            fetched = await self._poller.fetch_unknown(msgspec.structs.replace(held, validators=Validators()))
+            try:
+                reading = await self._poller.read_unknown(fetched)
+            except NotAFeed:
+                if discovered or "html" not in fetched.headers.get("content-type", ""):
+                    raise
+                return await self._guess(node, url)
             if reading.feed is None:
                 return await self._follow(node, url, reading.links, discovered=discovered)
             await self._take_in(node, held, fetched, reading.feed)
@@ -79,11 +96,20 @@ class Answers:
 
     async def _follow(self, node: Node, url: str, links: Sequence[FeedLink], *, discovered: bool) -> Probed:
         """Go on from a page to the feed that it names; several are for the user to choose from."""
-        if discovered or not links:
-            raise NotAFeed(f"{url} is a page that is no feed, and it names none.")
+        if discovered:
+            raise NotAFeed(f"{url} is a page that is no feed.")
         if len(links) > 1:
             return Probed(choices=tuple(links))
         return await self._probe(node, canonical_url(links[0].url), discovered=True)
+
+    async def _guess(self, node: Node, url: str) -> Probed:
+        """Look where such pages often have their feed; what goes wrong there tells nobody anything."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GUESSING_S):
+                for likely in likely_feeds(url):
+                    with contextlib.suppress(PublisherError, UserError):
+                        return await self._probe(node, likely, discovered=True)
+        raise NotAFeed(f"{url} is a page that is no feed, and it names none.")
 
     async def _take_in(self, node: Node, held: Watch, fetched: Fetched, feed: ParsedFeed) -> None:
         """Make the channel; or wake it up: what it listed while it was dormant is nobody's news."""

@@ -18,11 +18,12 @@ from service.settings import Settings
 from service.shutdown import until_stopped
 from service.store import Store, open_store
 from workers.answers import Answers
+from workers.courtesy import Courtesy
+from workers.lanes import Lanes
 from workers.node import Node
 from workers.poller import Poller
 
 _RETRY_S = 1.0
-_PARSERS = 1
 
 log = structlog.get_logger(__name__)
 
@@ -42,9 +43,14 @@ async def work(settings: Settings) -> None:
         extra_ports=settings.extra_ports,
     )
     try:
-        async with fetcher, ParserPool(_PARSERS) as parsers:
+        async with fetcher, ParserPool(1) as prompt, ParserPool(1) as slow, ParserPool(1) as unknown:
             clock = SystemClock()
-            poller = Poller(fetcher, parsers, store.hosts, settings.host_requests_per_s, clock)
+            courtesy = Courtesy(
+                store.hosts,
+                requests_per_s=settings.host_requests_per_s,
+                polls_per_hour=settings.max_polls_per_hour,
+            )
+            poller = Poller(fetcher, courtesy, Lanes(prompt, slow), unknown, clock)
             await _lives(store, poller, settings, f"{health.url}/metrics")
     finally:
         await health.close()

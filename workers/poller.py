@@ -4,82 +4,89 @@ Corona §3.3: a node that finds a change makes a delta against the version it kn
 to the channel's owner. A poll that fails changes nothing.
 """
 
-import asyncio
-import ipaddress
-from urllib.parse import urlsplit
+import contextlib
+from collections.abc import Iterator
 
 from service.clock import Clock
-from service.errors import BadStatus, CoronetError, NotAFeed, Unreachable
+from service.errors import BadStatus, LimitReached, NotAFeed, ParseKilled, PublisherError, UserError
 from service.feeds.sandbox import ParserPool
 from service.feeds.wire import Reading
 from service.metrics import DETECTION, POLLS
 from service.model import Delta, NodeId, PollResult
 from service.net.fetch import Fetched, Fetcher
-from service.store.hosts import Hosts
+from workers.courtesy import Courtesy
+from workers.lanes import SLOW_S, Lane, Lanes
 from workers.watch import Found, Watch, compare
 
-_WAIT_FOR_BUDGET_S = 20.0
 _NEWEST_DELAY_S = 86_400.0
 
 
 class Poller:
-    """Polls publishers for one node, within each host's budget over the whole fleet."""
+    """Polls publishers for one node, as often as the fleet's courtesy allows.
+
+    Channels that are not known yet have a parser of their own, so that people wait for nobody's polls.
+    """
 
     def __init__(
-        self, fetcher: Fetcher, parsers: ParserPool, hosts: Hosts, requests_per_s: float, clock: Clock
+        self, fetcher: Fetcher, courtesy: Courtesy, lanes: Lanes, parser_of_the_unknown: ParserPool, clock: Clock
     ) -> None:
         self._fetcher = fetcher
-        self._parsers = parsers
-        self._hosts = hosts
-        self._requests_per_s = requests_per_s
+        self._courtesy = courtesy
+        self._lanes = lanes
+        self._parser_of_the_unknown = parser_of_the_unknown
         self._clock = clock
 
     async def poll(self, watch: Watch, node: NodeId) -> tuple[PollResult, Found | None]:
         """Poll once; ``watch`` is updated in place unless something was found.
 
-        The result tells how it ended, errors of publishers included. Raises only our own errors.
+        The result tells how it ended, errors of publishers included. Raises :class:`LimitReached` when the
+        publisher may not be asked now, and our own errors.
         """
         started_s = self._clock.monotonic_s()
         status, size_bytes, found, detail = 0, 0, None, ""
+        lane = self._lanes.of(slow=watch.slow)
         try:
-            fetched = await self.fetch(watch)
-            status, size_bytes = fetched.status, len(fetched.body or b"")
-            found = await self._compare(watch, fetched)
+            async with lane.host(watch.channel.url):
+                await self._courtesy.may_ask(watch.channel)
+                async with lane.slots:
+                    started_s, watch.slow = self._clock.monotonic_s(), False
+                    with self._timed(watch):
+                        fetched = await self._fetch(watch)
+                    status, size_bytes = fetched.status, len(fetched.body or b"")
+                    found = await self._compare(watch, fetched, lane)
             outcome = "new" if found else "unchanged"
-        except CoronetError as error:
+        except LimitReached:
+            raise
+        except (PublisherError, UserError) as error:
             outcome, detail = error.code, str(error)
             if isinstance(error, BadStatus):
                 status = error.status
-                watch.not_before_s = self._clock.wall_s() + (error.retry_after_s or 0.0)
         POLLS.labels(outcome).inc()
         took_s = self._clock.monotonic_s() - started_s
         result = PollResult(node, self._clock.wall_s(), outcome, status, detail, took_s, size_bytes)
         return result, found
 
-    async def fetch(self, watch: Watch) -> Fetched:
-        """Fetch when the host's budget allows. Raises a publisher's error, or :class:`Unreachable` when it does not."""
-        url = watch.channel.url
-        host = urlsplit(url).hostname or ""
-        if not (watch.channel.private or _is_loopback(host)):
-            await self._within_budget(host)
-        return await self._fetcher.fetch(url, watch.validators, watch.subscribers)
+    async def fetch_unknown(self, watch: Watch) -> Fetched:
+        """Fetch what nobody polls. Raises a publisher's error, or :class:`LimitReached`."""
+        await self._courtesy.may_ask(watch.channel)
+        return await self._fetch(watch)
 
-    async def read(self, fetched: Fetched) -> Reading:
-        """Parse a body that was fetched, in a child."""
-        return await self._parsers.read(fetched.body or b"", url=fetched.url, headers=fetched.headers)
+    async def read_unknown(self, fetched: Fetched) -> Reading:
+        """Parse what nobody polls, in a child."""
+        return await _read(self._parser_of_the_unknown, fetched)
 
-    async def _within_budget(self, host: str) -> None:
-        waited_s = 0.0
-        while (wait_s := await self._hosts.take(host, self._requests_per_s)) > 0:
-            waited_s += wait_s
-            if waited_s > _WAIT_FOR_BUDGET_S:
-                raise Unreachable(f"{host} was not asked: the fleet's budget for this host is used up for now.")
-            await asyncio.sleep(wait_s)
+    async def _fetch(self, watch: Watch) -> Fetched:
+        try:
+            return await self._fetcher.fetch(watch.channel.url, watch.validators, watch.subscribers)
+        except BadStatus as error:
+            if error.retry_after_s:
+                await self._courtesy.leave_alone(watch.channel, error.retry_after_s)
+            raise
 
-    async def _compare(self, watch: Watch, fetched: Fetched) -> Found | None:
+    async def _compare(self, watch: Watch, fetched: Fetched, lane: Lane) -> Found | None:
         feed = None
         if fetched.body is not None:
-            feed = (await self.read(fetched)).feed
+            feed = (await self._reading(watch, fetched, lane)).feed
             if feed is None:
                 raise NotAFeed(f"{watch.channel.url} answers with a page that is not a feed (any more).")
         found = compare(watch, fetched, feed, self._clock.wall_s())
@@ -87,13 +94,29 @@ class Poller:
             _measure(found.candidate.delta)
         return found
 
+    async def _reading(self, watch: Watch, fetched: Fetched, lane: Lane) -> Reading:
+        if fetched.validators.body_sha256 == watch.deadly_sha256:
+            raise ParseKilled("The document is still the one that used up a parser's time or memory.")
+        async with lane.reading:
+            try:
+                with self._timed(watch):
+                    return await _read(lane.parser, fetched)
+            except ParseKilled:
+                watch.deadly_sha256 = fetched.validators.body_sha256
+                raise
 
-def _is_loopback(host: str) -> bool:
-    """Say whether a URL's host means this machine: there the guard decides, not politeness."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
+    @contextlib.contextmanager
+    def _timed(self, watch: Watch) -> Iterator[None]:
+        started_s = self._clock.monotonic_s()
+        try:
+            yield
+        finally:
+            if self._clock.monotonic_s() - started_s > SLOW_S:
+                watch.slow = True
+
+
+async def _read(parser: ParserPool, fetched: Fetched) -> Reading:
+    return await parser.read(fetched.body or b"", url=fetched.url, headers=fetched.headers)
 
 
 def _measure(delta: Delta) -> None:

@@ -14,14 +14,15 @@ class Watch(msgspec.Struct):
 
     Validators and identities may run ahead of the store's while the content says nothing new; they
     never run ahead of a version that is not confirmed, so what is found but not versioned is found again.
-    ``not_before_s`` (Unix s) is the publisher's ``Retry-After``.
+    ``slow``: its last poll took long. ``deadly_sha256`` is that of a body that killed its parser.
     """
 
     channel: Channel
     validators: Validators
     identity: IdentityState | None
     subscribers: int
-    not_before_s: float = 0.0
+    slow: bool = False
+    deadly_sha256: str = ""
 
 
 class Found(msgspec.Struct, frozen=True):

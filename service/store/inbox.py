@@ -6,9 +6,10 @@ import msgspec
 
 from service.model import NodeId
 from service.store import keys
-from service.store.link import BLOCK_AT_MOST_S, Link
+from service.store.link import BLOCK_AT_MOST_S, Command, Link
 
 _LENGTH = 10_000
+_KEPT_S = 3600
 
 Kind = Literal["peer", "ask"]
 
@@ -30,28 +31,19 @@ class Inboxes:
 
     async def send(self, letters: list[tuple[NodeId, Letter]]) -> None:
         """Put letters into inboxes, in order, in one round trip."""
-        await self._link.many(
-            [
-                (
-                    "XADD",
-                    keys.inbox(to),
-                    "MAXLEN",
-                    "~",
-                    _LENGTH,
-                    "*",
-                    "k",
-                    letter.kind,
-                    "f",
-                    letter.sender,
-                    "m",
-                    letter.payload,
-                )
-                for to, letter in letters
-            ]
-        )
+        commands: list[Command] = []
+        for to, letter in letters:
+            fields = ("k", letter.kind, "f", letter.sender, "m", letter.payload)
+            commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _LENGTH, "*", *fields))
+        # Letters may follow a node into its grave, where nobody reads them.
+        commands += [("EXPIRE", keys.inbox(to), _KEPT_S) for to in dict.fromkeys(to for to, _ in letters)]
+        await self._link.many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[Letter], str]:
-        """Wait for letters after this place ("0" from the start); return them and the next place."""
+        """Wait for letters after this place ("0" from the start); return them and the next place.
+
+        What was returned is kept no longer: a letter that its reader does not live to answer is lost.
+        """
         block_ms = int(BLOCK_AT_MOST_S * 1000)
         found = await self._link.wait("XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after)
         letters = []
@@ -60,6 +52,8 @@ class Inboxes:
                 after = entry.decode()
                 kind: Kind = "ask" if fields[b"k"] == b"ask" else "peer"
                 letters.append(Letter(kind, fields[b"f"].decode(), fields[b"m"]))
+        if letters:
+            await self._link.call("XTRIM", keys.inbox(node), "MINID", after)
         return letters, after
 
     async def discard(self, nodes: tuple[NodeId, ...]) -> None:

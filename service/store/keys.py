@@ -11,13 +11,15 @@ key                          type    meaning
 ``cn:{r}:version``           string  grows with every join, leave and expiry
 ``cn:{r}:epoch``             string  grows with every join
 ``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
-``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload
+``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
 ``cn:{q:ID}``                list    the one answer to a request; expires
 ``cn:{g:XX}:channels``       set     registry: channel ids that start with these two digits
 ``cn:{c:CID}``               hash    a channel: see ``channels.FIELDS``
 ``cn:{c:CID}:log``           stream  ``VERSION-0`` → ``d``: Delta (msgpack); the newest ~1,000
 ``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
 ``cn:{c:CID}:subs``          hash    the channel index: user id → seq of the subscription
+``cn:{c:CID}:pause``         string  the publisher asked to be left alone; expires when that is over
+``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add SEQ`` or ``del SEQ``: not yet in the channel index
@@ -29,7 +31,7 @@ key                          type    meaning
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
-``cn:{h:HOST}``              hash    token bucket of a publisher's host: ``tokens``, ``at_ms``
+``cn:{h:HOST}``              hash    token bucket of a publisher's host: ``tokens``, ``at_ms``; expires
 ``cn:{console}:accounts``    hash    name → Account (msgpack)
 ``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
 ``cn:{console}:session:H``   string  H: a session token's hash → the account's name; expires
@@ -99,6 +101,16 @@ def polls(cid: ChannelId) -> str:
 def channel_index(cid: ChannelId) -> str:
     """A channel's subscribers, as fan-out finds them."""
     return f"cn:{{c:{cid}}}:subs"
+
+
+def pause(cid: ChannelId) -> str:
+    """That a channel's publisher wants to be left alone for now."""
+    return f"cn:{{c:{cid}}}:pause"
+
+
+def poll_budget(cid: ChannelId) -> str:
+    """A channel's budget of polls."""
+    return f"cn:{{c:{cid}}}:budget"
 
 
 def user(uid: UserId) -> str:

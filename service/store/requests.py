@@ -34,7 +34,7 @@ class PollNow(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A request with where to answer. After ``until_s`` (Unix s) nobody waits for it any more."""
+    """A request with where to answer. After ``until_s`` (on Redis's clock, Unix s) nobody waits for it any more."""
 
     id: str
     body: Probe | PollNow
@@ -98,10 +98,11 @@ class Requests:
             await self._inboxes.send([(owner, Letter("peer", "", encode("", ChannelAdded(cid))))])
 
     async def _ask(self, cid: ChannelId, body: Probe | PollNow, timeout_s: float) -> Answer:
-        owner = (await self._ring.look()).owner(cid)
+        now_s, ring = await self._ring.glance()
+        owner = ring.owner(cid)
         if owner is None:
             raise NoWorker("No worker is running, so nothing can be looked at. Try again in a moment.")
-        ask = Ask(secrets.token_urlsafe(12), body, time.time() + timeout_s)
+        ask = Ask(secrets.token_urlsafe(12), body, now_s + timeout_s)
         await self._inboxes.send([(owner, Letter("ask", "", msgspec.msgpack.encode(ask)))])
         deadline_s = time.monotonic() + timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:

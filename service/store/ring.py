@@ -42,7 +42,7 @@ class Ring:
         Raises :class:`LeaseLost` if others keep joining in between, :class:`StoreUnavailable`.
         """
         for _ in range(_JOIN_TRIES):
-            time_s, seen = await self._look()
+            time_s, seen = await self.glance()
             node = choose([info.id for info in seen.nodes])
             info = NodeInfo(id=node, epoch=0, name=name, joined_s=time_s, metrics_url=metrics_url)
             value = msgspec.json.encode(info)
@@ -57,7 +57,8 @@ class Ring:
         """Renew the lease. Raises :class:`LeaseLost` when it is no longer ours: join again."""
         return await self._beat(me.id, me.epoch, ttl_s, known_version)
 
-    async def _look(self) -> tuple[float, RingView]:
+    async def glance(self) -> tuple[float, RingView]:
+        """Return the fleet's time (Redis's clock, Unix s) and the ring, without being in it."""
         beat = await self._beat("", 0, 0, _NONE_KNOWN)
         return beat.time_s, beat.ring or RingView(0, ())
 
@@ -76,7 +77,7 @@ class Ring:
 
     async def look(self) -> RingView:
         """Return the ring without being in it."""
-        return (await self._look())[1]
+        return (await self.glance())[1]
 
     async def view(self) -> list[NodeInfo]:
         """Return the living nodes, sorted by id."""

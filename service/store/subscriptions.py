@@ -83,8 +83,10 @@ class Subscriptions:
 
     async def heal(self) -> int:
         """Replay the intents that a crash left behind; return for how many people."""
-        before_ms = (time.time() - _LEFT_BEHIND_AFTER_S) * 1000
-        left = await self._link.call("ZRANGE", keys.INTENT_USERS, "-inf", before_ms, "BYSCORE", "WITHSCORES")
+        now_ms = time.time() * 1000
+        noted = await self._link.call("ZRANGE", keys.INTENT_USERS, 0, -1, "WITHSCORES")
+        # What was noted in the future was noted before the clock was set back.
+        left = [(uid, at_ms) for uid, at_ms in noted if not 0 <= now_ms - at_ms < _LEFT_BEHIND_AFTER_S * 1000]
         for uid, stamp in left:
             await self._replay(uid.decode(), stamp)
         return len(left)

@@ -32,6 +32,20 @@ async def test_only_the_last_adopter_publishes(store: Store) -> None:
     assert await store.channels.fanned(channel.id, old.epoch, 2, "") is False
 
 
+async def test_who_owned_a_channel_that_was_removed_does_not_own_the_one_in_its_place(
+    store: Store,
+) -> None:
+    channel = await make_channel(store)
+    (old,) = await store.channels.adopt([channel.id], "a" * 40)
+    assert old is not None
+    await store.remove_channel(channel.id)
+    await make_channel(store)
+    (new,) = await store.channels.adopt([channel.id], "b" * 40)
+    assert new is not None
+    with pytest.raises(LeaseLost):
+        await store.channels.publish(Delta(channel.id, 1, 0, 2_000.0, ()), SNAPSHOT, old.epoch, silent=False)
+
+
 async def test_of_many_deltas_on_one_base_exactly_one_is_versioned(store: Store) -> None:
     channel = await make_channel(store)
     (state,) = await store.channels.adopt([channel.id], "a" * 40)

@@ -1,5 +1,6 @@
 """Subscriptions and outboxes: durable when acknowledged, healed after a crash at any step, each version given once."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,6 +92,16 @@ async def test_whatever_step_a_process_dies_at_both_indexes_agree_after_healing(
             return
         await store.subscriptions.unsubscribe(ALICE, channel.id)
     pytest.fail("the change never got through")
+
+
+async def test_what_was_left_behind_before_the_clock_was_set_back_is_healed(store: Store) -> None:
+    channel = await make_channel(store)
+    dying = DyingLink(store.link, 4)
+    with pytest.raises(StoreUnavailable):
+        await Subscriptions(dying, HashIndex(dying)).subscribe(ALICE, channel.id)
+    await store.link.call("ZADD", keys.INTENT_USERS, (time.time() + 3600) * 1000, UID)
+    assert await store.subscriptions.heal() == 1
+    assert await store.subscriptions.count(channel.id) == len(await store.subscriptions.of_user(ALICE)) == 1
 
 
 async def test_a_late_replay_of_an_old_intent_does_not_undo_a_later_change_of_mind(store: Store) -> None:

@@ -7,6 +7,9 @@ redis.call('DEL', KEYS[1], KEYS[2])
 for i = 2, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
-redis.call('HSET', KEYS[1], 'version', 1, 'fanned', 1, 'epoch', 0)
+-- Above every epoch of a removed channel of this id: nobody adopts one a million times a second.
+local now = redis.call('TIME')
+local epoch = string.format('%d', now[1] * 1000000 + now[2])
+redis.call('HSET', KEYS[1], 'version', 1, 'fanned', 1, 'epoch', epoch)
 redis.call('XADD', KEYS[2], '1-0', 'd', ARGV[1])
 return 1

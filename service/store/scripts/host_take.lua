@@ -1,4 +1,4 @@
--- Take one token from a host's bucket, on Redis's clock. KEYS bucket   ARGV tokens per s, most tokens
+-- Take one token from a host's or a channel's bucket, on Redis's clock. KEYS bucket   ARGV tokens per s, most tokens
 -- Returns 0 when granted, else the ms until a token is there.
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)

@@ -1,6 +1,8 @@
 """A few real workers: what is published reaches the outbox of whoever subscribed, once, whoever dies."""
 
+import time
 from itertools import count, pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,6 +157,16 @@ async def test_a_poll_that_was_asked_for_is_among_the_last_polls_when_it_is_answ
     for _ in range(3):
         result = await store.requests.poll_now(channel.id)
         assert result in await store.channels.polls(channel.id, 9)
+
+
+async def test_a_bot_whose_clock_is_wrong_is_answered(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    wrong = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
+    monkeypatch.setattr("service.store.requests.time", wrong)
+    assert (await store.requests.probe(publisher.feed_url())).channel is not None
 
 
 async def test_polls_of_a_set_are_evenly_spaced_and_conditional(

@@ -1,0 +1,125 @@
+"""What publishers are owed by a whole fleet, and what they cannot do to each other."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from service.clock import SystemClock
+from service.errors import LimitReached, ParseKilled
+from service.feeds.sandbox import ParserPool
+from service.feeds.urls import channel_id
+from service.feeds.wire import Reading
+from service.model import Channel, ParsedFeed, Validators
+from service.net.fetch import Fetcher
+from service.store import Store
+from tests.support.raw_http import answering, ok, raw_publisher
+from tests.support.waiting import until_so
+from workers.courtesy import Courtesy
+from workers.lanes import Lanes
+from workers.poller import Poller
+from workers.watch import Watch
+
+US, OTHER = "a" * 40, "b" * 40
+BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
+
+
+class Parser(ParserPool):
+    """Finds the same feed in everything, but dies of what is ``deadly``."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.deaths = 0
+
+    async def read(self, body: bytes, *, url: str, headers: Mapping[str, str]) -> Reading:
+        if body == b"deadly":
+            self.deaths += 1
+            raise ParseKilled(f"The document at {url} with {len(headers)} headers took too long.")
+        return Reading(ParsedFeed())
+
+
+def watched(url: str) -> Watch:
+    return Watch(Channel(channel_id(url), url, private=True), Validators(), None, 1)
+
+
+def courtesy(store: Store) -> Courtesy:
+    return Courtesy(store.hosts, requests_per_s=1000.0, polls_per_hour=12.0)
+
+
+def poller(store: Store, fetcher: Fetcher, *, prompt: ParserPool | None = None) -> Poller:
+    return Poller(fetcher, courtesy(store), Lanes(prompt or Parser(), Parser()), Parser(), SystemClock())
+
+
+def fetcher() -> Fetcher:
+    return Fetcher(user_agent="Coronet/0 (+test)", allow_private=True, extra_ports=())
+
+
+async def test_a_publisher_that_wants_to_be_left_alone_is_left_alone_by_every_node(store: Store) -> None:
+    async with raw_publisher(answering(BUSY, then_close=False)) as publisher, fetcher() as reach:
+        held = watched(publisher.url())
+        result, _ = await poller(store, reach).poll(held, US)
+        assert result.status == 503
+        for ask in (
+            poller(store, reach).poll(watched(publisher.url()), OTHER),
+            poller(store, reach).fetch_unknown(held),
+        ):
+            with pytest.raises(LimitReached):
+                await ask
+        assert len(publisher.requests) == 1
+
+
+async def test_however_many_nodes_and_people_ask_a_channel_is_polled_as_often_as_agreed(store: Store) -> None:
+    """Three in a row, for those who come late; then the agreed rate."""
+    channel = Channel(channel_id("https://example.org/feed"), "https://example.org/feed")
+    granted = 0
+    for _ in range(20):
+        try:
+            await courtesy(store).may_ask(channel)
+        except LimitReached:
+            continue
+        granted += 1
+    assert granted == 3
+
+
+async def test_many_channels_of_a_silent_host_hold_up_no_other_host(store: Store) -> None:
+    async def silent(_head: str, _writer: object) -> None:
+        await asyncio.Event().wait()
+
+    feed = answering(ok(b"feed"), then_close=False)
+    async with raw_publisher(silent) as dead, raw_publisher(feed) as healthy, fetcher() as reach:
+        polls = poller(store, reach)
+        waiting = [asyncio.create_task(polls.poll(watched(dead.url(f"/{n}")), US)) for n in range(200)]
+        await until_so(lambda: dead.requests, "the silent host is asked")
+        result, _ = await polls.poll(watched(healthy.url()), US)
+        assert result.outcome == "unchanged"
+        assert len(dead.requests) <= 3
+        for poll in waiting:
+            poll.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_document_that_killed_its_parser_is_not_parsed_again(store: Store) -> None:
+    parser = Parser()
+    async with raw_publisher(answering(ok(b"deadly"), then_close=False)) as publisher, fetcher() as reach:
+        polls, held = poller(store, reach, prompt=parser), watched(publisher.url())
+        outcomes = [(await polls.poll(held, US))[0].outcome for _ in range(3)]
+        assert outcomes == [ParseKilled.code] * 3
+        assert parser.deaths == 1
+
+
+async def test_what_was_slow_is_polled_beside_the_prompt_until_it_is_prompt_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with raw_publisher(answering(ok(b"feed"), then_close=False)) as publisher, fetcher() as reach:
+        polls, held = poller(store, reach), watched(publisher.url())
+        monkeypatch.setattr("workers.poller.SLOW_S", -1.0)
+        await polls.poll(held, US)
+        assert held.slow
+        monkeypatch.undo()
+        lane = polls._lanes.of(slow=True)
+        async with lane.host(held.channel.url):  # the slow lane has room for one of each host
+            waiting = asyncio.create_task(polls.poll(held, US))
+            prompt, _ = await polls.poll(watched(publisher.url()), US)
+            assert not waiting.done()
+        assert prompt.outcome == (await waiting)[0].outcome == "unchanged"
+        assert not held.slow
