@@ -1,0 +1,69 @@
+"""A page that names no feed: two places where it often is are looked at, each like any other request."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from service.errors import NotAFeed
+from service.store import Store
+from tests.integration.workers.conftest import StartWorker
+from tests.support.documents import item, page, rss
+from tests.support.raw_http import Handler, ok, raw_publisher, redirect
+from tests.support.waiting import until
+
+_PAGE = ok(page(), "Content-Type: text/html; charset=utf-8")
+_FEED = ok(rss([item("a")]), "Content-Type: application/rss+xml")
+_NOTHING = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+
+def site(paths: Mapping[str, bytes]) -> Handler:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(paths.get(head.split()[1], _NOTHING))
+        await writer.drain()
+
+    return answer
+
+
+async def one_worker(store: Store, start_worker: StartWorker) -> None:
+    await start_worker()
+
+    async def there() -> bool:
+        return len(await store.ring.view()) == 1
+
+    await until(there, "a node in the ring")
+
+
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [
+        ({"/blog/": _PAGE, "/feed": _FEED, "/rss.xml": _FEED}, "/feed"),
+        ({"/blog/": _PAGE, "/rss.xml": _FEED}, "/rss.xml"),
+        ({"/blog/": _PAGE, "/feed": _PAGE, "/rss.xml": _FEED}, "/rss.xml"),
+        ({"/blog/": _PAGE, "/feed": redirect("ftp://example.com/"), "/rss.xml": _FEED}, "/rss.xml"),
+    ],
+)
+async def test_a_feed_is_found_where_sites_often_have_it(
+    store: Store, start_worker: StartWorker, paths: dict[str, bytes], found: str
+) -> None:
+    await one_worker(store, start_worker)
+    async with raw_publisher(site(paths)) as publisher:
+        probed = await store.requests.probe(publisher.url("/blog/"))
+        assert probed.discovered
+        assert probed.channel is not None
+        assert probed.channel.url == publisher.url(found)
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked"),
+    [(_PAGE, ["/blog/", "/feed", "/rss.xml"]), (ok(b"no page", "Content-Type: text/plain"), ["/blog/"])],
+)
+async def test_only_a_page_is_worth_two_more_requests(
+    store: Store, start_worker: StartWorker, answer: bytes, asked: list[str]
+) -> None:
+    await one_worker(store, start_worker)
+    async with raw_publisher(site({"/blog/": answer})) as publisher:
+        with pytest.raises(NotAFeed):
+            await store.requests.probe(publisher.url("/blog/"))
+        assert [head.split()[1] for head in publisher.requests] == asked
+    assert await store.channels.count() == 0
