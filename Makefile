@@ -48,11 +48,13 @@ lock: $(venv)/dev.stamp
 # Three locks: what runs; what builds it (a checkout's editable install and the image's first stage
 # use it, the image's last stage does not); and everything, for tests. Their versions agree.
 $(venv)/run.stamp: requirements.lock requirements-build.lock pyproject.toml
+	@echo "Setting up $(venv): once, for about a minute …"
 	@scripts/venv $(venv)
 	@$(pip) --require-hashes --only-binary :all: -r requirements.lock -r requirements-build.lock
 	@$(pip) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(venv)/dev.stamp: $(venv)/run.stamp requirements-dev.lock
+	@echo "Adding what tests and checks need to $(venv): once, for about a minute …"
 	@$(pip) --require-hashes --only-binary :all: -r requirements-dev.lock
 	@touch $@
