@@ -54,7 +54,7 @@ class Answers:
         except msgspec.MsgspecError as error:
             log.warning("a request of another version", error=str(error))
             return
-        if ask.until_s < time.time():
+        if ask.until_s < node.polling.fleet_s():
             return
         await self._store.requests.answer(ask, await self._answer(node, ask))
 
@@ -79,9 +79,9 @@ class Answers:
         (state,) = await self._store.channels.states([cid])
         if state is None or state.channel.dormant:
             held = watch(state, 0) if state else Watch(Channel(cid, url), Validators(), None, 0)
-            fetched = await self._poller.fetch(msgspec.structs.replace(held, validators=Validators()))
+            fetched = await self._poller.fetch_unknown(msgspec.structs.replace(held, validators=Validators()))
             try:
-                reading = await self._poller.read(fetched)
+                reading = await self._poller.read_unknown(fetched)
             except NotAFeed:
                 if discovered or "html" not in fetched.headers.get("content-type", "").lower():
                     raise
