@@ -33,6 +33,11 @@ class Courtesy:
             raise LimitReached(f"{host} was not asked: it was, often enough. Try again in {wait_s:.0f} s.")
         await self._within_budget(host)
 
+    async def may_follow(self, host: str) -> None:
+        """Return as soon as a redirect to this host may be followed. Raises :class:`LimitReached` if not soon."""
+        if not _is_loopback(host):
+            await self._within_budget(host)
+
     async def leave_alone(self, channel: Channel, for_s: float) -> None:
         """Heed a ``Retry-After`` (seconds)."""
         await self._hosts.pause(channel.id, for_s)

@@ -77,7 +77,9 @@ class Poller:
 
     async def _fetch(self, watch: Watch) -> Fetched:
         try:
-            return await self._fetcher.fetch(watch.channel.url, watch.validators, watch.subscribers)
+            return await self._fetcher.fetch(
+                watch.channel.url, watch.validators, watch.subscribers, self._courtesy.may_follow
+            )
         except BadStatus as error:
             if error.retry_after_s:
                 await self._courtesy.leave_alone(watch.channel, error.retry_after_s)

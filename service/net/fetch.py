@@ -5,7 +5,7 @@ import email.utils
 import hashlib
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self, cast
@@ -38,6 +38,10 @@ _NOT_MODIFIED = 304
 _PERMANENT = frozenset({301, 308})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
+
+
+MayFollow = Callable[[str], Awaitable[None]]
+"""Waits until the host that a redirect leads to may be asked, or raises a :class:`service.errors.CoronetError`."""
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -114,20 +118,29 @@ class Fetcher:
         if self._session is not None:
             await self._session.close()
 
-    async def fetch(self, url: str, validators: Validators | None = None, subscribers: int = 0) -> Fetched:
+    async def fetch(
+        self,
+        url: str,
+        validators: Validators | None = None,
+        subscribers: int = 0,
+        may_follow: MayFollow | None = None,
+    ) -> Fetched:
         """Fetch ``url`` (canonical), conditionally if ``validators`` are given.
 
-        Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`.
+        Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`, and what
+        ``may_follow`` raises before a redirect to another host is followed.
         """
         started_s = time.monotonic()
         first = canonical_url(url)
         try:
             async with asyncio.timeout(self._total_s):
-                return await self._follow(first, validators or Validators(), subscribers, started_s)
+                return await self._follow(first, validators or Validators(), subscribers, started_s, may_follow)
         except TimeoutError as error:
             raise Unreachable(f"{_host(first)} took longer than {self._total_s:g} s to answer.") from error
 
-    async def _follow(self, first: str, known: Validators, subscribers: int, started_s: float) -> Fetched:
+    async def _follow(
+        self, first: str, known: Validators, subscribers: int, started_s: float, may_follow: MayFollow | None
+    ) -> Fetched:
         url, permanent_url, moved_for_good = first, None, True
         headers = _request_headers(self._user_agent, subscribers, known)
         for _ in range(MAX_REDIRECTS + 1):
@@ -137,9 +150,11 @@ class Fetcher:
                     if response.status not in _REDIRECTS:
                         return await _answer(response, url, known, permanent_url, started_s)
                     moved_for_good = moved_for_good and response.status in _PERMANENT
-                    url = _next_hop(url, response.headers)
+                    before, url = url, _next_hop(url, response.headers)
             except (aiohttp.ClientError, OSError) as error:
                 raise as_error(error, _host(url)) from error
+            if may_follow is not None and _host(url) != _host(before):
+                await may_follow(_host(url))
             if moved_for_good:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")

@@ -13,7 +13,7 @@ from service.feeds.wire import Reading
 from service.model import Channel, ParsedFeed, Validators
 from service.net.fetch import Fetcher
 from service.store import Store
-from tests.support.raw_http import answering, ok, raw_publisher
+from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
 from workers.courtesy import Courtesy
 from workers.lanes import Lanes
@@ -79,6 +79,22 @@ async def test_however_many_nodes_and_people_ask_a_channel_is_polled_as_often_as
             continue
         granted += 1
     assert granted == 3
+
+
+async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or many channels elsewhere could have the fleet ask one host as often as they like."""
+    monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
+    monkeypatch.setattr("workers.courtesy._WAIT_FOR_BUDGET_S", 0.0)
+    async with raw_publisher(answering(ok(b"feed"), then_close=False)) as victim:
+        leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
+        async with raw_publisher(leads_there) as publisher, fetcher() as reach:
+            sparing = Courtesy(store.hosts, requests_per_s=0.01, polls_per_hour=12.0)
+            polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Parser(), SystemClock())
+            for _ in range(5):
+                await polls.poll(watched(publisher.url()), US)
+            with pytest.raises(LimitReached):
+                await polls.poll(watched(publisher.url()), US)
+        assert len(victim.requests) == 5
 
 
 async def test_many_channels_of_a_silent_host_hold_up_no_other_host(store: Store) -> None:
