@@ -38,8 +38,15 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def watch(state: ChannelState, subscribers: int) -> Watch:
-    """Return a channel's state in the store as the base of its next poll."""
-    identity = msgspec.msgpack.decode(state.identity, type=IdentityState) if state.identity else None
+    """Return a channel's state in the store as the base of its next poll.
+
+    Identities that another version of Coronet wrote and this one cannot read are forgotten: the next
+    poll is unconditional and, like a first one, tells nothing.
+    """
+    try:
+        identity = msgspec.msgpack.decode(state.identity, type=IdentityState) if state.identity else None
+    except msgspec.DecodeError:
+        return Watch(state.channel, Validators(), None, subscribers)
     return Watch(state.channel, state.validators, identity, subscribers)
 
 

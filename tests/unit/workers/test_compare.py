@@ -5,7 +5,8 @@ import msgspec
 from service.feeds.identity import IdentityState
 from service.model import Channel, ParsedEntry, ParsedFeed, Validators
 from service.net.fetch import Fetched
-from workers.watch import Watch, compare
+from service.store.channels import ChannelState
+from workers.watch import Watch, compare, watch
 
 URL = "https://example.org/feed"
 OLD = ParsedFeed(title="Old", entries=(ParsedEntry(id="1", link="https://example.org/1", title="One"),))
@@ -58,3 +59,12 @@ def test_a_dormant_channel_is_always_found_to_be_taken_in_silently() -> None:
             compare(known(dormant=True), fetched("v3"), None, 1_000.0),
         )
     ] == [True, True]
+
+
+def test_what_another_version_of_coronet_remembered_is_forgotten_and_the_next_poll_is_a_full_first_one() -> None:
+    unreadable = msgspec.msgpack.encode([b"traces", 7])
+    state = ChannelState(Channel("a" * 40, URL, version=3), 1, "", 3, "", Validators("v3"), unreadable, None)
+    held = watch(state, 1)
+    assert (held.identity, held.validators) == (None, Validators())
+    assert compare(held, fetched("v4"), OLD, 1_000.0) is None
+    assert compare(held, fetched("v5"), NEW, 1_000.0) is not None
