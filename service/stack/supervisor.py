@@ -59,7 +59,7 @@ class Supervisor:
             since_s = now_s()
             status = await child.exited()
             deaths = 1 if now_s() - since_s > _STEADY_S else deaths + 1
-            self._told(f"{program.name} {ending(status)}; starting it again.")
+            self._told(f"{program.name} {ending(status)}; starting it again. Its log: {program.log}")
             await asyncio.sleep(pause_s(deaths))
             try:
                 child = await self._start(program)

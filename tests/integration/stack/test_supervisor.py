@@ -64,7 +64,7 @@ async def test_a_killed_program_comes_back_with_a_new_process(
     before = supervisor.pids["steady"]
     os.kill(before, signal.SIGKILL)
     await until_so(lambda: told.said("steady is back"), "it was started again")
-    assert told.said("steady was killed by signal 9; starting it again")
+    assert told.said("steady was killed by signal 9; starting it again. Its log: ")
     assert supervisor.pids["steady"] != before
     assert is_alive(supervisor.pids["steady"])
     assert not is_alive(before)
