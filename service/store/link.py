@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from redis import exceptions
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
@@ -25,6 +25,10 @@ Command = tuple[Value, ...]
 
 BLOCK_AT_MOST_S = 5.0
 _ANSWER_WITHIN_S = 5.0
+
+# Of each pool. Who comes when all are busy waits; more of them would not make Redis faster, and cost descriptors.
+_PROMPT_CONNECTIONS = 32
+_BLOCKING_CONNECTIONS = 100
 
 # Replies that say "not now" although they come as plain errors; scripts and pipelines wrap them in words of their own.
 _OPERATIONAL = re.compile(r"\b(MISCONF|NOREPLICAS|LOADING|MASTERDOWN|READONLY|OOM|CLUSTERDOWN|TRYAGAIN|BUSY|NOPERM)\b")
@@ -75,9 +79,9 @@ class Link:
 
     def __init__(self, settings: Settings) -> None:
         """Open nothing yet; connections are made on demand and kept."""
-        self._prompt = _client(settings, _ANSWER_WITHIN_S, tries=4)
-        self._blocking = _client(settings, BLOCK_AT_MOST_S + _ANSWER_WITHIN_S, tries=4)
-        self._once = _client(settings, _ANSWER_WITHIN_S, tries=1)
+        self._prompt = _client(settings, _PROMPT_CONNECTIONS, _ANSWER_WITHIN_S, tries=4)
+        self._blocking = _client(settings, _BLOCKING_CONNECTIONS, BLOCK_AT_MOST_S + _ANSWER_WITHIN_S, tries=4)
+        self._once = _client(settings, _PROMPT_CONNECTIONS, _ANSWER_WITHIN_S, tries=1)
 
     async def call(self, *command: Value) -> Any:
         """Run one command. Raises :class:`StoreUnavailable`."""
@@ -122,13 +126,16 @@ async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:
             return replies
 
 
-def _client(settings: Settings, socket_timeout_s: float, *, tries: int) -> Redis:
-    return Redis.from_url(
+def _client(settings: Settings, connections: int, timeout_s: float, *, tries: int) -> Redis:
+    pool = BlockingConnectionPool.from_url(
         settings.redis_url,
+        max_connections=connections,
+        timeout=timeout_s,
         username=settings.redis_username or None,
         password=settings.redis_password.get_secret_value() or None,
-        socket_timeout=socket_timeout_s,
+        socket_timeout=timeout_s,
         socket_connect_timeout=_ANSWER_WITHIN_S,
         # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), tries - 1),
     )
+    return Redis.from_pool(pool)

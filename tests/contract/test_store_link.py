@@ -103,3 +103,9 @@ async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, 
             await store.outbox.claim([UID], 1, 6.0)
         ((batch,),) = (await store.outbox.inflight([UID])).values()
         assert [item.version for item in batch.items] == [2]
+
+
+async def test_any_number_of_commands_at_once_is_answered(redis_url: str) -> None:
+    link = Link(Settings(redis_url=redis_url))
+    assert await asyncio.gather(*(link.call("PING") for _ in range(500))) == [True] * 500
+    await link.close()
