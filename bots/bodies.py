@@ -18,7 +18,7 @@ _Items = tuple[tuple[ChannelId, int], ...]
 
 
 class Body(msgspec.Struct, frozen=True):
-    """What a message says, as XML; "" if there is nothing to tell (any more). When its deltas were detected (Unix s)."""
+    """What a message says, as XML ("" if there is nothing to tell any more); when its deltas were detected (Unix s)."""
 
     xml: str
     detected_s: tuple[float, ...]

@@ -28,6 +28,8 @@ QUESTION_STANDS_S: Final = 600.0
 """After this long a question is forgotten, so that a stray "yes" does nothing."""
 
 _MOST_WAITING = 100
+_MOST_REMEMBERED = 10_000
+"""People without unread commands of whom we remember a question, or that they ask too fast."""
 _log = structlog.get_logger()
 
 
@@ -71,9 +73,16 @@ class Desk:
             while person.unread:
                 await self._answer(person, person.unread.popleft())
         finally:
-            del self._serving[jid]
-            if person.asked is None and not person.told_too_fast:
-                del self._people[jid]
+            del self._serving[jid], self._people[jid]
+            if person.asked is not None or person.told_too_fast:
+                self._remember(jid, person)
+
+    def _remember(self, jid: str, person: _Person) -> None:
+        """Keep somebody; forget whom we kept longest, if there are too many."""
+        self._people[jid] = person
+        if len(self._people) > _MOST_REMEMBERED:
+            idle = (other for other in self._people if other not in self._serving)
+            del self._people[next(idle)]
 
     async def _answer(self, person: _Person, said: Said) -> None:
         """Answer one command; a bug in one answer is logged and stays that person's."""

@@ -1,16 +1,26 @@
 """What nobody should send, over the real wire: the bot goes on, for everybody."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import pytest
+from slixmpp import ComponentXMPP, Message
 
+from bots import desk
 from bots.main import Bot
+from service.settings import Settings
+from service.stack.prosody import PrivateProsody
 from service.store import Store
-from tests.support.bot import Person, knows_receipts, tell
+from service.store.keys import user_id
+from tests.support.bot import Person, knows_receipts, moved, serving, tell
 from tests.support.channels import make_channel
 from tests.support.naughty import STRINGS
-from tests.support.waiting import until
+from tests.support.prosody import SECRET, STRANGERS, ProsodyWithStrangers
+from tests.support.waiting import until, until_so
 
 CARBON = (
     "<received xmlns='urn:xmpp:carbons:2'><forwarded xmlns='urn:xmpp:forward:0'>"
@@ -130,3 +140,76 @@ async def test_a_forged_bounce_or_receipt_touches_nobody_else(bot: Bot, store: S
     await until(depth, "alice's message still waits for her own receipt")
     await tell(store, [alice], channel, "next", base=2)
     await alice.wait_for(lambda heard: "Entry next" in heard.body)
+
+
+async def test_of_people_with_open_questions_only_so_many_are_remembered(
+    bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_MOST_REMEMBERED", 2)
+    people = [await person() for _ in range(3)]
+    for each in people:
+        assert "Did you mean" in await each.say("lst")
+    remembered = bot._desk._people
+    await until_so(lambda: list(remembered) == [each.jid for each in people[1:]], "the first is forgotten")
+    assert "not asked" in await people[0].say("yes")
+    assert "no subscriptions" in await people[2].say("yes")
+
+
+async def test_people_of_other_servers_are_served_whatever_they_are_called(
+    own_prosody_with_strangers: PrivateProsody, settings: Settings, store: Store
+) -> None:
+    """A name that no address can have costs only itself: the server sends back what is for it."""
+    strange = ("{0}", "{it}", "%s%n", "..", "x" * 1_000, "\N{FIRECRACKER}")
+    impossible = ("a b", "<b>&amp;", "'\"", "\u202eevil", "_:*?[x]")
+    mine = await moved(settings, own_prosody_with_strangers)
+    heard: dict[str, str] = {}
+    async with own_prosody_with_strangers as server, serving(mine, store), strangers(server, heard) as say:
+        channel = await make_channel(store)
+        for name in (*impossible, *strange):
+            say(f"{name}@{STRANGERS}/{{1}}\N{HOUSE BUILDING}", mine.xmpp_jid, "status")
+            await store.subscriptions.subscribe(f"{name}@{STRANGERS}", channel.id)
+        delta = await tell(store, [], channel, "new")
+        people = [f"{name}@{STRANGERS}" for name in (*impossible, *strange)]
+        await store.outbox.enqueue([user_id(jid) for jid in people], channel.id, delta.version, 2_000.0)
+        for name in strange:
+            jid = f"{name}@{STRANGERS}"
+            await until_so(lambda: "Entry new" in heard.get(jid, ""), f"{name} is told")  # noqa: B023 - awaited at once
+            await until_so(lambda: f"{jid}/{{1}}\N{HOUSE BUILDING}" in heard, f"{name} is answered")  # noqa: B023 - same
+
+
+@contextlib.asynccontextmanager
+async def strangers(server: PrivateProsody, heard: dict[str, str]) -> AsyncIterator[Callable[[str, str, str], None]]:
+    """Speak for everybody on another server; what is told to whom is put into ``heard``."""
+    component = ComponentXMPP(STRANGERS, SECRET, "127.0.0.1", server.component_port)  # type: ignore[no-untyped-call] # slixmpp left it untyped
+    ready = asyncio.Event()
+
+    def hear(stanza: Any) -> Any:
+        if isinstance(stanza, Message):
+            body = stanza.xml.findtext("{*}body")
+            heard[stanza.xml.get("to", "")] = body or ""
+            return None
+        return stanza
+
+    component.add_filter("in", hear)
+    component.add_event_handler("session_start", lambda _: ready.set())
+    component.connect()
+
+    def say(sender: str, to: str, body: str) -> None:
+        stanza = f"<message from={quoteattr(sender)} to='{to}' type='chat'><body>{body}</body></message>"
+        component.send_raw(stanza)
+
+    try:
+        await asyncio.wait_for(ready.wait(), 20)
+        yield say
+    finally:
+        await component.disconnect(wait=1.0, ignore_send_queue=True)
+        sender = component._run_out_filters
+        if sender is not None:
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+
+@pytest.fixture
+def own_prosody_with_strangers(tmp_path: Path) -> PrivateProsody:
+    """A Prosody with another server's people; not started yet."""
+    return ProsodyWithStrangers(tmp_path / "prosody")

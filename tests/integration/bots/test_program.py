@@ -7,12 +7,14 @@ import signal
 import pytest
 
 from bots.main import Bot, run
+from service.feeds.urls import channel_id
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
-from tests.support.bot import Person, moved, reach
+from tests.support.bot import Person, moved, reach, tell
 from tests.support.channels import make_channel
 from tests.support.waiting import until, until_so
+from tests.support.worker import scripted_worker
 
 POST = "bot:{}"
 
@@ -106,3 +108,29 @@ async def test_naughty_text_gets_an_answer_and_leaves_the_stream_alone(person: P
         "subscribe \\@x%00",
     ):
         assert await alice.say(line)
+
+
+async def test_the_whole_way_for_a_client_that_sends_no_receipts(
+    settings: Settings, store: Store, person: Person
+) -> None:
+    """Subscribe, be told, and be done with the server's word alone; nothing is repeated by the bot's next start."""
+    alice = await person()
+    alice.give_receipts(willing=False)
+    feed = "https://example.org/feed"
+    for round_number in (1, 2):
+        running = asyncio.create_task(run(settings))
+        await reach(alice)
+        async with scripted_worker(store, {feed: None}):
+            assert "A feed" in await alice.say(feed)
+        channel = await store.channels.get(channel_id(feed))
+        assert channel is not None
+        await tell(store, [alice], channel, f"news-{round_number}", base=round_number)
+        await alice.wait_for(lambda message, number=round_number: f"Entry news-{number}" in message.body)  # type: ignore[misc] # a lambda's default has no type
+        await until(lambda: _nothing_waits(store), "the server has it: done")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert ["news-1" in message.body for message in alice.received if not message.thread].count(True) == 1
+
+
+async def _nothing_waits(store: Store) -> bool:
+    return not await store.outbox.depth()
