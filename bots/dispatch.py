@@ -22,7 +22,7 @@ from service.store.outbox import Batch
 
 RECEIPT_WITHIN_S: Final = 10.0
 RECEIPT_WITHIN_IF_UNSEEN_S: Final = 15.0
-"""With the longest pause before a reconnect this stays under the 30 s in which everything has to heal."""
+"""With a failing attempt to connect and the longest pause after it, 15 s, this is the 30 s in which all has to heal."""
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
 BURST: Final = 5
 """Messages the governor lets through at once."""

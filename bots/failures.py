@@ -8,7 +8,9 @@ from service.feeds.text import one_line
 
 def sentence(error: errors.CoronetError, subject: str) -> str:
     """Say what went wrong with ``subject`` (a URL on one line, or ""), and what to do."""
-    return _sentence(error).replace("{it}", f"“{subject}”" if subject else "it")
+    status = error.status if isinstance(error, errors.BadStatus) else 0
+    it = f"“{subject}”" if subject else "it"
+    return _template(error, status).format(it=it, status=status, detail=one_line(str(error), 300))
 
 
 def outcome(code: str) -> str:
@@ -16,21 +18,11 @@ def outcome(code: str) -> str:
     return _OUTCOMES.get(code, "failing")
 
 
-def _sentence(error: errors.CoronetError) -> str:
-    if isinstance(error, errors.BadStatus):
-        return _of_status(error)
-    detail = one_line(str(error), 300)
-    for kind in type(error).__mro__:
-        if kind in _SENTENCES:
-            return _SENTENCES[kind].replace("{detail}", detail)
-    return detail or "That did not work."
-
-
-def _of_status(error: errors.BadStatus) -> str:
+def _template(error: errors.CoronetError, status: int) -> str:
     for (low, high), words in _STATUSES.items():
-        if low <= error.status <= high:
-            return words.replace("{status}", str(error.status))
-    return f"I cannot watch {{it}}: {one_line(str(error), 300)}"
+        if low <= status <= high:
+            return words
+    return next(_SENTENCES[kind] for kind in type(error).__mro__ if kind in _SENTENCES)
 
 
 _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
@@ -57,6 +49,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.NoWorker: "No worker is free to look at {it} just now. Please try again in a minute.",
     errors.PublisherError: "I cannot watch {it}: {detail}",
     errors.OperationalError: "Something on my side failed, so nothing was changed. Please try again in a minute.",
+    errors.CoronetError: "That did not work. {detail}",
 }  # fmt: skip
 
 _STATUSES: Final = {

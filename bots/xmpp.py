@@ -26,16 +26,16 @@ from service.metrics import MESSAGES
 from service.settings import Settings
 
 CHUNK_BYTES: Final = 32_768
-CONNECT_WITHIN_S: Final = 20.0
-PING_EVERY_S: Final = 8.0
+CONNECT_WITHIN_S: Final = 10.0
+PING_EVERY_S: Final = 5.0
 SLOW_BYTES_PER_S: Final = 20_000
 """A server that takes less limits us; Debian's Prosody lets a client have 10 kB/s."""
-SILENT_FOR_S: Final = 20.0
+SILENT_FOR_S: Final = 15.0
 """A server that says nothing for so long, although pinged, is taken to be gone."""
 RESOURCE: Final = "coronet"
 """The same in every process: a successor replaces what its predecessor left behind."""
 
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 12.0
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 5.0
 _STABLE_AFTER_S = 10.0
 _MAX_SEQ = 2**32
 _REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"

@@ -146,3 +146,8 @@ def test_what_the_log_has_dropped_is_told_in_words() -> None:
     assert "No longer kept: 3 earlier updates" in said
     assert said.index("No longer kept") < said.index("Fresh")
     assert "1 earlier update." in notification([channel], [], {channel.id: 1})
+
+
+def test_words_in_braces_are_the_users_own() -> None:
+    said = text(Failed(errors.BadUrl("{it} is not a host {status}."), "http://{it}"), NOW_S)
+    assert said.endswith("{it} is not a host {status}.")
