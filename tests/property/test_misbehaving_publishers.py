@@ -38,7 +38,7 @@ def numbers(entries: Iterable[Entry]) -> list[int]:
     return [int(each[1] or each[2]) if each else -1 for each in found]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.sampled_from(HABITS),
     st.lists(st.tuples(st.sampled_from(list(MISBEHAVIOUR)), st.integers(0, 2)), max_size=16),

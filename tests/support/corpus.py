@@ -105,9 +105,9 @@ def damaged() -> Iterator[Sample]:
     """Yield documents that ended early or were damaged on their way: nobody can say what they hold."""
     for name, dialect in DIALECTS.items():
         body = ('<?xml version="1.0"?>\n' * (not dialect.text.startswith("{")) + dialect.text).encode()
-        for end in range(0, len(body), 23):
+        for end in range(0, len(body), 31):
             yield Sample(f"{name} cut at {end}", body[:end])
-        for place in range(5, len(body), 67):
+        for place in range(5, len(body), 113):
             for junk in (b"\xff", b"\x00", b"<", b"&", b'"', b"]]>", b"\xed\xa0\x80"):
                 yield Sample(f"{name} with {junk!r} at {place}", body[:place] + junk + body[place + 1 :])
     for encoding in ("utf-16", "utf-32"):
