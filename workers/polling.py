@@ -15,7 +15,7 @@ from service.store import Store
 from workers.agenda import Agenda
 from workers.poller import Poller
 from workers.tasks import Tasks
-from workers.watch import Found, Watch, compare, watch
+from workers.watch import Found, Watch, compare_again, watch
 
 _RESULTS_KEPT = 1_000
 _CLOCK_JUMP_S = 1.0
@@ -171,6 +171,6 @@ class Polling:
         """Offer what is left of a find, if anything, after another version came in between."""
         found, held = self._found.pop(cid, None), self._watches.get(cid)
         if found is not None and held is not None and found.candidate.base_version < held.channel.version:
-            left = compare(held, found.fetched, found.feed, self._clock.wall_s())
+            left = compare_again(held, found, self._clock.wall_s())
             if left is not None:
                 await self._offer(left)

@@ -4,9 +4,11 @@ import msgspec
 
 from service.corona.messages import Candidate
 from service.feeds.identity import IdentityState, decide
-from service.model import Change, Channel, Delta, ParsedFeed, Validators
+from service.model import Change, Channel, Delta, Entry, ParsedFeed, Validators
 from service.net.fetch import Fetched
 from service.store.channels import ChannelState
+
+_DOCUMENTS_KEPT = 8
 
 
 class Watch(msgspec.Struct):
@@ -14,6 +16,7 @@ class Watch(msgspec.Struct):
 
     Validators and identities may run ahead of the store's while the content says nothing new; they
     never run ahead of a version that is not confirmed, so what is found but not versioned is found again.
+    ``unversioned`` are the documents, oldest first, in which something was found that has no version yet.
     ``slow``: its last poll took long. ``deadly_sha256`` is that of a body that killed its parser.
     """
 
@@ -21,19 +24,20 @@ class Watch(msgspec.Struct):
     validators: Validators
     identity: IdentityState | None
     subscribers: int
+    unversioned: tuple[ParsedFeed, ...] = ()
     slow: bool = False
     deadly_sha256: str = ""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A document that says something new, and what the channel's owner shall version for it.
+    """Documents that say something new, and what the channel's owner shall version for them.
 
-    The document is kept until a version is confirmed: if another node's find was versioned first,
-    this one is compared again with that version.
+    They are kept until a version is confirmed: if another node's find was versioned first, they are
+    compared again with that version. The last one was ``fetched``.
     """
 
     fetched: Fetched
-    feed: ParsedFeed | None
+    feeds: tuple[ParsedFeed, ...]
     candidate: Candidate
 
 
@@ -56,19 +60,32 @@ def compare(watch: Watch, fetched: Fetched, feed: ParsedFeed | None, now_s: floa
     ``feed`` is None when the publisher said that nothing changed. What a dormant channel lists is always
     found, to be taken in silently.
     """
-    decision = decide(watch.identity, feed, url=fetched.url, now_s=now_s) if feed else None
-    identity = decision.state if decision else watch.identity
-    news = decision.new if decision else ()
+    feeds = watch.unversioned
+    if feed is not None and feed not in feeds:
+        feeds = (*feeds, feed)[-_DOCUMENTS_KEPT:]
+    # One after the other: a short feed may have dropped what is still to be versioned.
+    identity, news = watch.identity, list[Entry]()
+    for document in feeds:
+        decision = decide(identity, document, url=fetched.url, now_s=now_s)
+        identity = decision.state
+        news += decision.new
     channel = watch.channel
     if not news and not channel.dormant:
-        watch.validators, watch.identity = fetched.validators, identity
+        watch.validators, watch.identity, watch.unversioned = fetched.validators, identity, ()
         return None
+    watch.unversioned = feeds
     changes = tuple(Change("addition", entry) for entry in news)
     candidate = Candidate(
         delta=Delta(channel.id, channel.version, 0, now_s, changes, initial=channel.dormant),
         validators=fetched.validators,
         identity=msgspec.msgpack.encode(identity) if identity else b"",
-        title=(feed and feed.title) or channel.title,
-        link=(feed and feed.link) or channel.link,
+        title=(feeds and feeds[-1].title) or channel.title,
+        link=(feeds and feeds[-1].link) or channel.link,
     )
-    return Found(fetched, feed, candidate)
+    return Found(fetched, feeds, candidate)
+
+
+def compare_again(watch: Watch, found: Found, now_s: float) -> Found | None:
+    """Return what a find says besides the version that ``watch`` was loaded with."""
+    watch.unversioned = found.feeds
+    return compare(watch, found.fetched, None, now_s)

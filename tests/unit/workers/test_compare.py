@@ -6,7 +6,7 @@ from service.feeds.identity import IdentityState
 from service.model import Channel, ParsedEntry, ParsedFeed, Validators
 from service.net.fetch import Fetched
 from service.store.channels import ChannelState
-from workers.watch import Watch, compare, watch
+from workers.watch import Watch, compare, compare_again, watch
 
 URL = "https://example.org/feed"
 OLD = ParsedFeed(title="Old", entries=(ParsedEntry(id="1", link="https://example.org/1", title="One"),))
@@ -68,3 +68,24 @@ def test_what_another_version_of_coronet_remembered_is_forgotten_and_the_next_po
     assert (held.identity, held.validators) == (None, Validators())
     assert compare(held, fetched("v4"), OLD, 1_000.0) is None
     assert compare(held, fetched("v5"), NEW, 1_000.0) is not None
+
+
+def test_what_a_short_feed_drops_before_it_is_versioned_is_still_found() -> None:
+    held = known()
+    third = ParsedFeed(entries=(ParsedEntry(id="3", link="https://example.org/3", title="Three"),))
+    assert compare(held, fetched("v4"), NEW, 1_000.0) is not None
+    found = compare(held, fetched("v5"), third, 1_000.0)
+    assert found is not None
+    assert [change.entry.title for change in found.candidate.delta.changes] == ["Two", "Three"]
+    version = known()
+    version.identity = msgspec.msgpack.decode(found_alone(third), type=IdentityState)
+    left = compare_again(version, found, 1_000.0)
+    assert left is not None
+    assert [change.entry.title for change in left.candidate.delta.changes] == ["Two"]
+
+
+def found_alone(feed: ParsedFeed) -> bytes:
+    """The identities of the version that another node's find of this document became."""
+    found = compare(known(), fetched("v5"), feed, 1_000.0)
+    assert found is not None
+    return found.candidate.identity
