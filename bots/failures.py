@@ -38,7 +38,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.BadRedirect: "I cannot follow {it}: its redirects lead in a circle, nowhere, or out of the public web. "
     "Try the address your browser ends at.",
     errors.BadHttp: "I cannot read {it}: its server does not answer in valid HTTP.",
-    errors.TooLarge: "I cannot watch {it}: it is too large.",
+    errors.TooLarge: "I cannot watch {it}: it is too large. I read up to 5 MB of a feed.",
     errors.EmptyBody: "There is nothing at {it}: the server sent an empty answer.",
     errors.NotAFeed: "There is no feed at {it}, and the page names none. "
     "Look there for an RSS or Atom link and send me that.",

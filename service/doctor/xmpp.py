@@ -16,6 +16,10 @@ from service.doctor.finding import Finding
 from service.errors import OperationalError
 from service.settings import Settings
 
+_CHECK = (
+    "Check xmpp_host, xmpp_port, xmpp_login, xmpp_jid, xmpp_password and xmpp_ca_file;"
+    " for a running `coronet up`, name its directory with --state."
+)
 _WITHIN_S = 5.0
 _READ_BYTES = 16_384
 _PORTS = {"component": 5347, "client": 5222}
@@ -34,7 +38,7 @@ async def check_xmpp(settings: Settings) -> Finding:
     except TimeoutError:
         seen, advice = f"no answer within {_WITHIN_S:g} s", "Is it an XMPP server's port of this kind of login?"
     except (OSError, OperationalError) as error:
-        seen, advice = str(error), "Check xmpp_host, xmpp_port, xmpp_login, xmpp_jid, xmpp_password and xmpp_ca_file."
+        seen, advice = str(error), _CHECK
     else:
         return Finding("XMPP login", ok=True, seen=f"{settings.xmpp_jid} at {host}:{port}: {seen}")
     return Finding("XMPP login", ok=False, seen=f"{settings.xmpp_jid} at {host}:{port}: {seen}", advice=advice)

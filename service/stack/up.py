@@ -94,6 +94,7 @@ class Machine:
         self._complete = False
         self._forget_ready_file()
         await self._supervisor.stop(last=_STOPPED_LAST)
+        self._screen.say("Stopped. The same command continues it.")
 
     async def _start_parts(self) -> None:
         async with asyncio.TaskGroup() as group:
