@@ -72,7 +72,7 @@ async def test_what_only_the_server_had_is_sent_again_after_its_kill(
             await alice.vanish()
             for version in (2, 3):
                 await tell(store, [alice], channel, f"kept-{version}", base=version)
-                await until(lambda: all_confirmed(store, alice, version), "the server keeps it for her")  # noqa: B023
+                await until(lambda: all_confirmed(store, alice, version), "the server keeps it for her")  # noqa: B023 - awaited at once
             os.kill(own_prosody.pid, signal.SIGKILL)
             await until_so(lambda: not bot.connection.up.is_set(), "the bot notices")
             await own_prosody.stop()
@@ -115,6 +115,7 @@ async def test_a_half_open_connection_is_noticed_and_replaced(
     assert sorted(range(1, 6), key=lambda version: text.index(f"Entry k{version}")) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("login", ["component"])
 async def test_redis_killed_under_delivery_loses_and_doubles_nothing(
     tmp_path: Path, settings: Settings, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ async def test_naughty_text_gets_an_answer_and_leaves_the_stream_alone(person: P
         assert await alice.say(line)
 
 
+@pytest.mark.parametrize("login", ["client"])
 async def test_the_whole_way_for_a_client_that_sends_no_receipts(
     settings: Settings, store: Store, person: Person
 ) -> None:
