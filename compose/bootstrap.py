@@ -32,9 +32,9 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def redis_users(password: str) -> str:
-    """Return the ACL file: one user, who may use our keys and nothing that administers or endangers the server."""
+    """Return the ACL file: one user, who may use our keys nothing that administers or endangers it, and INFO."""
     digest = hashlib.sha256(password.encode()).hexdigest()
-    return f"user default reset\nuser coronet on #{digest} ~cn:* &* +@all -@admin -@dangerous\n"
+    return f"user default reset\nuser coronet on #{digest} ~cn:* &* +@all -@admin -@dangerous +info\n"
 
 
 def make_certificate(folder: Path) -> None:
