@@ -24,6 +24,7 @@ class Tasks:
         task = asyncio.create_task(_contained(work))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never began it
 
     async def cancel(self) -> None:
         """Cancel everything, for good, and wait until it has ended."""
