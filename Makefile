@@ -8,7 +8,7 @@ pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check -
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 
-.PHONY: setup run test check bench lock
+.PHONY: setup run test check bench fuzz live lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -18,7 +18,7 @@ run: setup
 	@exec $(bin)/coronet up --state .coronet --allow-private $(ARGS)
 
 test: $(venv)/dev.stamp
-	@scripts/need redis-server prosody openssl chromium
+	@scripts/need redis-server prosody openssl chromium ip:iproute2
 	@$(bin)/pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(venv)/dev.stamp
@@ -26,7 +26,7 @@ check: $(venv)/dev.stamp
 	@$(bin)/ruff format --quiet --check
 	@$(bin)/mypy --no-error-summary
 	@$(bin)/mypy --no-error-summary compose/bootstrap.py
-	@$(bin)/codespell --skip '*/vendor/*' service bots workers tests compose docs scripts Makefile *.md
+	@$(bin)/codespell --skip '*/vendor/*,*/fuzz/corpus/*' --ignore-words-list nd,vor,hace,tabel service bots workers tests compose docs scripts Makefile *.md
 	@$(bin)/djlint --quiet --lint service/console/templates
 	@$(bin)/yamllint --strict compose
 	@$(bin)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose/compose.yaml
@@ -37,7 +37,20 @@ check: $(venv)/dev.stamp
 bench: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.bench.bench_fanout
+	@$(bin)/python -m tests.bench.bench_feeds
+	@$(bin)/python -m tests.bench.bench_tls
+	@$(bin)/python -m tests.bench.bench_checks
 	@$(bin)/python -m tests.bench.bench_idle # takes eight minutes: every channel has to be polled once
+
+# Five minutes of one publisher with 20 feeds, three workers and two people: how long they wait, and what the ledger says.
+live: $(venv)/dev.stamp
+	@scripts/need redis-server prosody openssl
+	@$(bin)/python -m tests.live $(ARGS)
+
+fuzz: $(venv)/dev.stamp
+	@$(bin)/python -m tests.fuzz parse $(ARGS)
+	@$(bin)/python -m tests.fuzz identity $(ARGS)
+	@$(bin)/python -m tests.fuzz page $(ARGS)
 
 # Newer versions are taken only where they are asked for: make lock ARGS="--upgrade-package aiohttp".
 lock: $(venv)/dev.stamp

@@ -6,15 +6,27 @@ from typing import Final
 import msgspec
 
 from bots import stanzas
+from bots.elsewhere import told_elsewhere
 from bots.notifications import notification
-from service.model import ChannelId
+from service.feeds.parts import share
+from service.model import ChannelId, Delta
 from service.store.channels import Channels
 from service.store.outbox import Batch
 
 KEPT: Final = 512
 """Bodies remembered; each is at most some 4 kB."""
 
-_Items = tuple[tuple[ChannelId, int], ...]
+
+class _Item(msgspec.Struct, frozen=True):
+    """An outbox item without the time it was queued, which differs from person to person."""
+
+    channel: ChannelId
+    version: int
+    edits: bool
+    left_out: tuple[int, ...]
+
+
+_Items = tuple[_Item, ...]
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -34,7 +46,7 @@ class Bodies:
 
     async def of(self, batch: Batch) -> Body:
         """Return the batch's body. Raises StoreUnavailable."""
-        items = tuple((item.channel, item.version) for item in batch.items)
+        items = tuple(_Item(item.channel, item.version, item.edits, item.left_out) for item in batch.items)
         body = self._known.get(items)
         if body is None:
             body = self._known[items] = await self._rendered(items)
@@ -43,9 +55,23 @@ class Bodies:
         return body
 
     async def _rendered(self, items: _Items) -> Body:
-        channels = await self._channels.many(list(dict.fromkeys(cid for cid, _ in items)))
-        found = [(cid, await self._channels.delta(cid, version)) for cid, version in items]
-        deltas = [delta for _, delta in found if delta is not None]
-        gone = Counter(cid for cid, delta in found if delta is None)
-        text = notification([channel for channel in channels if channel is not None], deltas, gone)
-        return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in deltas))
+        found = await self._channels.many(list(dict.fromkeys(item.channel for item in items)))
+        channels = {channel.id: channel for channel in found if channel is not None}
+        deltas = [(item, await self._channels.delta(item.channel, item.version)) for item in items]
+        gone = Counter(item.channel for item, delta in deltas if delta is None)
+        present = [(item, delta) for item, delta in deltas if delta is not None]
+        told = [share(delta, edits=item.edits, left_out=item.left_out) for item, delta in present]
+        also_in = {
+            article: [channels[cid] for cid in others if cid in channels]
+            for article, others in told_elsewhere(told, _left_out(present)).items()
+        }
+        text = notification(list(channels.values()), told, gone, also_in)
+        return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in told))
+
+
+def _left_out(present: list[tuple[_Item, Delta]]) -> list[Delta]:
+    return [
+        msgspec.structs.replace(delta, changes=tuple(delta.changes[position] for position in item.left_out))
+        for item, delta in present
+        if item.left_out
+    ]

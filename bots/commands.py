@@ -1,8 +1,8 @@
 """What people write, as values. Pure: text in, one :data:`Command` out, never an exception.
 
-Verbs are case-insensitive and have the synonyms people try first. A URL alone means *subscribe*,
-a number alone answers a numbered question, and what is nearly a verb comes back as
-:class:`Unknown` with the verb that was probably meant.
+Verbs are case-insensitive and have the synonyms people try first. A URL alone means *subscribe*; what
+follows it is a selector only after the verb, elsewhere it is talk. A number alone answers a numbered question,
+and what is nearly a verb comes back as :class:`Unknown` with the verb that was probably meant.
 """
 
 import difflib
@@ -19,16 +19,21 @@ LONGEST = 4096
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """Watch the channel at this URL; empty when none was given."""
+    """Watch the channel at this URL (empty when none was given); with a CSS selector, that part of the page."""
 
     url: str
+    selector: str = ""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Which of one's own subscriptions is meant: by ``number`` (``#3``) or by ``url``; neither if not said."""
+    """Which of one's own subscriptions is meant: by ``number`` (``#3``) or by ``url``; neither if not said.
+
+    ``selector`` is the part of the page at ``url``.
+    """
 
     number: int = 0
     url: str = ""
+    selector: str = ""
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
@@ -137,8 +142,17 @@ def _target(words: str) -> Target:
     return Target(number=int(number[1])) if number else Target(url=_url(first))
 
 
+def _selector(words: str) -> str:
+    """Return what follows the URL; nothing, if a comma shows that somebody just goes on talking."""
+    url, *rest = words.split() or [""]
+    return "" if url.endswith((",", ";")) else " ".join(rest)
+
+
 def _unsubscribe(rest: str) -> Command:
-    return UnsubscribeAll() if rest.lower() in ("all", "everything", "*") else Unsubscribe(_target(rest))
+    if rest.lower() in ("all", "everything", "*"):
+        return UnsubscribeAll()
+    target = _target(rest)
+    return Unsubscribe(Target(url=target.url, selector=_selector(rest)) if target.url else target)
 
 
 def _show(rest: str) -> Command:
@@ -152,7 +166,7 @@ def _help(rest: str) -> Command:
 
 
 _READERS: Final[dict[str, Callable[[str], Command]]] = {
-    "subscribe": lambda rest: Subscribe(_url(rest)),
+    "subscribe": lambda rest: Subscribe(_url(rest), _selector(rest)),
     "unsubscribe": _unsubscribe,
     "list": List,
     "show": _show,

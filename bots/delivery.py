@@ -19,6 +19,7 @@ import structlog
 
 from bots import stanzas
 from bots.bodies import Bodies, Body
+from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.tasks import end, together
@@ -76,6 +77,7 @@ class Delivery:
         self._sends_receipts: dict[UserId, bool] = {}
         self._unanswered: Counter[UserId] = Counter()
         self._bodies = Bodies(store.channels)
+        self._corrections = Corrections(store)
 
     async def run(self) -> None:
         """Deliver until cancelled; then let the bursts under way come to their end, for at most 2 s."""
@@ -226,7 +228,8 @@ class Delivery:
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s())
-        batches = again | {uid: (batch,) for uid, batch in claimed.items()}
+        fresh = await self._corrections.made(claimed)
+        batches = again | {uid: (batch,) for uid, batch in fresh.items()}
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         await self._learn(batches)
         sent, written, empty = [], [], []
@@ -238,7 +241,8 @@ class Delivery:
                 if not body.xml:
                     empty.append((uid, batch.message_id))
                     continue
-                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, body.xml + request))
+                content = body.xml + (stanzas.replace(batch.replaces) if batch.replaces else "") + request
+                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content))
                 sent.append(_Sent(uid, batch, body, asked))
                 self._dispatch.sent(uid, self._clock.monotonic_s())
         await self._hand_over(written, sent)
@@ -270,7 +274,7 @@ class Delivery:
     def _measure(self, sent: Sequence[_Sent]) -> None:
         now_s = self._clock.wall_s()
         for one in sent:
-            if not one.batch.acked:
+            if not one.batch.acked and not one.batch.replaces:  # of a correction, most was detected long ago
                 for detected_s in one.body.detected_s:
                     DELIVERY.observe(max(0.0, now_s - detected_s))
 

@@ -30,6 +30,7 @@ from bots.exchange import (
     NoSuchSubscription,
     NothingAsked,
     NotUnderstood,
+    OfferPage,
     Probe,
     Question,
     Reply,
@@ -42,7 +43,8 @@ from bots.exchange import (
     Unsubscribed,
 )
 from service.errors import CoronetError
-from service.feeds.urls import canonical_url, channel_id
+from service.feeds.urls import canonical_url, channel_id, page_url
+from service.model import Channel
 
 Dialogue = Generator[Request, Any, Reply]
 """What comes back for each request is stated at its class; a generator cannot say it in types."""
@@ -53,13 +55,15 @@ def converse(command: commands.Command, asked: Question | None, limits: Limits) 
     try:
         return (yield from _carry_out(command, asked, limits))
     except CoronetError as error:
-        return Failed(error, getattr(command, "url", ""))
+        return Failed(error, _subject(command, asked))
 
 
 def _carry_out(command: commands.Command, asked: Question | None, limits: Limits) -> Dialogue:  # noqa: C901, PLR0911, PLR0912 - one arm per command is the clearest table
     match command:
-        case commands.Subscribe(url):
-            return (yield from _subscribe(url, limits))
+        case commands.Subscribe(""):
+            return Incomplete("subscribe")
+        case commands.Subscribe(url, selector):
+            return (yield from _subscribe(page_url(url, selector), limits, as_page=bool(selector)))
         case commands.Unsubscribe(target):
             return (yield from _unsubscribe(target))
         case commands.UnsubscribeAll():
@@ -79,6 +83,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _show(commands.Target(number=number), commands.USUALLY_SHOWN))
         case commands.Answer(yes) if isinstance(asked, Confirm):
             return (yield from _unsubscribe_all()) if yes else LetBe()
+        case commands.Answer(yes=True) if isinstance(asked, OfferPage):
+            return (yield from _probe(Probe(asked.url, as_page=True)))
         case commands.Answer(yes=True) if isinstance(asked, DidYouMean):
             return (yield from _carry_out(commands.parse(asked.command), None, limits))
         case commands.Answer() | commands.Cancel():
@@ -87,32 +93,47 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return DidYouMean(suggestion) if suggestion else NotUnderstood()
 
 
-def _subscribe(url: str, limits: Limits) -> Dialogue:
-    if not url:
-        return Incomplete("subscribe")
-    url = canonical_url(url)
-    cid = channel_id(url)
-    mine = yield MySubscriptions()
-    channel = yield LookUp(cid)
-    if len(mine) >= limits.subscriptions and not any(followed.channel.id == cid for followed in mine):
+def _subject(command: commands.Command, asked: Question | None) -> str:
+    """Return the URL that a command is about, as the person knows it; "" if it is about none."""
+    match command:
+        case commands.Subscribe(url):
+            return url
+        case commands.Answer(yes=True) if isinstance(asked, OfferPage):
+            return asked.url
+        case _:
+            return ""
+
+
+def _subscribe(url: str, limits: Limits, *, as_page: bool = False) -> Dialogue:
+    """Subscribe to what is at a canonical URL; ``as_page``: to that page itself, or the part its selector names."""
+    mine: tuple[Followed, ...] = yield MySubscriptions()
+    channel: Channel | None = yield LookUp(channel_id(url))
+    url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
+    if len(mine) >= limits.subscriptions and not any(followed.channel.id == channel_id(url) for followed in mine):
         return SubscriptionsFull(limits.subscriptions)
-    if channel is not None:
-        latest, discovered = (yield LatestEntries(channel.id, 1)), False
-    else:
-        if not (yield TakeNewUrl()):
-            return NewUrlsUsedUp(limits.new_urls_per_hour)
-        probed = yield Probe(url)
-        if probed.channel is None:
-            return Choose(probed.choices)
-        channel, latest, discovered = probed.channel, probed.latest, probed.discovered
-    number, new = yield AddSubscription(channel.id)
-    return Subscribed(Followed(number, channel), new, discovered, latest[0] if latest else None)
+    if channel is not None and not channel.dormant:
+        latest = yield LatestEntries(channel.id, 1)
+        number, new = yield AddSubscription(channel.id)
+        return Subscribed(Followed(number, channel), new, latest[0] if latest else None, moved=moved)
+    if not (yield TakeNewUrl()):
+        return NewUrlsUsedUp(limits.new_urls_per_hour)
+    return (yield from _probe(Probe(url, as_page or (channel is not None and channel.kind == "page")), moved=moved))
+
+
+def _probe(probe: Probe, *, moved: bool = False) -> Dialogue:
+    """Have a worker look, and subscribe to what it finds."""
+    probed = yield probe
+    if probed.channel is None:
+        return OfferPage(probe.url) if probed.page else Choose(probed.choices)
+    number, new = yield AddSubscription(probed.channel.id)
+    latest = probed.latest[0] if probed.latest else None
+    return Subscribed(Followed(number, probed.channel), new, latest, discovered=probed.discovered, moved=moved)
 
 
 def _pick(number: int, asked: Choose, limits: Limits) -> Dialogue:
     if not 1 <= number <= len(asked.options):
         return asked
-    return (yield from _subscribe(asked.options[number - 1].url, limits))
+    return (yield from _subscribe(canonical_url(asked.options[number - 1].url), limits))
 
 
 def _find(target: commands.Target) -> Generator[Request, Any, Followed | None]:
@@ -120,9 +141,8 @@ def _find(target: commands.Target) -> Generator[Request, Any, Followed | None]:
     mine: tuple[Followed, ...] = yield MySubscriptions()
     if target.number:
         return next((followed for followed in mine if followed.number == target.number), None)
-    url = canonical_url(target.url)
-    cid = channel_id(url)
-    return next((followed for followed in mine if cid == followed.channel.id or url == followed.channel.link), None)
+    url = page_url(target.url, target.selector)
+    return next((followed for followed in mine if url in (followed.channel.url, followed.channel.link)), None)
 
 
 def _unsubscribe(target: commands.Target) -> Dialogue:

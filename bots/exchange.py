@@ -12,7 +12,7 @@ from service.model import Channel, ChannelId, Entry, FeedLink
 
 
 class LookUp(msgspec.Struct, frozen=True):
-    """→ the Channel if it is polled already, else None."""
+    """→ the Channel if there is one, or the one that took over from it; else None."""
 
     channel: ChannelId
 
@@ -22,9 +22,13 @@ class TakeNewUrl(msgspec.Struct, frozen=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """→ ``service.store.requests.Probed``: a worker looks at this canonical URL and makes the channel."""
+    """→ ``service.store.requests.Probed``: a worker looks at this canonical URL and makes the channel.
+
+    ``as_page``: of the page itself.
+    """
 
     url: str
+    as_page: bool = False
 
 
 class MySubscriptions(msgspec.Struct, frozen=True):
@@ -87,12 +91,16 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Subscribed(msgspec.Struct, frozen=True):
-    """It is watched. ``latest`` is the proof; ``discovered`` says the URL was a page that named this feed."""
+    """It is watched. ``latest`` is the proof.
+
+    ``discovered`` says that the URL was a page which named this feed, ``moved`` that the channel went to another URL.
+    """
 
     followed: Followed
     new: bool
-    discovered: bool
     latest: Entry | None
+    discovered: bool = False
+    moved: bool = False
 
 
 class Choose(msgspec.Struct, frozen=True):
@@ -113,7 +121,13 @@ class DidYouMean(msgspec.Struct, frozen=True):
     command: str
 
 
-Question = Choose | Confirm | DidYouMean
+class OfferPage(msgspec.Struct, frozen=True):
+    """A question: the page at this canonical URL names no feed; watch the page itself?"""
+
+    url: str
+
+
+Question = Choose | Confirm | DidYouMean | OfferPage
 
 
 class Unsubscribed(msgspec.Struct, frozen=True):
@@ -199,7 +213,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 Reply = (
-    Subscribed | Choose | Confirm | DidYouMean | Unsubscribed | NoSuchSubscription | Listing | Shown | StatusReport
-    | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp | TooFast | LetBe | NothingAsked | NotUnderstood
-    | Failed
+    Subscribed | Choose | Confirm | DidYouMean | OfferPage | Unsubscribed | NoSuchSubscription | Listing | Shown
+    | StatusReport | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp | TooFast | LetBe | NothingAsked
+    | NotUnderstood | Failed
 )  # fmt: skip

@@ -27,23 +27,24 @@ def _template(error: errors.CoronetError, status: int) -> str:
 
 _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.BadUrl: "That is not a URL I can watch: {detail}",
-    errors.AddressRefused: "I do not watch {it}: its address is private, or not one of the public web's. "
-    "Only public addresses can be watched.",
+    errors.AddressRefused: "I do not watch {it}: it is at, or leads to, an address or port that is not one of the "
+    "public web's. Only what everybody can reach with a browser can be watched.",
     errors.NotSubscribed: "You have no such subscription. `list` shows what you have.",
     errors.LimitReached: "{detail}",
-    errors.HostNotFound: "I cannot find {it}: the name of its host does not resolve. Is it spelled right?",
-    errors.Unreachable: "I cannot reach {it}: its server refused the connection or did not answer in time. "
-    "Try again later.",
-    errors.TlsFailed: "I cannot reach {it} safely: its certificate or TLS is not in order. {detail}",
+    errors.HostNotFound: "I cannot find {it}. {detail} Is it spelled right?",
+    errors.Unreachable: "I cannot reach {it} just now. {detail} Try again later.",
+    errors.TlsFailed: "I do not read {it}: its server cannot prove that it is the right one, which only its "
+    "publisher can repair. {detail}",
     errors.BadRedirect: "I cannot follow {it}: its redirects lead in a circle, nowhere, or out of the public web. "
     "Try the address your browser ends at.",
-    errors.BadHttp: "I cannot read {it}: its server does not answer in valid HTTP.",
-    errors.TooLarge: "I cannot watch {it}: it is too large. I read up to 5 MB of a feed.",
-    errors.EmptyBody: "There is nothing at {it}: the server sent an empty answer.",
-    errors.NotAFeed: "There is no feed at {it}, and the page names none. "
+    errors.BadHttp: "I cannot read {it}: its server answers with something garbled, which only its publisher can "
+    "repair. {detail}",
+    errors.TooLarge: "I cannot watch {it}: it is too large. I read up to 5 MB.",
+    errors.EmptyBody: "I find nothing to watch at {it}. {detail}",
+    errors.NotAFeed: "There is neither a feed nor a page I can read at {it}. "
     "Look there for an RSS or Atom link and send me that.",
     errors.BrokenFeed: "There is a feed at {it}, but it is broken and cannot be read. Its publisher has to repair it.",
-    errors.ParseKilled: "I cannot watch {it}: reading it takes more time or memory than I give one feed.",
+    errors.ParseKilled: "I cannot watch {it}: reading it takes more time or memory than I give one channel.",
     errors.StoreUnavailable: "I cannot get at my memory just now, so nothing was changed. "
     "Please try again in a minute.",
     errors.NoWorker: "No worker is free to look at {it} just now. Please try again in a minute.",
@@ -69,7 +70,7 @@ _OUTCOMES: Final = {
     errors.BadRedirect.code: "it redirects in circles",
     errors.TooLarge.code: "too large",
     errors.EmptyBody.code: "empty",
-    errors.NotAFeed.code: "no feed there any more",
+    errors.NotAFeed.code: "nothing there that I can read",
     errors.BrokenFeed.code: "broken feed",
     errors.ParseKilled.code: "takes too long to read",
     errors.AddressRefused.code: "moved to a private address",

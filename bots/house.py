@@ -20,7 +20,7 @@ from bots.exchange import (
     TakeNewUrl,
 )
 from service.errors import CoronetError
-from service.model import Channel, ChannelId
+from service.model import ChannelId
 from service.store import Store
 
 _HOUR_S = 3600.0
@@ -39,11 +39,11 @@ class House:
         """Return the request's result as its class states it, for the person with this bare JID."""
         match request:
             case LookUp(cid):
-                return await self._polled(cid)
+                return await self._store.channels.resolve(cid)
             case TakeNewUrl():
                 return await self._store.users.allow(jid, "url", self._limits.new_urls_per_hour, _HOUR_S)
-            case Probe(url):
-                return await self._store.requests.probe(url)
+            case Probe(url, as_page):
+                return await self._store.requests.probe(url, as_page=as_page)
             case MySubscriptions():
                 return await self._followed(jid)
             case AddSubscription(cid):
@@ -59,16 +59,12 @@ class House:
     async def _subscribe(self, jid: str, cid: ChannelId) -> tuple[int, bool]:
         subscription, new = await self._store.subscriptions.subscribe(jid, cid)
         if new:
-            await self._store.requests.wanted(cid)
-            channel = await self._store.channels.get(cid)
+            await self._store.requests.wanted(subscription.channel)
+            channel = await self._store.channels.get(subscription.channel)
             if channel is not None and channel.dormant:  # it fell asleep since we looked it up
                 with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
-                    await self._store.requests.probe(channel.url)
+                    await self._store.requests.probe(channel.url, as_page=channel.kind == "page")
         return subscription.number, new
-
-    async def _polled(self, cid: ChannelId) -> Channel | None:
-        channel = await self._store.channels.get(cid)
-        return None if channel is None or channel.dormant else channel
 
     async def _followed(self, jid: str) -> tuple[Followed, ...]:
         subscriptions = await self._store.subscriptions.of_user(jid)

@@ -1,70 +1,160 @@
 """A batch of deltas → the text of one message. Pure.
 
-``*Channel title*``, then each entry's title, link and at most 300 characters of text, in the
+Of a feed: ``*Channel title*``, then each entry's title, link and at most 300 characters of text, in the
 publisher's order. Up to five entries of a channel are shown so; the others by title after "and 12
-more". What does not fit 4 kB is told more and more briefly, but every channel keeps its place.
+more". An edited entry says so and stands where it stood, if the batch tells it anew. Of a page: the lines
+that changed, ``+`` new, ``-`` gone, ``~`` with other words. What does not fit 4 kB is told more and more
+briefly, but every channel keeps its place.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bots.length import LONGEST_MESSAGE_BYTES, clip
-from bots.replies import entry_lines, many, title
-from service.feeds.text import one_line
-from service.model import Channel, ChannelId, Delta, Entry
+import msgspec
 
-_BREVITIES: Final = ((5, 300), (5, 100), (5, 0), (2, 0), (0, 0))
-"""(entries of a channel shown in full, characters of text with each), from generous to terse."""
+from bots.length import LONGEST_MESSAGE_BYTES, clip
+from bots.replies import address, entry_lines, joined_lines, many, title
+from service.feeds.parts import is_edit
+from service.feeds.text import one_line
+from service.feeds.urls import without_selector
+from service.model import Change, Channel, ChannelId, Delta, Notice
+
+ArticleKey = tuple[ChannelId, str]
+"""An entry of a channel."""
 
 _BETWEEN = " · "
+_SIGNS: Final = {"addition": "+", "omission": "-", "replacement": "~"}
 
 
-def notification(channels: Sequence[Channel], deltas: Sequence[Delta], gone: Mapping[ChannelId, int]) -> str:
+class _Brevity(msgspec.Struct, frozen=True):
+    """How much of a channel is shown: entries in full, characters of text with each; lines of a page, their length."""
+
+    entries: int
+    summary_chars: int
+    lines: int
+    line_chars: int
+
+
+_BREVITIES: Final = (
+    _Brevity(5, 300, 12, 300),
+    _Brevity(5, 100, 8, 150),
+    _Brevity(5, 0, 5, 80),
+    _Brevity(2, 0, 2, 80),
+    _Brevity(0, 0, 0, 0),
+)
+"""From generous to terse."""
+
+
+class _News(msgspec.Struct):
+    """What there is to tell of one channel; of an entry that changed twice, only the last state."""
+
+    entries: dict[str, Change] = {}
+    lines: list[Change] = []
+    notices: list[Notice] = []
+    gone: int = 0
+
+
+def notification(
+    channels: Sequence[Channel],
+    deltas: Sequence[Delta],
+    gone: Mapping[ChannelId, int],
+    also_in: Mapping[ArticleKey, Sequence[Channel]],
+) -> str:
     """Return the message that tells of these deltas, oldest first; "" if there is nothing to tell.
 
     ``gone`` says of how many deltas of a channel only the version is known: its log has dropped them.
+    ``also_in`` names the channels that told the same article and were left out.
     Deltas of a channel that is not among ``channels`` are left out: it was removed meanwhile.
     """
-    news = _by_channel(deltas)
-    told = [
-        (channel, news.get(channel.id, ()), gone.get(channel.id, 0))
-        for channel in channels
-        if news.get(channel.id) or gone.get(channel.id)
-    ]
+    news = _by_channel(deltas, gone)
+    told = [(channel, news[channel.id]) for channel in channels if channel.id in news]
     if not told:
         return ""
     share_bytes = LONGEST_MESSAGE_BYTES // len(told) - 2
     text = ""
-    for entries_in_full, summary_chars in _BREVITIES:
-        sections = [_section(*each, entries_in_full, summary_chars) for each in told]
+    for brevity in _BREVITIES:
+        sections = [_section(channel, own, also_in, brevity) for channel, own in told]
         text = "\n\n".join(sections)
         if len(text.encode()) <= LONGEST_MESSAGE_BYTES:
             return text
     return "\n\n".join(clip(section, share_bytes) for section in sections)
 
 
-def _by_channel(deltas: Sequence[Delta]) -> dict[ChannelId, list[Entry]]:
-    """Collect what is new per channel; of an entry that changed twice, only the last state."""
-    found: dict[ChannelId, dict[str, Entry]] = {}
+def _by_channel(deltas: Sequence[Delta], gone: Mapping[ChannelId, int]) -> dict[ChannelId, _News]:
+    found = {cid: _News(gone=count) for cid, count in gone.items()}
     for delta in deltas:
-        entries = found.setdefault(delta.channel, {})
-        entries.update((change.entry.key, change.entry) for change in delta.changes if change.kind != "omission")
-    return {cid: list(entries.values()) for cid, entries in found.items()}
+        if delta.notice is None and not delta.changes:
+            continue
+        own = found.setdefault(delta.channel, _News())
+        if delta.notice is not None:
+            own.notices.append(delta.notice)
+        for change in delta.changes:
+            if change.line:
+                own.lines.append(change)
+            elif change.kind != "omission":
+                own.entries[change.entry.key] = change
+    return found
 
 
-def _section(channel: Channel, entries: Sequence[Entry], gone: int, entries_in_full: int, summary_chars: int) -> str:
-    blocks = [f"No longer kept: {many(gone, 'earlier update')}. `show` tells the latest entries."] if gone else []
-    blocks += [_block(entry, summary_chars) for entry in entries[:entries_in_full]]
-    rest = entries[entries_in_full:]
+def _section(channel: Channel, news: _News, also_in: Mapping[ArticleKey, Sequence[Channel]], brevity: _Brevity) -> str:
+    notices = [_notice(channel, notice) for notice in news.notices]
+    told = [f"No longer kept: {many(news.gone, 'earlier update')}. `show` tells the latest."] if news.gone else []
+    told += [
+        _block(change, also_in.get((channel.id, key), ()), brevity.summary_chars)
+        for key, change in list(news.entries.items())[: brevity.entries]
+    ]
+    rest = [_heading(change) for change in list(news.entries.values())[brevity.entries :]]
     if rest:
-        titles = _BETWEEN.join(one_line(entry.title, 80) or one_line(entry.link, 200) or "(untitled)" for entry in rest)
-        blocks.append(f"and {len(rest)} more: {titles}" if blocks else f"{len(rest)} new: {titles}")
-    gap = "\n\n" if summary_chars and len(blocks) > 1 else "\n"
-    return f"*{title(channel)}*\n" + gap.join(blocks)
+        titles = _BETWEEN.join(one_line(heading, 80) for heading in rest)
+        told.append(f"and {len(rest)} more: {titles}" if told else f"{len(rest)} new: {titles}")
+    gap = "\n\n" if brevity.summary_chars and len(told) > 1 else "\n"
+    content = gap.join(told + _lines(channel, news.lines, brevity))
+    return "\n".join(notices + ([f"*{title(channel)}*\n{content}"] if content else []))
 
 
-def _block(entry: Entry, summary_chars: int) -> str:
+def _block(change: Change, also_in: Sequence[Channel], summary_chars: int) -> str:
+    entry = change.entry
     summary = one_line(entry.summary, summary_chars) if summary_chars else ""
-    return (
-        f"{entry_lines(entry)}\n{summary}" if summary and summary != one_line(entry.title, 300) else entry_lines(entry)
-    )
+    parts = [("Edited: " if is_edit(change) else "") + entry_lines(entry)]
+    if summary and summary != one_line(entry.title, 300):
+        parts.append(summary)
+    if also_in:
+        parts.append("also in: " + ", ".join(f"*{title(other)}*" for other in also_in[:3]))
+    return "\n".join(parts)
+
+
+def _heading(change: Change) -> str:
+    entry = change.entry
+    return ("Edited: " if is_edit(change) else "") + (entry.title.strip() or entry.link or "(untitled)")
+
+
+def _lines(channel: Channel, changes: Sequence[Change], brevity: _Brevity) -> list[str]:
+    """Return what changed on a page, its address first."""
+    if not changes:
+        return []
+    shown = [_line(change, brevity.line_chars) for change in changes[: brevity.lines]]
+    left = len(changes) - len(shown)
+    if left:
+        shown.append(f"and {many(left, 'more change')}" if shown else many(left, "change"))
+    return ["\n".join([one_line(without_selector(channel.url), 2000), *shown])]
+
+
+def _line(change: Change, chars: int) -> str:
+    heading = one_line(change.entry.title, 60)
+    place = f"line {change.line}" + (f" ({heading})" if heading else "")
+    was = f" (was: {joined_lines(change.before, chars)})" if change.before else ""
+    return f"{_SIGNS[change.kind]} {place}: {joined_lines(change.entry.summary, chars)}{was}"
+
+
+def _notice(channel: Channel, notice: Notice) -> str:
+    name, detail = f"*{title(channel)}*", one_line(notice.detail, 2000)
+    daily = f"I look once a day and tell you when it is well again; `unsubscribe {address(channel)}` ends it."
+    match notice.kind:
+        case "dead":
+            return f"{name} cannot be reached any more: {detail} {daily}"
+        case "quarantined":
+            return f"{name} takes more time or memory to read than I give one channel. {daily}"
+        case "back":
+            return f"{name} is back: I tell you what is new there again."
+        case "moved":
+            return f"{name} has moved to {detail}; I watch it there from now on, and you need not do anything."

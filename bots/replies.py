@@ -11,6 +11,7 @@ from bots import exchange as say
 from bots.failures import outcome, sentence
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from service.feeds.text import one_line
+from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
 
 WELCOME: Final = (
@@ -21,7 +22,8 @@ WELCOME: Final = (
 
 _HELP: Final = {
     "subscribe": "`subscribe URL` (or just the URL): tell you what is new there. A site's address is enough "
-    "if the site names its feed. Also: sub, add, follow.",
+    "if the site names its feed; a page without one I can watch itself. `subscribe URL SELECTOR` watches one part of a "
+    "page, named as in CSS: `subscribe example.org/prices #list` or `… main table`. Also: sub, add, follow.",
     "unsubscribe": "`unsubscribe #3` or `unsubscribe URL`: stop one subscription. `unsubscribe all` stops every one, "
     "after asking. Also: unsub, remove.",
     "list": "`list`: your subscriptions and their numbers. `list news`: those with “news” in title or URL. Also: ls.",
@@ -37,13 +39,25 @@ def text(reply: say.Reply, now_s: float) -> str:
 
 
 def title(channel: Channel) -> str:
-    """Return what to call a channel on one line."""
-    return one_line(channel.title, 120) or one_line(channel.url, 120)
+    """Return what to call a channel on one line; a part of a page with its selector."""
+    name = one_line(channel.title, 120) or one_line(without_selector(channel.url), 120)
+    selector = one_line(selector_of(channel.url), 60)
+    return f"{name} ({selector})" if selector else name
+
+
+def address(channel: Channel) -> str:
+    """Return a channel's URL and its selector, if it has one, as `subscribe` and `unsubscribe` take them."""
+    return one_line(f"{without_selector(channel.url)} {selector_of(channel.url)}", 2500)
 
 
 def entry_lines(entry: Entry) -> str:
     """Return an entry's title and link on a line each."""
     return "\n".join(part for part in (one_line(entry.title, 300), one_line(entry.link, 2000)) if part) or "(untitled)"
+
+
+def joined_lines(text: str, max_chars: int) -> str:
+    """Return a block of a page on one line."""
+    return one_line(" · ".join(text.splitlines()), max_chars)
 
 
 def many(count: int, noun: str) -> str:
@@ -55,10 +69,15 @@ def _subscribed(reply: say.Subscribed, _now_s: float) -> str:
     name, number = title(reply.followed.channel), reply.followed.number
     if not reply.new:
         head = f"You are already subscribed to *{name}* (#{number})."
+    elif reply.moved:
+        head = f"It has moved to {one_line(reply.followed.channel.url, 2000)}: subscribed to *{name}* (#{number})."
     elif reply.discovered:
         head = f"That page names one feed, so I took it: subscribed to *{name}* (#{number})."
     else:
         head = f"Subscribed to *{name}* (#{number})."
+    if reply.followed.channel.kind == "page":
+        seen = f"\nWhat I saw last: {joined_lines(reply.latest.summary, 200)}" if reply.latest else ""
+        return f"{head} I will tell you what changes on it.{seen}"
     if reply.latest is None:
         return f"{head}\nNothing is in it yet; I will tell you when something appears."
     return f"{head}\nLatest now:\n{entry_lines(reply.latest)}"
@@ -71,6 +90,13 @@ def _choose(reply: say.Choose, _now_s: float) -> str:
     return "\n".join(["That page names several feeds. Which one? Answer with its number, or `cancel`.", *options[:10]])
 
 
+def _offer_page(reply: say.OfferPage, _now_s: float) -> str:
+    return (
+        f"There is no feed at {one_line(reply.url, 300)}. "
+        "Shall I watch the page itself and tell you what changes on it? (`yes` or `no`)"
+    )
+
+
 def _confirm(reply: say.Confirm, _now_s: float) -> str:
     which = "your only subscription" if reply.count == 1 else f"all {reply.count} subscriptions"
     return f"Really end {which}? Answer `yes` or `no`."
@@ -79,8 +105,8 @@ def _confirm(reply: say.Confirm, _now_s: float) -> str:
 def _unsubscribed(reply: say.Unsubscribed, _now_s: float) -> str:
     if len(reply.ended) == 1:
         ended = reply.ended[0]
-        back = one_line(ended.channel.url, 2000)
-        return f"Unsubscribed from *{title(ended.channel)}* (#{ended.number}). To undo, send: {back}"
+        back = address(ended.channel)
+        return f"Unsubscribed from *{title(ended.channel)}* (#{ended.number}). To undo, send: subscribe {back}"
     return f"Unsubscribed from all {many(len(reply.ended), 'channel')}. Send me a URL to start again."
 
 
@@ -91,7 +117,7 @@ def _listing(reply: say.Listing, _now_s: float) -> str:
         wanted = one_line(reply.wanted, 40)
         return f"None of your {many(reply.total, 'subscription')} contains “{wanted}”. `list` shows all."
     rows = [f"#{f.number} {title(f.channel)}" for f in reply.found]
-    with_urls = [f"{row}\n    {one_line(f.channel.url, 200)}" for row, f in zip(rows, reply.found, strict=True)]
+    with_urls = [f"{row}\n    {one_line(address(f.channel), 200)}" for row, f in zip(rows, reply.found, strict=True)]
     head = (
         f"{len(rows)} of {many(reply.total, 'subscription')}:"
         if reply.wanted
@@ -107,7 +133,9 @@ def _shown(reply: say.Shown, _now_s: float) -> str:
     head = f"*{title(reply.followed.channel)}* (#{reply.followed.number})"
     if not reply.entries:
         return f"{head}\nNothing is in it yet."
-    return _fitted(head, [entry_lines(entry) for entry in reply.entries], "and {} more")
+    is_page = reply.followed.channel.kind == "page"
+    rows = [joined_lines(entry.summary, 300) if is_page else entry_lines(entry) for entry in reply.entries]
+    return _fitted(head, rows, "and {} more")
 
 
 def _status(reply: say.StatusReport, now_s: float) -> str:
@@ -163,6 +191,7 @@ def _failed(reply: say.Failed, _now_s: float) -> str:
 _WRITERS: Final[dict[type[Any], Callable[[Any, float], str]]] = {
     say.Subscribed: _subscribed,
     say.Choose: _choose,
+    say.OfferPage: _offer_page,
     say.Confirm: _confirm,
     say.Unsubscribed: _unsubscribed,
     say.NoSuchSubscription: lambda *_: "You have no such subscription. `list` shows what you have.",

@@ -36,10 +36,15 @@ def payload(text: str) -> str:
     return f"<body>{escape(_NOT_XML.sub('', text))}</body>"
 
 
+def replace(message_id: str) -> str:
+    """Return what makes a message the correction of an earlier one (XEP-0308 §3: of the original, however often)."""
+    return f"<replace xmlns='urn:xmpp:message-correct:0' id={quoteattr(message_id)}/>"
+
+
 def message(sender: str, to: str, message_id: str, content: str, thread: str = "") -> str:
     """Return a chat message whose id is also its origin id (XEP-0359).
 
-    ``content`` is what :func:`payload` returned, and perhaps ``REQUEST`` and ``ACTIVE``.
+    ``content`` is what :func:`payload` returned, and perhaps :func:`replace`, ``REQUEST`` and ``ACTIVE``.
     """
     told = f"<thread>{escape(thread)}</thread>" if thread else ""
     ident = quoteattr(message_id)

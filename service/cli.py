@@ -106,14 +106,20 @@ def sample_publisher(
 
 
 @app.command()
-def inspect(url: str, *, as_json: Json = False, allow_private: AllowPrivate = False) -> None:
+def inspect(
+    url: str,
+    selector: Annotated[str, typer.Argument(help="Of a page, only what this CSS selector matches.")] = "",
+    *,
+    as_json: Json = False,
+    allow_private: AllowPrivate = False,
+) -> None:
     """Fetch one feed or page and show it as Coronet sees it."""
     import msgspec  # noqa: PLC0415 - see the module's docstring
 
     from service import inspection, settings  # noqa: PLC0415 - same
 
     effective = settings.load(None, **({"allow_private": True} if allow_private else {}))
-    found = asyncio.run(inspection.inspect(url, effective))
+    found = asyncio.run(inspection.inspect(url, effective, selector))
     typer.echo(msgspec.json.encode(found) if as_json else inspection.as_text(found))
 
 

@@ -1,5 +1,6 @@
 """``coronet inspect``: one feed or page, as Coronet sees it, fetched through the same guard and parser."""
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
@@ -7,10 +8,11 @@ from typing import Literal
 import msgspec
 
 from service.corona.schedule import effective_interval_s
+from service.feeds.pace import pace
 from service.feeds.sandbox import ParserPool
 from service.feeds.urls import canonical_url
-from service.feeds.wire import Reading
-from service.model import FeedLink, ParsedFeed, Validators
+from service.feeds.wire import Document, Reading
+from service.model import FeedLink, ParsedFeed, ParsedPage, Validators
 from service.net.fetch import Fetched, Fetcher
 from service.net.useragent import user_agent
 from service.settings import Settings
@@ -35,7 +37,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type"}):
-    """What was found. ``url`` answered; a ``page`` is what only leads to ``feeds``."""
+    """What was found. ``url`` answered; a ``page`` has ``lines`` and may lead to ``feeds``."""
 
     url: str
     status: int
@@ -48,12 +50,17 @@ class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type"}):
     link: str
     language: str
     entries: tuple[Item, ...]
+    lines: tuple[str, ...]
     feeds: tuple[FeedLink, ...]
     next_poll: NextPoll
+    wishes: tuple[str, ...]
 
 
-async def inspect(url: str, settings: Settings) -> Inspection:
-    """Fetch and read a URL once. Raises the :class:`CoronetError` that a subscriber would be told of."""
+async def inspect(url: str, settings: Settings, selector: str = "") -> Inspection:
+    """Fetch and read a URL once, of a page only what ``selector`` (CSS) matches.
+
+    Raises the :class:`CoronetError` that a subscriber would be told of.
+    """
     fetcher = Fetcher(
         user_agent=user_agent(settings.console_public_url),
         allow_private=settings.allow_private,
@@ -61,17 +68,22 @@ async def inspect(url: str, settings: Settings) -> Inspection:
     )
     async with fetcher, ParserPool(1) as parsers:
         fetched = await fetcher.fetch(canonical_url(url))
-        reading = await parsers.read(fetched.body or b"", url=fetched.url, headers=fetched.headers)
+        reading = await parsers.read(Document(fetched.body or b"", fetched.url, dict(fetched.headers)), selector)
     return _inspection(fetched, reading, settings)
 
 
-def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None) -> NextPoll:
-    """Return when the fleet would ask a healthy channel again (Corona §3.1: τ/n after any node's poll)."""
+def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, wished_s: float = 0.0) -> NextPoll:
+    """Return when the fleet would ask a healthy channel again (Corona §3.1: τ/n after any node's poll).
+
+    ``wished_s`` is how long its publisher wants to be left alone in general.
+    """
     size = settings.pollers_per_channel
     usual_s = settings.poll_interval_s / size
     polite_s = effective_interval_s(settings.poll_interval_s, size, settings.max_polls_per_hour, private=private) / size
     if retry_after_s is not None and retry_after_s > polite_s:
         return NextPoll(retry_after_s, "the publisher asked for that (Retry-After)")
+    if not private and wished_s > polite_s:
+        return NextPoll(wished_s, "the publisher asks for that")
     if polite_s > usual_s:
         return NextPoll(
             polite_s, f"the whole fleet polls a channel at most {settings.max_polls_per_hour:g} times per hour"
@@ -90,10 +102,12 @@ def as_text(found: Inspection) -> str:
         "Type": found.kind,
         "Next poll": f"in {found.next_poll.in_s:,.0f} s at the earliest: {found.next_poll.why}",
     }
+    if found.wishes:
+        rows["Publisher"] = " ".join(found.wishes)
     if found.kind == "feed":
         rows |= {"Title": found.title, "Link": found.link or "none", "Language": found.language or "not said"}
     lines = [f"{name:<14}{value}" for name, value in rows.items()]
-    lines += ["", *(_entries(found.entries) if found.kind == "feed" else _feeds(found.feeds))]
+    lines += ["", *(_entries(found.entries) if found.kind == "feed" else [*_page(found), *_feeds(found.feeds)])]
     return "\n".join("".join(letter if letter.isprintable() else "\ufffd" for letter in line) for line in lines)
 
 
@@ -109,15 +123,28 @@ def _entries(entries: Sequence[Item]) -> list[str]:
     return lines
 
 
-def _feeds(feeds: Sequence[FeedLink]) -> list[str]:
+def _page(found: Inspection) -> list[str]:
+    count = f"{len(found.lines):,} lines" + (f"; the first {_SHOWN}:" if len(found.lines) > _SHOWN else ":")
     return [
-        "A page that names these feeds; subscribe to one of them:",
-        *(f"  {each.url}  {each.title}" for each in feeds),
+        f"A page, {found.title or 'without a title'}. What would be watched of it, {count}",
+        *_numbered(found.lines),
     ]
 
 
+def _numbered(lines: Sequence[str]) -> list[str]:
+    return [f"  {number:>5}  {line}" for number, line in enumerate(lines[:_SHOWN], 1)]
+
+
+def _feeds(feeds: Sequence[FeedLink]) -> list[str]:
+    if not feeds:
+        return ["", "It names no feed."]
+    return ["", "It names these feeds; subscribe to one of them:", *(f"  {each.url}  {each.title}" for each in feeds)]
+
+
 def _inspection(fetched: Fetched, reading: Reading, settings: Settings) -> Inspection:
-    feed = reading.feed or ParsedFeed()
+    feed, page = reading.feed or ParsedFeed(), reading.page or ParsedPage()
+    now_s = time.time()
+    said = pace(fetched.headers, feed.wishes, now_s)
     return Inspection(
         url=fetched.url,
         status=fetched.status,
@@ -126,10 +153,17 @@ def _inspection(fetched: Fetched, reading: Reading, settings: Settings) -> Inspe
         took_s=fetched.took_s,
         validators=fetched.validators,
         kind="feed" if reading.feed else "page",
-        title=feed.title,
+        title=feed.title or page.title,
         link=feed.link,
         language=feed.language,
         entries=tuple(Item(entry.id, entry.title, entry.link, entry.published) for entry in feed.entries),
+        lines=page.lines,
         feeds=reading.links,
-        next_poll=next_poll(settings, private=fetched.private, retry_after_s=fetched.retry_after_s),
+        next_poll=next_poll(
+            settings,
+            private=fetched.private,
+            retry_after_s=fetched.retry_after_s,
+            wished_s=said.not_before_s - now_s,
+        ),
+        wishes=said.reasons,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import structlog
+import structlog.tracebacks
 from pydantic import SecretStr
 
 from service.settings import Settings
@@ -61,8 +62,15 @@ class _Redacting(structlog.stdlib.ProcessorFormatter):
 def _rendering(settings: Settings) -> list[structlog.typing.Processor]:
     remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if settings.log_json:
-        return [remove_meta, structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    return [remove_meta, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        # Without local variables: they hold people's data, and whole pipelines.
+        tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        return [
+            remove_meta,
+            structlog.processors.ExceptionRenderer(tracebacks),
+            structlog.processors.JSONRenderer(),
+        ]
+    plain = structlog.dev.plain_traceback
+    return [remove_meta, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
 
 
 def _secrets(settings: Settings) -> tuple[str, ...]:

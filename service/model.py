@@ -33,15 +33,46 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     enclosure: str = ""
 
 
+class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How often a publisher wants its feed to be asked for, as the document states it.
+
+    ``ttl_s`` is RSS's ``ttl``; ``update_period_s`` is the syndication module's period divided by its
+    frequency; ``skip_hours`` (0 to 23) and ``skip_days`` (0 is Monday) are in UTC.
+    """
+
+    ttl_s: float | None = None
+    update_period_s: float | None = None
+    skip_hours: tuple[int, ...] = ()
+    skip_days: tuple[int, ...] = ()
+
+
 class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A feed document: at most 500 entries, in document order."""
+    """A feed document: at most 500 entries, in document order.
+
+    ``hubs`` (WebSub) tell of news of ``topic``, the document's own URL as it states it; ``older`` is where
+    the feed goes on with older entries (RFC 5005 §3 and §4). All are absolute URLs.
+    """
 
     title: str = ""
     link: str = ""
     id: str = ""
     language: str = ""
     entries: tuple[ParsedEntry, ...] = ()
-    ttl_s: float | None = None
+    wishes: Wishes = Wishes()
+    hubs: tuple[str, ...] = ()
+    topic: str = ""
+    older: str = ""
+
+
+class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A page's core content as lines of plain text: normalised, none empty, at most 20,000.
+
+    ``headings`` are the places (from 0) of the lines that are headings.
+    """
+
+    title: str = ""
+    lines: tuple[str, ...] = ()
+    headings: tuple[int, ...] = ()
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,10 +92,29 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One difference between two versions (Corona §3.4): where, what, and of which kind."""
+    """One difference between two versions (Corona §3.4): where, what, and of which kind.
+
+    Of a feed, ``entry`` is the place and the content; a replacement is an edit of an entry that was told
+    earlier. Of a page, ``entry`` holds the changed block and ``line`` (from 1) is where it begins: in the
+    new version, or for an omission in the old one. ``before`` is what a replacement replaced, shortened.
+    """
 
     kind: Literal["addition", "omission", "replacement"]
     entry: Entry
+    line: int = 0
+    before: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What subscribers are told once of a channel itself, rather than of its content.
+
+    ``dead``: several nodes agree that it broke for good; ``back``: it answers again; ``moved``: it is
+    polled at another URL (``detail``) from now on; ``quarantined``: its documents use up our parsers.
+    ``detail`` is one sentence for people, or the URL.
+    """
+
+    kind: Literal["dead", "back", "moved", "quarantined"]
+    detail: str = ""
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,6 +122,7 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``version`` is 0 until the owner has versioned it. ``initial`` marks a channel's first
     snapshot (its latest entries, never delivered as news). ``detected_s`` is when a node saw it.
+    A delta with a ``notice`` has no changes.
     """
 
     channel: ChannelId
@@ -80,6 +131,7 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     detected_s: float
     changes: tuple[Change, ...]
     initial: bool = False
+    notice: Notice | None = None
 
 
 class Validators(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,7 +147,8 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``private`` says that its publisher's address is not public (only under ``allow_private``).
     ``listed`` is set by an admin: it is polled even without subscribers. ``dormant``: nobody polls
-    it; what it lists at its next poll is taken in silently.
+    it; what it lists at its next poll is taken in silently. ``condition`` is what subscribers were told
+    last of the channel itself; empty when all is well. ``moved_to`` is the channel that took over.
     """
 
     id: ChannelId
@@ -108,6 +161,8 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True):
     private: bool = False
     listed: bool = False
     dormant: bool = False
+    condition: Literal["", "dead", "quarantined"] = ""
+    moved_to: ChannelId = ""
 
 
 class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):

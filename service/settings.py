@@ -55,7 +55,7 @@ class Settings(BaseModel):
     console_bind: str = "127.0.0.1"
     console_port: int = Field(default=8080, ge=0, le=65535)
     console_public_url: str = ""
-    """How people reach the console, if it is behind a proxy; also named to publishers."""
+    """How others reach the console; named to publishers. Hubs push news there (WebSub): without it, none is asked."""
     console_admin_token: SecretStr = SecretStr("")
     """An API token with the admin role, for scripts; empty means none."""
     metrics_bind: str = "127.0.0.1"
@@ -69,7 +69,13 @@ class Settings(BaseModel):
     max_polls_per_hour: float = Field(default=12.0, gt=0)
     """Politeness: polls of one public channel by the whole fleet."""
     host_requests_per_s: float = Field(default=1.0, gt=0)
-    """Politeness: requests to one public host by the whole fleet."""
+    """Politeness: requests to one public site (registrable domain) by the whole fleet, unless an admin set others."""
+    address_requests_per_s: float = Field(default=10.0, gt=0)
+    """Politeness: requests to one network (IPv4 /24, IPv6 /48), which may serve many sites, by the whole fleet."""
+    egress_group: str = ""
+    """Name of the address that publishers see this node under. Empty: the whole fleet is behind one address."""
+    egress_requests_per_s: float = Field(default=1.0, gt=0)
+    """Politeness: requests to one public site by the nodes of one egress group; the fleet's bound holds besides."""
 
     lease_ttl_s: float = Field(default=6.0, ge=1.0)
     """A node that has not renewed its lease for this long is taken to be dead."""

@@ -6,9 +6,14 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from service.stack.prosody import PrivateProsody
 from service.stack.redis import PrivateRedis
+
+# Laws hold at any speed: no example has a deadline, because the machine may be busy.
+settings.register_profile("laws", deadline=None)
+settings.load_profile("laws")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -31,14 +31,14 @@ class Agenda:
         """Return when the channel is due; infinity if it is not planned."""
         return self._due_s.get(channel, inf)
 
-    def take(self, now_s: float) -> list[ChannelId]:
-        """Return the channels that are due, earliest first; they are planned no more."""
+    def take(self, now_s: float) -> list[tuple[float, ChannelId]]:
+        """Return what is due by then, earliest first, with its time; it is planned no more."""
         taken = []
         while self._heap and self._heap[0][0] <= now_s:
             due_s, channel = heappop(self._heap)
             if self._due_s.get(channel) == due_s:
                 del self._due_s[channel]
-                taken.append(channel)
+                taken.append((due_s, channel))
         return taken
 
     def next_s(self) -> float | None:

@@ -1,15 +1,27 @@
-"""What publishers are owed: no more polls than agreed, whichever node or person wants them, and peace on request.
+"""What publishers are owed: no more requests than agreed, whichever node or person wants them, and peace on request.
 
-Budgets and pauses are the whole fleet's (guarantee I9). Only pauses hold for private addresses.
+Budgets and pauses are the whole fleet's (guarantee I9). A public URL costs a token of its channel, of its
+site, and of the network that answers for it; for private addresses only pauses hold.
 """
 
 import asyncio
 import ipaddress
+from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 from service.errors import LimitReached
 from service.model import Channel
-from service.store.hosts import Hosts
+from service.net.guard import is_public
+from service.net.sites import address_group, site_of
+from service.settings import Settings
+from service.store.hosts import SECONDS_PER_HOUR, Bound, Hosts
+
+BURST = 5
+"""Requests that a publisher may see in a row."""
+
+# A request arrives later than its token was taken. That this may vary by 1/rate is paid for by a token kept back.
+_GRANTED_IN_A_ROW = BURST - 1
 
 _WAIT_FOR_BUDGET_S = 20.0
 
@@ -17,38 +29,95 @@ _WAIT_FOR_BUDGET_S = 20.0
 class Courtesy:
     """Asks the fleet's budgets before a publisher is asked."""
 
-    def __init__(self, hosts: Hosts, *, requests_per_s: float, polls_per_hour: float) -> None:
+    def __init__(self, hosts: Hosts, settings: Settings) -> None:
         self._hosts = hosts
-        self._requests_per_s = requests_per_s
-        self._polls_per_hour = polls_per_hour
+        self._settings = settings
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def may_ask(self, channel: Channel) -> None:
         """Return as soon as the publisher may be asked for the channel. Raises :class:`LimitReached` if not soon."""
+        await self.may_poll(channel)
+        await self.may_reach(channel)
+
+    async def may_poll(self, channel: Channel, address_group: str = "") -> None:
+        """Return as soon as the channel may be polled, as far as its site can be reached. Raises as :meth:`may_ask`.
+
+        ``address_group`` is what :meth:`answered` said of the channel's last answer, if there was one.
+        """
         host = urlsplit(channel.url).hostname or ""
-        if (wait_s := await self._hosts.paused_s(channel.id)) > 0:
-            raise LimitReached(f"{host} was not asked: it wants to be left alone for another {wait_s:.0f} s.")
         if channel.private or _is_loopback(host):
+            _refuse_in_pause(host, await self._hosts.paused_s(channel.id))
             return
-        if (wait_s := await self._hosts.take_poll(channel.id, self._polls_per_hour)) > 0:
-            raise LimitReached(f"{host} was not asked: it was, often enough. Try again in {wait_s:.0f} s.")
-        await self._within_budget(host)
+        network = self._network(address_group) if address_group else None
+        waits = await self._hosts.take_poll(channel.id, self._settings.max_polls_per_hour, network)
+        _refuse_in_pause(host, waits.paused_s)
+        if waits.poll_s > 0:
+            raise LimitReached(f"{host} was not asked: it was, often enough. Try again in {waits.poll_s:.0f} s.")
+        if network and waits.network_s > 0:
+            await self._in_line(host, network.name, lambda: self._hosts.take_network(network))
+
+    async def may_reach(self, channel: Channel) -> None:
+        """Return as soon as the channel's site may be asked, to be asked at once. Raises as :meth:`may_ask`.
+
+        Whoever waits afterwards has to ask again: grants that were kept would be used all together.
+        """
+        host = urlsplit(channel.url).hostname or ""
+        if not channel.private and not _is_loopback(host):
+            await self._take(host)
 
     async def may_follow(self, host: str) -> None:
         """Return as soon as a redirect to this host may be followed. Raises :class:`LimitReached` if not soon."""
         if not _is_loopback(host):
-            await self._within_budget(host)
+            await self._take(host)
+
+    async def answered(self, address: str, charged_group: str = "") -> str:
+        """Return the address group of who answered a request, charging it unless ``charged_group`` was this one.
+
+        ``address`` is the peer's; that of nobody ("") and those that are not public have no group: "".
+        """
+        group = address_group(address) if address and is_public(address) else ""
+        if group and group != charged_group:
+            await self._hosts.charge(self._network(group))
+        return group
 
     async def leave_alone(self, channel: Channel, for_s: float) -> None:
         """Heed a ``Retry-After`` (seconds)."""
         await self._hosts.pause(channel.id, for_s)
 
-    async def _within_budget(self, host: str) -> None:
-        waited_s = 0.0
-        while (wait_s := await self._hosts.take(host, self._requests_per_s)) > 0:
-            waited_s += wait_s
-            if waited_s > _WAIT_FOR_BUDGET_S:
-                raise LimitReached(f"{host} was not asked: the fleet's budget for this host is used up for now.")
-            await asyncio.sleep(wait_s)
+    async def heed(self, channel: Channel, for_s: float) -> None:
+        """Heed a wish to be asked again only after ``for_s``, if the channel's budget does not see to that anyway."""
+        if for_s > SECONDS_PER_HOUR / self._settings.max_polls_per_hour:
+            await self._hosts.pause(channel.id, for_s)
+
+    def _network(self, group: str) -> Bound:
+        per_s = self._settings.address_requests_per_s
+        return Bound(group, per_s, max(_GRANTED_IN_A_ROW, int(per_s)))
+
+    async def _take(self, host: str) -> None:
+        settings, site = self._settings, site_of(host)
+        bound, egress = Bound(site, settings.host_requests_per_s, _GRANTED_IN_A_ROW), None
+        if settings.egress_group:
+            egress = Bound(settings.egress_group, settings.egress_requests_per_s, _GRANTED_IN_A_ROW)
+        await self._in_line(host, site, lambda: self._hosts.take(bound, egress))
+
+    async def _in_line(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
+        """Take from a budget as soon as it grants. Of each worker one at a time asks it again and again."""
+        line = self._lines.get(budget) or asyncio.Lock()
+        self._lines[budget] = line
+        patient_until_s = asyncio.get_running_loop().time() + _WAIT_FOR_BUDGET_S
+        try:
+            async with asyncio.timeout_at(patient_until_s), line:
+                while (wait_s := await take()) > 0:
+                    if asyncio.get_running_loop().time() + wait_s > patient_until_s:
+                        raise TimeoutError  # noqa: TRY301 - there is no use in waiting for it to come
+                    await asyncio.sleep(wait_s)
+        except TimeoutError:
+            raise LimitReached(f"{host} was not asked: the fleet's budget for it is used up for now.") from None
+
+
+def _refuse_in_pause(host: str, paused_s: float) -> None:
+    if paused_s > 0:
+        raise LimitReached(f"{host} was not asked: it wants to be left alone for another {paused_s:.0f} s.")
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,6 +6,7 @@ twice, so a crash costs at most one repeated page.
 
 import time
 
+from service.feeds.parts import parts
 from service.model import ChannelId
 from service.store import Store
 
@@ -32,9 +33,10 @@ async def _fan_out_version(store: Store, cid: ChannelId, epoch: int, version: in
     delta = await store.channels.delta(cid, version)
     if delta is None or delta.initial:
         return await store.channels.fanned(cid, epoch, version, "")
+    given = parts(delta)
     while True:
         entries, cursor = await store.index.page(cid, cursor, PAGE)
-        gone = set(await store.outbox.enqueue([uid for uid, _ in entries], cid, version, time.time()))
+        gone = set(await store.outbox.enqueue([uid for uid, _ in entries], cid, version, time.time(), given))
         if gone:
             await store.index.remove(cid, [entry for entry in entries if entry[0] in gone])
         if not await store.channels.fanned(cid, epoch, version, cursor):

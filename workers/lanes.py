@@ -5,8 +5,6 @@ slots and parser children of its own, until it is prompt again. No host fills a 
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -29,14 +27,13 @@ class Lane:
         self._per_host = per_host
         self._hosts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    @contextlib.asynccontextmanager
-    async def host(self, url: str) -> AsyncIterator[None]:
-        """Be one of those that have to do with this URL's host (and port)."""
+    def host(self, url: str) -> asyncio.Semaphore:
+        """Return what is entered by those that have to do with this URL's host (and port)."""
         name = urlsplit(url).netloc
-        room = self._hosts.get(name) or asyncio.Semaphore(self._per_host)
-        self._hosts[name] = room
-        async with room:
-            yield
+        room = self._hosts.get(name)
+        if room is None:
+            room = self._hosts[name] = asyncio.Semaphore(self._per_host)
+        return room
 
 
 class Lanes:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -11,6 +12,7 @@ from service.clock import SystemClock
 from service.console.health import serve_health
 from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox import ParserPool
+from service.model import NodeInfo
 from service.net.fetch import Fetcher
 from service.net.useragent import user_agent
 from service.overlay.joining import balanced_id
@@ -20,8 +22,10 @@ from service.store import Store, open_store
 from workers.answers import Answers
 from workers.courtesy import Courtesy
 from workers.lanes import Lanes
+from workers.memories import Memories
 from workers.node import Node
 from workers.poller import Poller
+from workers.websub import Hubs
 
 _RETRY_S = 1.0
 
@@ -43,22 +47,25 @@ async def work(settings: Settings) -> None:
         extra_ports=settings.extra_ports,
     )
     try:
-        async with fetcher, ParserPool(1) as prompt, ParserPool(1) as slow, ParserPool(1) as unknown:
+        async with fetcher, ParserPool(1) as prompt, ParserPool(1) as slow, ParserPool(2) as unknown:
             clock = SystemClock()
-            courtesy = Courtesy(
-                store.hosts,
-                requests_per_s=settings.host_requests_per_s,
-                polls_per_hour=settings.max_polls_per_hour,
-            )
-            poller = Poller(fetcher, courtesy, Lanes(prompt, slow), unknown, clock)
-            await _lives(store, poller, settings, f"{health.url}/metrics")
+            courtesy = Courtesy(store.hosts, settings)
+            poller = Poller(fetcher, courtesy, Lanes(prompt, slow), Memories(store.channels), clock)
+            answers = Answers(store, poller, unknown)
+            hubs = Hubs(store, fetcher, courtesy, clock, settings.console_public_url)
+
+            async def live(me: NodeInfo) -> None:
+                await Node(me, store, poller, hubs, settings, clock=clock).live(answers.answer)
+
+            await _lives(store, live, settings, f"{health.url}/metrics")
     finally:
         await health.close()
         await store.close()
 
 
-async def _lives(store: Store, poller: Poller, settings: Settings, metrics_url: str) -> None:
-    answers = Answers(store, poller)
+async def _lives(
+    store: Store, live: Callable[[NodeInfo], Awaitable[None]], settings: Settings, metrics_url: str
+) -> None:
     while True:
         try:
             me = await store.ring.join(_name(), metrics_url, settings.lease_ttl_s, balanced_id)
@@ -68,7 +75,7 @@ async def _lives(store: Store, poller: Poller, settings: Settings, metrics_url: 
             continue
         log.info("joined the ring", node=me.id[:8], epoch=me.epoch)
         try:
-            await Node(me, store, poller, settings, SystemClock()).live(answers.answer)
+            await live(me)
         except LeaseLost as error:
             log.warning("lost the lease; joining again", node=me.id[:8], error=str(error))
         finally:

@@ -29,8 +29,9 @@ from service.corona.events import (
 from service.corona.messages import decode, encode
 from service.corona.policy import Policy
 from service.corona.protocol import NodeProtocol
-from service.errors import LeaseLost, StoreUnavailable
-from service.model import NodeInfo
+from service.errors import LeaseLost, LimitReached, PublisherError, StoreUnavailable
+from service.model import ChannelId, NodeInfo
+from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from service.store.inbox import Letter
@@ -39,6 +40,7 @@ from workers.poller import Poller
 from workers.polling import Polling
 from workers.scheduling import Phases
 from workers.tasks import Tasks
+from workers.websub import UPKEEP_S, Hubs
 
 _TICKS_PER_MAINTENANCE = 4
 _BEATS_PER_LEASE = 4
@@ -60,16 +62,27 @@ def policy(settings: Settings) -> Policy:
 class Node:
     """A node that has joined the ring as ``me``."""
 
-    def __init__(self, me: NodeInfo, store: Store, poller: Poller, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, me: NodeInfo, store: Store, poller: Poller, hubs: Hubs, settings: Settings, *, clock: Clock
+    ) -> None:
         self.me = me
         self._store = store
+        self._hubs = hubs
         self._settings = settings
         self._clock = clock
         self._protocol = NodeProtocol(me.id, policy(settings))
-        self._ring_version = -1
+        self._ring = RingView(-1, ())
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
-        self.polling = Polling(me.id, store, poller, clock=clock, happened=self._happened, tasks=self._tasks)
+        self.polling = Polling(
+            me.id,
+            store,
+            poller,
+            clock=clock,
+            happened=self._happened,
+            hubs_named=hubs.noticed,
+            tasks=self._tasks,
+        )
         self.owning = Owning(me.id, store, clock=clock, happened=self._happened, tasks=self._tasks)
 
     async def live(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
@@ -81,9 +94,14 @@ class Node:
             with Phases() as phases:
                 phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat)
                 phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick)
+                phases.every(UPKEEP_S, self._keep_up_hubs)
                 await self._lost
         finally:
             await self._tasks.cancel()
+
+    def hubs_named(self, cid: ChannelId, hubs: Sequence[str], topic: str) -> None:
+        """Follow, in the background, what a channel's document names."""
+        self._tasks.start(self._hubs.noticed(cid, hubs, topic))
 
     async def _vital(self, work: Awaitable[None]) -> None:
         """End this life with the bug that ends this work: a node that is deaf or idle must not keep its channels."""
@@ -96,7 +114,7 @@ class Node:
     async def _beat(self) -> None:
         asked_s = self._clock.monotonic_s()
         try:
-            beat = await self._store.ring.beat(self.me, self._settings.lease_ttl_s, self._ring_version)
+            beat = await self._store.ring.beat(self.me, self._settings.lease_ttl_s, self._ring.version)
             await self._store.inboxes.discard(beat.expired)
         except StoreUnavailable as error:
             log.warning("heartbeat failed", node=self.me.id[:8], error=str(error))
@@ -107,7 +125,7 @@ class Node:
             return
         self.polling.set_fleet_time(beat.time_s, (asked_s + self._clock.monotonic_s()) / 2)
         if beat.ring is not None:
-            self._ring_version = beat.ring.version
+            self._ring = beat.ring
             log.info("ring changed", node=self.me.id[:8], version=beat.ring.version, nodes=len(beat.ring.nodes))
             self.owning.ring_changed(beat.ring)
             await self._happened(RingChanged(beat.ring))
@@ -116,6 +134,9 @@ class Node:
         await self._happened(Tick())
         await self.polling.record()
         self.owning.retry_fan_outs()
+
+    async def _keep_up_hubs(self) -> None:
+        await self._hubs.keep_up(self._ring, self.me.id)
 
     async def _read_inbox(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
         place = "0"
@@ -129,8 +150,16 @@ class Node:
             for letter in letters:
                 if letter.kind == "ask":
                     self._tasks.start(_run(answer(self, letter)))
+                elif letter.kind == "push":
+                    self._tasks.start(self._take_in(letter.payload.decode()))
                 elif (envelope := decode(letter.payload)) is not None:
                     await self._happened(Received(envelope.sender, envelope.message))
+
+    async def _take_in(self, cid: ChannelId) -> None:
+        try:
+            await self.polling.take_in(cid)
+        except (PublisherError, LimitReached, StoreUnavailable) as error:
+            log.info("what was pushed is left to the next poll", channel=cid[:8], why=str(error))
 
     async def _happened(self, *events: Event) -> None:
         now_s = self._clock.monotonic_s()

@@ -5,7 +5,7 @@ more, a repeated publication is refused by its base version, a repeated fan-out 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import structlog
 
@@ -21,7 +21,7 @@ from service.corona.events import (
     PublishRefused,
     Received,
 )
-from service.corona.messages import ChannelRemoved
+from service.corona.messages import Candidate, ChannelRemoved
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
 from service.model import ChannelId, NodeId
 from service.overlay.regions import owned_prefixes
@@ -31,6 +31,7 @@ from service.store.channels import ChannelState, Snapshot
 from workers.fanout import fan_out
 from workers.tasks import Tasks
 
+_AT_ONCE = 500
 _RETRY_S = 1.0
 _WANTED_AFTER_PROBE_S = 60.0
 
@@ -69,17 +70,27 @@ class Owning:
         await self._happened(ChannelsListed(float("-inf"), (ListedChannel(cid, 0, listed=True),)))
 
     async def adopt(self, cids: Sequence[ChannelId]) -> None:
-        """Raise the channels' epochs, tell the protocol, and resume fan-outs that the former owner left."""
+        """Raise the channels' epochs, tell the protocol, and resume fan-outs and moves that the former owner left."""
         cids = [cid for cid in cids if cid not in self._adopting]
         self._adopting.update(cids)
         try:
-            states = await self._surely_adopted(cids)
-        finally:
+            for some in stretches(cids):
+                await self._adopt(some)
+        except BaseException:
             self._adopting.difference_update(cids)
+            raise
+
+    async def _adopt(self, cids: Sequence[ChannelId]) -> None:
+        states = await self._surely_adopted(cids)
+        self._adopting.difference_update(cids)
         events: list[Event] = []
         for cid, state in zip(cids, states, strict=True):
             if state is None:
                 events.append(Received("", ChannelRemoved(cid)))
+                continue
+            if state.channel.moved_to:
+                self._adopting.add(cid)  # until everybody has moved
+                self._tasks.start(self._give_up(state))
                 continue
             self._epochs[cid] = state.epoch
             if state.fanned < state.channel.version:
@@ -87,6 +98,20 @@ class Owning:
             events.append(Adopted(cid, state.epoch, state.channel.version, private=state.channel.private))
         if events:
             await self._happened(*events)
+
+    async def _give_up(self, moved: ChannelState) -> None:
+        """Tell a channel's subscribers that it has moved, have them follow, and own it no more."""
+        cid = moved.channel.id
+        try:
+            if await fan_out(self._store, cid, moved.epoch):
+                await self._store.moves.carry_out(moved, self._clock.wall_s())
+                log.info("channel moved", channel=cid[:8], to=moved.channel.moved_to[:8])
+        except StoreUnavailable as error:
+            log.warning("move interrupted", channel=cid[:8], error=str(error))
+        finally:
+            self._adopting.discard(cid)
+        # If it is not through, the next walk of the registry finds it.
+        await self._happened(Received("", ChannelRemoved(cid)))
 
     async def _surely_adopted(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         while True:
@@ -104,7 +129,8 @@ class Owning:
     async def publish(self, effect: Publish) -> None:
         """Version a candidate, tell the protocol, and fan out."""
         offered = effect.candidate
-        snapshot = Snapshot(offered.validators, offered.identity, offered.title, offered.link)
+        notice = offered.delta.notice
+        snapshot = None if notice else _snapshot(offered)
         try:
             delta = await self._store.channels.publish(
                 offered.delta, snapshot, effect.epoch, silent=offered.delta.initial
@@ -115,6 +141,10 @@ class Owning:
             await self._happened(PublishRefused(offered.channel))
             return
         log.info("new version", channel=offered.channel[:8], version=delta.version, entries=len(delta.changes))
+        if notice and notice.kind == "moved":
+            # Whoever adopts it now carries out the move: if we do not live to, another node does.
+            await self._happened(PublishRefused(offered.channel))
+            return
         self._fan_out_soon(offered.channel)
         await self._happened(Published(offered.channel, delta.version))
 
@@ -123,14 +153,16 @@ class Owning:
         try:
             registered = await self._store.channels.registered(self._prefixes)
             mine = [cid for cid in registered if self._view.owner(cid) == self._me]
-            counts = await self._store.subscriptions.counts(mine)
-            lonely = [cid for cid, count in zip(mine, counts, strict=True) if not count]
-            wanted = await self._wanted_or_dozing(lonely)
+            listed = [channel for some in stretches(mine) for channel in await self._listed(some)]
         except StoreUnavailable as error:
             log.warning("registry unreadable", error=str(error))
             return
-        channels = (ListedChannel(cid, count, cid in wanted) for cid, count in zip(mine, counts, strict=True))
-        await self._happened(ChannelsListed(asked.asked_s, tuple(channels)))
+        await self._happened(ChannelsListed(asked.asked_s, tuple(listed)))
+
+    async def _listed(self, cids: Sequence[ChannelId]) -> list[ListedChannel]:
+        counts = await self._store.subscriptions.counts(list(cids))
+        wanted = await self._wanted_or_dozing([cid for cid, count in zip(cids, counts, strict=True) if not count])
+        return [ListedChannel(cid, count, cid in wanted) for cid, count in zip(cids, counts, strict=True)]
 
     async def _wanted_or_dozing(self, lonely: Sequence[ChannelId]) -> set[ChannelId]:
         now_s = self._clock.monotonic_s()
@@ -139,7 +171,7 @@ class Owning:
         for channel in await self._store.channels.many(lonely):
             if channel is None or channel.id in wanted:
                 continue
-            if channel.listed:
+            if channel.listed or (channel.moved_to and not channel.dormant):
                 wanted.add(channel.id)
             elif not channel.dormant:
                 await self._store.channels.doze(channel.id)
@@ -169,3 +201,12 @@ class Owning:
             self._unfinished.add(cid)
         finally:
             self._fanning_out.discard(cid)
+
+
+def _snapshot(offered: Candidate) -> Snapshot:
+    return Snapshot(offered.validators, offered.memory, offered.title, offered.link, offered.wishes)
+
+
+def stretches(cids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
+    """Cut a long list, so that what is known of all channels is never in memory at once."""
+    return (cids[start : start + _AT_ONCE] for start in range(0, len(cids), _AT_ONCE))

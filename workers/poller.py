@@ -1,60 +1,94 @@
-"""One poll: politely fetch, parse in a killable child, and decide what is new.
+"""One poll: politely fetch, have a killable child read it, and see what is new.
 
 Corona §3.3: a node that finds a change makes a delta against the version it knows and offers it
 to the channel's owner. A poll that fails changes nothing.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
 
 from service.clock import Clock
 from service.errors import BadStatus, LimitReached, NotAFeed, ParseKilled, PublisherError, UserError
-from service.feeds.sandbox import ParserPool
-from service.feeds.wire import Reading
+from service.feeds.pace import pace
+from service.feeds.wire import Document, Examine, Findings
 from service.metrics import DETECTION, POLLS
-from service.model import Delta, NodeId, PollResult
+from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetch import Fetched, Fetcher
 from workers.courtesy import Courtesy
 from workers.lanes import SLOW_S, Lane, Lanes
-from workers.watch import Found, Watch, compare
+from workers.memories import Memories
+from workers.watch import Found, Watch, condition, day_of, documents_of, found, kept, moved_on
 
 _NEWEST_DELAY_S = 86_400.0
+_MOST_ARCHIVES = 3
+"""Pages of older entries (RFC 5005) that one poll reads after polls were missed."""
+_ARCHIVES_WITHIN_S = 20.0
+
+
+class Poll(msgspec.Struct, frozen=True):
+    """How one poll went: its result, what it found, and what the publisher said besides.
+
+    ``permanent_url`` is where the channel is from now on; ``hubs`` tell of news of ``topic`` (WebSub), if a
+    document came that names any.
+    """
+
+    result: PollResult
+    found: Found | None = None
+    permanent_url: str = ""
+    hubs: tuple[str, ...] = ()
+    topic: str = ""
+
+
+class _Compared(NamedTuple):
+    """What a document said; no findings if there was none to read."""
+
+    found: Found | None
+    findings: Findings | None = None
 
 
 class Poller:
-    """Polls publishers for one node, as often as the fleet's courtesy allows.
+    """Polls publishers for one node, as often as the fleet's courtesy allows."""
 
-    Channels that are not known yet have a parser of their own, so that people wait for nobody's polls.
-    """
-
-    def __init__(
-        self, fetcher: Fetcher, courtesy: Courtesy, lanes: Lanes, parser_of_the_unknown: ParserPool, clock: Clock
-    ) -> None:
+    def __init__(self, fetcher: Fetcher, courtesy: Courtesy, lanes: Lanes, memories: Memories, clock: Clock) -> None:
         self._fetcher = fetcher
         self._courtesy = courtesy
         self._lanes = lanes
-        self._parser_of_the_unknown = parser_of_the_unknown
+        self._memories = memories
         self._clock = clock
 
-    async def poll(self, watch: Watch, node: NodeId) -> tuple[PollResult, Found | None]:
-        """Poll once; ``watch`` is updated in place unless something was found.
+    async def may_poll(self, watch: Watch) -> None:
+        """Return as soon as a channel may be polled. Raises :class:`LimitReached` if not soon."""
+        await self._courtesy.may_poll(watch.channel, watch.address_group)
+
+    async def poll(self, watch: Watch, node: NodeId) -> Poll:
+        """Poll once, after :meth:`may_poll`; ``watch`` is updated in place unless something was found.
 
         The result tells how it ended, errors of publishers included. Raises :class:`LimitReached` when the
         publisher may not be asked now, and our own errors.
         """
         started_s = self._clock.monotonic_s()
-        status, size_bytes, found, detail = 0, 0, None, ""
+        fetched, compared, status, detail = None, _Compared(None), 0, ""
         lane = self._lanes.of(slow=watch.slow)
         try:
             async with lane.host(watch.channel.url):
-                await self._courtesy.may_ask(watch.channel)
+                await self._courtesy.may_reach(watch.channel)
+                full = lane.slots.locked()
                 async with lane.slots:
+                    if full:
+                        await self._courtesy.may_reach(watch.channel)
                     started_s, watch.slow = self._clock.monotonic_s(), False
                     with self._timed(watch):
                         fetched = await self._fetch(watch)
-                    status, size_bytes = fetched.status, len(fetched.body or b"")
-                    found = await self._compare(watch, fetched, lane)
-            outcome = "new" if found else "unchanged"
+                    status = fetched.status
+                    compared = await self._compare(watch, fetched, lane)
+                    await self._heed(watch, fetched)
+            outcome = "new" if compared.found else "unchanged"
         except LimitReached:
             raise
         except (PublisherError, UserError) as error:
@@ -63,49 +97,130 @@ class Poller:
                 status = error.status
         POLLS.labels(outcome).inc()
         took_s = self._clock.monotonic_s() - started_s
+        size_bytes = len(fetched.body or b"") if fetched else 0
         result = PollResult(node, self._clock.wall_s(), outcome, status, detail, took_s, size_bytes)
-        return result, found
+        return _poll(result, fetched, compared)
 
-    async def fetch_unknown(self, watch: Watch) -> Fetched:
+    async def take_in(self, watch: Watch, pushed: Document) -> Found | None:
+        """Compare a document that was pushed to us, as a poll would. Raises :class:`PublisherError`."""
+        lane, documents = self._lanes.of(slow=watch.slow), documents_of(watch, pushed)
+        return (await self._compare_all(watch, documents, watch.validators, lane)).found
+
+    async def compare_again(self, watch: Watch, find: Found) -> Found | None:
+        """Return what a find says besides the version of ``watch``. Raises :class:`PublisherError`.
+
+        A page may say less than its version, which another node may have found later: its next poll decides.
+        """
+        if watch.channel.kind == "page":
+            return None
+        lane = self._lanes.of(slow=watch.slow)
+        return (await self._compare_all(watch, find.documents, find.candidate.validators, lane)).found
+
+    async def fetch_unknown(self, channel: Channel, within_s: float) -> Fetched:
         """Fetch what nobody polls. Raises a publisher's error, or :class:`LimitReached`."""
-        await self._courtesy.may_ask(watch.channel)
-        return await self._fetch(watch)
-
-    async def read_unknown(self, fetched: Fetched) -> Reading:
-        """Parse what nobody polls, in a child."""
-        return await _read(self._parser_of_the_unknown, fetched)
-
-    async def _fetch(self, watch: Watch) -> Fetched:
+        until_s = self._clock.monotonic_s() + within_s
+        host = urlsplit(channel.url).hostname
         try:
-            return await self._fetcher.fetch(
-                watch.channel.url, watch.validators, watch.subscribers, self._courtesy.may_follow
+            async with asyncio.timeout(within_s):
+                await self._courtesy.may_ask(channel)
+        except TimeoutError:
+            raise LimitReached(f"{host} was not asked: others ask for it just now. Try again in a minute.") from None
+        return await self._fetch(Watch(channel, Validators(), 0), until_s - self._clock.monotonic_s())
+
+    async def _fetch(self, watch: Watch, within_s: float = inf) -> Fetched:
+        now_s = self._clock.wall_s()
+        try:
+            fetched = await self._fetcher.fetch(
+                watch.channel.url,
+                condition(watch, now_s),
+                watch.subscribers,
+                self._courtesy.may_follow,
+                within_s=within_s,
             )
         except BadStatus as error:
             if error.retry_after_s:
                 await self._courtesy.leave_alone(watch.channel, error.retry_after_s)
             raise
+        watch.full_day = day_of(watch.channel, now_s)
+        watch.address_group = await self._courtesy.answered(fetched.address, watch.address_group)
+        return fetched
 
-    async def _compare(self, watch: Watch, fetched: Fetched, lane: Lane) -> Found | None:
-        feed = None
-        if fetched.body is not None:
-            feed = (await self._reading(watch, fetched, lane)).feed
-            if feed is None:
-                raise NotAFeed(f"{watch.channel.url} answers with a page that is not a feed (any more).")
-        found = compare(watch, fetched, feed, self._clock.wall_s())
-        if found is not None:
-            _measure(found.candidate.delta)
-        return found
+    async def _heed(self, watch: Watch, fetched: Fetched) -> None:
+        """Have the fleet leave a public channel alone for as long as its publisher wants that."""
+        if watch.channel.private:
+            return
+        now_s = self._clock.wall_s()
+        await self._courtesy.heed(watch.channel, pace(fetched.headers, watch.wishes, now_s).not_before_s - now_s)
 
-    async def _reading(self, watch: Watch, fetched: Fetched, lane: Lane) -> Reading:
-        if fetched.validators.body_sha256 == watch.deadly_sha256:
+    async def _compare(self, watch: Watch, fetched: Fetched, lane: Lane) -> _Compared:
+        arrived = document(fetched) if fetched.body is not None else None
+        if arrived is not None and fetched.validators.body_sha256 == watch.deadly_sha256:
             raise ParseKilled("The document is still the one that used up a parser's time or memory.")
-        async with lane.reading:
-            try:
-                with self._timed(watch):
-                    return await _read(lane.parser, fetched)
-            except ParseKilled:
+        documents = documents_of(watch, arrived)
+        if not documents and not watch.channel.dormant:
+            watch.validators = fetched.validators
+            return _Compared(None)
+        try:
+            return await self._compare_all(watch, documents, fetched.validators, lane)
+        except ParseKilled:
+            if watch.unversioned:  # too much together; each alone was not
+                watch.unversioned = watch.unversioned[1:]
+            elif not fetched.partial:  # else the hash is that of the last whole one
                 watch.deadly_sha256 = fetched.validators.body_sha256
+            raise
+
+    async def _compare_all(
+        self, watch: Watch, documents: tuple[Document, ...], validators: Validators, lane: Lane
+    ) -> _Compared:
+        base = watch.channel
+        version, memory = await self._memories.of(base)
+        if version != base.version:
+            # Somebody was faster, and has woken it up: what is silent now would be lost.
+            base = msgspec.structs.replace(base, version=version, dormant=False)
+        findings = Findings(memory, wishes=watch.wishes)
+        if documents:
+            documents, findings = await self._read(watch, documents, memory, lane)
+        news = found(base, documents, validators, findings, self._clock.wall_s())
+        if news is None:
+            moved_on(watch, documents, validators)
+            self._memories.keep(base, findings.memory)
+        else:
+            kept(watch, documents)
+            _measure(news.candidate.delta)
+        return _Compared(news, findings if documents else None)
+
+    async def _read(
+        self, watch: Watch, documents: tuple[Document, ...], memory: bytes, lane: Lane
+    ) -> tuple[tuple[Document, ...], Findings]:
+        """Return what the documents say, and with them the archives that make up for polls that were missed."""
+        findings = await self._examine(watch, documents, memory, lane)
+        watch.wishes = findings.wishes
+        # What goes wrong with an archive must not spoil what we have.
+        with contextlib.suppress(PublisherError, UserError, TimeoutError), self._timed(watch):
+            async with asyncio.timeout(_ARCHIVES_WITHIN_S):
+                for _ in range(_MOST_ARCHIVES):
+                    if not findings.older:
+                        break
+                    more = (await self._older(findings.older), *documents)
+                    findings = await self._examine(watch, more, memory, lane)
+                    documents = more
+        return documents, findings
+
+    async def _examine(self, watch: Watch, documents: tuple[Document, ...], memory: bytes, lane: Lane) -> Findings:
+        channel = watch.channel
+        job = Examine(documents, memory, channel.url, channel.kind, self._clock.wall_s())
+        try:
+            async with lane.reading:
+                with self._timed(watch):
+                    return await lane.parser.examine(job)
+        except NotAFeed as error:
+            if channel.kind == "page":
                 raise
+            raise NotAFeed(f"{channel.url} answers with a page that is not a feed (any more).") from error
+
+    async def _older(self, url: str) -> Document:
+        await self._courtesy.may_follow(urlsplit(url).hostname or "")
+        return document(await self._fetcher.fetch(url, None, 0, self._courtesy.may_follow))
 
     @contextlib.contextmanager
     def _timed(self, watch: Watch) -> Iterator[None]:
@@ -117,8 +232,25 @@ class Poller:
                 watch.slow = True
 
 
-async def _read(parser: ParserPool, fetched: Fetched) -> Reading:
-    return await parser.read(fetched.body or b"", url=fetched.url, headers=fetched.headers)
+def _poll(result: PollResult, fetched: Fetched | None, compared: _Compared) -> Poll:
+    permanent_url = (fetched and fetched.permanent_url) or ""
+    if fetched is None or compared.findings is None:
+        return Poll(result, compared.found, permanent_url)
+    return Poll(result, compared.found, permanent_url, *hubs_of(fetched, compared.findings))
+
+
+def hubs_of(fetched: Fetched, findings: Findings) -> tuple[tuple[str, ...], str]:
+    """Return the hubs that a document names, and the topic they know it by; headers come first (WebSub §4)."""
+    return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
+
+
+def document(fetched: Fetched) -> Document:
+    """Return what was fetched, as what is read."""
+    headers = {name: fetched.headers[name] for name in _READ_BY if name in fetched.headers}
+    return Document(fetched.body or b"", fetched.url, headers, fetched.partial)
+
+
+_READ_BY = ("content-type", "content-language")
 
 
 def _measure(delta: Delta) -> None:

@@ -1,30 +1,38 @@
 """The polls that the protocol told this node to make: when, from which base, and how they ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from math import inf
+from typing import Any
 
 import structlog
 
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, StartPolling
+from service.corona.messages import Candidate
 from service.corona.schedule import next_poll_s
-from service.errors import LimitReached, OperationalError, StoreUnavailable
+from service.errors import LimitReached, OperationalError, PublisherError
+from service.feeds.wire import Document
 from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
 from workers.agenda import Agenda
 from workers.poller import Poller
 from workers.tasks import Tasks
-from workers.watch import Found, Watch, compare_again, watch
+from workers.verdicts import Place, Verdicts
+from workers.watch import Found, Watch, kept, renewed, watch
 
-_RESULTS_KEPT = 1_000
 _CLOCK_JUMP_S = 1.0
+_AHEAD_S = 0.1
 
 log = structlog.get_logger(__name__)
 
 
 class Polling:
-    """A node's share of all polls. ``happened`` tells the protocol what was found."""
+    """A node's share of all polls.
+
+    ``happened`` tells the protocol what was found; ``hubs_named`` which hubs a channel's document names for
+    which topic.
+    """
 
     def __init__(
         self,
@@ -34,6 +42,7 @@ class Polling:
         *,
         clock: Clock,
         happened: Callable[[Event], Awaitable[None]],
+        hubs_named: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
         tasks: Tasks,
     ) -> None:
         self._me = me
@@ -41,6 +50,7 @@ class Polling:
         self._poller = poller
         self._clock = clock
         self._happened = happened
+        self._hubs_named = hubs_named
         self._tasks = tasks
         self._fleet_ahead_s = 0.0
         self._agenda = Agenda()
@@ -48,7 +58,7 @@ class Polling:
         self._phases: dict[ChannelId, StartPolling] = {}
         self._watches: dict[ChannelId, Watch] = {}
         self._found: dict[ChannelId, Found] = {}
-        self._results: list[tuple[ChannelId, PollResult]] = []
+        self._verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
         self._under_way: set[ChannelId] = set()
 
     def fleet_s(self) -> float:
@@ -89,18 +99,25 @@ class Polling:
         stale = [cid for cid in cids if cid in self._phases]
         await self._watch(stale)
         for cid in stale:
-            await self._compare_again(cid)
+            if cid in self._found:
+                self._tasks.start(self._compare_again(cid))
 
     async def _watch(self, cids: Sequence[ChannelId]) -> None:
-        if cids:
-            loaded = await self.load(cids)
-            self._watches.update((cid, held) for cid, held in loaded.items() if cid in self._phases)
+        if not cids:
+            return
+        for cid, loaded in (await self.load(cids)).items():
+            if cid in self._phases:
+                held = self._watches.get(cid)
+                self._watches[cid] = renewed(held, loaded) if held else loaded
 
     async def load(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
         """Return the channels that exist, as the store has them."""
         states = await self._store.channels.states(cids)
         counts = await self._store.subscriptions.counts(list(cids))
-        return {state.channel.id: watch(state, count) for state, count in zip(states, counts, strict=True) if state}
+        now_s = self._clock.wall_s()
+        return {
+            state.channel.id: watch(state, count, now_s) for state, count in zip(states, counts, strict=True) if state
+        }
 
     async def poll_now(self, cid: ChannelId) -> PollResult | None:
         """Poll a channel at once, whether or not it is ours to poll; None if it does not exist.
@@ -110,55 +127,83 @@ class Polling:
         held = self._watches.get(cid) or (await self.load([cid])).get(cid)
         if held is None:
             return None
+        await self._poller.may_poll(held)
         result = await self._poll(held)
         await self.record()
         return result
 
+    async def take_in(self, cid: ChannelId) -> None:
+        """Compare what a hub pushed for a channel; what cannot be read is left to the next poll."""
+        pushes = await self._store.websub.taken(cid)
+        held = self._watches.get(cid) or (await self.load([cid])).get(cid)
+        # What a dormant channel lists is to be taken in as a whole.
+        if held is None or held.channel.dormant or not pushes:
+            return
+        if not all(push.body for push in pushes):
+            await self._poller.may_poll(held)
+            await self._poll(held)
+            return
+        for push in pushes:
+            arrived = Document(push.body, held.channel.url, {"content-type": push.content_type}, partial=True)
+            found = await self._poller.take_in(held, arrived)
+            if found is not None:
+                await self._offer(found)
+
     async def keep_agenda(self) -> None:
-        """Start each poll when it is due, for ever."""
+        """Start each poll when it is due, for ever: a little ahead, so that polls ask the budgets together."""
         while True:
-            now_s = self.fleet_s()
-            for cid in self._agenda.take(now_s):
-                self._plan(self._phases[cid], now_s)
-                self._tasks.start(self._poll_as_planned(cid))
-            due_s = self._agenda.next_s()
+            for due_s, cid in self._agenda.take(self.fleet_s() + _AHEAD_S):
+                self._plan(self._phases[cid], max(due_s, self.fleet_s()))
+                self._tasks.start(self._poll_as_planned(cid, due_s))
+            next_s = self._agenda.next_s()
             self._agenda_changed.clear()
             try:
-                async with asyncio.timeout(None if due_s is None else max(0.0, due_s - self.fleet_s())):
+                async with asyncio.timeout(None if next_s is None else max(0.0, next_s - self.fleet_s())):
                     await self._agenda_changed.wait()
             except TimeoutError:
                 continue
 
     async def record(self) -> None:
-        """Write down how polls ended since the last time; keep it for the next time if the store is away."""
-        results, self._results = self._results, []
-        try:
-            await self._store.channels.polled(results)
-        except StoreUnavailable:
-            self._results = (results + self._results)[-_RESULTS_KEPT:]
+        """Write down how polls ended since the last time, and what that proves."""
+        await self._verdicts.record()
+
+    def _place_of(self, cid: ChannelId) -> Place | None:
+        held, phase = self._watches.get(cid), self._phases.get(cid)
+        return Place(held.channel, phase) if held and phase else None
+
+    async def _offer_notice(self, candidate: Candidate) -> None:
+        await self._happened(CandidateFound(candidate))
 
     def _plan(self, phase: StartPolling, now_s: float, planned_s: float = inf) -> None:
         place = (phase.channel, phase.rank, phase.size, phase.interval_s)
         self._agenda.plan(phase.channel, next_poll_s(*place, now_s, planned_s=planned_s))
 
-    async def _poll_as_planned(self, cid: ChannelId) -> None:
+    async def _poll_as_planned(self, cid: ChannelId, due_s: float) -> None:
         held = self._watches.get(cid)
         if held is None or cid in self._under_way:
             return
         self._under_way.add(cid)
         try:
-            await self._poll(held)
+            await self._poller.may_poll(held)
+            if (early_s := due_s - self.fleet_s()) > 0:
+                await asyncio.sleep(early_s)
+            # While it waited, it may have been stopped, or another version may have come.
+            if (held := self._watches.get(cid)) is not None:
+                await self._poll(held)
         except (LimitReached, OperationalError) as error:
             log.info("not polled", channel=cid[:8], why=str(error))
         finally:
             self._under_way.discard(cid)
 
     async def _poll(self, held: Watch) -> PollResult:
-        result, found = await self._poller.poll(held, self._me)
+        poll = await self._poller.poll(held, self._me)
+        result = poll.result
         log.debug("polled", channel=held.channel.id[:8], outcome=result.outcome, status=result.status)
-        self._results.append((held.channel.id, result))
-        if found is not None:
-            await self._offer(found)
+        self._verdicts.polled(held.channel, result, poll.permanent_url)
+        if poll.found is not None:
+            await self._offer(poll.found)
+        if poll.topic:
+            self._tasks.start(self._hubs_named(held.channel.id, poll.hubs, poll.topic))
         return result
 
     async def _offer(self, found: Found) -> None:
@@ -169,8 +214,15 @@ class Polling:
 
     async def _compare_again(self, cid: ChannelId) -> None:
         """Offer what is left of a find, if anything, after another version came in between."""
-        found, held = self._found.pop(cid, None), self._watches.get(cid)
-        if found is not None and held is not None and found.candidate.base_version < held.channel.version:
-            left = compare_again(held, found, self._clock.wall_s())
-            if left is not None:
-                await self._offer(left)
+        found, held = self._found.get(cid), self._watches.get(cid)
+        if found is None or held is None or found.candidate.base_version >= held.channel.version:
+            return
+        del self._found[cid]
+        try:
+            left = await self._poller.compare_again(held, found)
+        except (PublisherError, OperationalError) as error:
+            log.info("not compared again; the next poll will", channel=cid[:8], why=str(error))
+            kept(held, found.documents)
+            return
+        if left is not None:
+            await self._offer(left)

@@ -4,6 +4,8 @@ Late runs are coalesced and never overlap: a phase that takes longer than its in
 run less often.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC
 from typing import Self
@@ -21,7 +23,13 @@ class Phases:
 
     def every(self, interval_s: float, phase: Callable[[], Awaitable[None]]) -> None:
         """Run ``phase`` every ``interval_s`` from now on. What it raises is its own bug: it is logged."""
-        self._scheduler.add_job(phase, "interval", seconds=interval_s)
+
+        async def uncancelled() -> None:
+            # The end of the program is no failure of a phase, which the scheduler would log.
+            with contextlib.suppress(asyncio.CancelledError):
+                await phase()
+
+        self._scheduler.add_job(uncancelled, "interval", seconds=interval_s, name=phase.__qualname__)
 
     def __enter__(self) -> Self:
         """Start the clockwork, in the running event loop."""

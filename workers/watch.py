@@ -1,91 +1,120 @@
-"""What a node remembers of a channel that it polls, and how a fetched document compares with it."""
+"""What a node remembers of a channel that it polls, and what follows from what its documents say."""
+
+from collections.abc import Sequence
 
 import msgspec
 
 from service.corona.messages import Candidate
-from service.feeds.identity import IdentityState, decide
-from service.model import Change, Channel, Delta, Entry, ParsedFeed, Validators
-from service.net.fetch import Fetched
+from service.feeds.wire import Document, Findings
+from service.model import Channel, Delta, Validators, Wishes
 from service.store.channels import ChannelState
 
 _DOCUMENTS_KEPT = 8
+_BYTES_KEPT = 8 * 1024 * 1024
+_DAY_S = 86_400
 
 
 class Watch(msgspec.Struct):
     """The base that the next poll compares with, and what makes that poll conditional.
 
-    Validators and identities may run ahead of the store's while the content says nothing new; they
-    never run ahead of a version that is not confirmed, so what is found but not versioned is found again.
-    ``unversioned`` are the documents, oldest first, in which something was found that has no version yet.
-    ``slow``: its last poll took long. ``deadly_sha256`` is that of a body that killed its parser.
+    Validators may run ahead of the store's while the content says nothing new; they never run ahead of a
+    version that is not confirmed, so what is found but not versioned is found again. ``unversioned`` are the
+    documents, oldest first, in which something was found that has no version yet. ``wishes`` are those of
+    the last document read here. ``slow``: its last poll took long. ``deadly_sha256`` is that of a body that
+    killed its parser. ``full_day`` is the channel's day (:func:`day_of`) of the last unconditional poll.
     """
 
     channel: Channel
     validators: Validators
-    identity: IdentityState | None
     subscribers: int
-    unversioned: tuple[ParsedFeed, ...] = ()
+    unversioned: tuple[Document, ...] = ()
+    wishes: Wishes = Wishes()
+    address_group: str = ""
     slow: bool = False
     deadly_sha256: str = ""
+    full_day: int = 0
 
 
 class Found(msgspec.Struct, frozen=True):
     """Documents that say something new, and what the channel's owner shall version for them.
 
     They are kept until a version is confirmed: if another node's find was versioned first, they are
-    compared again with that version. The last one was ``fetched``.
+    compared again with that version.
     """
 
-    fetched: Fetched
-    feeds: tuple[ParsedFeed, ...]
+    documents: tuple[Document, ...]
     candidate: Candidate
 
 
-def watch(state: ChannelState, subscribers: int) -> Watch:
-    """Return a channel's state in the store as the base of its next poll.
-
-    Identities that another version of Coronet wrote and this one cannot read are forgotten: the next
-    poll is unconditional and, like a first one, tells nothing.
-    """
-    try:
-        identity = msgspec.msgpack.decode(state.identity, type=IdentityState) if state.identity else None
-    except msgspec.DecodeError:
-        return Watch(state.channel, Validators(), None, subscribers)
-    return Watch(state.channel, state.validators, identity, subscribers)
+def watch(state: ChannelState, subscribers: int, now_s: float) -> Watch:
+    """Return a channel's state in the store as the base of its next poll."""
+    channel = state.channel
+    return Watch(channel, state.validators, subscribers, wishes=state.wishes, full_day=day_of(channel, now_s))
 
 
-def compare(watch: Watch, fetched: Fetched, feed: ParsedFeed | None, now_s: float) -> Found | None:
-    """Return what is new in a document; None if nothing is, and then ``watch`` has moved on to it.
-
-    ``feed`` is None when the publisher said that nothing changed. What a dormant channel lists is always
-    found, to be taken in silently.
-    """
-    feeds = watch.unversioned
-    if feed is not None and feed not in feeds:
-        feeds = (*feeds, feed)[-_DOCUMENTS_KEPT:]
-    # One after the other: a short feed may have dropped what is still to be versioned.
-    identity, news = watch.identity, list[Entry]()
-    for document in feeds:
-        decision = decide(identity, document, url=fetched.url, now_s=now_s)
-        identity = decision.state
-        news += decision.new
-    channel = watch.channel
-    if not news and not channel.dormant:
-        watch.validators, watch.identity, watch.unversioned = fetched.validators, identity, ()
-        return None
-    watch.unversioned = feeds
-    changes = tuple(Change("addition", entry) for entry in news)
-    candidate = Candidate(
-        delta=Delta(channel.id, channel.version, 0, now_s, changes, initial=channel.dormant),
-        validators=fetched.validators,
-        identity=msgspec.msgpack.encode(identity) if identity else b"",
-        title=(feeds and feeds[-1].title) or channel.title,
-        link=(feeds and feeds[-1].link) or channel.link,
+def renewed(held: Watch, loaded: Watch) -> Watch:
+    """Return the watch as loaded just now, with what only this node knows."""
+    return msgspec.structs.replace(
+        held, channel=loaded.channel, validators=loaded.validators, subscribers=loaded.subscribers, unversioned=()
     )
-    return Found(fetched, feeds, candidate)
 
 
-def compare_again(watch: Watch, found: Found, now_s: float) -> Found | None:
-    """Return what a find says besides the version that ``watch`` was loaded with."""
-    watch.unversioned = found.feeds
-    return compare(watch, found.fetched, None, now_s)
+def day_of(channel: Channel, now_s: float) -> int:
+    """Return the number of the channel's day; days of different channels begin at different times."""
+    offset_s = int(channel.id[:4], 16) / 65_536 * _DAY_S
+    return int((now_s + offset_s) // _DAY_S)
+
+
+def condition(held: Watch, now_s: float) -> Validators:
+    """Return what to make a poll conditional with: once a day only our own hash, for servers whose validators err."""
+    if day_of(held.channel, now_s) == held.full_day:
+        return held.validators
+    return Validators(body_sha256=held.validators.body_sha256)
+
+
+def documents_of(held: Watch, arrived: Document | None) -> tuple[Document, ...]:
+    """Return the documents to compare, oldest first: a short feed may have dropped what is still to be versioned."""
+    return held.unversioned if arrived is None else _bounded((*_besides(held, (arrived,)), arrived))
+
+
+def moved_on(held: Watch, documents: Sequence[Document], validators: Validators) -> None:
+    """Go on from documents that say nothing new, unless another poll has found something meanwhile."""
+    held.unversioned = _besides(held, documents)
+    if not held.unversioned:
+        held.validators = validators
+
+
+def kept(held: Watch, documents: Sequence[Document]) -> None:
+    """Compare documents at every poll until what they say is versioned."""
+    held.unversioned = _bounded((*_besides(held, documents), *documents))
+
+
+def found(
+    channel: Channel, documents: Sequence[Document], validators: Validators, findings: Findings, now_s: float
+) -> Found | None:
+    """Return what the documents say besides the version of ``channel``, with which they were compared; or None.
+
+    What a dormant channel lists is always found, to be taken in silently.
+    """
+    if not findings.changes and not channel.dormant:
+        return None
+    candidate = Candidate(
+        delta=Delta(channel.id, channel.version, 0, now_s, findings.changes, initial=channel.dormant),
+        validators=validators,
+        memory=findings.memory,
+        title=findings.title or channel.title,
+        link=findings.link or channel.link,
+        wishes=findings.wishes,
+    )
+    return Found(tuple(documents), candidate)
+
+
+def _besides(held: Watch, documents: Sequence[Document]) -> tuple[Document, ...]:
+    return tuple(document for document in held.unversioned if document not in documents)
+
+
+def _bounded(documents: tuple[Document, ...]) -> tuple[Document, ...]:
+    documents = documents[-_DOCUMENTS_KEPT:]
+    while len(documents) > 1 and sum(len(document.body) for document in documents) > _BYTES_KEPT:
+        documents = documents[1:]
+    return documents

@@ -3,28 +3,39 @@
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import hdrs, web
 
 from service.console.attention import Overview
 from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, detail, existing, find
-from service.console.openapi import Operation, Parameter, document
+from service.console.importing import Imported
+from service.console.openapi import File, Operation, Parameter, document
+from service.console.opml import MEDIA_TYPE, get_opml, post_opml
 from service.console.overview import overview
 from service.console.site import CLOCK, SETTINGS, STORE
 from service.errors import UserError
-from service.feeds.urls import MAX_URL_CHARS, canonical_url
+from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, canonical_url, page_url
 from service.model import FeedLink, NodeInfo, PollResult
+from service.net.sites import site_of
 
 PREFIX: Final = "/api/v1"
 _MOST_ITEMS = 200
+_RAREST_PER_S = 0.001
+_MOST_OFTEN_PER_S = 100.0
 _Body = TypeVar("_Body")
 
 
 class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The URL of a feed, or of a page that names one."""
+    """The URL of a feed, or of a page that names one.
+
+    ``as_page``: watch the page itself, or the part of it that ``selector`` (CSS) matches.
+    """
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
+    as_page: bool = False
+    selector: Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)] = ""
 
 
 class SetChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +54,20 @@ class Nodes(msgspec.Struct, frozen=True):
     """The living nodes, by id."""
 
     items: tuple[NodeInfo, ...]
+
+
+class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many requests per second the whole fleet may make of a site; what its network may be asked holds besides."""
+
+    requests_per_s: Annotated[float, msgspec.Meta(ge=_RAREST_PER_S, le=_MOST_OFTEN_PER_S)]
+
+
+class Host(msgspec.Struct, frozen=True):
+    """What the fleet may ask of a site, which is the registrable domain with all its hosts; ``set`` by an admin."""
+
+    site: str
+    requests_per_s: float
+    set: bool
 
 
 async def get_overview(request: web.Request) -> web.Response:
@@ -68,8 +93,10 @@ async def get_channels(request: web.Request) -> web.Response:
 async def post_channel(request: web.Request) -> web.Response:
     """Look at a URL, and have its channel polled from now on, even without subscribers."""
     wanted = await _body(request, AddChannel)
-    store = request.app[STORE]
-    probed = await store.requests.probe(canonical_url(wanted.url))
+    store, url = request.app[STORE], page_url(wanted.url, wanted.selector)
+    probed = await store.requests.probe(url, as_page=wanted.as_page or bool(wanted.selector))
+    if probed.page:
+        raise UserError(f"{url} is a page that names no feed. To watch the page itself, say `as_page`.")
     if probed.channel is None:
         return _json(Choices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
     await store.channels.set_listed(probed.channel.id, listed=True)
@@ -111,12 +138,34 @@ async def get_nodes(request: web.Request) -> web.Response:
     return _json(Nodes(tuple(await request.app[STORE].ring.view())))
 
 
+async def get_host(request: web.Request) -> web.Response:
+    """How often a host may be asked, and whether an admin or the settings said so."""
+    site = _site(request)
+    set_per_s = await request.app[STORE].hosts.rate(site)
+    usual_per_s = request.app[SETTINGS].host_requests_per_s
+    return _json(Host(site, usual_per_s if set_per_s is None else set_per_s, set=set_per_s is not None))
+
+
+async def put_host(request: web.Request) -> web.Response:
+    """Set how often a host, with all others of its site, may be asked from now on."""
+    wanted = await _body(request, SetHost)
+    await request.app[STORE].hosts.set_rate(_site(request), wanted.requests_per_s)
+    return await get_host(request)
+
+
+async def delete_host(request: web.Request) -> web.Response:
+    """Have the settings decide again how often a host may be asked."""
+    await request.app[STORE].hosts.forget_rate(_site(request))
+    return web.Response(status=HTTPStatus.NO_CONTENT)
+
+
 async def get_openapi(_: web.Request) -> web.Response:
     """This document."""
     return _json(document(PREFIX, OPERATIONS))
 
 
 _CID = Parameter("cid", "path", "A channel's id: 40 hexadecimal digits.")
+_HOST = Parameter("host", "path", "A publisher's host, as in a URL.")
 _FIND = (
     Parameter("q", "query", "Only channels whose title or URL holds this text."),
     Parameter("cursor", "query", "Where to go on: `next` of the page before."),
@@ -134,6 +183,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         body=AddChannel,
         problems=(400, 413, 415, 422, 502),
     ),
+    Operation("GET", "/channels.opml", get_opml, {200: File(MEDIA_TYPE)}),
+    Operation("POST", "/opml", post_opml, {200: Imported}, body=File(MEDIA_TYPE), problems=(413, 415, 422)),
     Operation("GET", "/channels/{cid}", get_channel, {200: ChannelDetail}, parameters=(_CID,), problems=(404,)),
     Operation(
         "PATCH",
@@ -149,12 +200,21 @@ OPERATIONS: Final[Sequence[Operation]] = (
         "POST", "/channels/{cid}/poll", poll_channel, {200: PollResult}, parameters=(_CID,), problems=(404, 422, 502)
     ),
     Operation("GET", "/nodes", get_nodes, {200: Nodes}),
+    Operation("GET", "/hosts/{host}", get_host, {200: Host}, parameters=(_HOST,), problems=(422,)),
+    Operation(
+        "PUT", "/hosts/{host}", put_host, {200: Host}, body=SetHost, parameters=(_HOST,), problems=(400, 413, 415, 422)
+    ),
+    Operation("DELETE", "/hosts/{host}", delete_host, {204: None}, parameters=(_HOST,), problems=(422,)),
 )
 
 
 def routes() -> list[web.RouteDef]:
     """Return the API's closed routes."""
     return [web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS]
+
+
+def _site(request: web.Request) -> str:
+    return site_of(urlsplit(canonical_url(f"https://{request.match_info['host']}/")).hostname or "")
 
 
 def _json(value: object, status: int = HTTPStatus.OK) -> web.Response:

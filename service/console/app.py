@@ -1,11 +1,13 @@
 """The console put together: routes, which of them are public, and what surrounds every request."""
 
+from collections.abc import Mapping
+
 from aiohttp import hdrs, web
 
 from service.clock import Clock
-from service.console import api, channels, login, nodes, overview
+from service.console import api, channels, login, nodes, opml, overview, websub
 from service.console.failures import failures
-from service.console.guard import PUBLIC, Handler, guard
+from service.console.guard import HOOKS, PUBLIC, Handler, guard
 from service.console.headers import add_security_headers
 from service.console.health import health_routes
 from service.console.login import PASSWORDS
@@ -15,6 +17,11 @@ from service.settings import Settings
 from service.store import Store
 
 LARGEST_BODY_BYTES = 64 * 1024
+_LARGER_BYTES: Mapping[Handler, int] = {
+    websub.receive: websub.LARGEST_PUSH_BYTES,
+    opml.post_opml: opml.LARGEST_FILE_BYTES,
+    opml.upload: opml.LARGEST_FORM_BYTES,
+}
 
 _ASSETS = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
 
@@ -29,9 +36,12 @@ async def asset(request: web.Request) -> web.FileResponse:
 
 @web.middleware
 async def body_cap(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a request that announces too large a body, before anything of it is read."""
-    if (request.content_length or 0) > LARGEST_BODY_BYTES:
-        raise web.HTTPRequestEntityTooLarge(LARGEST_BODY_BYTES, request.content_length or 0)
+    """Refuse too large a body: before anything of it is read if it says how large it is, else when it is."""
+    largest_bytes = _LARGER_BYTES.get(request.match_info.handler, LARGEST_BODY_BYTES)
+    if (request.content_length or 0) > largest_bytes:
+        raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
+    # A clone, the public way to do it, would leave behind the files that a form brings.
+    request._client_max_size = largest_bytes  # noqa: SLF001 - see above
     return await handler(request)
 
 
@@ -52,8 +62,13 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
         web.post("/setup", login.setup),
         web.get(f"{api.PREFIX}/openapi.json", api.get_openapi),
     ]
+    hooks = [
+        web.get(websub.PATH, websub.verify, allow_head=False),
+        web.post(websub.PATH, websub.receive),
+    ]
     app[PUBLIC] = frozenset(route.handler for route in public)
-    app.add_routes([*public, *_closed(), *api.routes()])
+    app[HOOKS] = frozenset(route.handler for route in hooks)
+    app.add_routes([*public, *hooks, *_closed(), *api.routes()])
     app.on_response_prepare.append(add_security_headers)
     return app
 
@@ -64,6 +79,7 @@ def _closed() -> list[web.RouteDef]:
         web.get("/channels", channels.page),
         web.post("/channels", channels.add),
         web.get("/channels/add", channels.add_form),
+        web.post("/channels/import", opml.upload),
         web.get("/channels/{cid}", channels.one),
         web.post("/channels/{cid}/poll", channels.poll),
         web.post("/channels/{cid}/listed", channels.set_listed),

@@ -7,7 +7,8 @@ import msgspec
 from aiohttp import web
 
 from service.errors import UserError
-from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult
+from service.feeds.urls import selector_of
+from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Wishes
 from service.store import Store
 from service.store.channels import ChannelState
 
@@ -23,19 +24,26 @@ State = Literal["polled", "failing", "idle"]
 
 
 class ChannelView(msgspec.Struct, frozen=True):
-    """A channel and how it is doing. Times are Unix seconds."""
+    """A channel and how it is doing. Times are Unix seconds.
+
+    ``selector`` (CSS) names the part of a page that is watched, which is in the ``url`` too. ``condition`` is
+    what subscribers were told last of the channel itself; ``moved_to`` the channel that took over.
+    """
 
     id: ChannelId
     url: str
     title: str
     link: str
     kind: Literal["feed", "page"]
+    selector: str
     version: int
     listed: bool
     private: bool
     created_s: float
     subscribers: int
     state: State
+    condition: Literal["", "dead", "quarantined"]
+    moved_to: ChannelId
     failing_since_s: float | None
 
 
@@ -47,13 +55,18 @@ class ChannelPage(msgspec.Struct, frozen=True):
 
 
 class ChannelDetail(msgspec.Struct, frozen=True):
-    """A channel with its place on the ring, how its last polls ended, and its latest entries (newest first)."""
+    """A channel with its place on the ring, how its last polls ended, and its latest entries (newest first).
+
+    ``wishes`` is how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may.
+    """
 
     channel: ChannelView
     owner: NodeInfo | None
     polling_set: tuple[NodeInfo, ...]
     polls: tuple[PollResult, ...]
     latest: tuple[Entry, ...]
+    wishes: Wishes
+    paused_s: float
 
 
 async def existing(store: Store, text: str) -> Channel:
@@ -95,17 +108,20 @@ async def detail(store: Store, text: str, pollers: int) -> ChannelDetail:
     """
     cid = _checked_id(text)
     ring = await store.ring.look()
-    views = await _views(store, [cid])
-    if not views:
+    (state,) = await store.channels.states([cid])
+    if state is None:
         raise _no_such_channel()
+    view = _view(state, await store.subscriptions.count(cid))
     nodes = {node.id: node for node in ring.nodes}
     polling_set = tuple(nodes[node] for node in ring.nearest(cid, pollers))
     return ChannelDetail(
-        channel=views[0],
+        channel=view,
         owner=polling_set[0] if polling_set else None,
-        polling_set=polling_set if views[0].state != "idle" else (),
+        polling_set=polling_set if view.state != "idle" else (),
         polls=await store.channels.polls(cid, _POLLS_SHOWN),
         latest=await store.channels.latest(cid, _ENTRIES_SHOWN),
+        wishes=state.wishes,
+        paused_s=await store.hosts.paused_s(cid),
     )
 
 
@@ -134,11 +150,14 @@ def _view(state: ChannelState, subscribers: int) -> ChannelView:
         title=channel.title,
         link=channel.link,
         kind=channel.kind,
+        selector=selector_of(channel.url),
         version=channel.version,
         listed=channel.listed,
         private=channel.private,
         created_s=channel.created_s,
         subscribers=subscribers,
         state=doing if subscribers or channel.listed else "idle",
+        condition=channel.condition,
+        moved_to=channel.moved_to,
         failing_since_s=state.failing_since_s,
     )

@@ -9,7 +9,7 @@ from service.console.failures import in_plain_words, status_of
 from service.console.ring_svg import ring_svg
 from service.console.site import SETTINGS, STORE, render
 from service.errors import CoronetError, StoreUnavailable
-from service.feeds.urls import canonical_url
+from service.feeds.urls import page_url
 
 _LONGEST_QUERY = 200
 
@@ -32,14 +32,22 @@ async def add_form(request: web.Request) -> web.Response:
 
 
 async def add(request: web.Request) -> web.Response:
-    """Have a worker look at the URL, and show what it read before the channel is kept."""
-    url = str((await request.post()).get("url", "")).strip()
+    """Have a worker look at the URL, and show what it read before the channel is kept.
+
+    What is a page without a feed, or given as one (``as_page``), can be watched itself.
+    """
+    form = await request.post()
+    url, selector = (str(form.get(name, "")).strip() for name in ("url", "selector"))
+    as_page = form.get("as_page") == "1"
+    asking = "channel_page.html" if as_page else "channel_add.html"
     try:
-        probed = await request.app[STORE].requests.probe(canonical_url(url))
+        probed = await request.app[STORE].requests.probe(page_url(url, selector), as_page=as_page)
     except StoreUnavailable:
         raise
     except CoronetError as error:
-        return render(request, "channel_add.html", status_of(error), url=url, error=in_plain_words(error))
+        return render(request, asking, status_of(error), url=url, selector=selector, error=in_plain_words(error))
+    if probed.page:
+        return render(request, "channel_page.html", url=url, selector="", error="")
     return render(request, "channel_preview.html", url=url, probed=probed)
 
 
@@ -85,6 +93,8 @@ async def remove(request: web.Request) -> web.Response:
 async def _one(request: web.Request, status: int, *, polled: bool, error: str) -> web.Response:
     store, settings = request.app[STORE], request.app[SETTINGS]
     about = await detail(store, request.match_info["cid"], settings.pollers_per_channel)
+    moved_to = about.channel.moved_to
+    successor = await store.channels.get(moved_to) if moved_to else None
     nodes = await store.ring.view()
     names = {node.id: node.name for node in nodes}
     picture = ring_svg(nodes, about.channel.id, [node.id for node in about.polling_set])
@@ -94,6 +104,7 @@ async def _one(request: web.Request, status: int, *, polled: bool, error: str) -
         status,
         about=about,
         channel=about.channel,
+        successor=successor,
         names=names,
         picture=picture,
         polled=polled,

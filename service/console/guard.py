@@ -1,4 +1,4 @@
-"""Who may come in: every route is closed unless ``app[PUBLIC]`` names its handler.
+"""Who may come in: every route is closed unless ``app[PUBLIC]`` or ``app[HOOKS]`` names its handler.
 
 A browser proves itself with a session cookie, a script with the bearer token. Every change made
 with a cookie must also come from our own pages (``Origin``) and carry the CSRF token of that
@@ -20,6 +20,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PUBLIC: Final = web.AppKey("public", frozenset[Handler])
 """The handlers that anybody may reach."""
+
+HOOKS: Final = web.AppKey("hooks", frozenset[Handler])
+"""The handlers that other programs come to, and that tell good from bad themselves: no cookie speaks for these."""
 
 API_PREFIX: Final = "/api/"
 SESSION_COOKIE: Final = "coronet_session"
@@ -52,6 +55,8 @@ def set_cookie(request: web.Request, response: web.Response, name: str, value: s
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let a request through to its handler, or turn it away."""
+    if request.match_info.handler in request.app[HOOKS]:
+        return await handler(request)
     bearer = False
     if request.match_info.handler in request.app[PUBLIC]:
         cookie = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)

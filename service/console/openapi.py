@@ -26,14 +26,24 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class File:
+    """A body that is no JSON."""
+
+    media_type: str
+
+
+Body = type[msgspec.Struct] | File
+
+
+@dataclass(frozen=True)
 class Operation:
     """One thing the API can do. The handler's docstring is its summary; ``answers`` maps status to type."""
 
     method: str
     path: str
     handler: Handler
-    answers: Mapping[int, type[msgspec.Struct] | None]
-    body: type[msgspec.Struct] | None = None
+    answers: Mapping[int, Body | None]
+    body: Body | None = None
     parameters: tuple[Parameter, ...] = ()
     problems: tuple[int, ...] = ()
 
@@ -42,7 +52,7 @@ def document(prefix: str, operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the document of these operations, whose paths stand below ``prefix``."""
     types: list[type[msgspec.Struct]] = [Problem]
     for operation in operations:
-        types += [kind for kind in (*operation.answers.values(), operation.body) if kind is not None]
+        types += [kind for kind in (*operation.answers.values(), operation.body) if isinstance(kind, type)]
     _, components = msgspec.json.schema_components(list(dict.fromkeys(types)), ref_template=_REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -90,9 +100,11 @@ def _described(operation: Operation) -> dict[str, Any]:
     return described
 
 
-def _content(kind: type[msgspec.Struct] | None, media_type: str) -> dict[str, Any]:
+def _content(kind: Body | None, media_type: str) -> dict[str, Any]:
     if kind is None:
         return {}
+    if isinstance(kind, File):
+        return {"content": {kind.media_type: {"schema": {"type": "string"}}}}
     return {"content": {media_type: {"schema": {"$ref": _REFERENCE.format(name=kind.__name__)}}}}
 
 

@@ -1,13 +1,17 @@
 """Values as people read them: numbers with units, times as distances from now, outcomes as words."""
 
-from collections.abc import Callable, Mapping
+from calendar import day_name
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
+from service.feeds.pace import DAY_S
+from service.feeds.urls import selector_of, without_selector
+from service.model import Wishes
+
 _MINUTE_S = 60
 _HOUR_S = 3600
-_DAY_S = 86400
 _KIB = 1024
 _LETTERS = {"http": "HTTP", "tls": "TLS", "url": "URL"}
 _WELL = {"new": "New entries", "unchanged": "Unchanged"}
@@ -27,9 +31,9 @@ def duration(length_s: float) -> str:
         return f"{length_s:.0f} s"
     if length_s < _HOUR_S:
         return f"{length_s / _MINUTE_S:.0f} min"
-    if length_s < 2 * _DAY_S:
+    if length_s < 2 * DAY_S:
         return f"{length_s / _HOUR_S:.0f} h"
-    return f"{length_s / _DAY_S:.0f} days"
+    return f"{length_s / DAY_S:.0f} days"
 
 
 def ago(then_s: float, now_s: float) -> str:
@@ -81,7 +85,33 @@ def web_address(link: str) -> str:
         return ""
 
 
+def wishes_in_words(wishes: Wishes) -> str:
+    """Return how often a publisher wants to be asked, as its documents say; "" if they say nothing."""
+    words = []
+    named_s = [wait_s for wait_s in (wishes.ttl_s, wishes.update_period_s) if wait_s is not None]
+    heeded_s = [wait_s for wait_s in named_s if wait_s <= DAY_S]
+    if heeded_s:
+        words.append(f"{duration(max(heeded_s))} between two polls")
+    elif named_s:
+        words.append(f"{duration(max(named_s))} between two polls (ignored: more than a day)")
+    if wishes.skip_hours:
+        words.append(f"none from {' and '.join(_spans(wishes.skip_hours))} UTC")
+    if wishes.skip_days:
+        words.append(f"none on {', '.join(day_name[day] for day in wishes.skip_days)}")
+    return "; ".join(words)
+
+
+def _spans(hours: Sequence[int]) -> Iterator[str]:
+    """Yield the times that hours of a day, in order, cover: 0, 1 and 2 are ``0:00 to 3:00``."""
+    starts = [hour for hour in hours if hour - 1 not in hours]
+    ends = [hour + 1 for hour in hours if hour + 1 not in hours]
+    return (f"{start}:00 to {end}:00" for start, end in zip(starts, ends, strict=True))
+
+
 FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
-    for function in (count, duration, ago, size, instant, short_id, went_well, outcome_words, web_address)
+    for function in (
+        *(count, duration, ago, size, instant, short_id, went_well, outcome_words, web_address),
+        *(wishes_in_words, selector_of, without_selector),
+    )
 }

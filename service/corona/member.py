@@ -73,9 +73,16 @@ class Member:
             yield from self._stop(message.channel)
 
     def found(self, candidate: Candidate) -> Iterator[Effect]:
-        """Keep the candidate, instead of an earlier one of the channel, and offer it to the owner."""
-        self._kept[candidate.channel] = _Kept(candidate)
-        yield from self._offer(candidate.channel)
+        """Keep the candidate, instead of an earlier one of the channel, and offer it to the owner.
+
+        A notice is offered once and not kept: it must not replace entries, and every poll finds it again.
+        """
+        owner = self._view.owner(candidate.channel)
+        if candidate.delta.notice is None:
+            self._kept[candidate.channel] = _Kept(candidate)
+            yield from self._offer(candidate.channel)
+        elif owner is not None:
+            yield Send(owner, candidate)
 
     def versioned(self, channel: ChannelId, version: int) -> Iterator[Effect]:
         """Let go of a candidate that is now outdated or confirmed; compare with ``version`` from now on."""

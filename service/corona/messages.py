@@ -43,15 +43,17 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
 class Candidate(msgspec.Struct, frozen=True, tag=True):
     """Member to owner: what a poll found, and what the channel's state becomes once it is versioned.
 
-    ``delta.base_version`` is the version it was compared with; ``identity`` is the new identity
-    state, opaque here; ``title`` and ``link`` are what the channel calls itself now.
+    ``delta.base_version`` is the version it was compared with; ``memory`` is what is remembered of the
+    content from then on, opaque here; ``title``, ``link`` and ``wishes`` are what the channel
+    says of itself now.
     """
 
     delta: model.Delta
     validators: model.Validators
-    identity: bytes
+    memory: bytes
     title: str = ""
     link: str = ""
+    wishes: model.Wishes = model.Wishes()
 
     @property
     def channel(self) -> model.ChannelId:

@@ -47,9 +47,12 @@ def text_of(body: bytes, content_type: str) -> str:
     mark = next((mark for mark in _MARKS if body.startswith(mark)), None)
     if mark:
         return body.decode(_MARKS[mark], "replace").removeprefix("\ufeff")
+    if not body.isascii():
+        with contextlib.suppress(UnicodeError):
+            return body.decode()
     declared = _declared(body, content_type)
     others = [charset for charset in declared if not charset.startswith("utf")]
-    if not body.isascii() and _is_utf8(body, fits_only=bool(others) and "utf-8" not in declared):
+    if (not others or "utf-8" in declared) and not body.isascii() and _is_mostly_utf8(body):
         return body.decode("utf-8", "replace")
     for charset in others:
         with contextlib.suppress(UnicodeError):
@@ -74,11 +77,7 @@ def _charset(name: str) -> str:
     return "" if found in _NO_CHARSETS else _LARGER.get(found, found)
 
 
-def _is_utf8(body: bytes, *, fits_only: bool) -> bool:
-    """Say whether the body is UTF-8, or (unless ``fits_only``) mostly is.
-
-    One character that was cut in two must not spoil all others.
-    """
+def _is_mostly_utf8(body: bytes) -> bool:
+    """Say whether most of what is not ASCII is UTF-8: one character that was cut in two must not spoil all others."""
     text = body.decode("utf-8", "replace")
-    fits = text.encode() == body
-    return fits or (not fits_only and 3 * text.count("\ufffd") < len(text) - len(text.encode("ascii", "ignore")))
+    return 3 * text.count("\ufffd") < len(text) - len(text.encode("ascii", "ignore"))

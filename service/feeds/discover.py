@@ -2,10 +2,10 @@
 
 from urllib.parse import urljoin
 
-import lxml.etree
-import lxml.html
+from lxml import html
 
 from service.errors import BadUrl
+from service.feeds.htmltree import html_text, html_tree
 from service.feeds.limits import FIELD_CHARS
 from service.feeds.text import one_line
 from service.feeds.urls import canonical_url
@@ -26,10 +26,8 @@ def feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
 
     Links that are no usable URLs are left out. A document that is no HTML names none.
     """
-    parser = lxml.html.HTMLParser(no_network=True, huge_tree=False, remove_comments=True)
-    try:
-        page = lxml.html.document_fromstring(body, parser=parser)
-    except (lxml.etree.LxmlError, ValueError):
+    page = html_tree(html_text(body, ""))
+    if page is None:
         return ()
     base = urljoin(url, next((base.get("href") or "" for base in page.iter("base")), ""))
     found: dict[str, FeedLink] = {}
@@ -42,7 +40,7 @@ def feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
     return tuple(found.values())
 
 
-def _feed_url(link: lxml.html.HtmlElement, base: str) -> str | None:
+def _feed_url(link: html.HtmlElement, base: str) -> str | None:
     kind = (link.get("type") or "").partition(";")[0].strip().lower()
     relations = (link.get("rel") or "").lower().split()
     target = (link.get("href") or "").strip()

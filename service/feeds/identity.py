@@ -1,4 +1,4 @@
-"""Which entries are new: identity decided per channel, by what that channel does. Pure.
+"""Which entries are new and which are edited: identity decided per channel, by what that channel does. Pure.
 
 Every entry leaves *traces* in the channel's state: hashes of its id, of where it leads, of its title
 and of its content. A *token* is one trace, or a pair of them, that may identify an entry. An entry's
@@ -8,7 +8,10 @@ and no two remembered entries share; it is new if nothing remembered has that to
 - An id that several entries share therefore counts only together with the link, title or content.
 - If all ids of a document are new although at least half of its entries are known by everything
   else, the channel makes up its ids at every poll: they are ignored from then on.
+- Of several that are one remembered entry, the first is that entry, and the others are left out for as long
+  as they stay in the document.
 - Dates decide only between entries that have neither id nor link and are alike in everything else.
+- A known entry with another title or text is edited, if that looks like somebody's work (``edits``).
 - Remembered are the last max(4 times the largest document, 500) entries, and of the 2,000 last ones those
   seen in the last 90 days; what was seen longest ago goes first. What the document holds stays, and
   nothing goes because it is absent: a feed may shrink to nothing and return.
@@ -17,166 +20,166 @@ and no two remembered entries share; it is new if nothing remembered has that to
   the first 3 are news. (All would be a flood; none would hide the first entry of a new blog.)
 """
 
-from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, repeat
 
 import msgspec
 
+from service.feeds.edits import SAMPLE, Verdict, judge
 from service.feeds.entries import CLOCK_ERROR_S, newest_first, published_s, to_entry
-from service.feeds.limits import MAX_ENTRIES
-from service.feeds.traces import NO_TRACE, Token, Traces, address, pack, traces_of, unpack
-from service.model import Entry, ParsedEntry, ParsedFeed
+from service.feeds.matching import Item, match
+from service.feeds.remembered import ROW_BYTES, Kin, Seen, kept, last_offsets, packed, repacked, seen_at, without
+from service.feeds.traces import TRACE_BYTES, address, differ
+from service.model import Entry, ParsedFeed
 
-MIN_REMEMBERED = 500
-REMEMBERED_DOCUMENTS = 4
-MAX_REMEMBERED = REMEMBERED_DOCUMENTS * MAX_ENTRIES
-REMEMBERED_DAYS = 90
 LATEST_COUNT = 10
 UNDATED_AT_START = 3
 _DAY_S = 86_400
 
 
-class IdentityState(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a channel: packed traces, those seen last at the end; at most 66 kB.
+class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
+    """What is remembered of a channel: at most 66 KiB.
 
-    ``days`` (since 1970) tell for each when it was seen last, ``first_poll_s`` when the channel began.
+    ``first_poll_s`` is when the channel began. ``rows`` are its entries (``remembered``); the last of them
+    are those of the last document, whose ``fingerprints`` are here in the same order; ``left_out`` are those
+    of what it listed besides. Through the days ``titles_quiet_until`` and ``texts_quiet_until`` (since 1970)
+    no edits of titles and of texts are told.
+    Raises ValueError (:class:`msgspec.DecodeError` while decoding) for what :func:`decide` cannot have left.
     """
 
     first_poll_s: float
-    remembered: bytes = b""
-    days: tuple[int, ...] = ()
+    rows: bytes = b""
+    fingerprints: bytes = b""
     largest_document: int = 0
     ids_change: bool = False
+    titles_quiet_until: int = -1
+    texts_quiet_until: int = -1
+    left_out: bytes = b""
+
+    def __post_init__(self) -> None:
+        remembered, rest = divmod(len(self.rows), ROW_BYTES)
+        listed, other_rest = divmod(len(self.fingerprints), TRACE_BYTES)
+        if rest or other_rest or listed > remembered or len(self.left_out) % TRACE_BYTES:
+            raise ValueError("these are not a channel's rows and fingerprints")
+
+    def last_document(self) -> dict[bytes, int]:
+        """Return the offsets of the last document's rows by their fingerprints."""
+        marks = _cut(self.fingerprints)
+        offsets = range(len(self.rows) - len(marks) * ROW_BYTES, len(self.rows), ROW_BYTES)
+        return dict(zip(marks, offsets, strict=True))
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """``new``: what to tell subscribers, oldest first. ``latest``: up to 10 entries, newest first."""
+    """What to tell subscribers: what is ``new`` and what is ``edited``, oldest first.
+
+    ``latest``, at the first poll only: up to 10 entries, newest first. ``gap``: not one entry of the document
+    is known, though others are: polls were missed, and what was listed meanwhile may be in an archive.
+    """
 
     state: IdentityState
-    new: tuple[Entry, ...]
-    latest: tuple[Entry, ...]
+    new: tuple[Entry, ...] = ()
+    edited: tuple[Entry, ...] = ()
+    latest: tuple[Entry, ...] = ()
+    gap: bool = False
 
 
 def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: float) -> Decision:
-    """Return what is new in ``feed``, the present document of the channel ``url``, and what to remember.
+    """Return what ``feed``, the present document of the channel ``url``, says, and what to remember of it.
 
     ``state`` is None at the first poll: everything is recorded and nothing is new. ``now_s`` (Unix
     time) tells possible dates from impossible ones.
     """
     before = state or IdentityState(now_s)
-    remembered = unpack(before.remembered)
-    homes = {address(url), address(feed.link)}
-    traces = {entry: traces_of(entry, homes=homes) for entry in feed.entries}
-    listed = [each for each in traces.values() if not each.is_empty]
-    memory = _Memory.of(remembered, listed)
-    ids_change = before.ids_change or _all_ids_changed(listed, memory.entries)
-    found = _identified(listed, memory, with_ids=not ids_change)
-
-    shown = {found[each].key: entry for entry, each in reversed(traces.items()) if each in found}
-    ordered = newest_first([shown[key] for key in reversed(shown)], now_s=now_s)
-    unknown = [entry for entry in ordered if found[traces[entry]].match is None]
-    news = unknown if remembered else _since(before.first_poll_s, unknown, now_s=now_s)
-    new = reversed(news) if state is not None else ()
+    today = int(now_s // _DAY_S)
+    items, left_out, kin, ids_change = match(
+        feed.entries,
+        homes=sorted({address(url), address(feed.link)}),
+        rows=before.rows,
+        last_document=before.last_document(),
+        left_out=set(_cut(before.left_out)),
+        ids_change=before.ids_change,
+    )
+    known = {item.row: item for item in items if item.row is not None}
+    titles, texts = _verdicts(before, known, kin, today=today)
+    seen = dict(zip(known, map(Seen, repeat(today), titles.changes, texts.changes), strict=False))
+    largest_document = max(before.largest_document, len(items))
+    after = IdentityState(
+        first_poll_s=before.first_poll_s,
+        rows=kept(_rows_after(before.rows, items, seen, today=today), largest_document=largest_document, today=today),
+        fingerprints=b"".join(item.fingerprint for item in reversed(items)),
+        largest_document=largest_document,
+        ids_change=ids_change,
+        titles_quiet_until=titles.quiet_until,
+        texts_quiet_until=texts.quiet_until,
+        left_out=b"".join(left_out),
+    )
+    if state is None:
+        return Decision(after, latest=_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))
+    new = _newest_first([item for item in items if item.row is None], now_s=now_s)
+    if not before.rows:
+        new = _since(before.first_poll_s, new, now_s=now_s)
+    told = map(any, zip(titles.told, texts.told, strict=True))
+    edited = _newest_first(list(compress(known.values(), told)), now_s=now_s)
     return Decision(
-        state=_state_after(before, remembered, found.values(), ids_change=ids_change, today=int(now_s // _DAY_S)),
-        new=tuple(to_entry(entry, found[traces[entry]].key, now_s=now_s) for entry in new),
-        latest=tuple(to_entry(entry, found[traces[entry]].key, now_s=now_s) for entry in ordered[:LATEST_COUNT]),
+        after,
+        new=_entries(reversed(new), now_s=now_s),
+        edited=_entries(reversed(edited), now_s=now_s),
+        gap=bool(before.rows and new and not known),
     )
 
 
-class _Memory(NamedTuple):
-    """The remembered entries that can matter, and for each token how many have it and the last that has."""
-
-    entries: list[Traces]
-    counts: Counter[Token]
-    last: dict[Token, Traces]
-
-    @classmethod
-    def of(cls, remembered: Sequence[Traces], listed: Sequence[Traces]) -> Self:
-        seen = {trace for each in listed for trace in (each.id, each.place, each.body, each.dated)} - {NO_TRACE}
-        entries = [each for each in remembered if each.may_be_one_of(seen)]
-        pairs = [(token, each) for each in entries for token in each.every_token()]
-        return cls(entries, Counter(token for token, _ in pairs), dict(pairs))
+def _cut(fingerprints: bytes) -> list[bytes]:
+    return [fingerprints[start : start + TRACE_BYTES] for start in range(0, len(fingerprints), TRACE_BYTES)]
 
 
-class _Identity(NamedTuple):
-    """What stands for one entry of the document, and the remembered entry it is, if any."""
-
-    traces: Traces
-    key: str
-    match: Traces | None
-
-
-def _identified(listed: Sequence[Traces], memory: _Memory, *, with_ids: bool) -> dict[Traces, _Identity]:
-    """Return the identity of each entry of the document; of entries with one key only the first."""
-    present = Counter(token for each in listed for token in each.tokens(with_ids=with_ids))
-    found: dict[str, _Identity] = {}
-    for each in listed:
-        tokens = each.tokens(with_ids=with_ids)
-        usable = [token for token in tokens if present[token] == 1 and _is_reliable(token, each, memory)]
-        deciding = (usable or [tokens[-1]])[: None if tokens == each.text_tokens() else 1]
-        match = next((memory.last[token] for token in deciding if token in memory.last), None)
-        key = b"".join(deciding[0]).hex()
-        found.setdefault(key, _Identity(each, key, match))
-    return {identity.traces: identity for identity in found.values()}
-
-
-def _is_reliable(token: Token, traces: Traces, memory: _Memory) -> bool:
-    """Say whether the token has meant one entry so far, and can mean this one."""
-    return memory.counts[token] == 0 or (memory.counts[token] == 1 and not traces.contradicts(memory.last[token]))
+def _verdicts(before: IdentityState, known: Mapping[int, Item], kin: Kin, *, today: int) -> tuple[Verdict, Verdict]:
+    """Return which edits of titles, and which of texts, to tell of the ``known`` items, given by their rows."""
+    pairs = [(item.traces, kin.traces[row]) if item.traces else None for row, item in known.items()]
+    others = (row for row in last_offsets(before.rows, SAMPLE) if row not in known)
+    seen = [seen_at(before.rows, row) for row in (*known, *others)]
+    days = [each.day for each in seen]
+    return (
+        judge(
+            [pair is not None and differ(pair[0].title, pair[1].title) for pair in pairs],
+            [each.title_changes for each in seen],
+            days,
+            quiet_until=before.titles_quiet_until,
+            today=today,
+        ),
+        judge(
+            [pair is not None and differ(pair[0].gist, pair[1].gist) for pair in pairs],
+            [each.text_changes for each in seen],
+            days,
+            quiet_until=before.texts_quiet_until,
+            today=today,
+        ),
+    )
 
 
-def _all_ids_changed(listed: Sequence[Traces], remembered: Sequence[Traces]) -> bool:
-    """Say whether every id is new though at least half of the entries that have one are old friends."""
-    with_ids = [each for each in listed if each.id != NO_TRACE]
-    if not with_ids or {each.id for each in with_ids} & {each.id for each in remembered}:
-        return False
-    places, bodies = Counter(each.place for each in with_ids), Counter(each.body for each in with_ids)
-    old_bodies = {(each.place, each.body) for each in remembered}
-    old_titles = {(each.place, each.title) for each in remembered}
-    old_dates = {(each.body, each.dated) for each in remembered if each.dated != NO_TRACE}
-
-    def is_old(each: Traces) -> bool:
-        if each.place == NO_TRACE:
-            alone = len(with_ids) == 1
-            return (
-                (each.body, each.dated) in old_dates
-                if alone
-                else (bodies[each.body] == 1 and (each.place, each.body) in old_bodies)
-            )
-        listed_once = len(with_ids) > 1 and places[each.place] == 1
-        return (each.place, each.body) in old_bodies or (listed_once and (each.place, each.title) in old_titles)
-
-    return 2 * sum(map(is_old, with_ids)) >= len(with_ids)
+def _rows_after(rows: bytes, items: Sequence[Item], seen: Mapping[int, Seen], *, today: int) -> bytes:
+    """Return the rows with those of the document's ``items`` at the end, the last item first."""
+    listed = []
+    for item in reversed(items):
+        now = Seen(today) if item.row is None else seen[item.row]
+        if item.traces is not None:
+            listed.append(packed(item.traces, now))
+        elif item.row is not None:
+            listed.append(repacked(rows, item.row, now))
+    return without(rows, seen) + b"".join(listed)
 
 
-def _since(first_poll_s: float, entries: Sequence[ParsedEntry], *, now_s: float) -> list[ParsedEntry]:
-    """Return the entries that are not clearly older than the first poll, and of those without a date 3."""
-    dates = [published_s(entry, now_s=now_s) for entry in entries]
+def _newest_first(items: Sequence[Item], *, now_s: float) -> list[Item]:
+    by_entry = {item.entry: item for item in items}
+    return [by_entry[entry] for entry in newest_first(list(by_entry), now_s=now_s)]
+
+
+def _since(first_poll_s: float, items: Sequence[Item], *, now_s: float) -> list[Item]:
+    """Return the items that are not clearly older than the first poll, and of those without a date 3."""
+    dates = [published_s(item.entry, now_s=now_s) for item in items]
     undated = [place for place, date in enumerate(dates) if date is None][:UNDATED_AT_START]
     dated = [place for place, date in enumerate(dates) if date is not None and date >= first_poll_s - CLOCK_ERROR_S]
-    return [entries[place] for place in sorted(undated + dated)]
+    return [items[place] for place in sorted(undated + dated)]
 
 
-def _state_after(
-    before: IdentityState, remembered: Sequence[Traces], found: Collection[_Identity], *, ids_change: bool, today: int
-) -> IdentityState:
-    largest = max(before.largest_document, len(found))
-    present = [identity.traces for identity in found]
-    outdated = {identity.match for identity in found} | set(present)
-    lasting = [
-        *((each, day) for each, day in zip(remembered, before.days, strict=True) if each not in outdated),
-        *((each, today) for each in reversed(present)),
-    ]
-    surely = len(lasting) - max(MIN_REMEMBERED, REMEMBERED_DOCUMENTS * largest)
-    kept = [
-        (each, day) for place, (each, day) in enumerate(lasting) if place >= surely or day >= today - REMEMBERED_DAYS
-    ][-MAX_REMEMBERED:]
-    return IdentityState(
-        first_poll_s=before.first_poll_s,
-        remembered=pack([each for each, _ in kept]),
-        days=tuple(day for _, day in kept),
-        largest_document=largest,
-        ids_change=ids_change,
-    )
+def _entries(items: Iterable[Item], *, now_s: float) -> tuple[Entry, ...]:
+    return tuple(to_entry(item.entry, item.key, now_s=now_s) for item in items)

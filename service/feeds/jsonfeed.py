@@ -17,6 +17,7 @@ from service.feeds.limits import (
     names,
     sane_time_s,
 )
+from service.feeds.relations import relations
 from service.feeds.text import one_line
 from service.model import ParsedEntry, ParsedFeed
 
@@ -33,12 +34,20 @@ def parse(text: str, *, url: str) -> ParsedFeed:
         raise NotAFeed("The document is neither a feed nor valid JSON.") from error
     if not isinstance(document, dict) or _VERSION not in _string(document, "version", FIELD_CHARS):
         raise NotAFeed("The document is JSON, but not a JSON Feed.")
+    hubs = (
+        hub.get("url") for hub in _objects(document, "hubs") if _string(hub, "type", NAME_CHARS).lower() == "websub"
+    )
+    links = [("self", document.get("feed_url")), ("next", document.get("next_url")), *(("hub", hub) for hub in hubs)]
+    related = relations(links, url)
     return ParsedFeed(
         title=one_line(_string(document, "title", FIELD_CHARS), FIELD_CHARS),
         link=absolute_link(document.get("home_page_url"), url),
-        id=absolute_link(document.get("feed_url"), url),
+        id=related.topic,
         language=_string(document, "language", NAME_CHARS),
         entries=tuple(_entry(item, url) for item in _objects(document, "items")[:MAX_ENTRIES]),
+        hubs=related.hubs,
+        topic=related.topic,
+        older=related.older,
     )
 
 

@@ -1,10 +1,13 @@
 """What one feed document may claim: more is cut off, wrong types and impossible values are ignored."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 from urllib.parse import urljoin
 
-from service.feeds.text import one_line
+from service.feeds.text import one_line, plain_text
+
+_Entry = TypeVar("_Entry")
 
 MAX_ENTRIES = 500
 FIELD_CHARS = 1_000
@@ -18,6 +21,12 @@ _EARLIEST_S = 788_918_400.0
 _LATEST_S = 4_102_444_800.0
 _MAX_TTL_MINUTES = 7 * 24 * 60
 
+# URLs that urljoin returns as they are, whatever the base: absolute, with nothing empty or odd in them.
+ABSOLUTE_URL = re.compile(
+    r"https?://[a-zA-Z0-9][a-zA-Z0-9.-]*(?::[0-9]{1,5})?"
+    r"(?:/[a-zA-Z0-9._~/:@!$&'()*+,=%-]*)?(?:\?[a-zA-Z0-9._~/:@!$&'()*+,=%-]+)?(?:#[a-zA-Z0-9._~/:@!$&'()*+,=%-]+)?"
+)
+
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
 
 
@@ -28,6 +37,10 @@ def capped(value: object, max_chars: int) -> str:
 
 def absolute_link(value: object, url: str) -> str:
     """Return the link as it stands in a document fetched from ``url``, absolute; "" for what is none."""
+    if not value:
+        return ""
+    if isinstance(value, str) and len(value) <= LINK_CHARS and ABSOLUTE_URL.fullmatch(value):
+        return value
     link = capped(value, LINK_CHARS + 1)
     if not link or len(link) > LINK_CHARS:
         return ""
@@ -39,8 +52,25 @@ def absolute_link(value: object, url: str) -> str:
 
 def names(values: Iterable[object]) -> tuple[str, ...]:
     """Return at most 20 names (authors, tags), each on one line, none twice."""
-    named = (one_line(value, NAME_CHARS) for value in values if isinstance(value, str))
-    return tuple(dict.fromkeys(name for name in named if name))[:LIST_LENGTH]
+    named = dict.fromkeys([one_line(value, NAME_CHARS) for value in values if isinstance(value, str)])
+    named.pop("", None)
+    return tuple(named)[:LIST_LENGTH]
+
+
+def title_line(title: str, *, is_markup: bool) -> str:
+    """Return a title in plain text, on one line."""
+    return plain_text(title, FIELD_CHARS).replace("\n", " ") if is_markup else one_line(title, FIELD_CHARS)
+
+
+def newest(entries: Sequence[_Entry], date_s: Callable[[_Entry], float | None]) -> Sequence[_Entry]:
+    """Return the newest 500, in document order; the first 500 where not every entry has a date."""
+    if len(entries) <= MAX_ENTRIES:
+        return entries
+    dates = list(map(date_s, entries))
+    if None in dates:
+        return entries[:MAX_ENTRIES]
+    by_date = sorted(range(len(entries)), key=lambda place: dates[place] or 0.0, reverse=True)
+    return [entries[place] for place in sorted(by_date[:MAX_ENTRIES])]
 
 
 def sane_time_s(unix_s: float) -> float | None:

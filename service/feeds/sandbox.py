@@ -9,7 +9,6 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +17,18 @@ import msgspec
 
 import service
 from service.errors import FeedError, OperationalError, ParseKilled, from_fault
-from service.feeds.wire import LENGTH_BYTES, MAX_FRAME_BYTES, Answer, Job, Reading, frame
+from service.feeds.wire import (
+    LENGTH_BYTES,
+    MAX_FRAME_BYTES,
+    Answer,
+    Document,
+    Examine,
+    Findings,
+    Job,
+    Read,
+    Reading,
+    frame,
+)
 
 # The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
 _PATIENCE_S = 12.0
@@ -38,7 +48,7 @@ class ParserPool:
         self._idle: list[_Child] = []
 
     async def __aenter__(self) -> Self:
-        """Start nothing yet: a child costs about 45 MB."""
+        """Start nothing yet: a child costs about 30 MB."""
         return self
 
     async def __aexit__(
@@ -48,16 +58,32 @@ class ParserPool:
         while self._idle:
             await self._idle.pop().end()
 
-    async def read(self, body: bytes, *, url: str, headers: Mapping[str, str]) -> Reading:
-        """Return the feed that ``body`` holds, or the feeds it names; waits for a free child.
+    async def read(self, document: Document, selector: str = "") -> Reading:
+        """Return what the document is; waits for a free child.
 
         Raises what :func:`service.feeds.reading.read` raises, :class:`ParseKilled` when the document
         used up its time or memory, and :class:`OperationalError` when no child can be started.
         """
+        reading = (await self._ask(Read(document, selector))).reading
+        if reading is None:
+            raise FeedError("The parser gave no answer.")
+        return reading
+
+    async def examine(self, job: Examine, patience_s: float = _PATIENCE_S) -> Findings:
+        """Return what documents of a channel say that is new; waits and raises as :meth:`read` does.
+
+        They are given up when they take longer than ``patience_s`` to read; the wait for a child is not counted.
+        """
+        findings = (await self._ask(job, patience_s)).findings
+        if findings is None:
+            raise FeedError("The parser gave no answer.")
+        return findings
+
+    async def _ask(self, job: Job, patience_s: float = _PATIENCE_S) -> Answer:
         async with self._free:
             child = self._take() or await _Child.start()
             try:
-                answer = await child.ask(Job(body, url, dict(headers)))
+                answer = await child.ask(job, patience_s)
             except BaseException:
                 # Also when cancelled: the child is amid a document nobody waits for.
                 await child.kill()
@@ -66,9 +92,9 @@ class ParserPool:
                 await child.end()
             else:
                 self._idle.append(child)
-        if answer.reading is not None:
-            return answer.reading
-        raise from_fault(answer.fault) if answer.fault else FeedError("The parser gave no answer.")
+        if answer.fault is not None:
+            raise from_fault(answer.fault)
+        return answer
 
     def _take(self) -> "_Child | None":
         while self._idle:
@@ -104,12 +130,12 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, job: Job) -> Answer:
+    async def ask(self, job: Job, patience_s: float) -> Answer:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise RuntimeError("the child was started without pipes")
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(patience_s):
                 stdin.write(frame(job))
                 await stdin.drain()
                 length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")

@@ -11,10 +11,11 @@ import nh3
 
 _MAX_HTML_CHARS = 8_000
 _BLOCK = re.compile(
-    r"<(?=/?(?:p|br|div|li|ul|ol|tr|table|h[1-6]|blockquote|pre|section|article|hr|dd|dt)\b)", re.IGNORECASE
+    r"<(?=/?[a-z])(?=/?(?:p|br|div|li|ul|ol|tr|table|h[1-6]|blockquote|pre|section|article|hr|dd|dt)\b)", re.IGNORECASE
 )
 _BETWEEN_WORDS = re.compile(r"<(?=/?t[dh]\b)", re.IGNORECASE)
 _SILENT_ELEMENTS = {"script", "style", "title", "template", "noscript", "iframe", "svg", "math"}
+_WITHOUT_TAGS = nh3.Cleaner(tags=set(), clean_content_tags=_SILENT_ELEMENTS)
 _NOT_TEXT = re.compile(
     "["
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls, except those str.split knows as white space
@@ -28,7 +29,7 @@ _NOT_TEXT = re.compile(
 
 def one_line(text: str, max_chars: int) -> str:
     """Return plain ``text`` on one line, cleaned, at most ``max_chars`` long."""
-    return _shortened(" ".join(_NOT_TEXT.sub("", text[: 4 * max_chars]).split()), max_chars)
+    return _shortened(" ".join(_cleaned(text[: 4 * max_chars]).split()), max_chars)
 
 
 def plain_text(markup: str, max_chars: int) -> str:
@@ -36,12 +37,21 @@ def plain_text(markup: str, max_chars: int) -> str:
 
     Only the fragment's first 8,000 characters are looked at, so that the time is bounded.
     """
-    cleaned = _NOT_TEXT.sub("", markup[:_MAX_HTML_CHARS])
-    spaced = _BETWEEN_WORDS.sub(" <", _BLOCK.sub("\n<", cleaned))
-    bare = nh3.clean(spaced, tags=set(), clean_content_tags=_SILENT_ELEMENTS) if "<" in spaced else spaced
+    cleaned = _cleaned(markup[:_MAX_HTML_CHARS])
+    text = _without_tags(cleaned) if "<" in cleaned else html.unescape(cleaned)
     # Once more: character references have become characters.
-    lines = (" ".join(line.split()) for line in _NOT_TEXT.sub("", html.unescape(bare)).splitlines())
-    return _shortened("\n".join(line for line in lines if line), max_chars)
+    lines = [" ".join(line.split()) for line in _cleaned(text).splitlines()]
+    return _shortened("\n".join(filter(None, lines)), max_chars)
+
+
+def _cleaned(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else _NOT_TEXT.sub("", text)
+
+
+def _without_tags(markup: str) -> str:
+    bare = _WITHOUT_TAGS.clean(_BETWEEN_WORDS.sub(" <", _BLOCK.sub("\n<", markup)))
+    # nh3 leaves no other references than these (HTML, "Serialising HTML fragments"), of which there may be thousands.
+    return bare.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u00a0").replace("&amp;", "&")
 
 
 def _shortened(text: str, max_chars: int) -> str:

@@ -5,6 +5,9 @@ browsers take (``0x7f.1``, ``2130706433``) become dotted decimal, so that the so
 people see the true address. The default port, the fragment, an empty query and tracking
 parameters are dropped; the path stays as it is, percent-encoded where it is not ASCII.
 
+The channel of a part of a page has a fragment: the percent-encoded CSS selector of that part. Fetching, and
+whatever else takes the canonical form of such a URL, drops it.
+
 What parsers are known to disagree about (user information, backslashes, control characters,
 percent signs in hosts) is rejected before any parser sees it.
 """
@@ -13,7 +16,7 @@ import hashlib
 import ipaddress
 import re
 import unicodedata
-from urllib.parse import quote, unquote_plus, urljoin
+from urllib.parse import quote, unquote, unquote_plus, urljoin
 
 import idna
 
@@ -21,6 +24,7 @@ from service.errors import BadUrl
 from service.model import ChannelId
 
 MAX_URL_CHARS = 2000
+MAX_SELECTOR_CHARS = 200
 _MAX_HOST_CHARS = 253
 _MAX_PORT = 65535
 _IPV4_BITS = 32
@@ -28,6 +32,7 @@ _IPV4_PARTS = 4
 _BYTE_VALUES = 256
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
+_VISIBLE_ASCII = re.compile(r"[!-~]*")
 _PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(?=//)|([a-z][a-z0-9+-]*):(?!\d)", re.IGNORECASE)
 _PARTS = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.IGNORECASE)
@@ -35,6 +40,7 @@ _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _BARE_HOST = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}\.?(?::\d{1,5})?(?:[/?#].*)?")
+_SELECTOR_KEPT_AS_IT_IS = ".:()*=,+~-_"
 _KEPT_AS_IT_IS = "%/:@!$&'()*+,;=-._~[]|^?"
 
 _TRACKING = frozenset({
@@ -76,6 +82,31 @@ def web_link(link: str) -> str:
         return _checked_length(canonical_url(head) + (f"#{quote(fragment, safe=_KEPT_AS_IT_IS)}" if fragment else ""))
     except BadUrl:
         return ""
+
+
+def page_url(url: str, selector: str) -> str:
+    """Return the URL of the channel that watches what ``selector`` (CSS) matches on the page ``url``.
+
+    An empty selector stands for the whole page. Raises :class:`BadUrl`; whether the selector can be
+    understood shows when the page is parsed.
+    """
+    selector = " ".join(selector.split())
+    if len(selector) > MAX_SELECTOR_CHARS:
+        raise BadUrl(f"This selector is longer than {MAX_SELECTOR_CHARS} characters.")
+    if any(unicodedata.category(character) in _INVISIBLE - {"Zs"} for character in selector):
+        raise BadUrl(f"{_shown(selector)}: there is an invisible character in it.")
+    fragment = f"#{quote(selector, safe=_SELECTOR_KEPT_AS_IT_IS)}" if selector else ""
+    return _checked_length(canonical_url(url) + fragment)
+
+
+def selector_of(channel_url: str) -> str:
+    """Return the CSS selector in a channel's URL; "" for the whole page, and for a feed."""
+    return unquote(channel_url.partition("#")[2])
+
+
+def without_selector(channel_url: str) -> str:
+    """Return the URL at which a channel is fetched."""
+    return channel_url.partition("#")[0]
 
 
 def channel_id(canonical: str) -> ChannelId:
@@ -124,7 +155,7 @@ def _checked_length(url: str) -> str:
 def _refuse_odd_characters(text: str) -> None:
     if "\\" in text:
         raise BadUrl(f"{_shown(text)}: there is a backslash in it.")
-    if any(unicodedata.category(character) in _INVISIBLE for character in text):
+    if not _VISIBLE_ASCII.fullmatch(text) and any(unicodedata.category(each) in _INVISIBLE for each in text):
         raise BadUrl(f"{_shown(text)}: there is white space or an invisible character in it.")
 
 

@@ -1,35 +1,85 @@
 """What the programs and their parser children say to each other: msgpack, after its length in 4 bytes."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from service.errors import Fault
-from service.model import FeedLink, ParsedFeed
+from service.model import Change, Entry, FeedLink, ParsedFeed, ParsedPage, Wishes
 
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """What a document turned out to be: a feed, or (``feed`` is None) a page that names feeds."""
+class Document(msgspec.Struct, frozen=True, array_like=True):
+    """A body as it came from ``url``, with the headers that say how to read it.
 
-    feed: ParsedFeed | None
-    links: tuple[FeedLink, ...] = ()
-
-
-class Job(msgspec.Struct, frozen=True, array_like=True):
-    """One document to read."""
+    ``partial``: it holds only what is new (RFC 3229, or pushed by a hub).
+    """
 
     body: bytes
     url: str
     headers: dict[str, str]
+    partial: bool = False
+
+    @property
+    def is_page(self) -> bool:
+        """Whether the publisher calls it a page."""
+        return "html" in self.headers.get("content-type", "").lower()
+
+
+class Reading(msgspec.Struct, frozen=True, array_like=True):
+    """What a document turned out to be: a feed, or a page, which may name feeds."""
+
+    feed: ParsedFeed | None = None
+    page: ParsedPage | None = None
+    links: tuple[FeedLink, ...] = ()
+
+
+class Findings(msgspec.Struct, frozen=True, array_like=True):
+    """What documents of a channel say besides what was remembered of it, and what is remembered from then on.
+
+    ``latest`` (newest first) is there where nothing was remembered. ``older`` is where the channel goes on with
+    older entries, if polls have missed some. A page that should be a feed has only ``links``, to feeds.
+    """
+
+    memory: bytes = b""
+    changes: tuple[Change, ...] = ()
+    latest: tuple[Entry, ...] = ()
+    title: str = ""
+    link: str = ""
+    wishes: Wishes = Wishes()
+    hubs: tuple[str, ...] = ()
+    topic: str = ""
+    older: str = ""
+    links: tuple[FeedLink, ...] = ()
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Say what this document is, whatever it is; ``selector`` is for pages."""
+
+    document: Document
+    selector: str = ""
+
+
+class Examine(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Compare documents of the channel ``url``, oldest first, with what is remembered of it (nothing: ``b""``)."""
+
+    documents: tuple[Document, ...]
+    memory: bytes
+    url: str
+    kind: Literal["feed", "page"]
+    now_s: float
+
+
+Job = Read | Examine
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """How it went. ``bloated``: the child has grown so much that it should be replaced."""
+    """How it went: one of the three. ``bloated``: the child has grown so much that it should be replaced."""
 
     reading: Reading | None = None
+    findings: Findings | None = None
     fault: Fault | None = None
     bloated: bool = False
 

@@ -41,7 +41,7 @@ def decoded(body: bytes, coding: str, max_bytes: int) -> bytes:
     try:
         plain = _DECODERS[coding](body, max_bytes + 1)
     except (zlib.error, brotli.error, zstandard.ZstdError, EOFError) as error:
-        raise BadHttp(f"The answer is not valid {coding}: {error}") from error
+        raise BadHttp(f"The answer is not valid {coding}.") from error
     if len(plain) > max_bytes:
         raise TooLarge(f"The answer unpacks to more than {max_bytes:,} bytes.")
     return plain

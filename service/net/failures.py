@@ -37,7 +37,7 @@ def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetErr
         reason = getattr(cause, "reason", None) or "no common protocol"
         return TlsFailed(f"{host}: the TLS handshake failed ({str(reason).replace('_', ' ').lower()}).")
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return HostNotFound(f"{host}: there is no such host, or its name server does not answer.")
+        return HostNotFound(f"There is no host of the name {host}, or its name server does not answer.")
     if isinstance(cause, SocketRefused):
         return cause.as_error(host)
     reason = os.strerror(cause.errno).lower() if cause.errno else "no connection"

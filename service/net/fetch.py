@@ -1,28 +1,29 @@
-"""One conditional GET of a publisher's URL, within hard caps."""
+"""One conditional GET of a publisher's URL, or one POST to its hub, within hard caps."""
 
 import asyncio
-import email.utils
-import hashlib
+import functools
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from math import inf
 from types import TracebackType
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 
 import aiohttp
 import msgspec
-from multidict import CIMultiDictProxy
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl, TooLarge, Unreachable
+from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl, Unreachable
+from service.feeds.pace import retry_after_s
 from service.feeds.urls import canonical_url, redirect_target
 from service.model import Validators
 from service.net import encoding, guard
+from service.net.answer import Bodies, Protocol, Response, first_words, kept_headers, refuse_large_headers, renewed
 from service.net.failures import as_error
+from service.net.links import Links, links
 
-MAX_BODY_BYTES = 5 * 1024 * 1024
-MAX_HEADER_BYTES = 64 * 1024
 MAX_REDIRECTS = 5
 CONNECT_S = 10.0
 TOTAL_S = 30.0
@@ -30,26 +31,41 @@ TOTAL_S = 30.0
 _MAX_HEADER_FIELD_BYTES = 16 * 1024
 _MAX_CONNECTIONS = 256
 _MAX_CONNECTIONS_PER_HOST = 4
-_MAX_VALIDATOR_CHARS = 1000
-_MAX_RETRY_AFTER_S = 7 * 86400.0
+_KEEP_ALIVE_S = 4.0
+"""Less than the 5 s after which many servers close: a request that crosses that on its way is lost."""
+_MAX_URLS_KNOWN = 10_000
+_MAX_REASON_CHARS = 60
 
 _OK = 200
+_IM_USED = 226
 _NOT_MODIFIED = 304
+_FIRST_ERROR = 400
 _PERMANENT = frozenset({301, 308})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS_OF_POST = frozenset({307, 308})
 _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
 
+_T = TypeVar("_T")
+
+_Read = Callable[[Response, str, str | None], Awaitable[_T]]
+"""Reads an answer from a URL; given are also the URL and where the channel has moved for good."""
 
 MayFollow = Callable[[str], Awaitable[None]]
 """Waits until the host that a redirect leads to may be asked, or raises a :class:`service.errors.CoronetError`."""
+
+# The same URLs are asked for again and again.
+_canonical = functools.lru_cache(_MAX_URLS_KNOWN)(canonical_url)
+_parsed = functools.lru_cache(_MAX_URLS_KNOWN)(functools.partial(URL, encoded=True))
 
 
 class Fetched(msgspec.Struct, frozen=True):
     """A publisher's answer.
 
-    ``body`` is None when it is what ``validators`` described already (304, or equal bytes).
+    ``body`` is None when it is what ``validators`` described already (304, or equal bytes). ``partial``: it
+    holds only entries that are new since then (RFC 3229 with ``A-IM: feed``), so the rest is not gone.
     ``url`` is where the answer came from; ``permanent_url`` where the publisher says the channel has
-    moved for good (canonical). ``private``: the publisher's address is not public.
+    moved for good (canonical). ``headers`` are those that somebody reads, in lower case. ``address`` is the
+    publisher's IP address; ``private`` says that it is not public. ``links`` are read when a body came.
     """
 
     status: int
@@ -61,17 +77,18 @@ class Fetched(msgspec.Struct, frozen=True):
     permanent_url: str | None
     took_s: float
     retry_after_s: float | None
+    partial: bool = False
+    links: Links = Links()
+    address: str = ""
 
 
-class _Response(aiohttp.ClientResponse):
-    """Remembers who answered: an answer without a body gives its connection back at once."""
+class _Request(msgspec.Struct, frozen=True):
+    """What is asked of each URL on the way, and which redirects may lead to the next."""
 
-    peer_address = ""
-
-    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        peer = connection.transport.get_extra_info("peername") if connection.transport else None
-        self.peer_address = peer[0] if peer else ""
-        return await super().start(connection)
+    method: str
+    headers: Mapping[str, str]
+    form: Mapping[str, str] | None
+    follows: frozenset[int]
 
 
 class Fetcher:
@@ -88,6 +105,7 @@ class Fetcher:
         self._user_agent = user_agent
         self._new_socket = guard.socket_factory(allow_private=allow_private, extra_ports=extra_ports)
         self._total_s = total_s
+        self._bodies = Bodies()
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -97,11 +115,15 @@ class Fetcher:
             use_dns_cache=False,
             limit=_MAX_CONNECTIONS,
             limit_per_host=_MAX_CONNECTIONS_PER_HOST,
+            keepalive_timeout=_KEEP_ALIVE_S,
             ssl=ssl.create_default_context(),
         )
+        protocol: type[ResponseHandler] = Protocol
+        # There is no public way to say what the connector's connections are read by.
+        connector._factory = functools.partial(protocol, loop=asyncio.get_running_loop())  # noqa: SLF001 - see above
         self._session = aiohttp.ClientSession(
             connector=connector,
-            response_class=_Response,
+            response_class=Response,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
@@ -124,73 +146,148 @@ class Fetcher:
         validators: Validators | None = None,
         subscribers: int = 0,
         may_follow: MayFollow | None = None,
+        *,
+        within_s: float = inf,
     ) -> Fetched:
-        """Fetch ``url`` (canonical), conditionally if ``validators`` are given.
+        """Fetch ``url`` (canonical), conditionally if ``validators`` name an ETag or a date.
+
+        With only a hash in them, the whole body is asked for, and still known again. ``within_s`` can only
+        shorten the time that this fetcher takes for one fetch.
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`, and what
-        ``may_follow`` raises before a redirect to another host is followed.
+        ``may_follow`` raises before a redirect is followed.
         """
         started_s = time.monotonic()
-        first = canonical_url(url)
-        try:
-            async with asyncio.timeout(self._total_s):
-                return await self._follow(first, validators or Validators(), subscribers, started_s, may_follow)
-        except TimeoutError as error:
-            raise Unreachable(f"{_host(first)} took longer than {self._total_s:g} s to answer.") from error
+        known = validators or Validators()
+        headers = _conditions(known)
+        headers["User-Agent"] = _introduction(self._user_agent, subscribers)
 
-    async def _follow(
-        self, first: str, known: Validators, subscribers: int, started_s: float, may_follow: MayFollow | None
-    ) -> Fetched:
+        async def read(response: Response, at: str, permanent_url: str | None) -> Fetched:
+            return await self._fetched(response, at, known, permanent_url, started_s)
+
+        request = _Request("GET", headers, None, _REDIRECTS)
+        return await self._within(min(within_s, self._total_s), url, request, read, may_follow)
+
+    async def post(self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None) -> int:
+        """Send a form (WebSub §5.1), and return the status of the answer: below 400, and no redirect.
+
+        Raises what :meth:`fetch` does; the :class:`BadStatus` quotes the first words of the answer.
+        """
+        headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
+        request = _Request("POST", headers, form, _REDIRECTS_OF_POST)
+        return await self._within(self._total_s, url, request, _posted, may_follow)
+
+    async def _within(
+        self, total_s: float, url: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None
+    ) -> _T:
+        first = _canonical(url)
+        try:
+            async with asyncio.timeout(total_s):
+                return await self._follow(first, request, read, may_follow)
+        except TimeoutError as error:
+            raise Unreachable(f"{_host(first)} took longer than {round(total_s, 1):g} s to answer.") from error
+
+    async def _follow(self, first: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None) -> _T:
         url, permanent_url, moved_for_good = first, None, True
-        headers = _request_headers(self._user_agent, subscribers, known)
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                async with self._get(url, headers) as response:
-                    _check_header_size(response, url)
+                async with self._ask(url, request) as response:
+                    refuse_large_headers(response)
                     if response.status not in _REDIRECTS:
-                        return await _answer(response, url, known, permanent_url, started_s)
+                        return await read(response, url, permanent_url)
                     moved_for_good = moved_for_good and response.status in _PERMANENT
-                    before, url = url, _next_hop(url, response.headers)
+                    url = _next_hop(url, response, request.follows)
             except (aiohttp.ClientError, OSError) as error:
                 raise as_error(error, _host(url)) from error
-            if may_follow is not None and _host(url) != _host(before):
+            if may_follow is not None:
                 await may_follow(_host(url))
             if moved_for_good:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
 
-    def _get(self, url: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[_Response]:
+    def _ask(self, url: str, request: _Request) -> AbstractAsyncContextManager[Response]:
         if self._session is None:
             raise RuntimeError("Fetcher is used outside its context")
-        response = self._session.get(URL(url, encoded=True), headers=headers, allow_redirects=False)
-        return cast("AbstractAsyncContextManager[_Response]", response)  # the session's response_class
+        response = self._session.request(
+            request.method, _parsed(url), headers=request.headers, data=request.form, allow_redirects=False
+        )
+        return cast("AbstractAsyncContextManager[Response]", response)  # the session's response_class
+
+    async def _fetched(
+        self, response: Response, url: str, known: Validators, permanent_url: str | None, started_s: float
+    ) -> Fetched:
+        headers = kept_headers(response.headers)
+        retry_s = retry_after_s(headers["retry-after"], time.time()) if "retry-after" in headers else None
+        body, body_sha256 = None, known.body_sha256
+        if response.status == _OK:
+            body, body_sha256 = await self._bodies.read(response, known.body_sha256)
+        elif response.status == _IM_USED:
+            _refuse_unasked_manipulation(response, url, known)
+            # What comes is not the whole: the hash stays that of the last whole body.
+            body, _ = await self._bodies.read(response, "")
+        elif response.status != _NOT_MODIFIED:
+            raise _bad_status(response, url, "", retry_s)
+        elif not known.etag and not known.last_modified:
+            raise BadHttp(f"{_host(url)} answered 304 (not modified) to a request that named nothing to compare with.")
+        return Fetched(
+            status=response.status,
+            url=url,
+            body=body,
+            headers=headers,
+            validators=renewed(known, response.headers, replaced=response.status == _OK, body_sha256=body_sha256),
+            private=response.private,
+            permanent_url=permanent_url,
+            took_s=time.monotonic() - started_s,
+            retry_after_s=retry_s,
+            partial=response.status == _IM_USED,
+            links=Links() if body is None else links(response.headers.getall("Link", []), url),
+            address=response.peer_address,
+        )
+
+
+async def _posted(response: Response, url: str, _permanent_url: str | None) -> int:
+    if response.status < _FIRST_ERROR:
+        return response.status  # whatever follows is for nobody
+    retry_s = retry_after_s(response.headers.get("Retry-After", ""), time.time())
+    raise _bad_status(response, url, await first_words(response), retry_s)
+
+
+def _bad_status(response: Response, url: str, words: str, retry_s: float | None) -> BadStatus:
+    words = words or (response.reason or "")[:_MAX_REASON_CHARS]
+    said = f" ({words})" if words else ""
+    return BadStatus(f"{_host(url)} answered {response.status}{said}.", status=response.status, retry_after_s=retry_s)
+
+
+def _refuse_unasked_manipulation(response: Response, url: str, known: Validators) -> None:
+    """Refuse a 226 (RFC 3229 §10.4.1) that is not what ``A-IM: feed`` offered: nothing else can be undone."""
+    done = ",".join(response.headers.getall("IM", [])).strip().lower()
+    if done != "feed" or not known.etag:
+        raise BadHttp(f"{_host(url)} answered with a change (226) of a kind that was not asked for: {done[:40]!r}.")
 
 
 def _host(url: str) -> str:
-    return URL(url, encoded=True).raw_host or url
+    return _parsed(url).raw_host or url
 
 
-def _request_headers(user_agent: str, subscribers: int, known: Validators) -> dict[str, str]:
+def _introduction(user_agent: str, subscribers: int) -> str:
     readers = f"{subscribers} subscriber{'' if subscribers == 1 else 's'}"
-    headers = {
-        "User-Agent": f"{user_agent.removesuffix(')')}; {readers})" if user_agent.endswith(")") else user_agent,
-        "Accept": _ACCEPT,
-        "Accept-Encoding": encoding.ACCEPTED,
-    }
+    return f"{user_agent.removesuffix(')')}; {readers})" if user_agent.endswith(")") else user_agent
+
+
+def _conditions(known: Validators) -> dict[str, str]:
+    headers = {"Accept": _ACCEPT, "Accept-Encoding": encoding.ACCEPTED}
     if known.etag:
         headers["If-None-Match"] = known.etag
+        headers["A-IM"] = "feed"  # RFC 3229: only what is new since that ETag
     if known.last_modified:
         headers["If-Modified-Since"] = known.last_modified
     return headers
 
 
-def _check_header_size(response: aiohttp.ClientResponse, url: str) -> None:
-    if sum(len(name) + len(value) + 4 for name, value in response.raw_headers) > MAX_HEADER_BYTES:
-        raise TooLarge(f"{_host(url)}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
-
-
-def _next_hop(url: str, headers: CIMultiDictProxy[str]) -> str:
-    location = headers.get("Location", "")
+def _next_hop(url: str, response: Response, follows: frozenset[int]) -> str:
+    if response.status not in follows:
+        raise BadRedirect(f"{_host(url)} redirects a form with status {response.status}, which is not followed.")
+    location = response.headers.get("Location", "")
     if not location:
         raise BadRedirect(f"{_host(url)} redirects without saying where to.")
     try:
@@ -200,74 +297,3 @@ def _next_hop(url: str, headers: CIMultiDictProxy[str]) -> str:
     if url.startswith("https:") and not target.startswith("https:"):
         raise BadRedirect(f"{_host(url)} redirects from https to http, which is not followed.")
     return target
-
-
-async def _answer(
-    response: _Response, url: str, known: Validators, permanent_url: str | None, started_s: float
-) -> Fetched:
-    retry_after_s = _retry_after_s(response.headers, time.time())
-    body: bytes | None = None
-    if response.status == _OK:
-        body = await _body(response, url)
-    elif response.status != _NOT_MODIFIED:
-        reason = f" ({response.reason[:60]})" if response.reason else ""
-        raise BadStatus(
-            f"{_host(url)} answered {response.status}{reason}.", status=response.status, retry_after_s=retry_after_s
-        )
-    elif not known.etag and not known.last_modified:
-        raise BadHttp(f"{_host(url)} answered 304 (not modified) to a request that named nothing to compare with.")
-    validators = _validators(response.headers, body, known)
-    return Fetched(
-        status=response.status,
-        url=url,
-        body=None if validators.body_sha256 == known.body_sha256 else body,
-        headers=_plain_headers(response.headers),
-        validators=validators,
-        private=bool(response.peer_address) and not guard.is_public(response.peer_address),
-        permanent_url=permanent_url,
-        took_s=time.monotonic() - started_s,
-        retry_after_s=retry_after_s,
-    )
-
-
-async def _body(response: aiohttp.ClientResponse, url: str) -> bytes:
-    coding = encoding.coding_of(response.headers.getall("Content-Encoding", []))
-    if (response.content_length or 0) > MAX_BODY_BYTES:
-        raise TooLarge(f"{_host(url)}: its answer is larger than {MAX_BODY_BYTES:,} bytes.")
-    received = bytearray()
-    async for chunk in response.content.iter_any():
-        received += chunk
-        if len(received) > MAX_BODY_BYTES:
-            raise TooLarge(f"{_host(url)}: its answer is larger than {MAX_BODY_BYTES:,} bytes.")
-    return encoding.decoded(bytes(received), coding, MAX_BODY_BYTES)
-
-
-def _validators(headers: Mapping[str, str], body: bytes | None, known: Validators) -> Validators:
-    """Return what makes the next fetch conditional; a 304 may renew the validators (RFC 9110 §15.4.5)."""
-    etag = headers.get("ETag", known.etag if body is None else "")
-    last_modified = headers.get("Last-Modified", known.last_modified if body is None else "")
-    return Validators(
-        etag=etag if len(etag) <= _MAX_VALIDATOR_CHARS and etag.isprintable() else "",
-        last_modified=last_modified if len(last_modified) <= _MAX_VALIDATOR_CHARS and last_modified.isascii() else "",
-        body_sha256=known.body_sha256 if body is None else hashlib.sha256(body).hexdigest(),
-    )
-
-
-def _plain_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
-    """Return lower-case names and the values as text that every codec takes."""
-    return {
-        name.lower(): value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        for name, value in headers.items()
-    }
-
-
-def _retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Read ``Retry-After`` (RFC 9110 §10.2.3): seconds, or a date; capped at a week, None if absurd."""
-    value = headers.get("Retry-After", "").strip()
-    if value.isascii() and value.isdigit():
-        return min(float(value[:12]), _MAX_RETRY_AFTER_S)
-    try:
-        at_s = email.utils.parsedate_to_datetime(value).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(at_s - now_s, 0.0), _MAX_RETRY_AFTER_S)

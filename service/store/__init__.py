@@ -15,11 +15,13 @@ from service.store.inbox import Inboxes
 from service.store.index import HashIndex
 from service.store.leases import Leases
 from service.store.link import Link
+from service.store.moves import Moves
 from service.store.outbox import Outbox
 from service.store.requests import Requests
 from service.store.ring import Ring
 from service.store.subscriptions import Subscriptions
 from service.store.users import Users
+from service.store.websub import WebSub
 
 
 class Store:
@@ -30,8 +32,9 @@ class Store:
         self.link = link
         self.index = HashIndex(link)
         self.channels = Channels(link, self.index)
-        self.subscriptions = Subscriptions(link, self.index)
         self.outbox = Outbox(link)
+        self.subscriptions = Subscriptions(link, self.index, self.channels, self.outbox)
+        self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)
         self.ring = Ring(link)
         self.leases = Leases(link)
@@ -39,6 +42,7 @@ class Store:
         self.inboxes = Inboxes(link)
         self.requests = Requests(link, self.inboxes, self.ring)
         self.accounts = Accounts(link)
+        self.websub = WebSub(link)
 
     async def ping(self) -> None:
         """Return if Redis answers. Raises :class:`service.errors.StoreUnavailable`."""

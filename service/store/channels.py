@@ -5,11 +5,14 @@ A channel is a hash of :data:`FIELDS`. Only the owner that last adopted it can a
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from service.errors import LeaseLost, StaleVersion
-from service.model import Change, Channel, ChannelId, Delta, Entry, NodeId, PollResult, Validators
+from service.feeds.urls import channel_id
+from service.feeds.verdicts import GOOD, Case, Evidence, Report
+from service.model import Change, Channel, ChannelId, Delta, Entry, NodeId, Notice, PollResult, Validators, Wishes
 from service.store import keys
 from service.store.index import ChannelIndex
 from service.store.link import Link, script
@@ -17,6 +20,8 @@ from service.store.link import Link, script
 LOG_LENGTH = 1_000
 POLLS_KEPT = 20
 _BUCKETS_AT_ONCE = 32
+_UNDECIDED = "?"
+_MOST_MOVES = 8
 
 FIELDS = {
     "url": "the canonical URL; a channel without it does not exist",
@@ -27,6 +32,8 @@ FIELDS = {
     "private": "1 if the publisher's address is not public",
     "listed": "1 if an admin wants it polled without subscribers",
     "dormant": "1 while nobody polls it; the first poll after that is taken in silently",
+    "condition": "what subscribers were told last of the channel itself: dead or quarantined",
+    "moved_to": "the channel that took over",
     "epoch": "raised by each owner that adopts it; fences writes",
     "owner": "the node that adopted it last",
     "version": "increasing number",
@@ -35,16 +42,29 @@ FIELDS = {
     "etag": "validators of the body the version was made from",
     "last_modified": "same",
     "body_sha256": "same",
-    "identity": "state of service.feeds.identity (msgpack)",
+    "memory": "what is remembered of its content: see service.feeds.examine (msgpack)",
+    "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
     "failing_since": "Unix s of the first failed poll after the last good one",
+    "refusals": "how many polls in a row found the publisher busy",
+    "evidence": "what polls in a row have to say against it: service.feeds.verdicts.Evidence (JSON)",
 }
 
 
-_OF_CHANNEL = ("url", "title", "link", "kind", "version", "created", "private", "listed", "dormant")
+_OF_CHANNEL = (
+    *("url", "title", "link", "kind", "version", "created"),
+    *("private", "listed", "dormant", "condition", "moved_to"),
+)
+_OF_STATE = (
+    *_OF_CHANNEL,
+    *("epoch", "owner", "fanned", "cursor", "etag", "last_modified", "body_sha256", "failing_since", "wishes"),
+)
 
 
 class ChannelState(msgspec.Struct, frozen=True):
-    """A channel with what its pollers and owner need to go on. ``epoch`` is the owner's fencing token."""
+    """A channel with what its pollers and owner need to go on; what it remembers of its content is read apart.
+
+    ``epoch`` is the owner's fencing token.
+    """
 
     channel: Channel
     epoch: int
@@ -52,8 +72,8 @@ class ChannelState(msgspec.Struct, frozen=True):
     fanned: int
     cursor: str
     validators: Validators
-    identity: bytes
     failing_since_s: float | None
+    wishes: Wishes = Wishes()
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
@@ -68,12 +88,17 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a delta leaves behind: the content's validators and identities, and how the channel now calls itself."""
+    """What a delta leaves behind: the content's validators, what is remembered of it, names and wishes.
+
+    ``kind`` is what the channel is from now on, if that changes.
+    """
 
     validators: Validators
-    identity: bytes
+    memory: bytes
     title: str
     link: str
+    wishes: Wishes = Wishes()
+    kind: Literal["feed", "page"] | None = None
 
 
 class Channels:
@@ -94,34 +119,75 @@ class Channels:
         await self._link.script("channel_create", own, msgspec.msgpack.encode(first), *fields)
         return await self.get(channel.id) or channel
 
+    async def take_over(
+        self,
+        former: ChannelId,
+        channel: Channel,
+        snapshot: Snapshot,
+        latest: Sequence[Entry],
+        *,
+        joins_at: int,
+        now_s: float,
+    ) -> int | None:
+        """Have a channel, as it is known now, take over from a ``former`` one, and go on from the snapshot.
+
+        If it is polled already it goes on from where it is, and ``joins_at`` counts. Returns the version at which
+        subscribers of the former join, the same until :meth:`joined`; None if the channel has changed meanwhile.
+        """
+        first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
+        fields = _fields(channel) + _snapshot_fields(snapshot)
+        await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
+        own = (keys.channel(channel.id), keys.log(channel.id), keys.joining(channel.id))
+        packed = msgspec.msgpack.encode(first)
+        done, version = await self._link.script(
+            "channel_take_over", own, former, channel.version, joins_at, packed, *fields
+        )
+        return version if done else None
+
+    async def joined(self, former: ChannelId, cid: ChannelId) -> None:
+        """Forget that subscribers of a former channel are on their way to this one."""
+        await self._link.call("HDEL", keys.joining(cid), former)
+
     async def get(self, cid: ChannelId) -> Channel | None:
         """Return a channel, or None."""
         return (await self.many([cid]))[0]
 
+    async def resolve(self, cid: ChannelId) -> Channel | None:
+        """Return a channel, or the one that everybody moved to from it; None if there is none."""
+        channel = await self.get(cid)
+        for _ in range(_MOST_MOVES):
+            if channel is None or not (channel.moved_to and channel.dormant):
+                break
+            channel = await self.get(channel.moved_to) or channel
+        return channel
+
     async def many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
         """Return channels in the order asked for."""
         found = await self._link.many([("HMGET", keys.channel(cid), *_OF_CHANNEL) for cid in cids])
-        states = [_state(cid, _present(values)) for cid, values in zip(cids, found, strict=True)]
+        states = [_state(cid, _present(_OF_CHANNEL, values)) for cid, values in zip(cids, found, strict=True)]
         return [state.channel if state else None for state in states]
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         """Return channels with what their pollers need, in the order asked for."""
-        found = await self._link.many([("HGETALL", keys.channel(cid)) for cid in cids])
-        return [_state(cid, fields) for cid, fields in zip(cids, found, strict=True)]
+        found = await self._link.many([("HMGET", keys.channel(cid), *_OF_STATE) for cid in cids])
+        return [_state(cid, _present(_OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
+
+    async def memory(self, cid: ChannelId) -> tuple[int, bytes]:
+        """Return the channel's version and what is remembered of its content; (0, b"") if there is no channel."""
+        version, memory = await self._link.call("HMGET", keys.channel(cid), "version", "memory")
+        return int(version or 0), memory or b""
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Become the owner of channels: raise their epochs and return their states."""
-        found = await self._link.many([script("channel_adopt", (keys.channel(cid),), node) for cid in cids])
-        states = []
-        for cid, flat in zip(cids, found, strict=True):
-            states.append(_state(cid, dict(zip(flat[::2], flat[1::2], strict=True))))
-        return states
+        found = await self._link.many([script("channel_adopt", (keys.channel(cid),), node, *_OF_STATE) for cid in cids])
+        return [_state(cid, _present(_OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
 
-    async def publish(self, delta: Delta, snapshot: Snapshot, epoch: int, *, silent: bool) -> Delta:
+    async def publish(self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool) -> Delta:
         """Version a delta: compare-and-set against ``delta.base_version``, fenced by ``epoch``.
 
-        ``silent`` deltas are never fanned out. Returns the delta with its version.
-        Raises :class:`LeaseLost` if another owner adopted the channel or it is gone, :class:`StaleVersion`.
+        ``silent`` deltas are never fanned out. A notice leaves no snapshot, and what was told already gets no
+        other version. Returns the delta with its version.
+        Raises :class:`LeaseLost` if another owner adopted the channel, it has moved or is gone; :class:`StaleVersion`.
         """
         cid = delta.channel
         versioned = msgspec.structs.replace(delta, version=delta.base_version + 1, initial=silent)
@@ -133,13 +199,14 @@ class Channels:
             msgspec.msgpack.encode(versioned),
             int(silent),
             LOG_LENGTH,
-            *_snapshot_fields(snapshot),
+            *_told(delta.notice),
+            *(_snapshot_fields(snapshot) if snapshot else ()),
         )
         if won:
-            return versioned
+            return msgspec.structs.replace(versioned, version=rest[0])
         if rest[0] == b"version":
             raise StaleVersion(f"Channel {cid[:8]} is at version {rest[1]}, not {delta.base_version}.", current=rest[1])
-        raise LeaseLost(f"Channel {cid[:8]} has another owner, or is gone.")
+        raise LeaseLost(f"Channel {cid[:8]} has another owner, has moved, or is gone.")
 
     async def fanned(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
         """Record how far the fan-out of ``version`` is ("" = done); False if another owner adopted the channel."""
@@ -148,18 +215,23 @@ class Channels:
     async def doze(self, cid: ChannelId) -> None:
         """Note that nobody polls the channel any more: what it lists at the next poll is taken in silently.
 
-        Does nothing if somebody has subscribed: they count on the polls that there have been.
+        Does nothing if somebody has subscribed, or is about to come from a channel that moved: they count on the
+        polls that there have been.
         """
-        await self._link.script("channel_doze", (keys.channel(cid), keys.channel_index(cid)))
+        own = (keys.channel(cid), keys.channel_index(cid), keys.joining(cid))
+        await self._link.script("channel_doze", own)
 
-    async def polled(self, results: Sequence[tuple[ChannelId, PollResult]]) -> None:
-        """Keep how polls ended."""
+    async def polled(self, reports: Sequence[tuple[ChannelId, Report]]) -> list[Case | None]:
+        """Keep how polls ended; return what there is to judge, in the same order."""
         commands = []
-        for cid, result in results:
-            failed = "" if result.outcome in {"new", "unchanged"} else repr(result.at_s)
+        for cid, report in reports:
+            result = report.result
+            kept = b"" if report.again else msgspec.msgpack.encode(result)
+            charge = _UNDECIDED if report.charge is None else report.charge
             own = (keys.channel(cid), keys.polls(cid))
-            commands.append(script("channel_polled", own, msgspec.msgpack.encode(result), failed, POLLS_KEPT))
-        await self._link.many(commands)
+            commands.append(script("channel_polled", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node))
+        found = await self._link.many(commands)
+        return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
         """Return the delta that made a version; None once the log has dropped it."""
@@ -210,7 +282,7 @@ class Channels:
         """Delete a channel and its log. Its subscriptions have to be ended first and again afterwards."""
         await self._link.many(
             [
-                ("DEL", keys.channel(cid), keys.log(cid), keys.polls(cid)),
+                ("DEL", keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid)),
                 ("SREM", keys.registry(cid[:2]), cid),
             ]
         )
@@ -242,25 +314,41 @@ def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:
     return tuple(Change("addition", entry) for entry in latest)
 
 
+def _told(notice: Notice | None) -> tuple[str, str]:
+    """Return the field in which a channel keeps what its subscribers were told, and its value."""
+    if notice is None:
+        return "", ""
+    if notice.kind == "moved":
+        return "moved_to", channel_id(notice.detail)
+    return "condition", "" if notice.kind == "back" else notice.kind
+
+
+def _case(report: Report, condition: bytes, refusals: int, evidence: bytes) -> Case:
+    proof = msgspec.json.decode(evidence, type=Evidence) if evidence else None
+    return Case(report.charge or GOOD, condition.decode(), refusals, proof)
+
+
 def _fields(channel: Channel) -> list[str]:
     return [
         *("url", channel.url, "kind", channel.kind, "created", repr(channel.created_s)),
         *("private", str(int(channel.private)), "listed", str(int(channel.listed))),
+        *(("dormant", "1") if channel.dormant else ()),
     ]
 
 
 def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
     validators = snapshot.validators
     return [
-        *("title", snapshot.title, "link", snapshot.link, "identity", snapshot.identity),
+        *("title", snapshot.title, "link", snapshot.link, "memory", snapshot.memory),
+        *("wishes", msgspec.msgpack.encode(snapshot.wishes)),
         *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),
+        *(("kind", snapshot.kind) if snapshot.kind else ()),
     ]
 
 
-def _present(values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    """Return what HMGET found of a channel, as HGETALL would."""
-    pairs = zip(_OF_CHANNEL, values, strict=True)
-    return {name.encode(): value for name, value in pairs if value is not None}
+def _present(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    """Return the fields that a channel has among those asked for."""
+    return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def _state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
@@ -281,6 +369,8 @@ def _state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
         private=text(b"private") == "1",
         listed=text(b"listed") == "1",
         dormant=text(b"dormant") == "1",
+        condition=_condition(text(b"condition")),
+        moved_to=text(b"moved_to"),
     )
     failing = text(b"failing_since")
     return ChannelState(
@@ -290,6 +380,10 @@ def _state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
         fanned=int(text(b"fanned") or 0),
         cursor=text(b"cursor"),
         validators=Validators(text(b"etag"), text(b"last_modified"), text(b"body_sha256")),
-        identity=fields.get(b"identity", b""),
         failing_since_s=float(failing) if failing else None,
+        wishes=msgspec.msgpack.decode(fields.get(b"wishes", b"\x80"), type=Wishes),
     )
+
+
+def _condition(text: str) -> Literal["", "dead", "quarantined"]:
+    return "dead" if text == "dead" else "quarantined" if text == "quarantined" else ""

@@ -11,11 +11,16 @@ from service.store.link import BLOCK_AT_MOST_S, Command, Link
 _LENGTH = 10_000
 _KEPT_S = 3600
 
-Kind = Literal["peer", "ask"]
+Kind = Literal["peer", "ask", "push"]
+
+_KINDS: dict[bytes, Kind] = {b"ask": "ask", b"push": "push"}
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """One message: ``peer`` between nodes (corona's protocol), ``ask`` from a bot or the console."""
+    """One message: ``peer`` between nodes (corona's protocol), ``ask`` from a bot or the console.
+
+    ``push`` says that a hub sent something for a channel (its id is the payload), and wants no answer.
+    """
 
     kind: Kind
     sender: str
@@ -50,8 +55,7 @@ class Inboxes:
         for _, entries in found or ():
             for entry, fields in entries:
                 after = entry.decode()
-                kind: Kind = "ask" if fields[b"k"] == b"ask" else "peer"
-                letters.append(Letter(kind, fields[b"f"].decode(), fields[b"m"]))
+                letters.append(Letter(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]))
         if letters:
             await self._link.call("XTRIM", keys.inbox(node), "MINID", after)
         return letters, after

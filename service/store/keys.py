@@ -14,24 +14,35 @@ key                          type    meaning
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
 ``cn:{q:ID}``                list    the one answer to a request; expires
 ``cn:{g:XX}:channels``       set     registry: channel ids that start with these two digits
+``cn:{g:XX}:hubs``           set     those of them that have a hub subscription
 ``cn:{c:CID}``               hash    a channel: see ``channels.FIELDS``
 ``cn:{c:CID}:log``           stream  ``VERSION-0`` → ``d``: Delta (msgpack); the newest ~1,000
 ``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
 ``cn:{c:CID}:subs``          hash    the channel index: user id → seq of the subscription
+``cn:{c:CID}:joining``       hash    channel whose subscribers are moving here → the version they join at
 ``cn:{c:CID}:pause``         string  the publisher asked to be left alone; expires when that is over
 ``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
-``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``
+``cn:{c:CID}:hub``           string  the subscription at a hub: HubState (msgpack)
+``cn:{c:CID}:pushed``        list    what the hub sent and no worker has read: Push (msgpack); expires
+``cn:{c:CID}:pushes``        string  how often it sent something this minute; expires
+``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
-``cn:{u:UID}:intents``       hash    channel id → ``add SEQ`` or ``del SEQ``: not yet in the channel index
-``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s)
+``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
+``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
+                                     ``e`` 1 of its edits, ``m`` position and marks of each article (JSON)
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
+``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
+``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
+``cn:{u:UID}:articles:old``  hash    the generation of marks before that
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
 ``cn:{i}:users``             zset    user ids that may have intents → when (ms)
 ``cn:{a}:users``             set     every user id that ever wrote to us
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
-``cn:{h:HOST}``              hash    token bucket of a publisher's host: ``tokens``, ``at_ms``; expires
+``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
+``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
+``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
 ``cn:{console}:accounts``    hash    name → Account (msgpack)
 ``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
 ``cn:{console}:session:H``   string  H: a session token's hash → the account's name; expires
@@ -80,6 +91,11 @@ def registry(bucket: str) -> str:
     return f"cn:{{g:{bucket}}}:channels"
 
 
+def hub_registry(bucket: str) -> str:
+    """The channel ids with these first two hex digits that have a hub subscription."""
+    return f"cn:{{g:{bucket}}}:hubs"
+
+
 REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
 
 
@@ -103,6 +119,11 @@ def channel_index(cid: ChannelId) -> str:
     return f"cn:{{c:{cid}}}:subs"
 
 
+def joining(cid: ChannelId) -> str:
+    """The channels whose subscribers are moving to a channel."""
+    return f"cn:{{c:{cid}}}:joining"
+
+
 def pause(cid: ChannelId) -> str:
     """That a channel's publisher wants to be left alone for now."""
     return f"cn:{{c:{cid}}}:pause"
@@ -111,6 +132,21 @@ def pause(cid: ChannelId) -> str:
 def poll_budget(cid: ChannelId) -> str:
     """A channel's budget of polls."""
     return f"cn:{{c:{cid}}}:budget"
+
+
+def hub(cid: ChannelId) -> str:
+    """A channel's subscription at a hub."""
+    return f"cn:{{c:{cid}}}:hub"
+
+
+def pushed(cid: ChannelId) -> str:
+    """What a channel's hub sent and no worker has read."""
+    return f"cn:{{c:{cid}}}:pushed"
+
+
+def push_rate(cid: ChannelId) -> str:
+    """How often a channel's hub sent something in the present minute."""
+    return f"cn:{{c:{cid}}}:pushes"
 
 
 def user(uid: UserId) -> str:
@@ -138,14 +174,39 @@ def in_flight(uid: UserId) -> str:
     return f"cn:{{u:{uid}}}:fly"
 
 
+def told(uid: UserId) -> str:
+    """A user's last messages, by what they told."""
+    return f"cn:{{u:{uid}}}:told"
+
+
+def articles(uid: UserId) -> str:
+    """Articles that a user was told."""
+    return f"cn:{{u:{uid}}}:articles"
+
+
+def older_articles(uid: UserId) -> str:
+    """Articles that a user was told before those."""
+    return f"cn:{{u:{uid}}}:articles:old"
+
+
 def rate(uid: UserId, what: str) -> str:
     """How often a user did something in the present window."""
     return f"cn:{{u:{uid}}}:rate:{what}"
 
 
-def host(name: str) -> str:
-    """A publisher's host budget."""
-    return f"cn:{{h:{name}}}"
+def host(site: str) -> str:
+    """The budget of a publisher's site, or of a network of publishers."""
+    return f"cn:{{h:{site}}}"
+
+
+def host_egress(site: str, egress: str) -> str:
+    """What one egress group may still ask of a site."""
+    return f"cn:{{h:{site}}}:from:{egress}"
+
+
+def host_rate(site: str) -> str:
+    """How often an admin wants a site to be asked."""
+    return f"cn:{{h:{site}}}:rate"
 
 
 # console

@@ -12,8 +12,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import hiredis
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
@@ -22,6 +24,9 @@ from service.settings import Settings
 
 Value = str | bytes | int | float
 Command = tuple[Value, ...]
+
+_PER_ROUND_TRIP = 500
+"""Commands written at once: more would cost memory that a process keeps for good, and hold up others."""
 
 BLOCK_AT_MOST_S = 5.0
 _ANSWER_WITHIN_S = 5.0
@@ -39,7 +44,9 @@ _REFUSALS = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.N
 
 @cache
 def _script(name: str) -> str:
-    return files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+    """Return a script without its comments, which need not travel with every command."""
+    lines = files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line.strip() for line in lines if not line.lstrip().startswith("--"))
 
 
 def script(name: str, keys: Sequence[str], *arguments: Value) -> Command:
@@ -98,7 +105,7 @@ class Link:
         return await self.call(*script(name, keys, *arguments))
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands in one round trip, in order. Raises :class:`StoreUnavailable`."""
+        """Run independent commands, hundreds in one round trip, in order. Raises :class:`StoreUnavailable`."""
         return await _pipelined(self._prompt, commands)
 
     async def many_once(self, commands: Sequence[Command]) -> list[Any]:
@@ -116,14 +123,14 @@ class Link:
 
 
 async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    if not commands:
-        return []
+    replies: list[Any] = []
     with _translated():
-        async with client.pipeline(transaction=False) as pipeline:
-            for command in commands:
-                pipeline.execute_command(*command)
-            replies: list[Any] = await pipeline.execute()
-            return replies
+        for start in range(0, len(commands), _PER_ROUND_TRIP):
+            async with client.pipeline(transaction=False) as pipeline:
+                for command in commands[start : start + _PER_ROUND_TRIP]:
+                    pipeline.execute_command(*command)
+                replies += await pipeline.execute()
+    return replies
 
 
 def _client(settings: Settings, connections: int, timeout_s: float, *, tries: int) -> Redis:
@@ -138,4 +145,15 @@ def _client(settings: Settings, connections: int, timeout_s: float, *, tries: in
         # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), tries - 1),
     )
+    pool.connection_class = _packing(pool.connection_class)
     return Redis.from_pool(pool)
+
+
+def _packing(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Return a connection that packs commands in C, as redis-py does unless it is asynchronous: four times as fast."""
+
+    class Packing(kind):  # type: ignore[valid-type,misc]  # which kind it is, the URL says
+        def pack_command(self, *args: Value) -> list[bytes]:
+            return [hiredis.pack_command(args)]  # type: ignore[arg-type]  # its stub says a tuple of one
+
+    return Packing

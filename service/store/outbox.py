@@ -1,15 +1,21 @@
 """What each person still has to be told: a stream of references, and batches in flight.
 
-An item is (channel, version); its text is rendered from the channel's log when it is sent. A batch
-gets its message id when it is claimed and keeps it, so that a resend after a crash is recognisable.
+An item is one part of one version of a channel: its news, or its edits; its text is rendered from the
+channel's log when it is sent. A batch gets its message id when it is claimed and keeps it, so that a resend
+after a crash is recognisable.
+
+An article that another of the person's channels has told is left out when a batch is claimed. The last
+messages are remembered, by what they told, so that a batch of edits can become the correction of one.
 """
 
 import secrets
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
+from service.feeds.parts import Marks, Parts
 from service.model import ChannelId, UserId
 from service.store import keys
 from service.store.link import BLOCK_AT_MOST_S, Link, script
@@ -17,27 +23,45 @@ from service.store.link import BLOCK_AT_MOST_S, Link, script
 MessageId = str
 
 
-class OutboxItem(msgspec.Struct, frozen=True):
-    """One version of one channel, and when it was queued (Unix s)."""
+class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
+    """One part of one version of one channel, and when it was queued (Unix s).
+
+    ``left_out`` are the positions of changes that another channel has told this person.
+    """
 
     channel: ChannelId
     version: int
     queued_s: float
+    edits: bool = False
+    left_out: tuple[int, ...] = ()
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Items that go out as one message. ``acked``: the server has it, and its receipt is awaited."""
+    """Items that go out as one message, all of them news or all edits.
+
+    ``acked``: the server has it, and its receipt is awaited. ``replaces``: the id of the message that it
+    corrects (XEP-0308); then the items begin with what that one told, news and earlier edits.
+    """
 
     message_id: MessageId
     items: tuple[OutboxItem, ...]
     acked: bool
     claimed_s: float
+    replaces: MessageId = ""
+
+
+class ToldMessage(msgspec.Struct, frozen=True):
+    """What a message told a person that the server took; with its corrections, if there were any."""
+
+    message_id: MessageId = msgspec.field(name="m")
+    items: tuple[OutboxItem, ...]
 
 
 class _Flying(msgspec.Struct):
-    items: list[tuple[ChannelId, int, float]]
+    items: tuple[OutboxItem, ...]
     acked: bool
     at: float
+    replaces: str = ""
 
 
 class Outbox:
@@ -47,14 +71,15 @@ class Outbox:
         """Use this link to Redis."""
         self._link = link
 
-    async def enqueue(self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float) -> list[UserId]:
-        """Queue a version for each user who is subscribed and was not given it yet, and wake delivery.
+    async def enqueue(
+        self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: Parts
+    ) -> list[UserId]:
+        """Queue a version's parts for each user who is subscribed and was not given it yet, and wake delivery.
 
         Returns the users who are not subscribed: the channel index was behind.
         """
-        replies = await self._link.many(
-            [script("outbox_enqueue", (keys.user_index(uid), keys.outbox(uid)), cid, version, now_s) for uid in uids]
-        )
+        given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
+        replies = await self._link.many([script("outbox_enqueue", _queued_keys(uid), *given) for uid in uids])
         # Also those who already had it: a crash may have come between the queue and the waiting list.
         waiting = [uid for uid, reply in zip(uids, replies, strict=True) if reply >= 0]
         if waiting:
@@ -95,13 +120,13 @@ class Outbox:
         return [jid.decode() if jid else "" for jid in found]
 
     async def claim(self, uids: Sequence[UserId], max_items: int, now_s: float) -> dict[UserId, Batch]:
-        """Move each user's oldest items into a new batch with a message id; users with nothing queued are absent.
+        """Move each user's oldest items into a new batch with a message id; users with nothing to be told are absent.
 
         Raises :class:`service.errors.StoreUnavailable`; then there may be a new batch among those in flight.
         """
         stamps = await self._stamps(uids)
         replies = await self._link.many_once(
-            [script("outbox_claim", (keys.outbox(uid), keys.in_flight(uid)), uid, max_items, now_s) for uid in uids]
+            [script("outbox_claim", _claimed_keys(uid), uid, max_items, now_s) for uid in uids]
         )
         await self._drop_idle(stamps, [uid for uid, reply in zip(uids, replies, strict=True) if reply == 0])
         return {uid: _batch(*reply) for uid, reply in zip(uids, replies, strict=True) if not isinstance(reply, int)}
@@ -114,17 +139,34 @@ class Outbox:
             for uid, batches in zip(uids, found, strict=True)
         }
 
+    async def told(self, uids: Sequence[UserId]) -> list[list[ToldMessage]]:
+        """Return what each user's last messages told, newest first."""
+        found = await self._link.many([("LRANGE", keys.told(uid), 0, -1) for uid in uids])
+        return [[msgspec.json.decode(message, type=ToldMessage) for message in messages] for messages in found]
+
+    async def correct(
+        self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
+    ) -> dict[UserId, Batch]:
+        """Make each user's batch (second) the correction of an earlier message (third); return the batches.
+
+        A batch stays what it is if the earlier message is forgotten, told of a channel that the user has left, or
+        has more than ``max_items`` together with the edits. It is absent if it is not in flight any more.
+        """
+        replies = await self._link.many(
+            [
+                script("outbox_correct", (keys.in_flight(uid), keys.told(uid), keys.user_index(uid)), *mids, max_items)
+                for uid, *mids in batches
+            ]
+        )
+        return {uid: _batch(mid.encode(), held) for (uid, mid, _), held in zip(batches, replies, strict=True) if held}
+
     async def acked(self, pairs: Sequence[tuple[UserId, MessageId]]) -> None:
         """The server has these messages; they now wait for their receipts."""
-        await self._link.many([script("outbox_acked", (keys.in_flight(uid),), mid) for uid, mid in pairs])
+        await self._completed(pairs, "acked")
 
     async def done(self, pairs: Sequence[tuple[UserId, MessageId]]) -> None:
         """Forget these batches: they have arrived."""
-        stamps = await self._stamps([uid for uid, _ in pairs])
-        replies = await self._link.many(
-            [script("outbox_done", (keys.outbox(uid), keys.in_flight(uid)), mid) for uid, mid in pairs]
-        )
-        await self._drop_idle(stamps, [uid for (uid, _), idle in zip(pairs, replies, strict=True) if idle])
+        await self._completed(pairs, "done")
 
     async def dead(self, uid: UserId, message_id: MessageId, reason: str) -> None:
         """Park a batch that can never be delivered as a dead letter, and go on."""
@@ -132,7 +174,19 @@ class Outbox:
         if held:
             letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", held)
             await self._link.call("XADD", keys.DEAD_LETTERS, "MAXLEN", "~", 10_000, "*", *letter)
-            await self.done([(uid, message_id)])
+            await self._completed([(uid, message_id)], "lost")
+
+    async def _completed(
+        self, pairs: Sequence[tuple[UserId, MessageId]], how_far: Literal["acked", "done", "lost"]
+    ) -> None:
+        stamps = await self._stamps([uid for uid, _ in pairs])
+        replies = await self._link.many(
+            [
+                script("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), mid, how_far)
+                for uid, mid in pairs
+            ]
+        )
+        await self._drop_idle(stamps, [uid for (uid, _), idle in zip(pairs, replies, strict=True) if idle])
 
     async def _stamps(self, uids: Sequence[UserId]) -> dict[UserId, float | None]:
         # Read before we look whether anything is left: whoever enqueues in between sets a new stamp.
@@ -154,10 +208,24 @@ def _stamp() -> float:
     return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
 
 
+def _queued_keys(uid: UserId) -> tuple[str, ...]:
+    return keys.user_index(uid), keys.outbox(uid), keys.intents(uid)
+
+
+def _claimed_keys(uid: UserId) -> tuple[str, ...]:
+    return keys.outbox(uid), keys.in_flight(uid), keys.articles(uid), keys.older_articles(uid)
+
+
+def _wire(marks: Marks | None) -> str:
+    """Return a part as outbox_claim reads it; "" for none."""
+    if marks is None:
+        return ""
+    return msgspec.json.encode([[position, *(mark.hex() for mark in own)] for position, own in marks]).decode()
+
+
 def _batch(message_id: bytes, value: bytes) -> Batch:
     flying = msgspec.json.decode(value, type=_Flying)
-    items = tuple(OutboxItem(*item) for item in flying.items)
-    return Batch(message_id.decode(), items, flying.acked, flying.at)
+    return Batch(message_id.decode(), flying.items, flying.acked, flying.at, flying.replaces)
 
 
 def _age(batch: Batch) -> tuple[int, int]:

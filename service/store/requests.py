@@ -18,13 +18,17 @@ from service.store.link import BLOCK_AT_MOST_S, Link
 from service.store.ring import Ring
 
 _ANSWER_KEPT_S = 60
-_WITHIN_S = 14.0
+_WITHIN_S = 9.5
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True):
-    """Look at this canonical URL; if it is a feed, make it a channel (or wake its channel up)."""
+    """Look at this canonical URL; if it is a feed, make it a channel (or wake its channel up).
+
+    ``as_page``: make a page of it, whatever it names; then the URL may carry a selector (``feeds.urls.page_url``).
+    """
 
     url: str
+    as_page: bool = False
 
 
 class PollNow(msgspec.Struct, frozen=True, tag=True):
@@ -44,13 +48,15 @@ class Ask(msgspec.Struct, frozen=True):
 class Probed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """What a probe found: a channel, or several feeds to choose from.
 
-    ``latest`` is newest first; ``discovered`` says that the URL was a page which named the feed.
+    ``latest`` is newest first; ``discovered`` says that the URL was a page which named the feed;
+    ``page`` that it is one which names none: it could be watched itself.
     """
 
     channel: Channel | None = None
     latest: tuple[Entry, ...] = ()
     choices: tuple[FeedLink, ...] = ()
     discovered: bool = False
+    page: bool = False
 
 
 class Polled(msgspec.Struct, frozen=True, tag=True):
@@ -77,9 +83,9 @@ class Requests:
         self._inboxes = inboxes
         self._ring = ring
 
-    async def probe(self, url: str, timeout_s: float = _WITHIN_S) -> Probed:
+    async def probe(self, url: str, timeout_s: float = _WITHIN_S, *, as_page: bool = False) -> Probed:
         """Have a canonical URL looked at. Raises what the worker met, or :class:`NoWorker`."""
-        answer = await self._ask(channel_id(url), Probe(url), timeout_s)
+        answer = await self._ask(channel_id(url), Probe(url, as_page), timeout_s)
         if isinstance(answer, Probed):
             return answer
         raise NoWorker(f"A worker answered {type(answer).__name__} to a probe: the fleet's versions differ.")
@@ -96,6 +102,12 @@ class Requests:
         owner = (await self._ring.look()).owner(cid)
         if owner is not None:
             await self._inboxes.send([(owner, Letter("peer", "", encode("", ChannelAdded(cid))))])
+
+    async def pushed(self, cid: ChannelId) -> None:
+        """Tell the owner that a hub's push waits for it; if this is lost, a poll finds what is new."""
+        owner = (await self._ring.look()).owner(cid)
+        if owner is not None:
+            await self._inboxes.send([(owner, Letter("push", "", cid.encode()))])
 
     async def _ask(self, cid: ChannelId, body: Probe | PollNow, timeout_s: float) -> Answer:
         now_s, ring = await self._ring.glance()

@@ -5,37 +5,47 @@ The user index (in the user's slot) is the truth. A change is written there toge
 replays what was left behind.
 """
 
+import asyncio
 import secrets
 import time
+from math import inf
 
 from service.errors import NotSubscribed
+from service.feeds.parts import Parts, parts
 from service.model import ChannelId, Subscription, UserId
 from service.store import keys
+from service.store.channels import Channels
 from service.store.index import ChannelIndex
 from service.store.link import Link, script
+from service.store.outbox import Outbox
 
 _LEFT_BEHIND_AFTER_S = 5.0
+_PAGE = 500
+_MOVED_AT_ONCE = 16
 
 
 class Subscriptions:
     """Who wants to be told of what."""
 
-    def __init__(self, link: Link, index: ChannelIndex) -> None:
-        """Use this link to Redis and this channel index."""
+    def __init__(self, link: Link, index: ChannelIndex, channels: Channels, outbox: Outbox) -> None:
+        """Use this link to Redis; channels and outboxes are for subscriptions that move."""
         self._link = link
         self._index = index
+        self._channels = channels
+        self._outbox = outbox
 
     async def subscribe(self, jid: str, cid: ChannelId) -> tuple[Subscription, bool]:
-        """Subscribe, durably once this returns; also say whether it is new.
+        """Subscribe, to the channel or the one that took over; durably once this returns. Also say whether it is new.
 
         Raises :class:`NotSubscribed` if the channel does not exist (any more).
         """
         uid = keys.user_id(jid)
         stamp = await self._announce(uid)
         await self._link.call("SADD", keys.USERS, uid)
-        seen = await self._link.call("HGET", keys.channel(cid), "version")
+        channel = await self._channels.resolve(cid)
+        cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
-        new, _ = await self._link.script("user_subscribe", own, jid, cid, int(seen or 0), int(time.time()))
+        new, _ = await self._link.script("user_subscribe", own, jid, cid, seen, int(time.time()))
         await self._replay(uid, stamp)
         held = await self._link.call("HGET", keys.user_index(uid), cid)
         if held is None:
@@ -60,12 +70,34 @@ class Subscriptions:
         """End every subscription to a channel; can be repeated after a crash."""
         cursor = ""
         while True:
-            entries, cursor = await self._index.page(cid, cursor, 500)
+            entries, cursor = await self._index.page(cid, cursor, _PAGE)
             for uid, _ in entries:
                 await self._unsubscribe(uid, cid)
             await self._index.remove(cid, entries)
             if not cursor:
                 return
+
+    async def move(self, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
+        """Turn every subscription to a channel into one to its successor; can be repeated after a crash.
+
+        A subscription keeps its number, what is queued stays queued, and everything that the successor tells
+        after version ``joins_at`` is queued once, however many versions it has by then.
+        """
+        cursor = ""
+        while True:
+            entries, cursor = await self._index.page(cid, cursor, _PAGE)
+            for first in range(0, len(entries), _MOVED_AT_ONCE):
+                some = entries[first : first + _MOVED_AT_ONCE]
+                await asyncio.gather(*(self._move(uid, cid, successor, joins_at) for uid, _ in some))
+                await self._index.remove(cid, some)
+            if not cursor:
+                return
+
+    async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
+        stamp = await self._announce(uid)
+        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
+        await self._link.script("user_move", own, cid, successor, joins_at)
+        await self._replay(uid, stamp)
 
     async def of_user(self, jid: str) -> list[Subscription]:
         """Return a person's subscriptions, by number."""
@@ -99,22 +131,36 @@ class Subscriptions:
 
     async def _replay(self, uid: UserId, stamp: float) -> None:
         pending = await self._link.call("HGETALL", keys.intents(uid))
-        for cid, intent in pending.items():
+        # Into an index before out of another: who walks the old one of a channel that moved has to find who is left.
+        for cid, intent in sorted(pending.items(), key=lambda change: change[1].startswith(b"del")):
             await self._settle(uid, cid.decode(), intent.decode())
         await self._link.call(*script("zrem_if", (keys.INTENT_USERS,), uid, repr(stamp)))
 
     async def _settle(self, uid: UserId, cid: ChannelId, intent: str) -> None:
         what, seq = intent.split()
         start_at: int | str = ""
-        if what == "add":
+        if what == "del":
+            await self._index.remove(cid, [(uid, int(seq))])
+        else:
             added, version = await self._index.add(cid, uid, int(seq))
             if version is None:
                 await self._link.call("HDEL", keys.user_index(uid), cid)
+            elif what == "move":
+                await self._catch_up(uid, cid)
             elif added:
                 start_at = version
-        else:
-            await self._index.remove(cid, [(uid, int(seq))])
         await self._link.script("user_settle", (keys.user_index(uid), keys.intents(uid)), cid, intent, start_at)
+
+    async def _catch_up(self, uid: UserId, cid: ChannelId) -> None:
+        """Queue, in order, every version that a subscription lacks: fan-out will give it the later ones."""
+        held = await self._link.call("HGET", keys.user_index(uid), cid)
+        given = _subscription(cid, held).seen_version if held else inf
+        while given < (newest := int(await self._link.call("HGET", keys.channel(cid), "version") or 0)):
+            for version in range(int(given) + 1, newest + 1):
+                delta = await self._channels.delta(cid, version)
+                content = Parts(news=None) if delta is None or delta.initial else parts(delta)
+                await self._outbox.enqueue([uid], cid, version, time.time(), content)
+            given = newest
 
 
 def _subscription(cid: ChannelId, record: bytes) -> Subscription:

@@ -23,6 +23,7 @@ from typing import Any
 from pydantic import SecretStr
 from slixmpp import ComponentXMPP
 
+from service.feeds.parts import parts
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.stack.redis import PrivateRedis
@@ -119,7 +120,7 @@ async def coronet(settings: Settings, store: Store, jids: list[str], crowd: Crow
 
     async def send(number: int) -> float:
         delta = await publish(store, channel, f"round {number}", base=number)
-        await store.outbox.enqueue(uids, channel.id, delta.version, time.time())
+        await store.outbox.enqueue(uids, channel.id, delta.version, time.time(), parts(delta))
         return time.monotonic()
 
     async with serving(settings, store):

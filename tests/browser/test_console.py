@@ -7,11 +7,12 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from service.console.login import setup_link
+from service.feeds.urls import page_url
 from service.model import Entry, PollResult
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.requests import Answer, Polled, PollNow, Probe, Probed
-from tests.support.channels import make_channel
+from tests.support.channels import make_channel, polled
 from tests.support.console import Visitor, admin, console, worker
 
 _CHROMIUM = [
@@ -52,7 +53,7 @@ async def _enter_as(somebody: Visitor, page: Page) -> None:
 
 async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, browser: Browser) -> None:
     channel = await make_channel(store, "https://example.org/feed.xml")
-    await store.channels.polled([(channel.id, PollResult("0" * 40, 1.0, "unchanged", 304))])
+    await polled(store, channel.id, PollResult("0" * 40, 1.0, "unchanged", 304))
     complaints: list[str] = []
 
     def answer(body: Probe | PollNow) -> Answer:
@@ -101,9 +102,29 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
     assert complaints == []
 
 
+async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Browser) -> None:
+    channel = await make_channel(store, page_url("https://example.org/prices", "main table"), kind="page")
+
+    def answer(body: Probe | PollNow) -> Answer:
+        named = body == Probe(channel.url, as_page=True)
+        return Probed(channel, (Entry("k", "Prices", summary="Apples 1.20"),)) if named else Probed(page=True)
+
+    async with console(store) as (url, _), admin(url, store) as ada, worker(store, answer):
+        page = await browser.new_page()
+        await _enter_as(ada, page)
+        await page.goto(f"{url}/channels/add")
+        await page.get_by_label("Address").fill("example.org/prices")
+        await page.get_by_role("button", name="Look at it").click()
+        await page.get_by_label("Only this part").fill("main  table")
+        await page.get_by_role("button", name="Watch the page itself").click()
+        await expect(page.get_by_text("Apples 1.20")).to_be_visible()
+        await page.get_by_role("button", name="Keep this channel").click()
+        await expect(page.get_by_text("Part of a page: main table")).to_be_visible()
+
+
 async def test_no_page_is_wider_than_a_telephone(store: Store, browser: Browser) -> None:
     channel = await make_channel(store, "https://example.org/" + "long" * 60, listed=True)
-    await store.channels.polled([(channel.id, PollResult("0" * 40, 1.0, "tls-failed", detail="x" * 300))])
+    await polled(store, channel.id, PollResult("0" * 40, 1.0, "tls-failed", detail="x" * 300))
     async with console(store) as (url, _), admin(url, store) as ada:
         page = await browser.new_page(viewport={"width": _TELEPHONE_PX, "height": 800})
         await _enter_as(ada, page)

@@ -7,7 +7,7 @@ import pytest
 from service.errors import LeaseLost, StaleVersion
 from service.model import Change, Delta, Entry, PollResult
 from service.store import Store
-from tests.support.channels import SNAPSHOT, make_channel, publish
+from tests.support.channels import SNAPSHOT, make_channel, polled, publish
 
 
 async def test_creating_a_channel_twice_keeps_the_first(store: Store) -> None:
@@ -96,13 +96,13 @@ async def test_polls_are_remembered_and_a_failure_counts_from_the_first_until_a_
     channel = await make_channel(store)
     outcomes = [(10.0, "unchanged"), (20.0, "unreachable"), (30.0, "unreachable")]
     for at_s, outcome in outcomes:
-        await store.channels.polled([(channel.id, PollResult("a" * 40, at_s, outcome))])
+        await polled(store, channel.id, PollResult("a" * 40, at_s, outcome))
     status = await store.channels.status(channel.id)
     assert status is not None
     assert status.failing_since_s == 20.0
     assert status.last is not None
     assert status.last.at_s == 30.0
-    await store.channels.polled([(channel.id, PollResult("a" * 40, 40.0, "new"))])
+    await polled(store, channel.id, PollResult("a" * 40, 40.0, "new"))
     status = await store.channels.status(channel.id)
     assert status is not None
     assert status.failing_since_s is None

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from service.errors import StoreUnavailable
+from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store, keys
 from service.store.link import Link, script
@@ -54,7 +55,7 @@ async def test_a_redis_that_refuses_writes_for_now_is_unavailable_however_it_is_
     link: Link, name: str, value: str
 ) -> None:
     """Full, or without the replicas it should have: plain commands, scripts, and both within a pipeline."""
-    take = script("host_take", [keys.host("example.org")], 1, 5)
+    take = script("rate_take", [keys.host("example.org")], 5, 60_000)
     async with configured(link, name, value, "0"):
         for asked in (link.call("SET", "a", "b"), link.call(*take), link.many([("SET", "a", "b")]), link.many([take])):
             with pytest.raises(StoreUnavailable):
@@ -98,7 +99,7 @@ async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, 
         channel = await make_channel(store)
         await store.subscriptions.subscribe(ALICE, channel.id)
         for version in (2, 3):
-            await store.outbox.enqueue([UID], channel.id, version, 5.0)
+            await store.outbox.enqueue([UID], channel.id, version, 5.0, Parts())
         with pytest.raises(StoreUnavailable):
             await store.outbox.claim([UID], 1, 6.0)
         ((batch,),) = (await store.outbox.inflight([UID])).values()

@@ -69,13 +69,6 @@ async def test_one_holder_at_a_time_holds_a_lease_and_epochs_grow(store: Store) 
     assert await store.leases.hold("bot", "b", 60) == 2
 
 
-async def test_a_host_gives_out_its_burst_and_then_says_how_long_to_wait(store: Store) -> None:
-    waits = [await store.hosts.take("example.org", 0.001, burst=3) for _ in range(4)]
-    assert waits[:3] == [0.0, 0.0, 0.0]
-    assert 900 < waits[3] <= 1000
-    assert await store.hosts.take("example.net", 0.001, burst=3) == 0.0
-
-
 async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever(store: Store) -> None:
     node, letters = "a" * 40, [Letter("peer", "", b"one"), Letter("ask", "", b"two")]
     await store.inboxes.send([(node, letter) for letter in letters])
@@ -85,13 +78,3 @@ async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever
     await store.inboxes.send([(node, Letter("peer", "", b"three"))])
     assert await store.link.call("XLEN", keys.inbox(node)) <= 2
     assert [letter.payload for letter in (await store.inboxes.read(node, place))[0]] == [b"three"]
-
-
-async def test_a_pause_ends_by_itself_and_a_poll_is_granted_again_when_its_time_has_come(store: Store) -> None:
-    channel = "c" * 40
-    assert await store.hosts.paused_s(channel) == 0.0
-    await store.hosts.pause(channel, 100.0)
-    assert 90 < await store.hosts.paused_s(channel) <= 100
-    waits = [await store.hosts.take_poll(channel, 12.0) for _ in range(4)]
-    assert waits[:3] == [0.0] * 3
-    assert 290 < waits[3] <= 300

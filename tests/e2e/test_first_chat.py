@@ -85,9 +85,9 @@ async def test_fifty_entries_arrive_within_a_polls_share_of_the_interval(
         ("subscribe http://192.168.0.1/feed", "address"),
         ("subscribe http://no-such-host.invalid/feed", "no-such-host.invalid"),
         ("{publisher}/bad/404", "404"),
-        ("{publisher}/bad/html", "the page names none"),
+        ("{publisher}/bad/html", "Shall I watch the page itself"),
         ("{publisher}/bad/broken.xml", "broken"),
-        ("{publisher}/bad/empty", "empty"),
+        ("{publisher}/bad/empty", "nothing to watch"),
         ("{publisher}/bad/huge", "large"),
     ],
 )

@@ -19,10 +19,10 @@ def test_what_is_due_comes_once_in_order_and_the_rest_stays(plans: list[tuple[st
             agenda.plan(channel, due_s)
             expected[channel] = due_s
     taken = agenda.take(now_s)
-    assert sorted(taken) == sorted(channel for channel, due_s in expected.items() if due_s <= now_s)
-    assert [expected[channel] for channel in taken] == sorted(expected[channel] for channel in taken)
+    assert sorted(taken) == sorted((due_s, channel) for channel, due_s in expected.items() if due_s <= now_s)
+    assert [due_s for due_s, _ in taken] == sorted(due_s for due_s, _ in taken)
     assert agenda.take(now_s) == []
-    assert sorted(agenda.take(100)) == sorted(channel for channel, due_s in expected.items() if due_s > now_s)
+    assert sorted(agenda.take(100)) == sorted((due_s, channel) for channel, due_s in expected.items() if due_s > now_s)
 
 
 @given(plans=plans)

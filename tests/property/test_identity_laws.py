@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.feeds.edits import MAX_AT_ONCE
 from service.feeds.identity import IdentityState, decide
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
@@ -13,6 +14,20 @@ NOW_S = 1_800_000_000.0
 
 _NAMES = st.lists(st.sampled_from("abcdefghijkl"), unique=True, max_size=10)
 _SHAPES = st.sampled_from(["full", "no id", "no link", "id repeated", "text only", "link repeated"])
+
+
+_BLURRED = st.lists(
+    st.builds(
+        ParsedEntry,
+        id=st.sampled_from(("", "1", "2", "3")),
+        link=st.sampled_from(("", "https://example.com/", "https://example.com/1", "https://example.com/2")),
+        title=st.sampled_from(("", "One", "Two")),
+        summary=st.sampled_from(("", "one", "two", "two…")),
+        published=st.sampled_from((None, 1.7e9, 1.71e9)),
+    ),
+    max_size=6,
+)
+"""Documents whose entries share ids, links, titles and dates, or lack them."""
 
 
 def shaped(name: str, shape: str) -> ParsedEntry:
@@ -84,3 +99,32 @@ def test_an_edited_entry_is_not_new(names: list[str], field: str) -> None:
 def test_an_entry_listed_twice_is_sent_once(shape: str, names: list[str]) -> None:
     new = polls([item("x")], [shaped(name, shape) for name in names])[1]
     assert sorted(new) == sorted(f"Title {name}" for name in set(names))
+
+
+@given(_SHAPES, st.lists(st.dictionaries(st.sampled_from("abcdefghijklmnop"), st.sampled_from("tuvw")), max_size=8))
+def test_edits_are_few_of_known_entries_and_told_once(shape: str, documents: list[dict[str, str]]) -> None:
+    """Whatever is edited: no entry is new and edited, and a document that comes again says nothing."""
+    state = None
+    for document in documents:
+        entries = [
+            msgspec.structs.replace(shaped(name, shape), title=f"{name} {version}", content=f"{version} of {name}")
+            for name, version in document.items()
+        ]
+        feed = ParsedFeed(entries=tuple(entries))
+        decision = decide(state, feed, url=URL, now_s=NOW_S)
+        keys = [entry.key for entry in (*decision.new, *decision.edited)]
+        assert len(keys) == len(set(keys))
+        assert len(decision.edited) <= MAX_AT_ONCE
+        again = decide(decision.state, feed, url=URL, now_s=NOW_S)
+        assert (again.new, again.edited, again.gap) == ((), (), False)
+        state = decision.state
+
+
+@given(st.lists(_BLURRED, max_size=5))
+def test_a_document_that_comes_again_at_once_says_nothing(documents: list[list[ParsedEntry]]) -> None:
+    state = None
+    for document in documents:
+        feed = ParsedFeed(link="https://example.com/", entries=tuple(document))
+        state = decide(state, feed, url=URL, now_s=NOW_S).state
+        again = decide(state, feed, url=URL, now_s=NOW_S)
+        assert (again.new, again.edited, again.gap) == ((), (), False)

@@ -6,7 +6,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.errors import BadUrl
-from service.feeds.urls import canonical_url, looks_like_url, redirect_target, web_link
+from service.feeds.urls import (
+    canonical_url,
+    looks_like_url,
+    page_url,
+    redirect_target,
+    selector_of,
+    web_link,
+    without_selector,
+)
 
 _PIECES = st.sampled_from(
     [
@@ -36,3 +44,12 @@ def test_nothing_but_a_bad_url_is_raised(text: str, other: str) -> None:
     assert web_link(text) == "" or web_link(text).startswith("http")
     with contextlib.suppress(BadUrl):
         redirect_target("https://example.com/" + other, text)
+
+
+@given(st.text(max_size=220))
+def test_a_selector_returns_from_its_url(selector: str) -> None:
+    with contextlib.suppress(BadUrl):
+        channel_url = page_url("https://example.com/a?b=1", selector)
+        assert channel_url.isascii()
+        assert selector_of(channel_url) == " ".join(selector.split())
+        assert without_selector(channel_url) == canonical_url(channel_url) == "https://example.com/a?b=1"

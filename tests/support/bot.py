@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from bots.main import Bot
 from service.clock import SystemClock
+from service.feeds.parts import Parts
 from service.model import Channel, Delta
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
@@ -38,7 +39,7 @@ async def serving(settings: Settings, store: Store) -> AsyncIterator[Bot]:
 async def tell(store: Store, people: Sequence[ChatClient], channel: Channel, *keys: str, base: int = 1) -> Delta:
     """Publish entries with these keys as one version of a channel, and queue it for people."""
     delta = await publish(store, channel, *keys, base=base)
-    await store.outbox.enqueue([user_id(person.jid) for person in people], channel.id, delta.version, 2_000.0)
+    await store.outbox.enqueue([user_id(person.jid) for person in people], channel.id, delta.version, 2_000.0, Parts())
     return delta
 
 

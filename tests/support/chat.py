@@ -22,13 +22,14 @@ RECONNECT_S = 0.3
 
 @dataclass(frozen=True)
 class Received:
-    """One message with a body, as it arrived (``at_s`` is Unix time)."""
+    """One message with a body, as it arrived (``at_s`` is Unix time); ``replaces``: the id of what it corrects."""
 
     id: str
     sender: str
     body: str
     at_s: float
     thread: str
+    replaces: str = ""
 
 
 class ChatClient:
@@ -55,7 +56,7 @@ class ChatClient:
         context.verify_mode = ssl.CERT_NONE  # the private server's certificate is its own
         stream = ClientXMPP(f"{jid}/test", password, ssl_context=context)
         stream.enable_direct_tls = False
-        for plugin in ("xep_0030", "xep_0184", "xep_0198", "xep_0199"):
+        for plugin in ("xep_0030", "xep_0184", "xep_0198", "xep_0199", "xep_0308"):
             stream.register_plugin(plugin)
         stream.add_event_handler("session_start", self._started)
         stream.add_event_handler("session_resumed", self._resumed)
@@ -165,7 +166,8 @@ class ChatClient:
         if message["type"] not in ("chat", "normal"):
             return
         sender, body = message["from"].bare, message["body"]
-        self.received.append(Received(message["id"], sender, body, time.time(), message["thread"]))
+        replaced = message["replace"]["id"]
+        self.received.append(Received(message["id"], sender, body, time.time(), message["thread"], replaced))
         async with self._news:
             self._news.notify_all()
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.support.dialects import DIALECTS, Stated
+from tests.support.wild import documents
 
 _SCRIPTS = {
     "windows-1251": "Привет, мир",
@@ -165,3 +166,12 @@ def _titled(title: str, encoding: str) -> str:
 
 def _titles(entries: tuple[Stated, ...]) -> tuple[str, ...]:
     return tuple(entry.title for entry in entries)
+
+
+def wild() -> Iterator[Sample]:
+    """Yield feeds as the big programs write them, whole and mistreated."""
+    for name, text in documents():
+        yield Sample(name, text.encode(), "application/xml")
+        yield Sample(
+            f"{name}, in Latin-1", text.encode("iso-8859-1", "xmlcharrefreplace"), "text/xml; charset=iso-8859-1"
+        )

@@ -16,7 +16,7 @@ from service.corona import events, messages
 from service.corona.policy import Policy
 from service.corona.protocol import NodeProtocol
 from service.corona.schedule import next_poll_s
-from service.model import ChannelId, Delta, NodeId, NodeInfo, Validators
+from service.model import ChannelId, Delta, NodeId, NodeInfo, Notice, Validators
 from service.overlay.joining import balanced_id
 from service.overlay.ring import RingView
 
@@ -24,6 +24,7 @@ POLICY = Policy(pollers_per_channel=3, poll_interval_s=6.0, max_polls_per_hour=3
 TICK_S = 1.0
 PROMPT_S = 0.05
 LATE_S = 5.0
+NOTICES_PER_POLL = 0.1
 
 
 @dataclass
@@ -34,6 +35,8 @@ class StoredChannel:
     published: int = 0
     epoch: int = 0
     versions: list[int] = field(default_factory=lambda: [0])
+    notices: set[int] = field(default_factory=set)
+    """The versions that tell a notice; their content is that of the version before."""
     polls_s: list[float] = field(default_factory=list)
 
     @property
@@ -118,11 +121,18 @@ class Worker:
         stored = self.fleet.channels[channel]
         stored.polls_s.append(self.fleet.now_s)
         self._fetched[channel] = stored.published
+        self._judge(channel)
         self._decide(channel)
 
     def _refresh(self, channel: ChannelId) -> None:
         self._load(channel)
         self._decide(channel)
+
+    def _judge(self, channel: ChannelId) -> None:
+        """Now and then, have something to tell of the channel itself."""
+        if self.fleet.random.random() < NOTICES_PER_POLL:
+            delta = Delta(channel, self.known[channel], 0, self.fleet.now_s, (), notice=Notice("dead"))
+            self.handle(events.CandidateFound(messages.Candidate(delta, Validators(), b"")))
 
     def _decide(self, channel: ChannelId) -> None:
         base, fetched = self.known[channel], self._fetched.get(channel, 0)
@@ -211,7 +221,11 @@ class Fleet:
         stored = self.channels[candidate.channel]
         if (epoch, candidate.base_version) != (stored.epoch, stored.version):
             return events.PublishRefused(candidate.channel)
-        stored.versions.append(int(candidate.identity))
+        if candidate.delta.notice:
+            stored.versions.append(stored.versions[-1])
+            stored.notices.add(stored.version)
+        else:
+            stored.versions.append(int(candidate.memory))
         return events.Published(candidate.channel, stored.version)
 
     def walk(self, asked_s: float) -> events.Event:

@@ -1,5 +1,6 @@
 """A publisher that writes articles and, besides, does everything to its feed that publishers do."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -12,6 +13,8 @@ HABITS = ("stable", "permalinks", "none", "shared", "recycled", "changing", "tex
 """How it makes ids; ``text only``: it makes neither ids nor links."""
 
 _RECYCLED_AFTER = 25
+_CORRECTED_EVERY = 6
+_EDITS = 2
 _SHORTEST = 5
 _LONGEST = 20
 
@@ -19,31 +22,39 @@ _LONGEST = 20
 class Publisher:
     """Lists its latest articles, the newest first unless it is told otherwise.
 
-    ``listed_ever`` are the numbers of all articles that it has listed: each is news exactly once.
+    ``news`` are the numbers of the articles that its last listing was the first to list, ``corrections`` those
+    that it listed before with another title or text. It corrects every sixth article at times. Each text
+    tells how often it was read and what people said to it, which is no part of what it says.
     """
 
     def __init__(self, habit: str, seed: int = 0) -> None:
-        self.listed_ever: set[int] = set()
-        self._habit = habit
+        self.habit = habit
+        self.news: list[int] = []
+        self.corrections: list[int] = []
         self._random = Random(seed)  # noqa: S311 - repeatable, not secret
         self._articles: list[ParsedEntry] = []
+        self._listed: dict[int, tuple[str, str]] = {}
+        self._readers: list[int] = []
+        self._edits: Counter[tuple[int, str]] = Counter()
         self._size = 10
         self._order: Callable[[list[ParsedEntry]], Sequence[ParsedEntry]] = list
         self._vanished = False
         self._served = 0
         self._build = rss
         self._charset = "utf-8"
+        self._dress: Callable[[ParsedEntry], ParsedEntry] = lambda entry: entry
 
     def write(self, count: int = 1) -> None:
         """Write articles."""
         for number in range(len(self._articles), len(self._articles) + count):
+            self._readers.append(0)
             self._articles.append(
                 item(
                     f"{number}",
                     number=number,
                     title=f"Article {number} of Zoë",
-                    summary=f"<p>What {number} says.</p>",
-                    link="" if self._habit == "text only" else f"https://example.com/articles/{number}",
+                    summary=f"What {number} says.",
+                    link=f"https://example.com/articles/{number}",
                 )
             )
 
@@ -53,16 +64,31 @@ class Publisher:
 
     def listing(self) -> list[ParsedEntry]:
         """Return what it lists now."""
-        latest = [] if self._vanished else list(enumerate(self._articles))[-self._size :]
-        self.listed_ever |= {number for number, _ in latest}
+        numbers = self._present()
+        said = {number: (self._articles[number].title, self._articles[number].summary) for number in numbers}
+        self.news = [number for number in numbers if number not in self._listed]
+        self.corrections = [number for number in numbers if self._listed.get(number, said[number]) != said[number]]
+        self._listed |= said
         self._served += 1
-        entries = [msgspec.structs.replace(entry, id=self._id(number)) for number, entry in reversed(latest)]
-        return list(self._order(entries))
+        return list(self._order([self._dress(self._shown(number)) for number in reversed(numbers)]))
 
     def document(self) -> tuple[bytes, str]:
         """Return what it lists now as a document, and its content type."""
         text = self._build(self.listing()).decode().replace('encoding="utf-8"', f'encoding="{self._charset}"')
         return text.encode(self._charset, "xmlcharrefreplace"), f"text/xml; charset={self._random_charset()}"
+
+    def _present(self) -> range:
+        """Return the numbers of what it lists now."""
+        return range(0) if self._vanished else range(max(0, len(self._articles) - self._size), len(self._articles))
+
+    def _shown(self, number: int) -> ParsedEntry:
+        article, readers = self._articles[number], self._readers[number]
+        return msgspec.structs.replace(
+            article,
+            id=self._id(number),
+            link="" if self.habit == "text only" else article.link,
+            summary=f"<p>{article.summary}</p> <p>Read {readers} times, {readers // 9} comments, ref={readers:08x}</p>",
+        )
 
     def _id(self, number: int) -> str:
         return {
@@ -71,33 +97,41 @@ class Publisher:
             "shared": "https://example.com/",
             "recycled": f"urn:example:{number % _RECYCLED_AFTER}",
             "changing": f"{self._served}-{number}",
-        }.get(self._habit, "")
+        }.get(self.habit, "")
 
     def _random_charset(self) -> str:
         return self._random.choice(["utf-8", self._charset, "nonsense"])
 
-    def _edit(self, **fields: str) -> None:
-        if self._articles and self._habit != "text only":  # an edited text is another text
-            place = max(0, len(self._articles) - 1 - self._random.randrange(3))
-            self._articles[place] = msgspec.structs.replace(self._articles[place], **fields)
+    def _edit(self, field: str, texts: Sequence[str]) -> None:
+        """Give an article that is listed another title or text: one of two, so that edits are taken back, too."""
+        some = [number for number in self._present() if number % _CORRECTED_EVERY == 0]
+        if some and self.habit != "text only":  # an edited text is another text
+            number = self._random.choice(some)
+            if self._edits[number, field] < _EDITS:
+                self._edits[number, field] += 1
+                text = texts[self._edits[number, field] % len(texts)].format(number)
+                self._articles[number] = msgspec.structs.replace(self._articles[number], **{field: text})
+
+    def _count(self) -> None:
+        """Count readers."""
+        if self.habit != "text only":
+            for number in self._present():
+                self._readers[number] += self._random.randrange(1000)
 
     def _redate(self) -> None:
         date = self._random.choice([None, 0.0, 1.0e9, 1.8e9, 4.0e9])
-        self._articles = [msgspec.structs.replace(each, published=date) for each in self._articles]
+        self._articles = [msgspec.structs.replace(each, published=date, updated=date) for each in self._articles]
 
     def _rewrap(self) -> None:
-        """Change what means nothing: markup, white space, the scheme of links and their tracking parameters."""
+        """Change what means nothing: markup, white space, letter case, the scheme of links and their tracking."""
         mark = self._random.randrange(1000)
-        self._articles = [
-            msgspec.structs.replace(
-                each,
-                title=f" {each.title.strip()}  ",
-                summary=f"{each.summary.partition('<img')[0]}<img src='/{mark}.gif'>",
-                link=each.link
-                and f"http://www.example.com/{each.link.split('/', 3)[3].partition('?')[0]}?utm_source={mark}",
-            )
-            for each in self._articles
-        ]
+        case = self._random.choice(["upper", "title", "strip"])
+        self._dress = lambda entry: msgspec.structs.replace(
+            entry,
+            title=f" {getattr(entry.title, case)()}  ",
+            summary=f"<div>\n{entry.summary}<img src='/{mark}.gif'></div>",
+            link=entry.link and f"http://www.example.com/{entry.link.split('/', 3)[3]}?utm_source={mark}",
+        )
 
     def _reorder(self) -> None:
         self._order = self._random.choice(
@@ -119,8 +153,9 @@ class Publisher:
 
 MISBEHAVIOUR: dict[str, Callable[[Publisher], None]] = {
     "nothing": lambda _: None,
-    "retitle": lambda publisher: publisher._edit(title=f"Corrected {publisher._random.random()}"),
-    "rewrite": lambda publisher: publisher._edit(summary=f"Rewritten {publisher._random.random()}"),
+    "retitle": lambda publisher: publisher._edit("title", ["Article {} of Zoë", "Corrected: article {}"]),
+    "rewrite": lambda publisher: publisher._edit("summary", ["What {} says.", "What {} says, in other words."]),
+    "count": Publisher._count,
     "re-date": Publisher._redate,
     "re-wrap": Publisher._rewrap,
     "re-order": Publisher._reorder,

@@ -13,7 +13,10 @@ from service.store.requests import Answer, Ask, Failed, Probe, Probed
 from tests.support.channels import make_channel
 
 Script = Mapping[str, Probed | CoronetError | None]
-"""Canonical URL → what a probe finds there; None: a feed, of which a channel with one entry is made."""
+"""Canonical URL → what a probe finds there; None: a feed, of which a channel with one entry is made.
+
+What is asked for as a page becomes one.
+"""
 
 
 @contextlib.asynccontextmanager
@@ -42,6 +45,8 @@ async def _answer(store: Store, me: NodeInfo, script: Script) -> None:
 async def _found(store: Store, ask: Ask, script: Script) -> Answer:
     if not isinstance(ask.body, Probe):
         return Failed(to_fault(NoWorker("This worker only probes.")))
+    if ask.body.as_page:
+        return Probed(await make_channel(store, ask.body.url, kind="page"))
     found = script.get(ask.body.url, NoWorker("This worker knows no such URL."))
     if isinstance(found, CoronetError):
         return Failed(to_fault(found))

@@ -1,18 +1,25 @@
--- Take one token from a host's or a channel's bucket, on Redis's clock. KEYS bucket   ARGV tokens per s, most tokens
--- Returns 0 when granted, else the ms until a token is there.
+-- Take one request's token from each bucket, or none from any, on Redis's clock.
+-- KEYS the rate an admin set, bucket ...   ARGV least tokens left, then of each bucket tokens per s, most tokens
+-- Less than 0 left is a debt. An admin's rate is the rate of every bucket here.
+-- Returns 0 when taken, else the ms until there is a token in each.
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
-local rate, most = tonumber(ARGV[1]), tonumber(ARGV[2])
-local held = redis.call('HMGET', KEYS[1], 'tokens', 'at_ms')
-local tokens = tonumber(held[1] or ARGV[2])
-local passed_ms = math.max(0, now_ms - tonumber(held[2] or now_ms))
-tokens = math.min(most, tokens + passed_ms * rate / 1000)
-local wait_ms = 0
-if tokens >= 1 then
-  tokens = tokens - 1
-else
-  wait_ms = math.ceil((1 - tokens) * 1000 / rate)
+local set_rate = redis.call('GET', KEYS[1])
+local least = tonumber(ARGV[1])
+local left, full_ms, wait_ms = {}, {}, 0
+for i = 2, #KEYS do
+  local held = redis.call('HMGET', KEYS[i], 'tokens', 'at_ms')
+  local passed_ms = math.max(0, now_ms - tonumber(held[2] or now_ms))
+  local rate, most = tonumber(set_rate or ARGV[2 * i - 2]), tonumber(ARGV[2 * i - 1])
+  left[i] = math.min(most, tonumber(held[1] or most) + passed_ms * rate / 1000) - 1
+  full_ms[i] = math.ceil((most - left[i]) * 1000 / rate)
+  wait_ms = math.max(wait_ms, math.ceil((least - left[i]) * 1000 / rate))
 end
-redis.call('HSET', KEYS[1], 'tokens', tostring(tokens), 'at_ms', string.format('%d', now_ms))
-redis.call('PEXPIRE', KEYS[1], math.ceil(most * 1000 / rate) + 60000)
-return wait_ms
+if wait_ms > 0 then
+  return wait_ms
+end
+for i = 2, #KEYS do
+  redis.call('HSET', KEYS[i], 'tokens', tostring(left[i]), 'at_ms', string.format('%d', now_ms))
+  redis.call('PEXPIRE', KEYS[i], full_ms[i] + 60000)
+end
+return 0

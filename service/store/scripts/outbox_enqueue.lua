@@ -1,5 +1,8 @@
--- Queue one version of a channel for one user, once: the subscription remembers the last version it was given.
--- KEYS user index, outbox   ARGV channel id, version, now s. Returns 1 queued, 0 already given, -1 not subscribed.
+-- Queue the parts of one version of a channel for one user, once: the subscription remembers the last version it was
+-- given. One that is moving here from another channel is given every version in order: who moves it makes up for those
+-- that are missing. KEYS user index, outbox, intents
+-- ARGV channel id, version, now s, marks of its news, of its edits (JSON; '' if none).
+-- Returns 1 queued, 0 already given or not its turn, -1 not subscribed.
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 if not held then
   return -1
@@ -8,6 +11,14 @@ local number, seq, seen, since = string.match(held, '^(%S+) (%S+) (%S+) (%S+)$')
 if tonumber(seen) >= tonumber(ARGV[2]) then
   return 0
 end
+if tonumber(seen) + 1 < tonumber(ARGV[2]) and string.find(redis.call('HGET', KEYS[3], ARGV[1]) or '', '^move ') then
+  return 0
+end
 redis.call('HSET', KEYS[1], ARGV[1], number .. ' ' .. seq .. ' ' .. ARGV[2] .. ' ' .. since)
-redis.call('XADD', KEYS[2], '*', 'c', ARGV[1], 'v', ARGV[2], 't', ARGV[3])
+for edits = 0, 1 do
+  local marks = ARGV[4 + edits]
+  if marks ~= '' then
+    redis.call('XADD', KEYS[2], '*', 'c', ARGV[1], 'v', ARGV[2], 't', ARGV[3], 'e', edits, 'm', marks)
+  end
+end
 return 1

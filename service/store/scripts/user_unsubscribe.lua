@@ -1,14 +1,19 @@
 -- Remove a subscription from the user index, with the intent to take it out of the channel index, and purge what is
--- queued of that channel: after the answer to an unsubscribe nothing of it may arrive.
+-- queued of that channel, or of one that moved into it: after the answer to an unsubscribe nothing of it may arrive.
 -- KEYS user, user index, intents, outbox, in flight   ARGV channel id. Returns the seq of this change, or 0.
 if redis.call('HDEL', KEYS[2], ARGV[1]) == 0 then
   return 0
 end
 local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
 redis.call('HSET', KEYS[3], ARGV[1], 'del ' .. seq)
+local purged = {[ARGV[1]] = true}
+for former in string.gmatch(redis.call('HGET', KEYS[1], 'was:' .. ARGV[1]) or '', '%S+') do
+  purged[former] = true
+end
+redis.call('HDEL', KEYS[1], 'was:' .. ARGV[1])
 for _, item in ipairs(redis.call('XRANGE', KEYS[4], '-', '+')) do
   for i = 1, #item[2], 2 do
-    if item[2][i] == 'c' and item[2][i + 1] == ARGV[1] then
+    if item[2][i] == 'c' and purged[item[2][i + 1]] then
       redis.call('XDEL', KEYS[4], item[1])
     end
   end
@@ -18,7 +23,7 @@ for i = 1, #flying, 2 do
   local batch = cjson.decode(flying[i + 1])
   local kept = {}
   for _, item in ipairs(batch['items']) do
-    if item[1] ~= ARGV[1] then
+    if not purged[item[1]] then
       kept[#kept + 1] = item
     end
   end

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from service.errors import AddressRefused, BadStatus
-from service.feeds.urls import channel_id
+from service.feeds.urls import channel_id, page_url
 from service.model import FeedLink
-from service.store import Store
+from service.store import Store, keys
 from service.store.requests import Probed
 from tests.support.bot import Person
+from tests.support.channels import make_channel
 from tests.support.worker import scripted_worker
 
 pytestmark = pytest.mark.usefixtures("bot")
@@ -51,6 +52,38 @@ async def test_several_feeds_are_offered_by_number(person: Person, store: Store)
         assert "Subscribed to *A feed*" in await alice.say("2")
 
 
+async def test_a_page_without_a_feed_is_watched_itself_if_the_person_likes(person: Person, store: Store) -> None:
+    alice = await person()
+    async with scripted_worker(store, {"https://example.org/prices": Probed(page=True)}):
+        assert "Shall I watch the page itself" in await alice.say("example.org/prices")
+        assert "Subscribed to *A feed* (#1)" in await alice.say("yes")
+        assert "Subscribed to *A feed (main table)* (#2)" in await alice.say("subscribe example.org/prices main table")
+    channels = await store.channels.many([held.channel for held in await store.subscriptions.of_user(alice.jid)])
+    assert [(channel.url, channel.kind) for channel in channels if channel] == [
+        ("https://example.org/prices", "page"),
+        (page_url("https://example.org/prices", "main table"), "page"),
+    ]
+
+
+async def test_who_subscribes_to_a_channel_that_moved_is_led_to_its_successor(person: Person, store: Store) -> None:
+    alice = await person()
+    old, new = await make_channel(store, "https://old.example/feed"), await make_channel(store, FEED)
+    await store.link.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
+    assert f"It has moved to {FEED}: subscribed to *A feed* (#1)" in await alice.say(old.url)
+    assert [held.channel for held in await store.subscriptions.of_user(alice.jid)] == [new.id]
+
+
+async def test_channels_that_moved_in_a_circle_are_still_answered(person: Person, store: Store) -> None:
+    alice = await person()
+    one, two = (
+        await make_channel(store, "https://one.example/feed"),
+        await make_channel(store, "https://two.example/feed"),
+    )
+    for channel, successor in ((one, two), (two, one)):
+        await store.link.call("HSET", keys.channel(channel.id), "moved_to", successor.id, "dormant", "1")
+    assert "No worker is free to look at" in await alice.say(one.url)
+
+
 async def test_what_went_wrong_is_said_plainly(person: Person, store: Store) -> None:
     alice = await person()
     script = {
@@ -59,7 +92,7 @@ async def test_what_went_wrong_is_said_plainly(person: Person, store: Store) -> 
     }
     async with scripted_worker(store, script):
         assert "gone for good (410)" in await alice.say("example.org/gone")
-        assert "private" in await alice.say("http://127.0.0.1/")
+        assert "public" in await alice.say("http://127.0.0.1/")
     assert "No worker" in await alice.say("example.org/other")
 
 

@@ -8,6 +8,7 @@ import pytest
 from bots.delivery import Delivery
 from bots.link import LinkLost
 from service.clock import SystemClock
+from service.feeds.parts import Parts
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
@@ -89,7 +90,7 @@ async def test_a_bounced_batch_is_held_and_keeps_nobody_waiting(person: Person, 
     for jid in (nobody, alice.jid):
         await store.subscriptions.subscribe(jid, channel.id)
     delta = await tell(store, [], channel, "new")
-    await store.outbox.enqueue([uid], channel.id, delta.version, 2_000.0)
+    await store.outbox.enqueue([uid], channel.id, delta.version, 2_000.0, Parts())
 
     async def flying() -> list[bool]:
         return [batch.acked for batch in (await store.outbox.inflight([uid]))[uid]]

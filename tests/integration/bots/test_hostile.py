@@ -12,6 +12,7 @@ from slixmpp import ComponentXMPP, Message
 
 from bots import desk
 from bots.main import Bot
+from service.feeds.parts import Parts
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
@@ -170,7 +171,7 @@ async def test_people_of_other_servers_are_served_whatever_they_are_called(
             await store.subscriptions.subscribe(f"{name}@{STRANGERS}", channel.id)
         delta = await tell(store, [], channel, "new")
         people = [f"{name}@{STRANGERS}" for name in (*impossible, *strange)]
-        await store.outbox.enqueue([user_id(jid) for jid in people], channel.id, delta.version, 2_000.0)
+        await store.outbox.enqueue([user_id(jid) for jid in people], channel.id, delta.version, 2_000.0, Parts())
         for name in strange:
             jid = f"{name}@{STRANGERS}"
             await until_so(lambda: "Entry new" in heard.get(jid, ""), f"{name} is told")  # noqa: B023 - awaited at once

@@ -4,14 +4,15 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from service.model import FeedLink, PollResult
-from service.store import Store
-from service.store.requests import Polled, Probed
+from service.model import FeedLink, PollResult, Wishes
+from service.store import Store, keys
+from service.store.requests import Answer, Polled, PollNow, Probe, Probed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, worker
 
@@ -60,9 +61,58 @@ async def test_several_feeds_are_answered_as_choices(store: Store, api: aiohttp.
     assert (status, answer) == (300, {"choices": [{"url": "https://example.org/a", "title": "A"}]})
 
 
+async def test_a_page_without_a_feed_is_a_problem_that_says_how_to_watch_it(
+    store: Store, api: aiohttp.ClientSession
+) -> None:
+    async with worker(store, lambda _: Probed(page=True)):
+        status, problem = await _ask(api, "POST", "channels", {"url": "example.org"})
+    assert (status, problem["code"]) == (422, "user-error")
+    assert "https://example.org/ is a page that names no feed" in problem["detail"]
+    assert "`as_page`" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "url"),
+    [
+        ({"as_page": True}, "https://example.org/prices"),
+        ({"selector": "main table"}, "https://example.org/prices#main%20table"),
+    ],
+)
+async def test_a_page_is_watched_itself_or_a_part_of_it(
+    store: Store, api: aiohttp.ClientSession, wanted: dict[str, object], url: str
+) -> None:
+    asked = []
+    channel = await make_channel(store, url, kind="page")
+
+    def answer(body: Probe | PollNow) -> Answer:
+        asked.append(body)
+        return Probed(channel)
+
+    async with worker(store, answer):
+        status, made = await _ask(api, "POST", "channels", {"url": "example.org/prices", **wanted})
+    assert asked == [Probe(url, as_page=True)]
+    assert (status, made["channel"]["kind"]) == (201, "page")
+    assert made["channel"]["selector"] == wanted.get("selector", "")
+
+
+async def test_a_channel_tells_what_became_of_it_and_what_its_publisher_wants(
+    store: Store, api: aiohttp.ClientSession
+) -> None:
+    channel, successor = await make_channel(store), await make_channel(store, "https://example.net/feed")
+    wishes = msgspec.msgpack.encode(Wishes(ttl_s=3600.0))
+    told = ("condition", "dead", "moved_to", successor.id, "wishes", wishes)
+    await store.link.call("HSET", keys.channel(channel.id), *told)
+    await store.hosts.pause(channel.id, 60.0)
+    _, about = await _ask(api, "GET", f"channels/{channel.id}")
+    assert (about["channel"]["condition"], about["channel"]["moved_to"]) == ("dead", successor.id)
+    assert about["wishes"] == {"ttl_s": 3600.0}
+    assert 0.0 < about["paused_s"] <= 60.0
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
+        ({"url": "https://example.org/", "selector": "x" * 201}, 422, "user-error"),
         ({"url": "ftp://example.org/"}, 422, "bad-url"),
         ({"url": ""}, 422, "user-error"),
         ({"url": "x" * 2001}, 422, "user-error"),
@@ -125,6 +175,26 @@ async def test_nodes_and_overview_agree(store: Store, api: aiohttp.ClientSession
         _, fleet = await _ask(api, "GET", "overview")
     assert [node["name"] for node in nodes["items"]] == ["w1"]
     assert fleet["nodes"] == 1
+
+
+async def test_a_hosts_rate_is_set_for_its_whole_site_and_taken_back(api: aiohttp.ClientSession) -> None:
+    usual = {"site": "example.co.uk", "requests_per_s": 1.0, "set": False}
+    other = {"site": "example.co.uk", "requests_per_s": 2.5, "set": True}
+    assert await _ask(api, "GET", "hosts/www.example.co.uk") == (200, usual)
+    assert await _ask(api, "PUT", "hosts/www.example.co.uk", {"requests_per_s": 2.5}) == (200, other)
+    assert await _ask(api, "GET", "hosts/NEWS.example.co.uk") == (200, other)
+    assert (await _ask(api, "DELETE", "hosts/example.co.uk"))[0] == 204
+    assert await _ask(api, "GET", "hosts/www.example.co.uk") == (200, usual)
+
+
+@pytest.mark.parametrize("rate", [0, -1, 101, "1", None])
+async def test_an_impossible_rate_is_a_problem(api: aiohttp.ClientSession, rate: object) -> None:
+    assert (await _ask(api, "PUT", "hosts/example.org", {"requests_per_s": rate}))[0] == 422
+
+
+@pytest.mark.parametrize("host", ["intranet", "a..b", "u:p@example.org", "example.org%20"])
+async def test_what_is_no_host_has_no_rate(api: aiohttp.ClientSession, host: str) -> None:
+    assert (await _ask(api, "GET", f"hosts/{host}"))[0] == 422
 
 
 async def test_what_is_not_there_is_a_problem_too(api: aiohttp.ClientSession) -> None:

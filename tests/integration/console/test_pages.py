@@ -2,16 +2,17 @@
 
 import time
 
+import msgspec
 import pytest
 from yarl import URL
 
 from service.errors import Fault
-from service.feeds.urls import channel_id
-from service.model import Channel, Entry, FeedLink, PollResult, Validators
-from service.store import Store
+from service.feeds.urls import channel_id, page_url
+from service.model import Channel, Entry, FeedLink, PollResult, Validators, Wishes
+from service.store import Store, keys
 from service.store.channels import Snapshot
 from service.store.requests import Answer, Failed, Polled, PollNow, Probe, Probed
-from tests.support.channels import make_channel
+from tests.support.channels import make_channel, polled
 from tests.support.console import Visitor, stranger, worker
 
 HOSTILE = "<svg onload=alert(1)>{{7*7}}"
@@ -38,7 +39,7 @@ async def test_what_a_publisher_wrote_is_shown_as_text(store: Store, ada: Visito
     entry = Entry("k", HOSTILE, "javascript:alert(2)", HOSTILE, published=1e300)
     await store.channels.create(wanted, snapshot, [entry], 1.0)
     poll = PollResult("a" * 40, 1.0, "not-a-feed", detail=HOSTILE)
-    await store.channels.polled([(wanted.id, poll)])
+    await polled(store, wanted.id, poll)
     for path in ("/channels", f"/channels/{wanted.id}", f"/channels/{wanted.id}/remove"):
         status, text = await ada.get(path)
         assert status == 200
@@ -109,6 +110,65 @@ async def test_several_feeds_on_a_page_are_a_choice(store: Store, ada: Visitor) 
     assert 'value="https://example.org/b"' in text
 
 
+async def test_a_page_without_a_feed_can_be_watched_itself_or_a_part_of_it(store: Store, ada: Visitor) -> None:
+    url = "https://example.org/prices"
+    channel = await make_channel(store, page_url(url, "main table"), kind="page")
+    script: dict[Probe | PollNow, Answer] = {
+        Probe(url): Probed(page=True),
+        Probe(page_url(url, "main tabel"), as_page=True): Failed(Fault("bad-url", "Nothing matches.")),
+        Probe(channel.url, as_page=True): Probed(channel, (Entry("k", summary="Apples 1.20"),)),
+    }
+    async with worker(store, script.__getitem__):
+        status, text = await ada.post("/channels", url="example.org/prices")
+        assert status == 200
+        assert "Watch the page itself" in text
+        status, text = await ada.post("/channels", url="example.org/prices", as_page="1", selector="main tabel")
+        assert status == 422
+        assert "Nothing matches." in text
+        assert 'value="main tabel"' in text
+        status, text = await ada.post("/channels", url="example.org/prices", as_page="1", selector="main table")
+        assert status == 200
+        assert "Apples 1.20" in text
+        assert "<code>main table</code>" in text
+    _, text = await ada.get("/channels")
+    assert "Part of a page" in text
+    assert "<code>main table</code>" in text
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"), [("dead", "Dead: failing for"), ("quarantined", "Quarantined: failing for")]
+)
+async def test_what_subscribers_were_told_of_a_channel_is_its_state(
+    store: Store, ada: Visitor, condition: str, words: str
+) -> None:
+    channel = await make_channel(store, listed=True)
+    await polled(store, channel.id, PollResult("a" * 40, 5.0, "bad-status", 410))
+    await store.link.call("HSET", keys.channel(channel.id), "condition", condition)
+    for path in ("/channels", f"/channels/{channel.id}"):
+        assert words in (await ada.get(path))[1]
+
+
+async def test_a_channel_that_moved_leads_to_its_successor(store: Store, ada: Visitor) -> None:
+    old, new = await make_channel(store), await make_channel(store, "https://example.net/feed")
+    await store.link.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
+    assert f'href="/channels/{new.id}">to another address' in (await ada.get("/channels"))[1]
+    _, text = await ada.get(f"/channels/{old.id}")
+    assert f'href="/channels/{new.id}"' in text
+    assert new.url in text
+
+
+async def test_a_channel_shows_what_its_publisher_wants_and_whether_it_is_left_alone(
+    store: Store, ada: Visitor
+) -> None:
+    channel = await make_channel(store, listed=True)
+    assert "Paused" not in (await ada.get(f"/channels/{channel.id}"))[1]
+    await store.link.call("HSET", keys.channel(channel.id), "wishes", msgspec.msgpack.encode(Wishes(ttl_s=7200.0)))
+    await store.hosts.pause(channel.id, 7200.0)
+    _, text = await ada.get(f"/channels/{channel.id}")
+    assert "2 h between two polls" in text
+    assert "For another 2 h" in text
+
+
 @pytest.mark.parametrize(
     ("fault", "status", "words"),
     [
@@ -146,7 +206,7 @@ async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: 
         worker(store, _nothing, name="left", place=0.75) as left,
         worker(store, _nothing, name="right", place=0.25),
     ):
-        await store.channels.polled([(channel.id, PollResult(left.id, 5.0, "bad-status", 404, "It said 404."))])
+        await polled(store, channel.id, PollResult(left.id, 5.0, "bad-status", 404, "It said 404."))
         _, text = await ada.get(f"/channels/{channel.id}")
     assert "Failing for" in text
     assert "It said 404." in text
@@ -181,7 +241,7 @@ async def test_removing_asks_first_and_ends_the_subscriptions(store: Store, ada:
 async def test_the_overview_counts_what_there_is(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("bob@example.org", channel.id)
-    await store.channels.polled([(channel.id, PollResult("a" * 40, time.time(), "new"))])
+    await polled(store, channel.id, PollResult("a" * 40, time.time(), "new"))
     async with worker(store, _nothing):
         _, text = await ada.get("/")
     assert "Only one worker runs" in text

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed, ParseKilled
-from service.feeds import sandbox
 from service.feeds.sandbox import ParserPool
+from service.feeds.wire import Document, Examine
 from service.model import FeedLink
 from tests.support.documents import item, page, rss
 from tests.support.waiting import until_so
@@ -39,6 +39,13 @@ HOSTILE = {
     "100,000 entries": rss_with(b"<item><title>x</title></item>" * 100_000),
     "a million comments": b"<!---->" * 700_000,
 }
+ENDLESS = {
+    "a million unclosed tags": b"<a>" * 1_000_000,
+    "100,000 nested items": b"<item>" * 100_000 + b"</item>" * 100_000,
+    "100,000 nested skipHours": b"<skipHours>" * 100_000,
+    "an author of 120 kB": b"<item><title>x</title><author>" + b"a" * 120_000 + b"@b</author></item>",
+}
+"""What takes feedparser minutes."""
 
 
 @pytest.fixture
@@ -48,7 +55,7 @@ async def pool() -> AsyncIterator[ParserPool]:
 
 
 async def read_title(pool: ParserPool, body: bytes = GOOD) -> str:
-    reading = await pool.read(body, url=URL, headers={"content-type": "text/xml"})
+    reading = await pool.read(Document(body, URL, {"content-type": "text/xml"}))
     assert reading.feed is not None
     return reading.feed.entries[0].title
 
@@ -85,21 +92,30 @@ def descriptors() -> int:
 
 async def test_a_feed_is_read_and_a_page_names_its_feeds(pool: ParserPool) -> None:
     assert await read_title(pool) == "Title a"
-    reading = await pool.read(page(["/rss"]), url=URL, headers={})
+    reading = await pool.read(Document(page(["/rss"]), URL, {}))
     assert (reading.feed, reading.links) == (None, (FeedLink("https://example.com/rss"),))
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"", EmptyBody), (page(), NotAFeed), (b"<rss>", BrokenFeed)])
 async def test_errors_cross_the_border_as_themselves(pool: ParserPool, body: bytes, kind: type[FeedError]) -> None:
     with pytest.raises(kind):
-        await pool.read(body, url=URL, headers={})
+        await pool.read(Document(body, URL, {}))
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_a_hostile_document_is_read_or_an_error_and_the_next_is_fine(pool: ParserPool, what: str) -> None:
     with suppress(FeedError):
-        assert (await pool.read(HOSTILE[what], url=URL, headers={})).feed is not None
+        assert (await pool.read(Document(HOSTILE[what], URL, {}))).feed is not None
     assert await read_title(pool) == "Title a"
+
+
+async def test_feeds_that_take_for_ever_are_given_up_and_the_next_are_fine() -> None:
+    async with ParserPool(len(ENDLESS)) as pool:  # at once, because each is worked on for seconds
+        hostile = [pool.read(Document(rss_with(each), URL, {"content-type": "text/xml"})) for each in ENDLESS.values()]
+        answers = dict(zip(ENDLESS, await asyncio.gather(*hostile, return_exceptions=True), strict=True))
+        assert [what for what, answer in answers.items() if not isinstance(answer, FeedError)] == []
+        titles = await asyncio.gather(*(read_title(pool) for _ in ENDLESS))
+    assert set(titles) == {"Title a"}
 
 
 async def test_a_child_of_a_large_process_is_kept(pool: ParserPool) -> None:
@@ -111,13 +127,11 @@ async def test_a_child_of_a_large_process_is_kept(pool: ParserPool) -> None:
     assert len(ballast) == 200_000_000
 
 
-async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool) -> None:
     await read_title(pool)
-    monkeypatch.setattr(sandbox, "_PATIENCE_S", 0.3)
     os.kill(children()[0], signal.SIGSTOP)
     with pytest.raises(ParseKilled, match="longer"):
-        await read_title(pool)
-    monkeypatch.undo()
+        await pool.examine(Examine((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), patience_s=0.3)
     assert await read_title(pool) == "Title a"
 
 
@@ -125,7 +139,7 @@ async def test_a_cancelled_reading_ends_its_child(pool: ParserPool) -> None:
     await read_title(pool)
     (child,) = children()
     idle = cpu_ticks(child)
-    reading = asyncio.ensure_future(pool.read(HOSTILE["40,000 attributes"], url=URL, headers={}))
+    reading = asyncio.ensure_future(pool.read(Document(HOSTILE["40,000 attributes"], URL, {})))
     await until_so(lambda: cpu_ticks(child) > idle + 20, "the child works on it")
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -161,9 +175,10 @@ async def test_a_killed_parent_leaves_no_child() -> None:
     program = (
         "import asyncio, sys\n"
         "from service.feeds.sandbox import ParserPool\n"
+        "from service.feeds.wire import Document\n"
         "async def main():\n"
         "    async with ParserPool(1) as pool:\n"
-        f"        await pool.read({GOOD!r}, url={URL!r}, headers={{}})\n"
+        f"        await pool.read(Document({GOOD!r}, {URL!r}, {{}}))\n"
         "        print(pool._idle[0]._process.pid, 'feedparser' in sys.modules, flush=True)\n"
         "        await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
@@ -179,3 +194,8 @@ async def test_a_killed_parent_leaves_no_child() -> None:
         await parent.wait()
     assert loaded == b"False"
     await until_so(lambda: state(int(pid)) == "", "the child ends")
+
+
+async def test_a_page_that_needs_too_much_memory_is_not_taken_for_what_fitted(pool: ParserPool) -> None:
+    with pytest.raises(ParseKilled):
+        await pool.read(Document(b"<html>" + b"<p>x" * 1_200_000, URL, {"content-type": "text/html"}))

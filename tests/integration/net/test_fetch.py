@@ -8,9 +8,11 @@ from time import time
 
 import pytest
 
-from service.errors import BadStatus
+from service.errors import BadHttp, BadStatus, FetchError
 from service.model import Validators
+from service.net import answer as answers
 from service.net.fetch import Fetcher
+from service.net.links import Links
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
 BODY = b"<rss/>"
@@ -49,6 +51,103 @@ async def test_equal_bytes_are_not_a_body_even_if_the_etag_changed(fetcher: Fetc
     assert (fetched.status, fetched.body, fetched.validators.etag) == (200, None, '"new"')
 
 
+async def test_a_hash_alone_asks_for_the_whole_body_and_still_knows_it_again(fetcher: Fetcher) -> None:
+    """The daily check of validators that may err is unconditional, and costs no parsing."""
+    async with raw_publisher(answering(ok(BODY, 'ETag: "a"'))) as publisher:
+        fetched = await fetcher.fetch(publisher.url(), Validators(body_sha256=SHA256))
+    assert (fetched.body, fetched.validators) == (None, Validators('"a"', "", SHA256))
+    assert not any(word in publisher.requests[0] for word in ("If-None-Match", "If-Modified-Since", "A-IM"))
+
+
+async def test_a_304_to_a_hash_alone_is_bad(fetcher: Fetcher) -> None:
+    async with raw_publisher(answering(NOT_MODIFIED)) as publisher:
+        with pytest.raises(BadHttp, match="named nothing to compare with"):
+            await fetcher.fetch(publisher.url(), Validators(body_sha256=SHA256))
+
+
+async def test_equal_bytes_are_known_again_however_they_are_packed_and_whoever_sent_them_first(
+    fetcher: Fetcher,
+) -> None:
+    packed = ok(gzip.compress(BODY, mtime=0), "Content-Encoding: gzip")
+    for answer in (packed, ok(BODY), packed):
+        async with raw_publisher(answering(answer)) as publisher:
+            assert (await fetcher.fetch(publisher.url())).body == BODY
+            assert (await fetcher.fetch(publisher.url(), Validators(body_sha256=SHA256))).body is None
+            assert (await fetcher.fetch(publisher.url(), Validators(body_sha256="0" * 64))).body == BODY
+
+
+async def test_the_same_bytes_in_another_coding_are_another_body(fetcher: Fetcher) -> None:
+    packed = gzip.compress(BODY, mtime=0)
+    async with raw_publisher(answering(ok(packed))) as publisher:
+        assert (await fetcher.fetch(publisher.url())).body == packed
+        publisher.handler = answering(ok(packed, "Content-Encoding: gzip"))
+        assert (await fetcher.fetch(publisher.url())).body == BODY
+
+
+async def test_what_is_remembered_of_bodies_is_bounded(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "_MAX_BODIES_KNOWN", 3)
+    async with raw_publisher(answering()) as publisher:
+        for number in range(10):
+            publisher.handler = answering(ok(BODY * number))
+            assert (await fetcher.fetch(publisher.url())).body == BODY * number
+    assert len(fetcher._bodies._sha256_of) == 3
+
+
+async def test_only_new_entries_are_asked_for_and_are_not_taken_for_the_whole(fetcher: Fetcher) -> None:
+    """RFC 3229 with the instance manipulation "feed"."""
+    answer = b'HTTP/1.1 226 IM Used\r\nIM: feed\r\nETag: "b"\r\nContent-Length: 5\r\n\r\n<new>'
+    async with raw_publisher(answering(answer)) as publisher:
+        fetched = await fetcher.fetch(publisher.url(), Validators('"a"', "", SHA256))
+    assert (fetched.status, fetched.body, fetched.partial) == (226, b"<new>", True)
+    assert fetched.validators == Validators('"b"', "", SHA256)
+    assert "A-IM: feed\r\n" in publisher.requests[0]
+
+
+async def test_a_partial_body_is_one_even_if_it_equals_the_last_whole(fetcher: Fetcher) -> None:
+    answer = ok(BODY, "IM: feed").replace(b"200 OK", b"226 IM Used")
+    async with raw_publisher(answering(answer)) as publisher:
+        fetched = await fetcher.fetch(publisher.url(), Validators('"a"', "", SHA256))
+    assert (fetched.body, fetched.partial) == (BODY, True)
+
+
+async def test_a_whole_answer_to_a_request_for_new_entries_is_whole(fetcher: Fetcher) -> None:
+    async with raw_publisher(answering(ok(BODY))) as publisher:
+        assert not (await fetcher.fetch(publisher.url(), Validators('"a"'))).partial
+
+
+@pytest.mark.parametrize("header", ["", "IM: diffe", "IM: feed, gzip"])
+async def test_a_change_of_a_kind_that_was_not_asked_for_is_bad(fetcher: Fetcher, header: str) -> None:
+    async with raw_publisher(answering(ok(BODY, header or "X: y").replace(b"200 OK", b"226 IM Used"))) as publisher:
+        with pytest.raises(BadHttp, match="226"):
+            await fetcher.fetch(publisher.url(), Validators('"a"'))
+
+
+async def test_new_entries_that_nobody_asked_for_are_bad(fetcher: Fetcher) -> None:
+    async with raw_publisher(answering(ok(BODY, "IM: feed").replace(b"200 OK", b"226 IM Used"))) as publisher:
+        with pytest.raises(BadHttp, match="226"):
+            await fetcher.fetch(publisher.url())
+
+
+async def test_the_hubs_of_an_answer_with_a_body_are_told(fetcher: Fetcher) -> None:
+    answer = ok(BODY, "Link: <https://hub.example/>; rel=hub", 'Link: </other>; rel="self"')
+    async with raw_publisher(answering(answer)) as publisher:
+        fetched = await fetcher.fetch(publisher.url())
+    assert fetched.links == Links(("https://hub.example/",), publisher.url("/other"))
+
+
+async def test_the_address_of_who_answered_is_told(fetcher: Fetcher) -> None:
+    async with raw_publisher(answering(NOT_MODIFIED)) as publisher:
+        fetched = await fetcher.fetch(publisher.url(host="localhost"), Validators('"a"'))
+    assert (fetched.address, fetched.private) == ("127.0.0.1", True)
+
+
+async def test_what_says_how_often_to_ask_is_told_with_a_304_too(fetcher: Fetcher) -> None:
+    headers = "Cache-Control: max-age=60\r\nCache-Control: public\r\nAge: 5\r\nX-Odd: \xff\r\n"
+    async with raw_publisher(answering(f"HTTP/1.1 304 Not Modified\r\n{headers}\r\n".encode())) as publisher:
+        fetched = await fetcher.fetch(publisher.url(), Validators('"a"'))
+    assert fetched.headers == {"cache-control": "max-age=60, public", "age": "5"}
+
+
 async def test_a_packed_body_is_unpacked(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(ok(gzip.compress(BODY), "Content-Encoding: gzip"))) as publisher:
         assert (await fetcher.fetch(publisher.url())).body == BODY
@@ -68,6 +167,30 @@ async def test_one_connection_serves_many_fetches_without_cookies(fetcher: Fetch
             await fetcher.fetch(publisher.url())
         assert publisher.connections == 1
         assert not any("Cookie" in head for head in publisher.requests)
+
+
+async def test_a_kept_connection_that_was_closed_meanwhile_costs_no_fetch(fetcher: Fetcher) -> None:
+    served: list[asyncio.StreamWriter] = []
+
+    async def answer_once(_head: str, writer: asyncio.StreamWriter) -> None:
+        if writer in served:
+            writer.close()
+        else:
+            served.append(writer)
+            writer.write(ok(BODY))
+
+    async with raw_publisher(answer_once) as publisher:
+        for _ in range(2):
+            assert (await fetcher.fetch(publisher.url())).body == BODY
+        assert (publisher.connections, len(publisher.requests)) == (2, 3)
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200"], ids=["at once", "in the status line"])
+async def test_a_publisher_that_hangs_up_is_asked_once(fetcher: Fetcher, start: bytes) -> None:
+    async with raw_publisher(answering(start)) as publisher:
+        with pytest.raises(FetchError):
+            await fetcher.fetch(publisher.url())
+        assert len(publisher.requests) == 1
 
 
 async def test_a_temporary_redirect_is_followed_and_changes_nothing(fetcher: Fetcher) -> None:

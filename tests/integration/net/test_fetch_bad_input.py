@@ -1,63 +1,118 @@
 """Publishers that send anything: an error of our tree, in words, and the next fetch is fine."""
 
 import asyncio
-import gzip
-from collections.abc import Callable
 from pathlib import Path
 
-import brotli  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from service.errors import BadHttp, BadRedirect, FetchError, TooLarge, Unreachable
-from service.net.fetch import MAX_BODY_BYTES, Fetcher
-from tests.support.raw_http import Handler, answering, ok, raw_publisher, redirect
+from service.net.fetch import Fetcher
+from tests.support.hostile_publisher import BAD_ANSWERS, DRIPS, ENDLESS, OK, endless
+from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
 
-OK = b"HTTP/1.1 200 OK\r\n"
-BOMB = bytes(64 * 1024 * 1024)
+MOST_MEMORY = 100 * 1024 * 1024
 
-BAD: dict[str, tuple[type[FetchError], Callable[[], Handler]]] = {
-    "gzip bomb": (TooLarge, lambda: answering(ok(gzip.compress(BOMB, 1), "Content-Encoding: gzip"))),
-    "brotli bomb": (TooLarge, lambda: answering(ok(brotli.compress(BOMB, quality=1), "Content-Encoding: br"))),
-    "gzip in gzip": (BadHttp, lambda: answering(ok(b"x", "Content-Encoding: gzip, gzip"))),
-    "gzip twice": (BadHttp, lambda: answering(ok(b"x", "Content-Encoding: gzip", "Content-Encoding: gzip"))),
-    "unknown encoding": (BadHttp, lambda: answering(ok(b"x", "Content-Encoding: rot13"))),
-    "false gzip": (BadHttp, lambda: answering(ok(b"<rss/>", "Content-Encoding: gzip"))),
-    "large by its own word": (TooLarge, lambda: answering(OK + b"Content-Length: 99999999\r\n\r\nx", then_close=False)),
-    "large without a word": (TooLarge, lambda: answering(OK + b"\r\n", bytes(MAX_BODY_BYTES + 1))),
-    "long header line": (TooLarge, lambda: answering(OK + b"X: " + b"x" * 100_000 + b"\r\n\r\n")),
-    "many headers": (TooLarge, lambda: answering(OK + b"X: y\r\n" * 100_000 + b"\r\n")),
-    "headers of 100 kB": (TooLarge, lambda: answering(OK + (b"X: " + b"x" * 9_000 + b"\r\n") * 11 + b"\r\n")),
-    "long status line": (FetchError, lambda: answering(b"HTTP/1.1 200 " + b"x" * 100_000 + b"\r\n\r\n")),
-    "Content-Length too long": (BadHttp, lambda: answering(OK + b"Content-Length: 100\r\n\r\nshort")),
-    "Content-Length twice": (BadHttp, lambda: answering(OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx")),
-    "Content-Length negative": (BadHttp, lambda: answering(OK + b"Content-Length: -1\r\n\r\nxx")),
-    "broken chunk": (BadHttp, lambda: answering(OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n")),
-    "chunks cut off": (BadHttp, lambda: answering(OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nxx")),
-    "HTTP/0.9": (BadHttp, lambda: answering(b"<rss/>")),
-    "another protocol": (BadHttp, lambda: answering(b"SSH-2.0-OpenSSH_9.2\r\n")),
-    "silence": (Unreachable, answering),
-    "304 to an unconditional request": (BadHttp, lambda: answering(b"HTTP/1.1 304 Not Modified\r\n\r\n")),
-    "302 without Location": (BadRedirect, lambda: answering(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n")),
-    "a redirect to itself": (BadRedirect, lambda: answering(redirect("/feed"), then_close=False)),
-    "odd bytes in Location": (BadRedirect, lambda: answering(redirect("http://\xff\xfe/\x01"))),
+
+def memory_bytes(name: str, *, reset_peak: bool = False) -> int:
+    """Return one of this process's sizes as the kernel counts it (proc(5)); VmHWM is the peak of VmRSS."""
+    if reset_peak:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+async def nothing_is_left(fetcher: Fetcher) -> None:
+    assert fetcher._session is not None
+    connector = fetcher._session.connector
+    assert connector is not None
+    await until_so(lambda: not connector._acquired, "no connection is in use")
+    await until_so(lambda: asyncio.all_tasks() == {asyncio.current_task()}, "no task is left")
+
+
+KINDS: dict[str, type[FetchError]] = {
+    "gzip bomb": TooLarge,
+    "brotli bomb": TooLarge,
+    "zstd bomb": TooLarge,
+    "gzip in gzip": BadHttp,
+    "gzip twice": BadHttp,
+    "unknown encoding": BadHttp,
+    "false gzip": BadHttp,
+    "large by its own word": TooLarge,
+    "large without a word": TooLarge,
+    "endless": TooLarge,
+    "endless chunks": TooLarge,
+    "endless small chunks": TooLarge,
+    "endless packed": TooLarge,
+    "long header line": TooLarge,
+    "many headers": TooLarge,
+    "one header of 20 MB": TooLarge,
+    "headers of 20 MB": TooLarge,
+    "endless header": TooLarge,
+    "endless headers": TooLarge,
+    "endless status line": FetchError,
+    "headers of 100 kB": TooLarge,
+    "long status line": FetchError,
+    "Content-Length too long": BadHttp,
+    "Content-Length twice": BadHttp,
+    "Content-Length negative": BadHttp,
+    "broken chunk": BadHttp,
+    "chunks cut off": BadHttp,
+    "HTTP/0.9": BadHttp,
+    "another protocol": BadHttp,
+    "silence": Unreachable,
+    "304 without a validator": BadHttp,
+    "a change that nobody asked for": BadHttp,
+    "302 without Location": BadRedirect,
+    "a redirect to itself": BadRedirect,
+    "odd bytes in Location": BadRedirect,
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-async def test_a_bad_answer_is_an_error_in_words(fetcher: Fetcher, what: str) -> None:
-    kind, make = BAD[what]
-    async with raw_publisher(make()) as publisher, raw_publisher(answering(ok(b"fine"))) as healthy:
-        with pytest.raises(kind, match=r"\w{3}"):
+@pytest.mark.parametrize("what", BAD_ANSWERS)
+async def test_a_bad_answer_is_an_error_in_words_and_costs_little_memory(fetcher: Fetcher, what: str) -> None:
+    async with raw_publisher(BAD_ANSWERS[what]()) as publisher, raw_publisher(answering(ok(b"fine"))) as healthy:
+        before = memory_bytes("VmRSS", reset_peak=True)
+        with pytest.raises(KINDS[what], match=r"\w{3}"):
             await fetcher.fetch(publisher.url())
+        assert memory_bytes("VmHWM") - before < MOST_MEMORY
         assert (await fetcher.fetch(healthy.url())).body == b"fine"
+    await nothing_is_left(fetcher)
 
 
-@pytest.mark.parametrize("start", [b"HTTP/1.1 200 O", OK, OK + b"\r\n"], ids=["status line", "headers", "body"])
+async def test_what_comes_after_the_promised_length_is_not_the_next_answer(fetcher: Fetcher) -> None:
+    smuggled = ok(b"fine") + ok(b"smuggled")
+    async with raw_publisher(answering(smuggled, then_close=False)) as publisher:
+        for _ in range(3):
+            assert (await fetcher.fetch(publisher.url())).body == b"fine"
+    await nothing_is_left(fetcher)
+
+
+@pytest.mark.parametrize("start", DRIPS.values(), ids=DRIPS)
 async def test_a_publisher_that_drips_is_given_up(hasty_fetcher: Fetcher, start: bytes) -> None:
-    async with raw_publisher(answering(start, *[b"H"] * 1000, pause_s=0.02)) as publisher:
+    async with raw_publisher(answering(start, *[b"1"] * 1000, pause_s=0.04)) as publisher:
         with pytest.raises(Unreachable, match=r"longer than 0\.5 s"):
             await hasty_fetcher.fetch(publisher.url())
+    await nothing_is_left(hasty_fetcher)
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+async def test_what_goes_on_for_ever_around_the_body_is_given_up(hasty_fetcher: Fetcher, what: str) -> None:
+    async with raw_publisher(endless(*ENDLESS[what])) as publisher:
+        before = memory_bytes("VmRSS", reset_peak=True)
+        with pytest.raises(FetchError, match=r"\w{3}"):
+            await hasty_fetcher.fetch(publisher.url())
+        assert memory_bytes("VmHWM") - before < MOST_MEMORY
+    await nothing_is_left(hasty_fetcher)
+
+
+async def test_who_floods_is_hung_up_on_before_the_time_is_over(fetcher: Fetcher) -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: " + b"x" * 8_000 + b"\r\n\r\n"
+    async with raw_publisher(endless(b"", hints * 10)) as publisher:
+        with pytest.raises(TooLarge, match="more than one answer can hold"):
+            await fetcher.fetch(publisher.url())
+        assert publisher.connections == 1
+    await nothing_is_left(fetcher)
 
 
 async def test_the_time_covers_all_redirects_together(hasty_fetcher: Fetcher) -> None:

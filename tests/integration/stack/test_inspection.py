@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from service import settings
-from service.errors import BadStatus, BrokenFeed, EmptyBody, NotAFeed, TooLarge
+from service.errors import BadStatus, BrokenFeed, EmptyBody, TooLarge
 from service.inspection import as_text, inspect, next_poll
 from service.stack.publisher import SamplePublisher
 
@@ -37,9 +37,16 @@ async def test_a_page_is_shown_with_the_feeds_it_names(publisher: SamplePublishe
     assert publisher.feed_url() in as_text(found)
 
 
+async def test_a_page_without_feeds_is_shown_as_it_would_be_watched(publisher: SamplePublisher) -> None:
+    found = await inspect(f"{publisher.url}/bad/html", OPEN)
+    assert (found.kind, found.feeds) == ("page", ())
+    assert found.lines
+    assert all(line in as_text(found) for line in found.lines[:20])
+
+
 @pytest.mark.parametrize(
     ("path", "error"),
-    [("404", BadStatus), ("html", NotAFeed), ("broken.xml", BrokenFeed), ("empty", EmptyBody), ("huge", TooLarge)],
+    [("404", BadStatus), ("broken.xml", BrokenFeed), ("empty", EmptyBody), ("huge", TooLarge)],
 )
 async def test_what_is_wrong_with_a_publisher_is_said(
     publisher: SamplePublisher, path: str, error: type[Exception]

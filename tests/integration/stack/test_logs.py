@@ -51,3 +51,16 @@ def test_no_secret_gets_out_whoever_says_it(capsys: pytest.CaptureFixture[str], 
     assert "ValueError" in said
     assert "hush-hush" not in said
     assert "whisper" not in said
+
+
+@pytest.mark.parametrize("log_json", [True, False])
+def test_a_traceback_does_not_tell_what_people_wrote(capsys: pytest.CaptureFixture[str], *, log_json: bool) -> None:
+    logs.configure(settings.load({}, log_json=log_json))
+    written = "what Alice wrote"
+    try:
+        len(written) / 0
+    except ZeroDivisionError:
+        structlog.get_logger("bots.desk").exception("failed")
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError" in said
+    assert "what Alice wrote" not in said

@@ -7,6 +7,7 @@ import pytest
 
 from service.errors import NotAFeed
 from service.store import Store
+from service.store.requests import Probed
 from tests.integration.workers.conftest import StartWorker
 from tests.support.documents import item, page, rss
 from tests.support.raw_http import Handler, ok, raw_publisher, redirect
@@ -54,16 +55,18 @@ async def test_a_feed_is_found_where_sites_often_have_it(
         assert probed.channel.url == publisher.url(found)
 
 
-@pytest.mark.parametrize(
-    ("answer", "asked"),
-    [(_PAGE, ["/blog/", "/feed", "/rss.xml"]), (ok(b"no page", "Content-Type: text/plain"), ["/blog/"])],
-)
-async def test_only_a_page_is_worth_two_more_requests(
-    store: Store, start_worker: StartWorker, answer: bytes, asked: list[str]
-) -> None:
+async def test_a_page_without_a_feed_can_be_watched_itself(store: Store, start_worker: StartWorker) -> None:
     await one_worker(store, start_worker)
-    async with raw_publisher(site({"/blog/": answer})) as publisher:
+    async with raw_publisher(site({"/blog/": _PAGE})) as publisher:
+        assert await store.requests.probe(publisher.url("/blog/")) == Probed(page=True)
+        assert [head.split()[1] for head in publisher.requests] == ["/blog/", "/feed", "/rss.xml"]
+    assert await store.channels.count() == 0
+
+
+async def test_only_a_page_is_worth_two_more_requests(store: Store, start_worker: StartWorker) -> None:
+    await one_worker(store, start_worker)
+    async with raw_publisher(site({"/blog/": ok(b"no page", "Content-Type: text/plain")})) as publisher:
         with pytest.raises(NotAFeed):
             await store.requests.probe(publisher.url("/blog/"))
-        assert [head.split()[1] for head in publisher.requests] == asked
+        assert [head.split()[1] for head in publisher.requests] == ["/blog/"]
     assert await store.channels.count() == 0

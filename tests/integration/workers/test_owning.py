@@ -3,8 +3,21 @@
 import pytest
 
 from service.clock import SystemClock
-from service.corona.events import Event, PublishRefused
-from service.model import Change, Delta, Entry
+from service.corona.events import (
+    Adopted,
+    ChannelsListed,
+    Event,
+    ListedChannel,
+    ListOwned,
+    Publish,
+    PublishRefused,
+    Received,
+)
+from service.corona.messages import Candidate, ChannelRemoved
+from service.errors import StoreUnavailable
+from service.feeds.urls import channel_id
+from service.model import Change, Channel, Delta, Entry, NodeInfo, Notice, Validators
+from service.overlay.ring import RingView
 from service.store import Store, keys
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.waiting import until_so
@@ -40,3 +53,80 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
     await until_so(lambda: not tasks._running, "the fan-out has ended")
     assert happened == ([PublishRefused(channel.id)] if adopted_meanwhile else [])
     assert await store.outbox.waiting() == ([] if adopted_meanwhile else [keys.user_id(ALICE)])
+
+
+NEW = "https://example.net/feed"
+
+
+class Owner:
+    """A node that owns everything, and what its protocol is told."""
+
+    def __init__(self, store: Store) -> None:
+        self.happened: list[Event] = []
+        self.tasks = Tasks()
+        self.owning = Owning(US, store, clock=SystemClock(), happened=self._note, tasks=self.tasks)
+        self.owning.ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
+
+    async def _note(self, *events: Event) -> None:
+        self.happened += events
+
+    async def settle(self) -> list[Event]:
+        """Wait for the background; return what happened since the last time."""
+        await until_so(lambda: not self.tasks._running, "the background work has ended")
+        happened, self.happened = self.happened, []
+        return happened
+
+
+async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
+    """Have the owner publish a notice as its protocol would."""
+    await owner.owning.adopt([channel.id])
+    (adopted,) = await owner.settle()
+    assert isinstance(adopted, Adopted)
+    told = Delta(channel.id, adopted.version, 0, 2_000.0, (), notice=notice)
+    await owner.owning.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch))
+
+
+async def test_a_notice_reaches_the_subscribers_and_leaves_the_content_alone(store: Store) -> None:
+    owner, channel = Owner(store), await make_channel(store)
+    await store.subscriptions.subscribe(ALICE, channel.id)
+    await tell(owner, channel, Notice("dead", "It is gone."))
+    await owner.settle()
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    assert (state.channel.condition, state.validators) == ("dead", SNAPSHOT.validators)
+    assert await store.outbox.waiting() == [keys.user_id(ALICE)]
+
+
+async def test_the_owner_of_a_channel_that_moved_has_everybody_follow_and_gives_it_up(store: Store) -> None:
+    owner, channel = Owner(store), await make_channel(store)
+    await store.subscriptions.subscribe(ALICE, channel.id)
+    await tell(owner, channel, Notice("moved", NEW))
+    assert await owner.settle() == [PublishRefused(channel.id)]
+    await owner.owning.adopt([channel.id])
+    assert await owner.settle() == [Received("", ChannelRemoved(channel.id))]
+    assert [held.channel for held in await store.subscriptions.of_user(ALICE)] == [channel_id(NEW)]
+
+
+async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if nobody is left to move: the channel that takes over must not wait for them for ever."""
+    owner, channel = Owner(store), await make_channel(store)
+    await tell(owner, channel, Notice("moved", NEW))
+    await owner.settle()
+
+    async def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.channels, "joined", away)
+        await owner.owning.adopt([channel.id])
+        assert await owner.settle() == [Received("", ChannelRemoved(channel.id))]
+    for wanted in (True, False):
+        await owner.owning.list_owned(ListOwned(1.0))
+        (listed,) = await owner.settle()
+        assert isinstance(listed, ChannelsListed)
+        assert ListedChannel(channel.id, 0, listed=wanted) in listed.channels
+        await owner.owning.adopt([channel.id])
+        await owner.settle()
+    assert await store.link.call("EXISTS", keys.joining(channel_id(NEW))) == 0

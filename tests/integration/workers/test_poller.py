@@ -1,7 +1,6 @@
 """What publishers are owed by a whole fleet, and what they cannot do to each other."""
 
 import asyncio
-from collections.abc import Mapping
 
 import pytest
 
@@ -9,18 +8,21 @@ from service.clock import SystemClock
 from service.errors import LimitReached, ParseKilled
 from service.feeds.sandbox import ParserPool
 from service.feeds.urls import channel_id
-from service.feeds.wire import Reading
-from service.model import Channel, ParsedFeed, Validators
+from service.feeds.wire import Examine, Findings
+from service.model import Channel, Validators
 from service.net.fetch import Fetcher
+from service.settings import Settings
 from service.store import Store
+from service.store.hosts import Bound
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
 from workers.courtesy import Courtesy
 from workers.lanes import Lanes
+from workers.memories import Memories
 from workers.poller import Poller
 from workers.watch import Watch
 
-US, OTHER = "a" * 40, "b" * 40
+US = "a" * 40
 BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -31,23 +33,25 @@ class Parser(ParserPool):
         super().__init__(1)
         self.deaths = 0
 
-    async def read(self, body: bytes, *, url: str, headers: Mapping[str, str]) -> Reading:
-        if body == b"deadly":
+    async def examine(self, job: Examine, patience_s: float = 10.0) -> Findings:  # noqa: ARG002 - it needs none
+        if job.documents[-1].body == b"deadly":
             self.deaths += 1
-            raise ParseKilled(f"The document at {url} with {len(headers)} headers took too long.")
-        return Reading(ParsedFeed())
+            raise ParseKilled(f"The document at {job.url} took too long.")
+        return Findings(job.memory)
 
 
 def watched(url: str) -> Watch:
-    return Watch(Channel(channel_id(url), url, private=True), Validators(), None, 1)
+    return Watch(Channel(channel_id(url), url, private=True), Validators(), 1)
 
 
 def courtesy(store: Store) -> Courtesy:
-    return Courtesy(store.hosts, requests_per_s=1000.0, polls_per_hour=12.0)
+    return Courtesy(store.hosts, Settings(host_requests_per_s=1000.0))
 
 
 def poller(store: Store, fetcher: Fetcher, *, prompt: ParserPool | None = None) -> Poller:
-    return Poller(fetcher, courtesy(store), Lanes(prompt or Parser(), Parser()), Parser(), SystemClock())
+    return Poller(
+        fetcher, courtesy(store), Lanes(prompt or Parser(), Parser()), Memories(store.channels), SystemClock()
+    )
 
 
 def fetcher() -> Fetcher:
@@ -57,11 +61,11 @@ def fetcher() -> Fetcher:
 async def test_a_publisher_that_wants_to_be_left_alone_is_left_alone_by_every_node(store: Store) -> None:
     async with raw_publisher(answering(BUSY, then_close=False)) as publisher, fetcher() as reach:
         held = watched(publisher.url())
-        result, _ = await poller(store, reach).poll(held, US)
+        result = (await poller(store, reach).poll(held, US)).result
         assert result.status == 503
         for ask in (
-            poller(store, reach).poll(watched(publisher.url()), OTHER),
-            poller(store, reach).fetch_unknown(held),
+            poller(store, reach).may_poll(watched(publisher.url())),
+            poller(store, reach).fetch_unknown(held.channel, 5.0),
         ):
             with pytest.raises(LimitReached):
                 await ask
@@ -84,17 +88,50 @@ async def test_however_many_nodes_and_people_ask_a_channel_is_polled_as_often_as
 async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or many channels elsewhere could have the fleet ask one host as often as they like."""
     monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
-    monkeypatch.setattr("workers.courtesy._WAIT_FOR_BUDGET_S", 0.0)
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as victim:
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
-            sparing = Courtesy(store.hosts, requests_per_s=0.01, polls_per_hour=12.0)
-            polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Parser(), SystemClock())
-            for _ in range(5):
+            sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
+            polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Memories(store.channels), SystemClock())
+            for _ in range(4):
                 await polls.poll(watched(publisher.url()), US)
             with pytest.raises(LimitReached):
                 await polls.poll(watched(publisher.url()), US)
-        assert len(victim.requests) == 5
+        assert len(victim.requests) == 4
+
+
+async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
+
+    async def lead_to_the_feed(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(ok(b"feed") if head.startswith("GET /feed ") else redirect("/feed"))
+
+    async with raw_publisher(lead_to_the_feed) as publisher, fetcher() as reach:
+        sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
+        polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Memories(store.channels), SystemClock())
+        for _ in range(4):
+            await polls.poll(watched(publisher.url("/moved")), US)
+        with pytest.raises(LimitReached):
+            await polls.poll(watched(publisher.url("/moved")), US)
+        assert len([head for head in publisher.requests if head.startswith("GET /feed ")]) == 4
+
+
+async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or polls that were granted over a while, and waited, would all ask at once when there is room."""
+    monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
+    async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
+        lanes, url = Lanes(Parser(), Parser()), publisher.url()
+        slots = lanes.of(slow=False).slots = asyncio.Semaphore(0)
+        sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
+        polls = Poller(reach, sparing, lanes, Memories(store.channels), SystemClock())
+        poll = asyncio.create_task(polls.poll(Watch(Channel(channel_id(url), url), Validators(), 1), US))
+        await until_so(lambda: slots._waiters, "the poll is granted and waits for room")
+        while await store.hosts.take(Bound("127.0.0.1", 0.01, 4)) == 0.0:
+            pass
+        slots.release()
+        with pytest.raises(LimitReached):
+            await poll
+        assert publisher.requests == []
 
 
 async def test_many_channels_of_a_silent_host_hold_up_no_other_host(store: Store) -> None:
@@ -106,7 +143,7 @@ async def test_many_channels_of_a_silent_host_hold_up_no_other_host(store: Store
         polls = poller(store, reach)
         waiting = [asyncio.create_task(polls.poll(watched(dead.url(f"/{n}")), US)) for n in range(200)]
         await until_so(lambda: dead.requests, "the silent host is asked")
-        result, _ = await polls.poll(watched(healthy.url()), US)
+        result = (await polls.poll(watched(healthy.url()), US)).result
         assert result.outcome == "unchanged"
         assert len(dead.requests) <= 3
         for poll in waiting:
@@ -118,7 +155,7 @@ async def test_a_document_that_killed_its_parser_is_not_parsed_again(store: Stor
     parser = Parser()
     async with raw_publisher(answering(ok(b"deadly"), then_close=False)) as publisher, fetcher() as reach:
         polls, held = poller(store, reach, prompt=parser), watched(publisher.url())
-        outcomes = [(await polls.poll(held, US))[0].outcome for _ in range(3)]
+        outcomes = [(await polls.poll(held, US)).result.outcome for _ in range(3)]
         assert outcomes == [ParseKilled.code] * 3
         assert parser.deaths == 1
 
@@ -135,7 +172,7 @@ async def test_what_was_slow_is_polled_beside_the_prompt_until_it_is_prompt_agai
         lane = polls._lanes.of(slow=True)
         async with lane.host(held.channel.url):  # the slow lane has room for one of each host
             waiting = asyncio.create_task(polls.poll(held, US))
-            prompt, _ = await polls.poll(watched(publisher.url()), US)
+            prompt = await polls.poll(watched(publisher.url()), US)
             assert not waiting.done()
-        assert prompt.outcome == (await waiting)[0].outcome == "unchanged"
+        assert prompt.result.outcome == (await waiting).result.outcome == "unchanged"
         assert not held.slow

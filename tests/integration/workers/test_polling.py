@@ -7,11 +7,15 @@ import pytest
 import pytest_asyncio
 
 from service.corona.events import Event, StartPolling
-from service.model import ChannelId, NodeId, PollResult
+from service.corona.messages import Candidate
+from service.errors import StoreUnavailable
+from service.feeds.wire import Document
+from service.model import ChannelId, Delta, NodeId, PollResult, Validators
 from service.store import Store
-from tests.support.channels import make_channel
+from service.store.websub import Push
+from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
-from workers.poller import Poller
+from workers.poller import Poll, Poller
 from workers.polling import Polling
 from workers.tasks import Tasks
 from workers.watch import Found, Watch
@@ -26,11 +30,22 @@ class HeldPoller(Poller):
     def __init__(self) -> None:
         self.begun: list[ChannelId] = []
         self.release = asyncio.Event()
+        self.asked: list[ChannelId] = []
+        self.granted = asyncio.Event()
+        self.granted.set()
 
-    async def poll(self, watch: Watch, node: NodeId) -> tuple[PollResult, Found | None]:
+    async def may_poll(self, watch: Watch) -> None:
+        """Grant it, unless a test has cleared that."""
+        self.asked.append(watch.channel.id)
+        await self.granted.wait()
+
+    async def poll(self, watch: Watch, node: NodeId) -> Poll:
         self.begun.append(watch.channel.id)
         await self.release.wait()
-        return PollResult(node, 0.0, "unchanged"), None
+        return Poll(PollResult(node, 0.0, "unchanged"))
+
+    async def compare_again(self, watch: Watch, find: Found) -> Found | None:
+        raise StoreUnavailable(f"{watch.channel.url} and {len(find.documents)} documents have to wait.")
 
 
 class SetClock:
@@ -60,8 +75,11 @@ async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIte
     async def nobody(_: Event) -> None:
         return
 
+    async def no_hub(*_: object) -> None:
+        return
+
     tasks = Tasks()
-    yield Polling(US, store, poller, clock=clock, happened=nobody, tasks=tasks)
+    yield Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
     await tasks.cancel()
 
 
@@ -115,6 +133,43 @@ async def test_a_channel_that_did_not_exist_is_loaded_when_it_is_assigned_again(
     await make_channel(store)
     await polling.start([phase])
     assert channel.id in polling._watches
+
+
+async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polled(
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+) -> None:
+    channel = await make_channel(store)
+    await polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)])
+    poller.granted.clear()
+    clock.now_s += INTERVAL_S
+    keeping = asyncio.create_task(polling.keep_agenda())
+    await until_so(lambda: poller.asked, "the budgets are asked")
+    polling.stop(channel.id)
+    poller.granted.set()
+    await until_so(lambda: not polling._under_way, "the wait is over")
+    assert poller.begun == []
+    keeping.cancel()
+
+
+async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(store: Store, polling: Polling) -> None:
+    """The publisher may list it no more by then."""
+    channel = await make_channel(store)
+    await polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)])
+    document = Document(b"news", channel.url, {})
+    await polling._offer(Found((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
+    await polling.refresh([channel.id])
+    await publish(store, channel, "from another node")
+    await polling.refresh([channel.id])
+    await until_so(lambda: polling._watches[channel.id].unversioned == (document,), "it waits for the next poll")
+
+
+async def test_what_is_pushed_for_a_dormant_channel_does_not_wake_it_up(store: Store, polling: Polling) -> None:
+    """Or what else it listed meanwhile would be told as news."""
+    channel = await make_channel(store)
+    await store.channels.doze(channel.id)
+    await store.websub.keep(channel.id, Push(b"news", "application/rss+xml"))
+    await polling.take_in(channel.id)
+    assert await store.websub.taken(channel.id) == []
 
 
 @pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])

@@ -35,11 +35,17 @@ def feed(url: str, title: str) -> Channel:
     return Channel(channel_id(url), url, title=title, version=1)
 
 
+def page(url: str, title: str) -> Channel:
+    """A page, or a part of one."""
+    return Channel(channel_id(url), url, title=title, version=1, kind="page")
+
+
 @dataclass
 class Person:
     """One person, what they follow, and what a worker would find on the web."""
 
     web: dict[str, Probed | CoronetError] = field(default_factory=dict)
+    """By canonical URL; what is found when a page itself is to be watched, by "page URL"."""
     polled: dict[ChannelId, Channel] = field(default_factory=dict)
     entries: dict[ChannelId, tuple[Entry, ...]] = field(default_factory=dict)
     follows: dict[int, Channel] = field(default_factory=dict)
@@ -78,8 +84,8 @@ class Person:
             case TakeNewUrl():
                 self.new_urls += 1
                 return self.new_urls <= self.limits.new_urls_per_hour
-            case Probe(url):
-                return self._probe(url)
+            case Probe(url, as_page):
+                return self._probe(f"page {url}" if as_page else url)
             case MySubscriptions():
                 return tuple(Followed(number, channel) for number, channel in self.follows.items())
             case AddSubscription(cid):
@@ -108,5 +114,5 @@ class Person:
         if held:
             return held[0], False
         number = max(self.follows, default=0) + 1
-        self.follows[number] = self.polled[cid]
+        self.follows[number] = next(channel for channel in self.polled.values() if channel.id == cid)
         return number, True

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bots.exchange import (
     Choose,
@@ -15,16 +16,19 @@ from bots.exchange import (
     NewUrlsUsedUp,
     NoSuchSubscription,
     NothingAsked,
+    OfferPage,
     Subscribed,
     SubscriptionsFull,
     Unsubscribed,
 )
 from service.errors import BadStatus, BadUrl, HostNotFound
+from service.feeds.urls import page_url
 from service.model import Entry, FeedLink
 from service.store.requests import Probed
-from tests.unit.bots.talk import Person, feed
+from tests.unit.bots.talk import Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
+LIST = page_url("https://shop.example/prices", "#list")
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 
@@ -32,14 +36,18 @@ def visitor() -> Person:
     """Somebody new, in front of a small web."""
     first = Entry("a", "Summer arrived", "https://news.example/summer")
     older = Entry("b", "Spring ended", "https://news.example/spring")
+    seen = Entry("p", "Prices", "https://shop.example/prices", "Pears 1.99\nPlums 3.00")
     return Person(
         web={
             NEWS: Probed(feed(NEWS, "The News"), (first, older)),
             BLOG: Probed(feed(BLOG, "A Blog")),
             "https://news.example/": Probed(feed(NEWS, "The News"), (first,), discovered=True),
             "https://many.example/": Probed(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
+            "https://shop.example/prices": Probed(page=True),
+            "page https://shop.example/prices": Probed(page("https://shop.example/prices", "Prices"), (seen,)),
+            f"page {LIST}": Probed(page(LIST, "Prices")),
             "https://gone.example/": BadStatus("gone.example answered 410 (Gone).", status=410),
-            "https://typo.example/": HostNotFound("typo.example does not resolve."),
+            "https://typo.example/": HostNotFound("There is no host of the name typo.example."),
         }
     )
 
@@ -85,6 +93,70 @@ def test_several_feeds_are_asked_about_until_one_is_picked() -> None:
     picked = person.hear("2")
     assert isinstance(picked, Subscribed)
     assert picked.followed.channel.url == BLOG
+
+
+def test_a_page_without_a_feed_is_offered_to_be_watched_and_looked_at_only_once_more() -> None:
+    person = visitor()
+    assert person.hear("shop.example/prices") == OfferPage("https://shop.example/prices")
+    reply = person.hear("yes")
+    assert isinstance(reply, Subscribed)
+    assert reply.followed.channel.kind == "page"
+    assert person.new_urls == 1, "the yes is no other new URL"
+    assert person.hear("yes") == NothingAsked()
+
+
+def test_a_page_that_cannot_be_watched_after_all_is_named() -> None:
+    person = visitor()
+    person.web["page https://shop.example/prices"] = BadStatus("shop.example answered 503.", status=503)
+    person.hear("shop.example/prices")
+    reply = person.hear("yes")
+    assert isinstance(reply, Failed)
+    assert reply.subject == "https://shop.example/prices"
+
+
+def test_a_page_that_nobody_wants_to_watch_is_let_be() -> None:
+    person = visitor()
+    person.hear("shop.example/prices")
+    assert person.hear("no") == LetBe()
+    assert not person.follows
+
+
+def test_a_page_and_its_parts_are_channels_of_their_own() -> None:
+    person = visitor()
+    person.hear("shop.example/prices")
+    person.hear("yes")
+    person.hear("subscribe shop.example/prices #list")
+    assert [channel.url for channel in person.follows.values()] == ["https://shop.example/prices", LIST]
+    ended = person.hear("unsubscribe shop.example/prices #list")
+    assert isinstance(ended, Unsubscribed)
+    assert [followed.number for followed in ended.ended] == [2]
+
+
+def test_a_watched_part_of_a_page_is_joined_without_asking_a_worker() -> None:
+    person = visitor()
+    person.polled = {page(LIST, "Prices").id: page(LIST, "Prices")}
+    assert isinstance(person.hear("subscribe shop.example/prices #list"), Subscribed)
+    assert person.probes == 0
+
+
+def test_a_page_that_fell_asleep_is_woken_up_as_a_page() -> None:
+    person = visitor()
+    asleep = structs.replace(page("https://shop.example/prices", "Prices"), dormant=True)
+    person.polled = {asleep.id: asleep}
+    assert isinstance(person.hear("shop.example/prices"), Subscribed)
+    assert person.probes == 1
+
+
+def test_a_channel_that_moved_is_followed_to_where_it_is() -> None:
+    person = visitor()
+    person.polled = {feed("https://old.example/feed", "").id: feed(NEWS, "The News")}
+    reply = person.hear("https://old.example/feed")
+    assert isinstance(reply, Subscribed)
+    assert (reply.moved, reply.followed.channel.url) == (True, NEWS)
+    person.polled[feed(NEWS, "").id] = feed(NEWS, "The News")
+    again = person.hear("https://old.example/feed")
+    assert isinstance(again, Subscribed)
+    assert not again.new
 
 
 def test_the_limit_of_subscriptions_is_told_but_not_to_who_has_it_already() -> None:

@@ -1,19 +1,16 @@
 """What is said: every error has its own words, and every message is safe to send."""
 
-from xml.etree import ElementTree as ET
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.exchange import Failed, Followed, Listing, Shown, StatusReport
 from bots.failures import outcome, sentence
-from bots.length import LONGEST_MESSAGE_BYTES
 from bots.notifications import notification
 from bots.replies import text
-from bots.stanzas import payload
 from service import errors
 from service.model import Change, Channel, Delta, Entry
+from tests.unit.bots.safety import hostile, safe
 
 NOW_S = 1_700_000_000.0
 URL = "https://example.org/feed"
@@ -21,14 +18,14 @@ URL = "https://example.org/feed"
 CAUSES = [
     errors.BadUrl("example: that is not a host."),
     errors.AddressRefused("10.0.0.1 is private."),
-    errors.HostNotFound(""),
-    errors.Unreachable(""),
+    errors.HostNotFound("There is no host of the name example.org."),
+    errors.Unreachable("example.org cannot be reached: connection refused."),
     errors.TlsFailed("example.org: the TLS handshake failed (wrong version number)."),
     *(errors.BadStatus("", status=status) for status in (401, 403, 404, 410, 429, 503)),
     errors.BadRedirect(""),
-    errors.BadHttp(""),
+    errors.BadHttp("example.org: its answer is not valid HTTP."),
     errors.TooLarge(""),
-    errors.EmptyBody(""),
+    errors.EmptyBody("There is nothing in the document."),
     errors.NotAFeed(""),
     errors.BrokenFeed(""),
     errors.ParseKilled(""),
@@ -43,12 +40,6 @@ def channels(count: int, title: str = "A channel") -> list[Channel]:
 
 def news(channel: Channel, *entries: Entry) -> Delta:
     return Delta(channel.id, 1, 2, NOW_S, tuple(Change("addition", entry) for entry in entries))
-
-
-def safe(body: str) -> bool:
-    """Whether it is valid XML 1.0, short enough, and free of bidi overrides."""
-    element = ET.fromstring(payload(body))  # noqa: S314 - we wrote it
-    return element.text == body and len(body.encode()) <= LONGEST_MESSAGE_BYTES and not set(body) & set("\u202e\u2066")
 
 
 def test_each_cause_has_its_own_sentence() -> None:
@@ -90,7 +81,7 @@ def test_long_lists_say_how_many_are_left_out() -> None:
 def test_a_notification_has_channel_title_link_and_text() -> None:
     channel = channels(1)[0]
     entry = Entry("k", "A title", "https://example.org/a", "Some text. " * 60)
-    said = notification([channel], [news(channel, entry)], {})
+    said = notification([channel], [news(channel, entry)], {}, {})
     head, title, link, summary = said.splitlines()
     assert (head, title, link) == ("*A channel*", "A title", "https://example.org/a")
     assert len(summary) <= 300
@@ -99,7 +90,7 @@ def test_a_notification_has_channel_title_link_and_text() -> None:
 def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
     channel = channels(1)[0]
     entries = [Entry(f"k{n}", f"Entry {n}", f"https://example.org/{n}") for n in range(17)]
-    said = notification([channel], [news(channel, *entries)], {})
+    said = notification([channel], [news(channel, *entries)], {}, {})
     assert said.count("https://") == 5
     assert "and 12 more: Entry 5 · Entry 6 · " in said
     assert said.endswith("Entry 16")
@@ -107,17 +98,12 @@ def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
 
 def test_an_entry_that_changed_twice_is_told_once_in_its_last_state() -> None:
     channel = channels(1)[0]
-    said = notification([channel], [news(channel, Entry("k", "Draft")), news(channel, Entry("k", "Final"))], {})
+    said = notification([channel], [news(channel, Entry("k", "Draft")), news(channel, Entry("k", "Final"))], {}, {})
     assert said == "*A channel*\nFinal"
 
 
 def test_of_a_channel_that_is_gone_there_is_nothing_to_tell() -> None:
-    assert notification([], [news(channels(1)[0], Entry("k", "T"))], {}) == ""
-
-
-hostile = st.text(max_size=400) | st.sampled_from(
-    ["</body></message>", "\x00\x0b\x1b[0m", "\u202eevil\u2066", "\ud800", "a\n> b\n```", "é" * 5000, "👩‍👩‍👧" * 900]
-)
+    assert notification([], [news(channels(1)[0], Entry("k", "T"))], {}, {}) == ""
 
 
 @given(st.lists(st.tuples(hostile, hostile, hostile), min_size=1, max_size=40), hostile, st.integers(1, 20))
@@ -126,7 +112,7 @@ def test_whatever_publishers_write_a_notification_is_safe(
 ) -> None:
     told = channels(count, title)
     entries = [Entry(str(n), *parts) for n, parts in enumerate(written)]
-    said = notification(told, [news(channel, *entries) for channel in told], {})
+    said = notification(told, [news(channel, *entries) for channel in told], {}, {})
     assert safe(said)
     assert len(said.split("\n\n")) >= count, "every channel has its place"
 
@@ -142,10 +128,10 @@ def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int)
 
 def test_what_the_log_has_dropped_is_told_in_words() -> None:
     (channel,) = channels(1)
-    said = notification([channel], [news(channel, Entry("k", "Fresh"))], {channel.id: 3})
+    said = notification([channel], [news(channel, Entry("k", "Fresh"))], {channel.id: 3}, {})
     assert "No longer kept: 3 earlier updates" in said
     assert said.index("No longer kept") < said.index("Fresh")
-    assert "1 earlier update." in notification([channel], [], {channel.id: 1})
+    assert "1 earlier update." in notification([channel], [], {channel.id: 1}, {})
 
 
 def test_words_in_braces_are_the_users_own() -> None:

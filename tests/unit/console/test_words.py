@@ -10,6 +10,7 @@ from service.console.failures import problem, status_of
 from service.console.guard import csrf_token
 from service.console.passwords import Passwords
 from service.errors import BadUrl, CoronetError, NotSubscribed, StaleVersion, StoreUnavailable, TlsFailed
+from service.model import Wishes
 
 WELL: dict[str, Any] = {
     "nodes": 2,
@@ -51,6 +52,21 @@ def test_numbers_agree_with_their_nouns() -> None:
     assert phrases.count(1, "node") == "1 node"
     assert phrases.count(1204, "node") == "1,204 nodes"
     assert phrases.count(0, "person", "people") == "0 people"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        (Wishes(), ""),
+        (Wishes(ttl_s=3600.0, update_period_s=1800.0), "1 h between two polls"),
+        (Wishes(ttl_s=1800.0, update_period_s=30 * 86400.0), "30 min between two polls"),
+        (Wishes(update_period_s=30 * 86400.0), "30 days between two polls (ignored: more than a day)"),
+        (Wishes(skip_hours=(0, 1, 2, 22, 23)), "none from 0:00 to 3:00 and 22:00 to 24:00 UTC"),
+        (Wishes(ttl_s=7200.0, skip_days=(5, 6)), "2 h between two polls; none on Saturday, Sunday"),
+    ],
+)
+def test_what_a_publisher_wishes_is_said_in_words(wishes: Wishes, words: str) -> None:
+    assert phrases.wishes_in_words(wishes) == words
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", "//evil.example", "http://[", ""])

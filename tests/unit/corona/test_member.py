@@ -19,7 +19,7 @@ from service.corona.member import MAX_OFFERS
 from service.corona.messages import Assign, Assignment, Candidate, Message, Rejected, Unassign, Versioned
 from service.corona.policy import Policy
 from service.corona.protocol import NodeProtocol
-from service.model import Delta, NodeId, Validators
+from service.model import Delta, NodeId, Notice, Validators
 from tests.support.points import ring
 
 ME, OWNER, HEIR = "4" + "0" * 39, "0" * 40, "2" + "0" * 39
@@ -131,6 +131,23 @@ def test_a_find_goes_to_the_owner_and_is_offered_again_until_answered() -> None:
     assert OFFERED in node.handle(Tick(), 10)
     assert _receive(node, Versioned(CHANNEL, 8), 11) == [Refresh(CHANNEL)]
     assert OFFERED not in node.handle(Tick(), 20)
+
+
+def test_a_notice_is_offered_once_and_takes_nothings_place() -> None:
+    """The next poll finds it again; a find would have to wait for it."""
+    node = _polling()
+    node.handle(_found(), 1)
+    told = Candidate(Delta(CHANNEL, 7, 0, 0.0, (), notice=Notice("dead")), Validators(), b"")
+    assert node.handle(CandidateFound(told), 2) == [Send(OWNER, told)]
+    repeated = node.handle(Tick(), 10)
+    assert OFFERED in repeated
+    assert Send(OWNER, told) not in repeated
+
+
+def test_after_a_notice_was_versioned_what_was_found_before_is_compared_again() -> None:
+    node = _polling()
+    node.handle(_found(), 1)
+    assert _receive(node, Versioned(CHANNEL, 8)) == [Refresh(CHANNEL)]
 
 
 def test_a_find_goes_to_the_new_owner_when_the_ring_changes() -> None:

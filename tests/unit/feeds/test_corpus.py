@@ -1,6 +1,7 @@
 """What publishers really send: every dialect is understood, and no defect does worse than a FeedError."""
 
 import re
+import time
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -9,8 +10,11 @@ import pytest
 from service.errors import FeedError
 from service.feeds.parse import parse
 from service.feeds.reading import read
-from tests.support.corpus import Sample, damaged, defects, encodings
+from service.feeds.sandbox_child import CPU_S
+from service.feeds.wire import Document, Read
+from tests.support.corpus import Sample, damaged, defects, encodings, wild
 from tests.support.dialects import DIALECTS, URL, Stated
+from tests.support.hostile import hostile
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -31,7 +35,7 @@ def strings(value: object) -> list[str]:
 def fault(sample: Sample) -> str:
     """Return what is wrong with how the sample is read; anything but a FeedError gets through."""
     try:
-        feed = read(sample.body, url=URL, headers=headers(sample)).feed
+        feed = read(Read(Document(sample.body, URL, headers(sample)))).feed
     except FeedError as error:
         return repr(error) if sample.titles is not None else ""
     titles = tuple(entry.title for entry in feed.entries) if feed else ()
@@ -51,12 +55,19 @@ def test_every_dialect_states_its_entries(name: str) -> None:
     assert stated == list(DIALECTS[name].entries)
 
 
-@pytest.mark.parametrize("samples", [encodings, defects, damaged])
+@pytest.mark.parametrize(
+    ("samples", "limit_cpu_s"), [(encodings, 1.0), (defects, 1.0), (damaged, 1.0), (wild, 1.0), (hostile, CPU_S)]
+)
 def test_titles_survive_what_leaves_no_doubt_and_nothing_does_worse_than_a_feed_error(
-    samples: Callable[[], Iterable[Sample]],
+    samples: Callable[[], Iterable[Sample]], limit_cpu_s: float
 ) -> None:
-    faults = {sample.name: fault(sample) for sample in samples()}
+    faults, slow = {}, {}
+    for sample in samples():
+        began_s = time.process_time()
+        faults[sample.name] = fault(sample)
+        slow[sample.name] = time.process_time() - began_s
     assert {name: what for name, what in faults.items() if what} == {}
+    assert {name: cpu_s for name, cpu_s in slow.items() if cpu_s > limit_cpu_s} == {}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """What a channel's documents look like decides which entries are new."""
 
+import msgspec
 import pytest
 
 from service.feeds.identity import IdentityState, decide
+from service.feeds.remembered import ROW_BYTES
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
 
@@ -48,9 +50,11 @@ def test_new_entries_come_oldest_first_by_date() -> None:
 def test_without_usable_dates_the_document_order_counts(date: float | None) -> None:
     channel = Channel()
     channel.poll(item("a", published=None))
-    new = channel.poll(item("c", published=date), item("b", published=1.7e9), item("a", published=None))
-    assert new == ["Title b", "Title c"]
-    assert channel.latest == ["Title c", "Title b", "Title a"]
+    document = [item("c", published=date), item("b", published=1.7e9), item("a", published=None)]
+    assert channel.poll(*document) == ["Title b", "Title c"]
+    newcomer = Channel()
+    newcomer.poll(*document)
+    assert newcomer.latest == ["Title c", "Title b", "Title a"]
 
 
 def test_a_date_in_the_future_is_not_shown() -> None:
@@ -114,9 +118,11 @@ def test_entries_are_sent_as_plain_text_with_safe_links() -> None:
 def test_keys_are_stable_and_distinct() -> None:
     feed = ParsedFeed(entries=(item("a"), item("b"), item("c", id="same"), item("d", id="same")))
     first = decide(None, feed, url=URL, now_s=NOW_S)
-    again = decide(first.state, feed, url=URL, now_s=NOW_S)
+    again = decide(
+        decide(None, ParsedFeed(entries=(item("z"),)), url=URL, now_s=NOW_S).state, feed, url=URL, now_s=NOW_S
+    )
     keys = [entry.key for entry in first.latest]
-    assert keys == [entry.key for entry in again.latest]
+    assert keys == [entry.key for entry in reversed(again.new)]
     assert len(set(keys)) == 4
 
 
@@ -163,4 +169,65 @@ def test_however_much_is_listed_no_more_than_2000_are_remembered() -> None:
     for poll in range(8):
         channel.poll(*[item(f"{poll}-{number}") for number in range(300)])
     assert channel.state is not None
-    assert len(channel.state.days) == len(channel.state.remembered) // 30 == 2000
+    assert len(channel.state.rows) == 2000 * ROW_BYTES
+
+
+def test_a_document_without_a_known_entry_shows_a_gap() -> None:
+    def gap(state: IdentityState | None, *names: str) -> bool:
+        feed = ParsedFeed(entries=tuple(item(name) for name in names))
+        return decide(state, feed, url=URL, now_s=NOW_S).gap
+
+    state = decide(None, ParsedFeed(entries=(item("a"), item("b"))), url=URL, now_s=NOW_S).state
+    assert gap(state, "d", "c")
+    assert not gap(state, "c", "b")
+    assert not gap(state)
+    assert not gap(None, "a")
+    assert not gap(IdentityState(NOW_S), "a")
+
+
+def test_entries_that_had_only_texts_are_the_same_with_ids_and_links() -> None:
+    channel = Channel()
+    channel.poll(*[item(name, id="", link="") for name in "abc"])
+    assert channel.poll(item("d"), *[item(name) for name in "abc"]) == ["Title d"]
+
+
+def test_a_text_that_returns_with_a_link_is_new_where_the_old_one_is_still_listed() -> None:
+    channel, old = Channel(), item("a", id="", link="", title="Backup", summary="Done.")
+    channel.poll(old)
+    assert channel.poll(item("b", title="Backup", summary="Done."), old) == ["Backup"]
+
+
+def test_two_that_were_one_entry_are_still_that_entry_at_the_next_poll() -> None:
+    channel, old = Channel(), item("a", id="")
+    parts = [item("a", id="", published=None), ParsedEntry(title=old.title, published=old.published)]
+    channel.poll(old)
+    assert [channel.poll(*parts), channel.poll(*parts)] == [[], []]
+
+
+def test_one_of_several_with_an_id_whose_link_comes_and_goes_is_not_new() -> None:
+    channel = Channel()
+    with_links, without = [item("a", id="same"), item("b", id="same")], [item("a", id="same", link="")]
+    assert [channel.poll(*document) for document in (with_links, without) * 3] == [[]] * 6
+
+
+def test_a_state_fills_at_most_66_kib() -> None:
+    channel = Channel()
+    for poll in range(5):
+        channel.poll(*[item(f"{poll}-{number}") for number in range(500)])
+    assert 64_000 < len(msgspec.msgpack.encode(channel.state)) <= 66 * 1024
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        msgspec.msgpack.encode([NOW_S, bytes(60), [20_000, 20_000], 2, False]),  # version 0.1.0
+        msgspec.msgpack.encode(["page", NOW_S]),
+        msgspec.msgpack.encode(["feed", NOW_S, bytes(33)]),
+        msgspec.msgpack.encode(["feed", NOW_S, bytes(32), bytes(10)]),
+        msgspec.msgpack.encode(["feed", NOW_S, b"", b"", 0, False, -1, -1, bytes(4)]),
+        b"\xc1",
+    ],
+)
+def test_what_is_no_state_of_identity_does_not_decode(memory: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.msgpack.decode(memory, type=IdentityState)

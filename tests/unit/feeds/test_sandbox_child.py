@@ -6,12 +6,13 @@ import msgspec
 
 from service.errors import Fault
 from service.feeds.sandbox_child import serve
-from service.feeds.wire import LENGTH_BYTES, Answer, Job, frame
+from service.feeds.wire import LENGTH_BYTES, Answer, Document, Read, frame
 from tests.support.documents import item, rss
 
 
 def test_every_job_gets_its_answer() -> None:
-    jobs = [Job(rss([item("a")]), "https://example.com/", {}), Job(b"", "https://example.com/", {})]
+    bodies = [rss([item("a")]), b""]
+    jobs = [Read(Document(body, "https://example.com/", {})) for body in bodies]
     answers = io.BytesIO()
     serve(io.BytesIO(b"".join(map(frame, jobs))), answers)
     answers.seek(0)

@@ -20,6 +20,8 @@ from service.feeds.text import one_line, plain_text
         ("  many \n\n\n   spaces ", "many\nspaces"),
         ("&lt;/body&gt;&lt;/message&gt;", "</body></message>"),
         ("&#x110000;&#0;x", "\ufffd\ufffdx"),
+        ("<b>&amp;lt; &lt;&amp;amp;&gt; &nbsp;&quot;&#8364;&NotANameAtAll;</b>", '&lt; <&amp;> "€&NotANameAtAll;'),
+        ("<" * 8_000, "<" * 599 + "…"),
         ("", ""),
     ],
 )

@@ -3,7 +3,16 @@
 import pytest
 
 from service.errors import BadUrl
-from service.feeds.urls import canonical_url, channel_id, looks_like_url, redirect_target, web_link
+from service.feeds.urls import (
+    canonical_url,
+    channel_id,
+    looks_like_url,
+    page_url,
+    redirect_target,
+    selector_of,
+    web_link,
+    without_selector,
+)
 
 
 @pytest.mark.parametrize(
@@ -123,3 +132,29 @@ def test_an_entry_link_keeps_its_fragment() -> None:
 )
 def test_a_harmful_entry_link_is_left_out(link: str) -> None:
     assert web_link(link) == ""
+
+
+def test_a_part_of_a_page_is_a_channel_of_its_own() -> None:
+    part = page_url("HTTPS://example.com/shop?utm_source=x#top", " #prices \t td:nth-child(2) > b ")
+    assert part == "https://example.com/shop#%23prices%20td:nth-child(2)%20%3E%20b"
+    assert selector_of(part) == "#prices td:nth-child(2) > b"
+    assert channel_id(part) != channel_id("https://example.com/shop")
+
+
+def test_a_part_of_a_page_is_fetched_where_the_page_is() -> None:
+    part = page_url("example.com/shop", "#prices")
+    assert without_selector(part) == canonical_url(part) == "https://example.com/shop"
+
+
+def test_no_selector_is_the_whole_page() -> None:
+    assert page_url("example.com", "  ") == "https://example.com/"
+    assert selector_of("https://example.com/") == ""
+
+
+@pytest.mark.parametrize(
+    ("selector", "reason"),
+    [("x" * 201, "longer than 200"), ("p\x00", "invisible character"), ("p\u202e", "invisible character")],
+)
+def test_an_impossible_selector_is_refused_in_words(selector: str, reason: str) -> None:
+    with pytest.raises(BadUrl, match=reason):
+        page_url("example.com", selector)

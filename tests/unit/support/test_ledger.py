@@ -1,5 +1,7 @@
 """The ledger finds each kind of breach, and nothing where nothing is wrong."""
 
+from dataclasses import replace
+
 import pytest
 
 from service.stack.sample_feeds import Published
@@ -22,6 +24,12 @@ def test_nothing_is_wrong_when_all_arrived_once_and_in_order() -> None:
     verdict = audit(published(1, 2, 3), [Subscribed(ALICE, 1, 99.0)], got, {ALICE: {1}})
     assert verdict.broken == {}
     assert (verdict.published, verdict.owed, verdict.received, verdict.resent) == (3, 3, 3, 1)
+
+
+def test_a_correction_may_show_again_what_it_replaces() -> None:
+    correction = replace(message("b", (1, 1)), replaces="a")
+    got = {ALICE: [message("a", (1, 1)), correction]}
+    assert audit(published(1), [Subscribed(ALICE, 1, 99.0)], got, {ALICE: {1}}).broken == {}
 
 
 @pytest.mark.parametrize(

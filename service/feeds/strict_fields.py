@@ -1,0 +1,341 @@
+"""What the elements of an entry or a feed mean to feedparser, one function for each kind of element.
+
+feedparser's ways are odd in places: a second description is content, an empty link is a link, the first title
+counts unless a deeper one came before. They are followed here, because what a document says must not depend
+on who reads it; where that would take more than a line or two, the document is declined.
+"""
+
+import re
+
+from service.feeds.strict_dates import time_s
+from service.feeds.strict_names import Declined, Element, attributes
+from service.feeds.strict_reader import HINTS, Fields, Meaning, Reader, based
+from service.feeds.strict_text import address, looks_like_html, mended, prose, text_of
+
+_HTML = ("text/html", "application/xhtml+xml")
+_PERSON_PARTS = {"email", "uri", "url", "homepage"}
+_SOURCE_PARTS = {"id", "title", "updated", "link", "subtitle", "rights", "generator", "icon", "logo", "category"}
+_PICTURE_PARTS = {"title", "url", "link", "description", "width", "height", "name"}
+_MEDIA_SCHEME = "http://search.yahoo.com/mrss/category_schema"
+_ITUNES_SCHEME = "http://www.itunes.com/"
+_AUTHOR = re.compile(r"([a-zA-Z0-9_.+-]+@(?:[a-zA-Z0-9-]+\.)+[a-zA-Z]{2,4})(?: \(([^()@<>&]*[^()@<>&\s])\))?")
+
+
+def _title(reader: Reader, element: Element, depth: int) -> None:
+    fields = reader.fields
+    value, kind = prose(reader.names, element, "text/plain", may_be_xhtml=reader.speaks_atom)
+    if kind == "text/plain" and not reader.speaks_atom and looks_like_html(value):
+        kind = "text/html"
+    value = mended(value)
+    if not -1 < reader.title_depth <= depth:
+        if fields.may_say("title", depth):
+            fields.title = value
+        fields.title_type = kind
+    if value:
+        reader.title_depth = depth
+
+
+def _media_title(reader: Reader, element: Element, depth: int) -> None:
+    kept = reader.title_depth
+    _title(reader, element, depth)
+    reader.title_depth = kept
+
+
+def _description(reader: Reader, element: Element, depth: int) -> None:
+    fields = reader.fields
+    if fields.summary is not None and not reader.has_content:
+        _content(reader, element, depth)
+        return
+    value, _ = prose(reader.names, element, "text/html", may_be_xhtml=reader.speaks_atom)
+    if fields.is_entry and fields.may_say("summary", depth):
+        fields.summary = mended(value)
+
+
+def _summary(reader: Reader, element: Element, depth: int) -> None:
+    fields = reader.fields
+    if fields.summary is not None and not reader.has_content:
+        _content(reader, element, depth)
+        return
+    value, _ = prose(reader.names, element, "text/plain", may_be_xhtml=reader.speaks_atom)
+    if fields.may_say("summary", depth):
+        fields.summary = mended(value)
+
+
+def _content(reader: Reader, element: Element, depth: int, default: str = "text/plain") -> None:
+    del depth
+    fields = reader.fields
+    if not fields.is_entry:
+        raise Declined
+    reader.has_content = True
+    value = mended(prose(reader.names, element, default, may_be_xhtml=reader.speaks_atom)[0])
+    fields.contents.append(value)
+    if fields.summary is None:
+        fields.summary = value
+
+
+def _content_encoded(reader: Reader, element: Element, depth: int) -> None:
+    _content(reader, element, depth, "text/html")
+
+
+def _id(reader: Reader, element: Element, depth: int) -> None:
+    fields, found = reader.fields, attributes(element)
+    is_link = found.get("ispermalink", "true") == "true"
+    value = text_of(element)
+    if value and is_link:
+        value = address(based(found, reader.base), value)
+    value = mended(value)
+    if fields.may_say("id", depth):
+        fields.id = value
+    if is_link and fields.link is None:
+        fields.link = value
+
+
+def _link(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    fields, found = reader.fields, attributes(element)
+    base = based(found, reader.base)
+    rel = found.get("rel", "alternate")
+    if "url" in found or "uri" in found or found.get("href") == "" or len(element):
+        raise Declined
+    if "href" in found:
+        href = address(base, found["href"])
+        fields.links.append((rel, href))
+        kind = found.get("type", "application/atom+xml" if rel == "self" else "text/html")
+        if rel == "alternate" and kind in ("html", "xhtml", *_HTML):
+            fields.link = href
+        return
+    text = text_of(element)
+    if "&" in text and ";" in text:
+        raise Declined
+    fields.link = mended(address(base, text)) if text else ""
+    fields.links.append((rel, fields.link or None))
+
+
+def _enclosure(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    found = attributes(element)
+    if "uri" in found or len(element):
+        raise Declined
+    reader.fields.links.append(("enclosure", found.get("url") or found.get("href")))
+
+
+def _published(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    if reader.fields.is_entry:
+        reader.fields.published = time_s(text_of(element))
+
+
+def _updated(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    if reader.fields.is_entry:
+        reader.fields.updated = time_s(text_of(element))
+
+
+def _category(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    found = attributes(element)
+    tag = found.get("term"), found.get("scheme", found.get("domain")), found.get("label")
+    reader.fields.tags.take_in(tag, mended(text_of(element)))
+
+
+def _media_category(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    found = attributes(element)
+    tag = found.get("term"), found.get("scheme", _MEDIA_SCHEME), found.get("label")
+    reader.fields.tags.take_in(tag, mended(text_of(element)))
+
+
+def _itunes_category(reader: Reader, element: Element, depth: int) -> None:
+    if reader.fields.is_entry:
+        tag = attributes(element).get("text"), _ITUNES_SCHEME, None
+        reader.fields.tags.take_in(tag, mended(text_of(element)))
+    else:
+        reader.read(element, depth + 1, {"itunes_category": _itunes_category})
+
+
+def _keywords(scheme: str | None) -> Meaning:
+    def meaning(reader: Reader, element: Element, depth: int) -> None:
+        del depth
+        if element.items():
+            raise Declined
+        for term in mended(text_of(element)).split(","):
+            if term.strip():
+                reader.fields.tags.add((term.strip(), scheme, None))
+
+    return meaning
+
+
+def _author(reader: Reader, element: Element, depth: int) -> None:
+    fields = reader.fields
+    text = _name(reader, element) if len(element) else mended(text_of(element))
+    if not fields.is_entry:
+        return
+    if fields.depths.setdefault("author", depth) != depth:
+        raise Declined
+    if "@" in text and not len(element):
+        found = _AUTHOR.fullmatch(text)
+        if not found:
+            raise Declined
+        text = found[2] or found[1]
+    fields.authors.append(text)
+
+
+def _name(reader: Reader, person: Element) -> str:
+    """Return the name of an Atom person; without one, feedparser would name somebody else."""
+    name = ""
+    if (person.text or "").strip():
+        raise Declined
+    for part in person:
+        tag = reader.names[part.tag]
+        if tag == "name":
+            name = text_of(part)
+        elif tag not in _PERSON_PARTS and ("_" not in tag or text_of(part)):
+            raise Declined
+        if (part.tail or "").strip() or len(part):
+            raise Declined
+    if not name:
+        raise Declined
+    return name
+
+
+def _contributor(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    _name(reader, element)
+
+
+def _source(reader: Reader, element: Element, depth: int) -> None:
+    """Leave out where the entry was taken from; only that its titles count anew afterwards."""
+    if not reader.fields.is_entry:
+        raise Declined
+    reader.title_depth = -1
+    for part in element:
+        name = reader.names[part.tag]
+        if name == "author":
+            _name(reader, part)
+        elif name not in _SOURCE_PARTS:
+            raise Declined
+        elif text_of(part) and name == "title":
+            reader.title_depth = depth + 1
+
+
+def _picture(reader: Reader, element: Element, depth: int) -> None:
+    """Leave out an image or a search field; only that its title comes before those that are deeper."""
+    reader.title_depth = -1
+    for part in element:
+        name = reader.names[part.tag]
+        if name not in _PICTURE_PARTS:
+            raise Declined
+        if text_of(part) and name == "title":
+            reader.title_depth = depth + 1
+
+
+def _owner(reader: Reader, element: Element, depth: int) -> None:
+    """Leave out whose podcast it is."""
+    del depth
+    if any(reader.names[part.tag] not in ("itunes_name", "itunes_email") or len(part) for part in element):
+        raise Declined
+
+
+def _language(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    reader.fields.language = mended(text_of(element))
+
+
+def _plain(reader: Reader, element: Element, depth: int) -> None:
+    """Leave out what is known and not needed."""
+    del reader, depth
+    if len(element):
+        raise Declined
+
+
+def _wrapper(reader: Reader, element: Element, depth: int) -> None:
+    """Take in what stands within, as if it stood outside."""
+    based_here = based(attributes(element), reader.base)
+    if based_here != reader.base:
+        raise Declined
+    reader.read(element, depth + 1, ENTRY)
+
+
+def _channel(reader: Reader, element: Element, depth: int) -> None:
+    found, outside = attributes(element), reader.base
+    if "lastmod" in found or "href" in found:  # CDF
+        raise Declined
+    reader.base = based(found, outside)
+    reader.read(element, depth + 1, FEED)
+    reader.base = outside
+
+
+def _item(reader: Reader, element: Element, depth: int) -> None:
+    found = attributes(element)
+    if "lastmod" in found or "href" in found:  # CDF
+        raise Declined
+    outside = reader.fields, reader.base
+    reader.fields, reader.base = Fields(is_entry=True), based(found, reader.base)
+    reader.fields.id = found.get("rdf:about", "")
+    reader.entries.append(reader.fields)
+    reader.title_depth = -1
+    reader.read(element, depth + 1, ENTRY)
+    reader.has_content = False
+    reader.fields, reader.base = outside
+
+
+def _decline(*_: object) -> None:
+    raise Declined
+
+
+ENTRY: dict[str, Meaning] = {
+    **dict.fromkeys(("title", "dc_title"), _title),
+    **dict.fromkeys(("description", "dc_description", "media_description"), _description),
+    **dict.fromkeys(("summary", "itunes_summary"), _summary),
+    **dict.fromkeys(("id", "guid"), _id),
+    **dict.fromkeys(("published", "issued", "pubdate", "dcterms_issued"), _published),
+    **dict.fromkeys(("updated", "modified", "lastbuilddate", "dc_date", "dcterms_modified"), _updated),
+    **dict.fromkeys(("category", "keywords", "dc_subject"), _category),
+    **dict.fromkeys(("author", "dc_author", "dc_creator", "itunes_author", "managingeditor"), _author),
+    **dict.fromkeys(("language", "dc_language"), _language),
+    **dict.fromkeys(("media_group", "media_content"), _wrapper),
+    **dict.fromkeys(
+        (
+            "subtitle", "tagline", "rights", "copyright", "info", "generator", "webmaster", "dc_publisher", "dc_rights",
+            "created", "dcterms_created", "dcterms_valid", "expirationdate", "name", "email", "url", "uri", "homepage",
+            "width", "height", "cloud", "cc_license", "dc_contributor", "feedburner_browserfriendly", "itunes_image",
+            "itunes_link", "itunes_subtitle", "itunes_block", "itunes_explicit", "media_credit", "media_rating",
+            "media_license", "media_player", "media_restriction", "media_thumbnail", "georss_point", "georss_line",
+            "georss_polygon", "georss_box",
+        ),
+        _plain,
+    ),
+    **dict.fromkeys(
+        (
+            "abstract", "body", "xhtml_body", "fullitem", "tags", "where", "georss_where", "newlocation", "rss",
+            "channel", "feed", "item", "entry", "image", "textinput", "itunes_owner", "itunes_name", "itunes_email",
+            "georssgeom", "geom",
+        ),
+        _decline,
+    ),
+    "media_title": _media_title,
+    "content": _content,
+    "content_encoded": _content_encoded,
+    "link": _link,
+    "enclosure": _enclosure,
+    "media_category": _media_category,
+    "itunes_category": _itunes_category,
+    "itunes_keywords": _keywords(_ITUNES_SCHEME),
+    "media_keywords": _keywords(None),
+    "source": _source,
+    "contributor": _contributor,
+}  # fmt: skip
+
+FEED: dict[str, Meaning] = {
+    **ENTRY,
+    **dict.fromkeys(("item", "entry"), _item),
+    **dict.fromkeys(("image", "textinput"), _picture),
+    "itunes_owner": _owner,
+}
+
+_OUTSIDE: dict[str, Meaning] = dict.fromkeys((*FEED, *HINTS), _decline)
+ROOTS: dict[str, dict[str, Meaning]] = {
+    "rss": {**_OUTSIDE, "channel": _channel},
+    "feed": FEED,
+    "rdf_rdf": {**_OUTSIDE, "channel": _channel, "item": _item, "image": _picture, "textinput": _picture},
+}

@@ -1,0 +1,93 @@
+"""A walk through a well-formed feed, and what has been found on it."""
+
+from collections.abc import Callable
+
+from service.feeds.limits import ABSOLUTE_URL
+from service.feeds.strict_names import Declined, Element, Names, attributes
+from service.feeds.strict_tags import Tags
+from service.feeds.strict_text import mended, text_of
+
+HINTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
+_OWN_FIELDS = {
+    "links", "authors", "author_detail", "contributors", "publisher_detail", "title_detail", "published_parsed",
+    "updated_parsed", "guidislink", "svg", "math",
+}  # fmt: skip
+LEFT_TO_FEEDPARSER = ("gml_", "psc_", "creativecommons_")
+
+
+class Fields:
+    """What an entry, or the feed itself, has said so far. ``depths``: how deep in the document it said it."""
+
+    __slots__ = (
+        "authors", "contents", "depths", "hints", "id", "is_entry", "language", "link", "links", "published",
+        "summary", "tags", "title", "title_type", "updated",
+    )  # fmt: skip
+
+    def __init__(self, *, is_entry: bool, language: str = "") -> None:
+        self.is_entry = is_entry
+        self.language = language
+        self.id = self.title = self.title_type = ""
+        self.link: str | None = None
+        self.summary: str | None = None
+        self.contents: list[str] = []
+        self.authors: list[str] = []
+        self.tags = Tags()
+        self.links: list[tuple[str, str | None]] = []
+        self.hints: dict[str, str] = {}
+        self.published: float | None = None
+        self.updated: float | None = None
+        self.depths: dict[str, int] = {}
+
+    def may_say(self, name: str, depth: int) -> bool:
+        """Say whether what stands at this depth replaces what was said before: in an entry, not what is deeper."""
+        if self.is_entry and depth > self.depths.get(name, depth):
+            return False
+        self.depths[name] = depth
+        return True
+
+
+class Reader:
+    """One walk through a document. ``fields`` and ``base`` are those of the innermost entry or feed."""
+
+    def __init__(self, names: Names, *, speaks_atom: bool, base: str, fields: Fields) -> None:
+        self.names = names
+        self.speaks_atom = speaks_atom
+        self.base = base
+        self.fields = fields
+        self.entries: list[Fields] = []
+        self.title_depth = -1
+        self.has_content = False
+
+    def read(self, parent: Element, depth: int, meanings: dict[str, "Meaning"]) -> None:
+        """Take in the children of ``parent``, which stand at ``depth``."""
+        names = self.names
+        for element in parent:
+            name = names[element.tag]
+            meaning = meanings.get(name)
+            if meaning:
+                meaning(self, element, depth)
+            else:
+                self._pass_over(element, depth, name, meanings)
+
+    def _pass_over(self, element: Element, depth: int, name: str, meanings: dict[str, "Meaning"]) -> None:
+        """Go on within an element that means nothing to feedparser, unless it would write into a field of its own."""
+        if name in _OWN_FIELDS or name.startswith(LEFT_TO_FEEDPARSER):
+            raise Declined
+        if name in HINTS:
+            self.fields.hints[name] = "" if element.items() else mended(text_of(element))
+        if len(element):
+            if based(attributes(element), self.base) != self.base:
+                raise Declined
+            self.read(element, depth + 1, meanings)
+
+
+Meaning = Callable[[Reader, Element, int], None]
+"""Takes in an element that stands at a depth."""
+
+
+def based(found: dict[str, str], base: str) -> str:
+    """Return the base of links within an element that has these attributes."""
+    given = found.get("xml:base", found.get("base"))
+    if given and not ABSOLUTE_URL.fullmatch(given):
+        raise Declined
+    return given or base

@@ -1,0 +1,122 @@
+"""What a channel's polls say against it, and when that is enough to tell its subscribers. Pure.
+
+Each poll ends in a *charge*; charges that repeat become *evidence*, which the store keeps with the
+channel. A verdict needs more than one node and more than a moment: a channel is never given up
+because of one node's network, one bad day, or a publisher who asks for patience.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from service.errors import BadStatus, ParseKilled
+from service.model import NodeId, Notice, PollResult
+
+DAY_S = 86_400.0
+WITNESSES = 2
+"""Nodes that must have seen it, if so many poll the channel."""
+SETTLED_POLLS = 3
+SETTLED_S = DAY_S
+"""A permanent redirect, or a 410, is believed after so many polls in a row over so long."""
+BROKEN_S = 30 * DAY_S
+BROKEN_POLLS = 30
+"""Any other failure is for good after so long; a fleet that was down itself has not seen it so often."""
+DEADLY_POLLS = 3
+
+GOOD = ""
+GONE = "gone"
+FAILING = "failing"
+DEADLY = "deadly"
+BUSY = "busy"
+MOVED = "moved:"
+"""Followed by the URL that a good poll was redirected to for good."""
+
+_OK = frozenset({"new", "unchanged"})
+_GONE_STATUS = 410
+_BUSY_STATUSES = frozenset({429, 503})
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """One charge, by the polls in a row that made it. Times are those of polls (Unix s).
+
+    Polls of busy publishers count for nothing and interrupt nothing.
+    """
+
+    charge: str
+    first_s: float
+    last_s: float
+    polls: int
+    nodes: tuple[NodeId, ...]
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A channel after a poll that made ``charge``.
+
+    ``condition`` is what its subscribers were told last; ``refusals`` how often in a row it was busy.
+    """
+
+    charge: str
+    condition: str
+    refusals: int = 0
+    evidence: Evidence | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How a poll ended, for the store. ``charge`` is None while it may have been our own network.
+
+    A report that is made ``again`` brings the charge that the first one lacked.
+    """
+
+    result: PollResult
+    charge: str | None
+    again: bool = False
+
+
+def charge_of(url: str, result: PollResult, permanent_url: str = "") -> str:
+    """Return what a poll of ``url`` says against the channel.
+
+    ``permanent_url`` (canonical) is where nothing but permanent redirects led; a page's selector stays with it.
+    """
+    if result.outcome in _OK:
+        page, mark, selector = url.partition("#")
+        return GOOD if permanent_url in {"", page} else f"{MOVED}{permanent_url}{mark}{selector}"
+    if result.outcome == ParseKilled.code:
+        return DEADLY
+    if result.outcome == BadStatus.code and result.status in _BUSY_STATUSES:
+        return BUSY
+    return GONE if result.outcome == BadStatus.code and result.status == _GONE_STATUS else FAILING
+
+
+def is_good(charge: str) -> bool:
+    """Say whether the publisher answered with what we can use."""
+    return charge == GOOD or charge.startswith(MOVED)
+
+
+def judge(case: Case, pollers: int, why: str) -> Notice | None:
+    """Return what subscribers have to be told, if the case is strong enough and they were not told yet.
+
+    ``pollers`` is how many nodes poll the channel; ``why`` says in one sentence how the last poll ended.
+    """
+    if case.condition and is_good(case.charge):
+        return Notice("back")
+    evidence = case.evidence
+    if evidence is None or not _is_proved(evidence, pollers):
+        return None
+    if evidence.charge.startswith(MOVED):
+        return Notice("moved", evidence.charge.removeprefix(MOVED))
+    kind: Literal["dead", "quarantined"] = "quarantined" if evidence.charge == DEADLY else "dead"
+    return None if kind == case.condition else Notice(kind, why)
+
+
+def rest_s(case: Case) -> float:
+    """Return how long to leave a channel alone that was given up and still is not well (s)."""
+    return DAY_S if case.condition and not is_good(case.charge) else 0.0
+
+
+def _is_proved(evidence: Evidence, pollers: int) -> bool:
+    if evidence.charge == DEADLY:
+        return evidence.polls >= DEADLY_POLLS
+    if len(evidence.nodes) < min(WITNESSES, pollers):
+        return False
+    polls, over_s = (BROKEN_POLLS, BROKEN_S) if evidence.charge == FAILING else (SETTLED_POLLS, SETTLED_S)
+    return evidence.polls >= polls and evidence.last_s - evidence.first_s >= over_s

@@ -1,0 +1,175 @@
+"""Reading one answer within the caps: its body, its validators, and the headers that somebody asks for."""
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from itertools import chain
+from weakref import WeakSet
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from multidict import CIMultiDictProxy
+
+from service.errors import TooLarge
+from service.model import Validators
+from service.net import encoding, guard
+
+MAX_BODY_BYTES = 5 * 1024 * 1024
+MAX_HEADER_BYTES = 64 * 1024
+_MAX_ARRIVING_BYTES = 2 * MAX_BODY_BYTES
+
+_BYTES_BETWEEN = 2
+"""After a header's name, and after its value."""
+_MAX_VALIDATOR_CHARS = 1000
+_MAX_READ_FOR_WORDS_BYTES = 4096
+_MAX_WORDS_CHARS = 200
+_MAX_BODIES_KNOWN = 10_000
+_MAX_ADDRESSES_KNOWN = 1_000
+_KEPT_HEADERS = ("content-type", "content-language", "cache-control", "expires", "age", "date", "retry-after")
+
+_is_public = functools.lru_cache(_MAX_ADDRESSES_KNOWN)(guard.is_public)
+
+# Connections that have answered at least once.
+_proven: WeakSet[object] = WeakSet()
+
+
+class Protocol(ResponseHandler):
+    """Hangs up on who sends far more than any answer holds, such as interim answers without end: reading costs time."""
+
+    arrived_bytes = 0
+
+    @property
+    def is_flooded(self) -> bool:
+        """Whether more has arrived than is read for one answer."""
+        return self.arrived_bytes > _MAX_ARRIVING_BYTES
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrives (asyncio calls this)."""
+        self.arrived_bytes += len(data)
+        if not self.is_flooded:
+            super().data_received(data)
+        elif self.transport is not None:
+            self.transport.abort()
+
+
+class Response(aiohttp.ClientResponse):
+    """Remembers who answered: an answer without a body gives its connection back at once."""
+
+    peer_address = ""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Note the address, and wait for the answer's head.
+
+        The client asks once more if a connection closes before that, which is right for one that was kept
+        (RFC 9112 §9.3.1). A publisher that hangs up on a new one has been asked, and is not asked twice.
+        """
+        protocol = connection.protocol
+        peer = connection.transport.get_extra_info("peername") if connection.transport else None
+        self.peer_address = peer[0] if peer else ""
+        if isinstance(protocol, Protocol):
+            protocol.arrived_bytes = 0
+        try:
+            await super().start(connection)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if isinstance(protocol, Protocol) and protocol.is_flooded:
+                raise TooLarge(f"{self.host_name} sends more than one answer can hold.") from error
+            if protocol in _proven:
+                raise
+            raise aiohttp.ClientConnectionError("closed before it ever answered") from error
+        _proven.add(protocol)
+        return self
+
+    @property
+    def host_name(self) -> str:
+        """The host that was asked, as messages name it."""
+        return self.url.raw_host or ""
+
+    @property
+    def private(self) -> bool:
+        """Whether the address is not a public one."""
+        return bool(self.peer_address) and not _is_public(self.peer_address)
+
+
+class Bodies:
+    """Reads bodies, and knows again what came before: that is neither unpacked nor hashed with SHA-256.
+
+    Of the last 10,000, the SHA-256 of what each unpacks to is kept. What arrived is recognised by its length and
+    Python's own hash of it (SipHash, keyed anew in each process), which costs a sixth of SHA-256: a change is
+    overlooked once in 2⁶⁴, and until the next one.
+    """
+
+    def __init__(self) -> None:
+        self._sha256_of: dict[tuple[str, int, int], str] = {}
+
+    async def read(self, response: Response, known_sha256: str) -> tuple[bytes | None, str]:
+        """Return the body, or None if it is the known one, and its SHA-256 in hex.
+
+        Raises :class:`BadHttp` or :class:`TooLarge`.
+        """
+        coding = encoding.coding_of(response.headers.getall("Content-Encoding", []))
+        received = await _received(response)
+        arrived = (coding, len(received), hash(received))
+        sha256 = self._sha256_of.pop(arrived, "")
+        body = None
+        if not sha256 or sha256 != known_sha256:
+            body = encoding.decoded(received, coding, MAX_BODY_BYTES)
+            sha256 = sha256 or hashlib.sha256(body).hexdigest()
+        self._sha256_of[arrived] = sha256
+        if len(self._sha256_of) > _MAX_BODIES_KNOWN:
+            del self._sha256_of[next(iter(self._sha256_of))]
+        return (None if sha256 == known_sha256 else body), sha256
+
+
+async def _received(response: Response) -> bytes:
+    too_large = f"{response.host_name}: its answer is larger than {MAX_BODY_BYTES:,} bytes."
+    if (response.content_length or 0) > MAX_BODY_BYTES:
+        raise TooLarge(too_large)
+    received = bytearray()
+    async for chunk in response.content.iter_any():
+        received += chunk
+        if len(received) > MAX_BODY_BYTES:
+            raise TooLarge(too_large)
+    return bytes(received)
+
+
+async def first_words(response: aiohttp.ClientResponse) -> str:
+    """Read at most 4 kB of an answer, and return how its text begins; "" if it is packed."""
+    received = bytearray()
+    while chunk := await response.content.read(_MAX_READ_FOR_WORDS_BYTES - len(received)):
+        received += chunk
+    if response.headers.get("Content-Encoding"):
+        return ""
+    words = " ".join(received.decode("utf-8", "replace").split())
+    return "".join(character for character in words if character.isprintable())[:_MAX_WORDS_CHARS]
+
+
+def refuse_large_headers(response: Response) -> None:
+    """Raise :class:`TooLarge` if all headers together are over the cap; aiohttp caps each of them."""
+    texts = tuple(chain.from_iterable(response.raw_headers))
+    if sum(map(len, texts)) + _BYTES_BETWEEN * len(texts) > MAX_HEADER_BYTES:
+        raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
+
+
+def renewed(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
+    """Return what makes the next fetch conditional.
+
+    An answer that ``replaced`` what we knew replaces its validators too; any other may renew them one by
+    one (RFC 9110 §15.4.5). What no request could carry is left out.
+    """
+    etag = headers.get("ETag", "" if replaced else known.etag)
+    last_modified = headers.get("Last-Modified", "" if replaced else known.last_modified)
+    return Validators(
+        etag=etag if len(etag) <= _MAX_VALIDATOR_CHARS and etag.isprintable() else "",
+        last_modified=last_modified if len(last_modified) <= _MAX_VALIDATOR_CHARS and last_modified.isascii() else "",
+        body_sha256=body_sha256,
+    )
+
+
+def kept_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
+    """Return those headers that somebody reads: lower-case names, and the values as text that every codec takes."""
+    return {name: _text(", ".join(headers.getall(name))) for name in _KEPT_HEADERS if name in headers}
+
+
+def _text(value: str) -> str:
+    return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

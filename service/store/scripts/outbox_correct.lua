@@ -1,0 +1,27 @@
+-- Make a batch of edits the correction of a message told earlier: that one's items come first. Nothing is done if the
+-- message is forgotten, would become too long, or told of a channel that the user has left.
+-- KEYS in flight, told, user index   ARGV message id, id of the message, most items.
+-- Returns the batch as JSON, or nil if there is none.
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+if not held then
+  return nil
+end
+local batch = cjson.decode(held)
+for _, message in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+  local told = cjson.decode(message)
+  if told['m'] == ARGV[2] and not batch['replaces'] and #told['items'] + #batch['items'] <= tonumber(ARGV[3]) then
+    local items = told['items']
+    for _, item in ipairs(items) do
+      if redis.call('HEXISTS', KEYS[3], item[1]) == 0 then
+        return held
+      end
+    end
+    for _, item in ipairs(batch['items']) do
+      items[#items + 1] = item
+    end
+    batch['items'], batch['replaces'] = items, told['m']
+    held = cjson.encode(batch)
+    redis.call('HSET', KEYS[1], ARGV[1], held)
+  end
+end
+return held

@@ -1,0 +1,51 @@
+"""Commands that are given in the same turn of the event loop go to Redis as one.
+
+A command alone costs a worker some 0.3 ms of processor time, one among many a tenth of that.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from service.errors import StoreUnavailable
+from service.store.link import Command, Link
+
+
+class Together:
+    """Gathers commands until the loop's next turn; each may be repeated, as those of :meth:`Link.many`."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+        self._gathered: list[tuple[Sequence[Command], asyncio.Future[list[Any]]]] = []
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        """Run independent commands, in order. Raises :class:`StoreUnavailable`."""
+        loop = asyncio.get_running_loop()
+        if not self._gathered:
+            loop.call_soon(self._send)
+        replies: asyncio.Future[list[Any]] = loop.create_future()
+        self._gathered.append((commands, replies))
+        return await replies
+
+    def _send(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        sending = asyncio.create_task(self._answered(gathered))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+
+    async def _answered(self, gathered: Sequence[tuple[Sequence[Command], asyncio.Future[list[Any]]]]) -> None:
+        try:
+            found = iter(await self._link.many([command for commands, _ in gathered for command in commands]))
+        except Exception as error:  # noqa: BLE001 - a bug, too, is for those who ask, or they would wait for ever
+            for _, replies in gathered:
+                if not replies.done():
+                    replies.set_exception(
+                        StoreUnavailable(str(error)) if isinstance(error, StoreUnavailable) else error
+                    )
+            return
+        for commands, replies in gathered:
+            own = [next(found) for _ in commands]
+            if not replies.done():  # its asker may have been cancelled meanwhile
+                replies.set_result(own)

@@ -1,0 +1,345 @@
+"""What a person is told once: an article by one of their channels, an edit as the correction of what told it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.feeds.parts import Marks, Parts
+from service.model import Channel, ChannelId
+from service.settings import Settings
+from service.store import Store, connect, keys
+from service.store.outbox import Batch, OutboxItem
+from tests.support.channels import make_channel
+
+ALICE = "alice@localhost"
+UID = keys.user_id(ALICE)
+
+
+def articles(*names: str, of: str = "") -> Marks:
+    """Articles at the positions from 0, each with its own mark (in the channel ``of``) and one that others share."""
+    return tuple((n, (f"{of}:{name}".encode().ljust(8), name.encode().ljust(8))) for n, name in enumerate(names))
+
+
+async def followed(store: Store, *names: str) -> list[Channel]:
+    """Channels that Alice subscribes to."""
+    found = [await make_channel(store, f"https://example.org/{name}") for name in names]
+    for channel in found:
+        await store.subscriptions.subscribe(ALICE, channel.id)
+    return found
+
+
+async def give(store: Store, channel: Channel, version: int, parts: Parts) -> None:
+    await store.outbox.enqueue([UID], channel.id, version, 5.0, parts)
+
+
+async def claim(store: Store, most: int = 20) -> Batch | None:
+    return (await store.outbox.claim([UID], most, 6.0)).get(UID)
+
+
+async def tell(store: Store, channel: Channel, version: int, parts: Parts) -> Batch:
+    """Queue, claim, and finish a version."""
+    await give(store, channel, version, parts)
+    batch = await claim(store)
+    assert batch is not None
+    await store.outbox.done([(UID, batch.message_id)])
+    return batch
+
+
+def shown(batch: Batch | None) -> list[tuple[ChannelId, int, bool, tuple[int, ...]]]:
+    return [(item.channel, item.version, item.edits, item.left_out) for item in (batch.items if batch else ())]
+
+
+async def test_news_and_edits_go_apart_and_in_order(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    for version, parts in ((2, Parts()), (3, Parts((), ())), (4, Parts(None, ())), (5, Parts())):
+        await give(store, channel, version, parts)
+    batches = [shown(await claim(store)) for _ in range(4)]
+    assert [[(version, edits) for _, version, edits, _ in batch] for batch in batches] == [
+        [(2, False), (3, False)],
+        [(3, True), (4, True)],
+        [(5, False)],
+        [],
+    ]
+
+
+async def test_a_version_that_has_nothing_to_tell_counts_as_given(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    await give(store, channel, 2, Parts(None, None))
+    assert await claim(store) is None
+    assert await store.outbox.waiting() == []
+    await give(store, channel, 2, Parts())
+    assert await claim(store) is None
+
+
+async def test_an_article_that_another_channel_told_is_left_out(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await tell(store, one, 2, Parts(articles("x", "y")))
+    assert shown(await tell(store, two, 2, Parts(articles("x", "new", "y")))) == [(two.id, 2, False, (0, 2))]
+
+
+async def test_any_of_its_marks_betrays_an_article(store: Store) -> None:
+    one, two, three = await followed(store, "a", "b", "c")
+    await tell(store, one, 2, Parts(((0, (b"a:------", b"link----")),)))
+    await give(store, two, 2, Parts(((0, (b"b:------", b"link----", b"title---")),)))
+    await give(store, three, 2, Parts(((0, (b"c:------", b"title---")),)))
+    assert await claim(store) is None
+
+
+async def test_a_channels_own_articles_are_never_left_out(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    link, title = b"link----", b"title---"
+    await tell(store, one, 2, Parts(((0, (b"a:------", link)),)))
+    await give(store, two, 2, Parts(((0, (b"b:------", link, title)),)))
+    assert await claim(store) is None
+    for version in (3, 4):
+        again = Parts(((0, (b"a:------", link, title)),))
+        assert shown(await tell(store, one, version, again)) == [(one.id, version, False, ())]
+
+
+async def test_what_is_no_article_is_always_told(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await tell(store, one, 2, Parts(articles("x")))
+    assert shown(await tell(store, two, 2, Parts(()))) == [(two.id, 2, False, ())]
+
+
+async def test_nobody_waits_for_what_is_left_out_whole_and_what_follows_is_found(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await tell(store, one, 2, Parts(articles("x")))
+    await give(store, two, 2, Parts(articles("x")))
+    assert await claim(store) is None
+    assert await store.outbox.waiting() == []
+    for version in range(3, 8):
+        await give(store, two, version, Parts(articles("x")))
+    await give(store, two, 8, Parts(articles("y")))
+    assert (await claim(store, most=2)) is not None
+
+
+async def test_edits_are_left_out_where_the_entry_was_and_told_where_it_was_told(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await tell(store, one, 2, Parts(articles("x", of="a")))
+    await give(store, two, 2, Parts(articles("x", of="b")))
+    await give(store, two, 3, Parts(None, ((0, (b"b:x".ljust(8), b"new-----")),)))
+    assert await claim(store) is None
+    edit = Parts(None, ((0, (b"a:x".ljust(8), b"new-----")),))
+    assert shown(await tell(store, one, 3, edit)) == [(one.id, 3, True, ())]
+
+
+async def test_an_edited_article_is_known_by_its_new_words(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await tell(store, one, 2, Parts(articles("x", of="a")))
+    await tell(store, one, 3, Parts(None, ((0, (b"a:x".ljust(8), b"new-----")),)))
+    await give(store, two, 2, Parts(articles("new-----", of="b")))
+    assert await claim(store) is None
+
+
+async def test_in_one_message_the_later_copy_is_left_out_and_stays_named(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await give(store, one, 2, Parts(articles("x")))
+    await give(store, two, 2, Parts(articles("x")))
+    assert shown(await claim(store)) == [(one.id, 2, False, ()), (two.id, 2, False, (0,))]
+
+
+async def test_an_article_whose_channel_was_left_before_it_was_sent_is_told_by_the_other(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await give(store, one, 2, Parts(articles("x")))
+    await give(store, two, 2, Parts(articles("x")))
+    await store.subscriptions.unsubscribe(ALICE, one.id)
+    assert shown(await claim(store)) == [(two.id, 2, False, ())]
+
+
+async def test_about_a_thousand_marks_are_kept_for_a_month_at_most(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    for version in range(2, 32):
+        await tell(store, one, version, Parts(articles(*(f"{version}-{n}" for n in range(100)))))
+        sizes = [await store.link.call("HLEN", key) for key in (keys.articles(UID), keys.older_articles(UID))]
+        assert sum(sizes) <= 1_200
+    ages_s = [await store.link.call("TTL", key) for key in (keys.articles(UID), keys.older_articles(UID))]
+    assert all(0 < age_s <= 30 * 86_400 for age_s in ages_s)
+    assert shown(await tell(store, two, 2, Parts(articles("2-0", "31-0")))) == [(two.id, 2, False, (1,))]
+
+
+async def test_marks_older_than_half_a_month_make_room_for_a_new_generation(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await tell(store, one, 2, Parts(articles("x")))
+    await store.link.call("EXPIRE", keys.articles(UID), 14 * 86_400)
+    await tell(store, one, 3, Parts(articles("y")))
+    assert await store.link.call("HLEN", keys.older_articles(UID)) == 1
+    assert await store.link.call("TTL", keys.articles(UID)) > 29 * 86_400
+    await give(store, two, 2, Parts(articles("x", "y")))
+    assert await claim(store) is None
+
+
+async def test_what_is_left_out_whole_is_not_remembered_for_ever_either(store: Store) -> None:
+    one, two = await followed(store, "a", "b")
+    await tell(store, one, 2, Parts(articles("x")))
+    await store.link.call("EXPIRE", keys.articles(UID), 14 * 86_400)
+    await give(store, two, 2, Parts(((0, (b"b:------", b"x".ljust(8), b"fresh---")),)))
+    assert await claim(store) is None
+    assert await store.link.call("TTL", keys.articles(UID)) > 29 * 86_400
+
+
+async def test_what_the_server_took_is_remembered_once_and_what_is_lost_is_not(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    await give(store, channel, 2, Parts())
+    batch = await claim(store)
+    assert batch is not None
+    for _ in range(2):
+        await store.outbox.acked([(UID, batch.message_id)])
+    for _ in range(2):
+        await store.outbox.done([(UID, batch.message_id)])
+    await give(store, channel, 3, Parts())
+    lost = await claim(store)
+    assert lost is not None
+    await store.outbox.dead(UID, lost.message_id, "gone")
+    ((told,),) = await store.outbox.told([UID])
+    assert (told.message_id, told.items) == (batch.message_id, batch.items)
+
+
+async def test_the_last_twenty_messages_are_remembered(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    batches = [await tell(store, channel, version, Parts()) for version in range(2, 27)]
+    (told,) = await store.outbox.told([UID])
+    assert [message.message_id for message in told] == [batch.message_id for batch in reversed(batches)][:20]
+    assert 0 < await store.link.call("TTL", keys.told(UID)) <= 30 * 86_400
+
+
+async def corrected(store: Store, edits: Batch, original: Batch, most: int = 40) -> Batch:
+    return (await store.outbox.correct([(UID, edits.message_id, original.message_id)], most))[UID]
+
+
+async def claimed_edits(store: Store, channel: Channel, version: int) -> Batch:
+    await give(store, channel, version, Parts(None, ()))
+    batch = await claim(store)
+    assert batch is not None
+    return batch
+
+
+async def test_a_correction_tells_the_earlier_items_and_its_own_and_takes_their_place(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    original = await tell(store, channel, 2, Parts())
+    later = await tell(store, channel, 3, Parts())
+    for version in (4, 5):
+        edits = await claimed_edits(store, channel, version)
+        for _ in range(2):
+            correction = await corrected(store, edits, original)
+        assert correction.replaces == original.message_id, "of the original, also the second time"
+        assert correction.message_id == edits.message_id
+        assert [item.version for item in correction.items] == [2, *range(4, version + 1)]
+        assert (await store.outbox.inflight([UID]))[UID] == [correction]
+        await store.outbox.done([(UID, correction.message_id)])
+    (told,) = await store.outbox.told([UID])
+    assert [message.message_id for message in told] == [original.message_id, later.message_id]
+
+
+@pytest.mark.parametrize("why", ["forgotten", "too long", "of a channel that was left"])
+async def test_what_cannot_be_corrected_leaves_the_batch_as_it_is(store: Store, why: str) -> None:
+    one, two = await followed(store, "a", "b")
+    for channel in (one, two):
+        await give(store, channel, 2, Parts())
+    original = await claim(store)
+    assert original is not None
+    await store.outbox.done([(UID, original.message_id)])
+    if why == "forgotten":
+        await store.link.call("DEL", keys.told(UID))
+    if why == "of a channel that was left":
+        await store.subscriptions.unsubscribe(ALICE, two.id)
+    edits = await claimed_edits(store, one, 3)
+    assert await corrected(store, edits, original, most=2 if why == "too long" else 3) == edits
+
+
+async def test_a_batch_that_is_not_in_flight_any_more_is_not_corrected(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    original = await tell(store, channel, 2, Parts())
+    edits = await claimed_edits(store, channel, 3)
+    await store.subscriptions.unsubscribe(ALICE, channel.id)
+    assert await store.outbox.correct([(UID, edits.message_id, original.message_id)], 40) == {}
+
+
+async def test_items_that_an_earlier_version_queued_are_news(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    await store.link.call("XADD", keys.outbox(UID), "*", "c", channel.id, "v", 2, "t", 5.0)
+    await store.link.call(
+        "HSET", keys.in_flight(UID), f"{UID}-1-0", f'{{"items":[["{channel.id}",2,5]],"acked":false,"at":6}}'
+    )
+    batch = await claim(store)
+    assert shown(batch) == [(channel.id, 2, False, ())]
+    assert (await store.outbox.inflight([UID]))[UID][0].items == (OutboxItem(channel.id, 2, 5.0),)
+
+
+CHANNELS = 3
+steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("publish"), st.integers(0, CHANNELS - 1), st.lists(st.integers(0, 7), max_size=4, unique=True)
+        ),
+        st.tuples(st.just("claim"), st.integers(1, 3), st.just([])),
+        st.tuples(st.just("repeat"), st.integers(0, 30), st.just([])),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps)
+def test_each_article_is_told_by_the_first_channel_that_has_it_and_by_no_other(
+    clean_redis: str, steps: Sequence[tuple[str, int, list[int]]]
+) -> None:
+    """Whenever batches are claimed, and however often a fan-out that crashed is repeated."""
+    asyncio.run(_play(clean_redis, steps))
+
+
+async def _play(redis_url: str, steps: Sequence[tuple[str, int, list[int]]]) -> None:
+    store = await connect(Settings(redis_url=redis_url))
+    try:
+        await store.link.call("FLUSHALL")
+        history = _History(store, await followed(store, *(str(n) for n in range(CHANNELS))))
+        for what, number, names in steps:
+            if what == "publish":
+                await history.publish(history.channels[number], names)
+            elif what == "claim":
+                await history.take(number)
+            elif history.published:
+                await history.give(*history.published[number % len(history.published)])
+        while await history.take(2):
+            pass
+        assert history.told == history.owed()
+    finally:
+        await store.close()
+
+
+@dataclass
+class _History:
+    """What channels published, and what Alice was told, in order."""
+
+    store: Store
+    channels: list[Channel]
+    published: list[tuple[Channel, int, list[int]]] = field(default_factory=list)
+    told: list[tuple[ChannelId, int]] = field(default_factory=list)
+
+    async def publish(self, channel: Channel, names: list[int]) -> None:
+        version = 2 + sum(channel == other for other, _, _ in self.published)
+        self.published.append((channel, version, names))
+        await self.give(channel, version, names)
+
+    async def give(self, channel: Channel, version: int, names: list[int]) -> None:
+        await give(
+            self.store, channel, version, Parts(articles(*map(str, names), of=channel.url[-1]) if names else None)
+        )
+
+    async def take(self, most: int) -> bool:
+        batch = await claim(self.store, most)
+        contents = {(channel.id, version): names for channel, version, names in self.published}
+        for cid, version, _, left_out in shown(batch):
+            self.told += [(cid, name) for at, name in enumerate(contents[cid, version]) if at not in left_out]
+        return batch is not None
+
+    def owed(self) -> list[tuple[ChannelId, int]]:
+        tellers: dict[int, ChannelId] = {}
+        everything = [(channel.id, name) for channel, _, names in self.published for name in names]
+        for cid, name in everything:
+            tellers.setdefault(name, cid)
+        return [(cid, name) for cid, name in everything if tellers[name] == cid]

@@ -1,0 +1,116 @@
+"""What is fuzzed: functions that take bytes, and raise only if a promise is broken."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from service.errors import FeedError
+from service.feeds import strict, tolerant
+from service.feeds.compare import PageState, compare
+from service.feeds.identity import IdentityState, decide
+from service.feeds.limits import MAX_ENTRIES
+from service.feeds.page import parse_page
+from service.feeds.parse import parse
+from service.feeds.wire import frame
+from service.model import ParsedFeed
+
+URL = "https://example.com/blog/feed"
+NOW_S = 1_710_000_000.0
+CUT = b"\n%%\n"
+"""Stands between two documents of one input."""
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MAX_STATE_BYTES = 66 * 1024
+
+
+def parse_target(data: bytes) -> None:
+    """Nothing but a FeedError; text that XML can carry; what feedparser says, if the fast path says anything."""
+    feed = _feed(data)
+    assert len(feed.entries) <= MAX_ENTRIES
+    for text in _texts(msgspec.to_builtins(feed)):
+        assert not _NOT_XML.search(text), text
+    text = data.decode("utf-8", "replace")
+    fast = strict.parse(text, url=URL, language="")
+    assert fast is None or fast == tolerant.parse(text, url=URL, language="")
+
+
+def identity_target(data: bytes) -> None:
+    """Nothing twice, at first, for an equal document, or for one that returns; a state that can be stored and is small.
+
+    Entries without ids of their own are known by what else they say. If one of them is edited, it is that no longer;
+    the first version, when it returns beside others that share the rest with it, may be one that was written since:
+    it is told, and again whenever such versions take turns. What was not edited is still remembered.
+    """
+    body, _, later_body = data.partition(CUT)
+    first = _feed(body)
+    begun = decide(None, first, url=URL, now_s=NOW_S)
+    assert not begun.new
+    assert not begun.edited
+    again = decide(begun.state, first, url=URL, now_s=NOW_S + 60)
+    assert not again.new, again.new
+    assert not again.edited, again.edited
+    stored = msgspec.msgpack.encode(again.state)
+    assert len(stored) <= _MAX_STATE_BYTES
+    second = _feed(later_body)
+    after = decide(msgspec.msgpack.decode(stored, type=IdentityState), second, url=URL, now_s=NOW_S + 120)
+    keys = [entry.key for entry in (*after.new, *after.edited)]
+    assert len(keys) == len(set(keys)), keys
+    last = decide(after.state, second, url=URL, now_s=NOW_S + 180)
+    assert not last.new, last.new
+    assert not last.edited, last.edited
+    if _has_own_ids(first) and _has_own_ids(second):
+        back = decide(last.state, first, url=URL, now_s=NOW_S + 240)
+        assert not back.new, back.new
+
+
+def page_target(data: bytes) -> None:
+    """Nothing for an equal page, nothing at first, and a state that can be stored."""
+    first, _, second = data.partition(CUT)
+    state: PageState | None = None
+    for number, body in enumerate((first, first, second, first, second)):
+        page = parse_page(body, headers={})
+        for text in _texts(msgspec.to_builtins(page)):
+            assert not _NOT_XML.search(text), text
+        decision = compare(state, page, url=URL, now_s=NOW_S + 60.0 * number)
+        assert number > 1 or not decision.changes, decision.changes
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.state), type=PageState)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "parse": parse_target,
+    "identity": identity_target,
+    "page": page_target,
+}
+
+
+def run(target: str, data: bytes) -> None:
+    """Try one input; a FeedError is an answer like any other."""
+    try:
+        TARGETS[target](data)
+    except FeedError as error:
+        frame(error.code)
+
+
+def name_of(data: bytes) -> str:
+    """Return the name under which an input is kept."""
+    return hashlib.sha1(data, usedforsecurity=False).hexdigest()[:16]
+
+
+def _feed(body: bytes) -> ParsedFeed:
+    return parse(body, url=URL, headers={})
+
+
+def _has_own_ids(feed: ParsedFeed) -> bool:
+    ids = [entry.id for entry in feed.entries]
+    return all(ids) and len(set(ids)) == len(ids)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return _texts(list(value.values()))
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in _texts(each)]
+    return [value] if isinstance(value, str) else []

@@ -1,0 +1,165 @@
+"""What hubs, and those who play hub, achieve at the console."""
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from io import BytesIO
+
+import aiohttp
+import msgspec
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from service.feeds.websub import HubState, Named, Status, asked
+from service.model import Channel
+from service.store import Store
+from service.store.websub import PUSHES_KEPT, PUSHES_PER_MINUTE, Push
+from tests.support.channels import make_channel
+
+TOPIC, SECRET, TOKEN = "https://example.org/feed", "a-secret", "a-token"
+ASKED = asked(HubState(Named("https://hub.example/", TOPIC), SECRET, TOKEN), 1_000.0)
+MEBIBYTE = 1024 * 1024
+
+
+@pytest_asyncio.fixture
+async def hub(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.ClientSession]:
+    """Somebody with an HTTP client."""
+    async with aiohttp.ClientSession(served[0]) as session:
+        yield session
+
+
+@pytest_asyncio.fixture
+async def channel(store: Store) -> Channel:
+    """A channel whose hub was asked for a subscription."""
+    made = await make_channel(store, TOPIC, listed=True)
+    await store.websub.swap(made.id, None, ASKED)
+    return made
+
+
+async def _verify(hub: aiohttp.ClientSession, channel: Channel, token: str = TOKEN, **said: str) -> tuple[int, str]:
+    query = {"mode": "subscribe", "topic": TOPIC, "challenge": "a-challenge", "lease_seconds": "3600"} | said
+    url = f"/websub/{channel.id}/{token}"
+    async with hub.get(url, params={f"hub.{name}": value for name, value in query.items()}) as answer:
+        assert answer.content_type == "text/plain" or answer.status != 200
+        return answer.status, await answer.text()
+
+
+async def _push(
+    hub: aiohttp.ClientSession, channel: Channel, body: bytes, *, token: str = TOKEN, secret: str = SECRET
+) -> int:
+    signature = f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+    headers = {"X-Hub-Signature": signature, "Content-Type": "application/atom+xml"}
+    async with hub.post(f"/websub/{channel.id}/{token}", data=BytesIO(body), headers=headers) as answer:
+        return answer.status
+
+
+async def _status(store: Store, channel: Channel) -> Status | None:
+    state = await store.websub.get(channel.id)
+    return state.status if state else None
+
+
+async def test_what_we_asked_for_is_confirmed_with_the_hubs_challenge(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
+    assert await _verify(hub, channel, challenge="<b>é</b>") == (200, "<b>é</b>")
+    assert await _status(store, channel) == "verified"
+
+
+@pytest.mark.parametrize(
+    "said", [{"topic": "https://example.org/other"}, {"mode": "unsubscribe"}, {"mode": "publish"}, {"token": "a-tokem"}]
+)
+async def test_what_we_did_not_ask_for_is_not_confirmed(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel, said: dict[str, str]
+) -> None:
+    assert await _verify(hub, channel, **said) == (404, "")
+    assert await _status(store, channel) == "pending"
+
+
+async def test_a_hub_may_deny(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
+    assert (await _verify(hub, channel, mode="denied"))[0] == 200
+    assert await _status(store, channel) == "refused"
+
+
+async def test_a_hub_that_is_left_has_it_confirmed_and_is_not_known_any_more(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
+    await store.websub.swap(channel.id, ASKED, msgspec.structs.replace(ASKED, status="leaving"))
+    assert await _push(hub, channel, b"late news") == 410
+    assert (await _verify(hub, channel, mode="unsubscribe"))[0] == 200
+    assert await store.websub.get(channel.id) is None
+    assert await _push(hub, channel, b"later news") == 404
+
+
+async def test_a_signed_push_reaches_the_channels_owner(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
+    me = await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
+    assert await _push(hub, channel, b"<feed/>") == 202
+    letters, _ = await store.inboxes.read(me.id, "0")
+    assert [(letter.kind, letter.payload.decode()) for letter in letters] == [("push", channel.id)]
+    assert await store.websub.taken(channel.id) == [Push(b"<feed/>", "application/atom+xml")]
+    assert await store.websub.taken(channel.id) == []
+
+
+@pytest.mark.parametrize("secret", ["", "a-secreu"])
+async def test_a_push_with_a_wrong_signature_is_thanked_for_and_ignored(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel, secret: str
+) -> None:
+    assert await _push(hub, channel, b"<feed/>", secret=secret) == 202
+    assert await store.websub.taken(channel.id) == []
+
+
+async def test_who_does_not_know_the_token_or_the_channel_is_told_nothing(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
+    other = await make_channel(store, "https://example.org/other", listed=True)
+    assert await _push(hub, channel, b"x", token="a-tokem") == 404
+    assert await _push(hub, channel, b"x", token="%ff%ed%a0%80") == 404
+    assert await _push(hub, other, b"x") == 404
+    assert await store.websub.taken(channel.id) == await store.websub.taken(other.id) == []
+
+
+async def test_five_mebibytes_are_taken_and_not_a_byte_more(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
+    async def in_chunks() -> AsyncIterator[bytes]:
+        for _ in range(6):
+            yield b"x" * MEBIBYTE
+
+    assert await _push(hub, channel, b"x" * 5 * MEBIBYTE) == 202
+    assert await _push(hub, channel, b"x" * (5 * MEBIBYTE + 1)) == 413
+    try:
+        async with hub.post(f"/websub/{channel.id}/a-token", data=in_chunks()) as answer:
+            assert answer.status == 413
+    except aiohttp.ClientConnectionError:
+        pass  # closed in our face while we were still talking: refused as well
+    assert [len(push.body) for push in await store.websub.taken(channel.id)] == [5 * MEBIBYTE]
+
+
+async def test_a_push_that_is_repeated_is_kept_once(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
+    assert [await _push(hub, channel, b"<feed/>") for _ in range(5)] == [202] * 5
+    assert len(await store.websub.taken(channel.id)) == 1
+
+
+async def test_pushes_that_pile_up_become_one_poll(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
+    for number in range(PUSHES_KEPT + 1):
+        await _push(hub, channel, b"<feed>%d</feed>" % number)
+    assert await store.websub.taken(channel.id) == [Push()]
+
+
+async def test_of_a_hundred_pushes_a_minutes_worth_is_taken(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
+    answers = [await _push(hub, channel, b"<feed/>") for _ in range(100)]
+    assert answers == [202] * PUSHES_PER_MINUTE + [429] * (100 - PUSHES_PER_MINUTE)
+    assert len(await store.websub.taken(channel.id)) == 1
+
+
+async def test_a_channel_that_nobody_wants_any_more_leaves_its_hub(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
+    await _verify(hub, channel)
+    await store.remove_channel(channel.id)
+    assert await _push(hub, channel, b"<feed/>") == 410
+    assert await _status(store, channel) == "leaving"

@@ -1,0 +1,60 @@
+"""A version reaches its subscribers in parts, and an article by one of their channels."""
+
+from service.model import Change, Channel, Entry
+from service.store import Store, keys
+from service.store.outbox import OutboxItem
+from tests.support.channels import change, make_channel
+from workers.fanout import fan_out
+
+ALICE = "alice@localhost"
+UID = keys.user_id(ALICE)
+ARTICLE = Entry("x", "An article of two feeds", "https://example.org/articles/x")
+
+
+async def followed(store: Store, name: str) -> Channel:
+    channel = await make_channel(store, f"https://example.org/{name}")
+    await store.subscriptions.subscribe(ALICE, channel.id)
+    return channel
+
+
+async def fan_out_changes(store: Store, channel: Channel, *changes: Change, base: int = 1) -> None:
+    """Publish a version; fan it out, and once more, as after a crash."""
+    await change(store, channel, *changes, base=base)
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    assert await fan_out(store, channel.id, state.epoch)
+    await store.channels.fanned(channel.id, state.epoch, base, "")
+    assert await fan_out(store, channel.id, state.epoch)
+
+
+async def claimed(store: Store) -> list[OutboxItem]:
+    """What Alice is told next."""
+    return [item for batch in (await store.outbox.claim([UID], 20, 5.0)).values() for item in batch.items]
+
+
+async def test_news_come_before_the_edits_of_the_same_version(store: Store) -> None:
+    channel = await followed(store, "a")
+    await fan_out_changes(store, channel, Change("replacement", Entry("first")), Change("addition", ARTICLE))
+    assert [[(item.version, item.edits) for item in await claimed(store)] for _ in range(3)] == [
+        [(2, False)],
+        [(2, True)],
+        [],
+    ]
+
+
+async def test_an_article_of_two_channels_is_told_once_and_its_edit_where_it_was_told(store: Store) -> None:
+    one, two = await followed(store, "a"), await followed(store, "b")
+    edit = Change("replacement", Entry("x", "An edited article", ARTICLE.link))
+    for channel in (one, two):
+        await fan_out_changes(store, channel, Change("addition", ARTICLE))
+    for channel in (two, one):
+        await fan_out_changes(store, channel, edit, base=2)
+    told = [*await claimed(store), *await claimed(store), *await claimed(store)]
+    assert [(item.channel, item.version) for item in told if not item.left_out] == [(one.id, 2), (one.id, 3)]
+
+
+async def test_lines_of_a_page_are_no_articles(store: Store) -> None:
+    one, two = await followed(store, "a"), await followed(store, "b")
+    for channel in (one, two):
+        await fan_out_changes(store, channel, Change("addition", ARTICLE, line=7))
+    assert [item.left_out for item in await claimed(store)] == [(), ()]

@@ -1,0 +1,110 @@
+"""A worker looks at a URL that somebody brings: where the channel is now, and which hub tells of its news."""
+
+import asyncio
+from typing import Literal
+
+import pytest
+
+from service.errors import LimitReached
+from service.model import Channel
+from service.settings import Settings
+from service.store import Store, keys
+from tests.integration.workers.conftest import StartWorker
+from tests.integration.workers.test_guessing import one_worker
+from tests.support.channels import make_channel
+from tests.support.documents import item, page, rss
+from tests.support.hub import Hub
+from tests.support.raw_http import RawPublisher, ok, raw_publisher
+from tests.support.waiting import until
+
+_FEED = rss([item("a")])
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """A fleet whose console hubs could reach, and that hardly polls."""
+    return settings.model_copy(update={"console_public_url": "https://console.example.org", "poll_interval_s": 3_600.0})
+
+
+async def moved(store: Store, publisher: RawPublisher, *, dormant: bool) -> tuple[Channel, Channel]:
+    """A channel that everybody has left for another one, which nobody polls either if it is dormant."""
+    old, new = await make_channel(store, publisher.url("/old")), await make_channel(store, publisher.url("/new"))
+    await store.link.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
+    if dormant:
+        await store.link.call("HSET", keys.channel(new.id), "dormant", "1")
+    return old, new
+
+
+@pytest.mark.parametrize(("dormant", "asked"), [(False, []), (True, ["/new"])])
+async def test_who_asks_for_a_channel_that_moved_is_shown_its_successor(
+    store: Store, start_worker: StartWorker, *, dormant: bool, asked: list[str]
+) -> None:
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(ok(_FEED, "Content-Type: application/rss+xml"))
+        await writer.drain()
+
+    await one_worker(store, start_worker)
+    async with raw_publisher(answer) as publisher:
+        old, new = await moved(store, publisher, dormant=dormant)
+        probed = await store.requests.probe(old.url)
+        assert probed.channel is not None
+        assert (probed.channel.id, probed.channel.dormant) == (new.id, False)
+        assert [head.split()[1] for head in publisher.requests] == asked
+
+
+@pytest.mark.parametrize(("before", "now"), [("feed", "page"), ("page", "feed")])
+async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
+    store: Store, start_worker: StartWorker, before: Literal["feed", "page"], now: Literal["feed", "page"]
+) -> None:
+    bodies = {"feed": ok(_FEED, "Content-Type: application/rss+xml"), "page": ok(page(), "Content-Type: text/html")}
+    answers = {"is": bodies[before]}
+
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(answers["is"])
+        await writer.drain()
+
+    await one_worker(store, start_worker)
+    async with raw_publisher(answer) as publisher:
+        was = (await store.requests.probe(publisher.url(), as_page=before == "page")).channel
+        assert was is not None
+        await store.channels.doze(was.id)
+        answers["is"] = bodies[now]
+        probed = await store.requests.probe(publisher.url(), as_page=now == "page")
+        assert probed.channel is not None
+        assert (probed.channel.id, probed.channel.kind, probed.channel.dormant) == (was.id, now, False)
+        assert probed.latest[0].title == ("A page" if now == "page" else "Title a")
+
+
+async def test_a_known_channel_whose_publisher_wants_peace_can_be_followed_all_the_same(
+    store: Store, start_worker: StartWorker
+) -> None:
+    await one_worker(store, start_worker)
+    channel = await make_channel(store)
+    await store.channels.doze(channel.id)
+    await store.hosts.pause(channel.id, 1_000.0)
+    assert (await store.requests.probe(channel.url)).channel == await store.channels.get(channel.id)
+    with pytest.raises(LimitReached):
+        await store.requests.probe(channel.url, as_page=True)
+
+
+@pytest.mark.parametrize("named", ["in a header", "in the document"])
+async def test_the_hub_of_a_new_channel_is_asked_after_the_first_look(
+    store: Store, start_worker: StartWorker, named: str
+) -> None:
+    hub = Hub(silent=True)
+
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        header, element = f'Link: <{hub.url}>; rel="hub"', f'<link xmlns="http://www.w3.org/2005/Atom" href="{hub.url}"'
+        body = _FEED.replace(b"<channel>", f'<channel>{element} rel="hub"/>'.encode())
+        headers = ("Content-Type: application/rss+xml",)
+        writer.write(ok(_FEED, *headers, header) if named == "in a header" else ok(body, *headers))
+        await writer.drain()
+
+    async def asked() -> bool:
+        return bool(hub.asked)
+
+    await one_worker(store, start_worker)
+    async with hub.open(), raw_publisher(answer) as publisher:
+        await store.requests.probe(publisher.url())
+        await until(asked, "the hub is asked")
+        assert [form["hub.topic"] for form in hub.asked] == [publisher.url()]

@@ -1,0 +1,40 @@
+"""Laws of lists of subscriptions."""
+
+from collections.abc import Iterable
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from service.feeds.opml import Subscribed, read, write
+from service.feeds.text import one_line
+
+texts = st.text(max_size=30).map(lambda text: one_line(text, 30))
+feeds = st.lists(
+    st.builds(
+        Subscribed,
+        st.integers(0, 30).map(lambda number: f"https://example.org/{number}?a=1&b=<é>".replace("<é>", "%C3%A9")),
+        texts,
+        st.lists(texts.filter(bool), unique=True, max_size=5).map(tuple),
+        st.booleans(),
+    ),
+    unique_by=lambda feed: feed.url,
+    max_size=20,
+)
+
+
+def _in_any_order(listed: Iterable[Subscribed]) -> dict[str, tuple[str, frozenset[str], bool]]:
+    return {feed.url: (feed.title, frozenset(feed.tags), feed.page) for feed in listed}
+
+
+@given(texts, feeds)
+def test_what_was_written_is_read_again(title: str, subscribed: list[Subscribed]) -> None:
+    outline = read(write(title, subscribed))
+    assert outline.problems == ()
+    assert _in_any_order(outline.feeds) == _in_any_order(subscribed)
+
+
+@given(st.binary(max_size=2_000) | st.text(alphabet="<>/\"'= &;ab!-[]\n", max_size=300).map(str.encode))
+def test_whatever_follows_what_was_read_stays_read(rest: bytes) -> None:
+    body = b"<opml><outline xmlUrl='https://example.org/'/>" + rest
+    assume(b"<!ENTITY" not in rest)
+    assert read(body).feeds[0].url == "https://example.org/"

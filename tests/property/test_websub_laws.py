@@ -1,0 +1,71 @@
+"""Laws of a subscription at a hub, whatever feeds name and hubs answer."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.feeds.websub import Fresh, HubState, Intent, answered, asked, deaf, due_s, left, named
+
+FRESH = Fresh("s", "t")
+HUBS = ("https://a.example/", "https://b.example/", "https://c.example/")
+TOPICS = ("https://example.org/1", "https://example.org/2")
+
+Happening = Callable[[HubState | None, float], HubState | None]
+
+
+def _named(hubs: list[str], topic: str) -> Happening:
+    return lambda state, _: named(state, hubs, topic, FRESH)
+
+
+def _answered(mode: str, topic: str, lease: str) -> Happening:
+    return lambda state, now_s: state and answered(state, Intent(mode, topic, lease), now_s, FRESH).state
+
+
+namings = st.builds(_named, st.lists(st.sampled_from(HUBS), unique=True), st.sampled_from((*TOPICS, "")))
+answers = st.builds(
+    _answered,
+    st.sampled_from(("subscribe", "unsubscribe", "denied", "publish")),
+    st.sampled_from(TOPICS),
+    st.sampled_from(("", "1", "3600", "864000", "99999999999999", "-1")),
+)
+pauses_s = st.floats(0.0, 86_400.0)
+
+
+@given(st.lists(st.tuples(namings, pauses_s), max_size=60))
+def test_minutes_pass_between_the_questions_to_silent_hubs_whatever_the_feed_names(
+    history: list[tuple[Happening, float]],
+) -> None:
+    state: HubState | None = None
+    now_s, asked_at_s = 1_000_000.0, []
+    for happening, later_s in history:
+        state = happening(state, now_s)
+        if state is not None and due_s(state) <= now_s:
+            if deaf(state):
+                state = left(state, FRESH)
+            else:
+                asked_at_s.append(now_s)
+                state = asked(state, now_s)
+        now_s += later_s
+    assert all(after_s - before_s >= 600.0 for before_s, after_s in pairwise(asked_at_s))
+
+
+@given(st.lists(st.tuples(namings | answers, pauses_s), max_size=60), st.sampled_from(HUBS))
+def test_a_hub_that_keeps_confirming_ends_up_with_what_the_feed_names(
+    history: list[tuple[Happening, float]], hub: str
+) -> None:
+    state: HubState | None = None
+    now_s = 1_000_000.0
+    for happening, later_s in history:
+        state = happening(state, now_s)
+        now_s += later_s
+    for _ in range(4):
+        state = named(state, (hub,), TOPICS[0], FRESH)
+        assert state is not None
+        now_s = max(now_s, due_s(state))
+        state = asked(state, now_s)
+        mode = "unsubscribe" if state.status == "leaving" else "subscribe"
+        state = answered(state, Intent(mode, state.named.topic, "864000"), now_s, FRESH).state
+    assert state is not None
+    assert (state.status, state.named.hub, state.named.topic) == ("verified", hub, TOPICS[0])

@@ -1,0 +1,84 @@
+"""A WebSub hub that takes subscriptions, verifies them, and pushes to who subscribed."""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Self
+
+import aiohttp
+from aiohttp import web
+
+from service.console.health import listening_url
+
+CHALLENGE = "prove-it"
+
+
+@dataclass
+class Hub:
+    """What it was asked, and who is subscribed: callback → the form they sent.
+
+    It grants leases of ``lease_s``; ``denies`` and ``silent`` (it takes questions and never comes back) are its moods.
+    """
+
+    url: str = ""
+    lease_s: int = 3_600
+    denies: bool = False
+    silent: bool = False
+    asked: list[dict[str, str]] = field(default_factory=list)
+    subscribed: dict[str, dict[str, str]] = field(default_factory=dict)
+    _verifying: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def open(self, port: int = 0) -> AsyncIterator[Self]:
+        """Serve; what was asked and who is subscribed outlasts a pause."""
+        app = web.Application()
+        app.router.add_post("/", self._ask)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", port).start()
+            self.url = f"{listening_url(runner)}/"
+            yield self
+        finally:
+            await self.settled()
+            await runner.cleanup()
+
+    async def settled(self) -> None:
+        """Wait until it has verified all that it was asked."""
+        await asyncio.gather(*self._verifying)
+
+    async def push(self, body: bytes, *, secret: str = "") -> list[int]:
+        """Push to all who are subscribed, signed with their secret (or this one); return their answers' statuses."""
+        statuses = []
+        async with aiohttp.ClientSession() as http:
+            for callback, form in self.subscribed.items():
+                key = (secret or form["hub.secret"]).encode()
+                signature = f"sha256={hmac.new(key, body, hashlib.sha256).hexdigest()}"
+                headers = {"X-Hub-Signature": signature, "Content-Type": "application/rss+xml"}
+                async with http.post(callback, data=body, headers=headers) as answer:
+                    statuses.append(answer.status)
+        return statuses
+
+    async def _ask(self, request: web.Request) -> web.Response:
+        form = {name: str(value) for name, value in (await request.post()).items()}
+        self.asked.append(form)
+        if not self.silent:
+            task = asyncio.create_task(self._verify(form))
+            self._verifying.add(task)
+            task.add_done_callback(self._verifying.discard)
+        return web.Response(status=202)
+
+    async def _verify(self, form: dict[str, str]) -> None:
+        callback, mode = form["hub.callback"], "denied" if self.denies else form["hub.mode"]
+        query = {"hub.mode": mode, "hub.topic": form["hub.topic"]}
+        if not self.denies:
+            query |= {"hub.challenge": CHALLENGE, "hub.lease_seconds": str(self.lease_s)}
+        async with aiohttp.ClientSession() as http, http.get(callback, params=query) as answer:
+            agreed = (answer.status, await answer.text()) == (200, CHALLENGE)
+        if agreed and mode == "subscribe":
+            self.subscribed[callback] = form
+        elif agreed or self.denies:
+            self.subscribed.pop(callback, None)

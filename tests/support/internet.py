@@ -1,0 +1,145 @@
+"""The Internet of a test: a name server, and a server at every address, on every port that anybody would try.
+
+Runs as a program in a network namespace, where every address is local, until its standard input ends.
+Arguments: the zone as JSON, and where to write down every connection and every request. Names have answers
+that take turns, one for each question, as in DNS rebinding. ``/to?URL`` leads to any URL; all else is a feed.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+from urllib.parse import unquote
+
+import msgspec
+
+from tests.support.netns import Namespace, started
+
+PORTS = (22, 25, 80, 443, 6379, 8080, 8443)
+
+Zone = Mapping[str, Sequence[Sequence[str]]]
+"""Name → answers, each of them all addresses of the name."""
+
+_A, _AAAA = 1, 28
+_NOT_FOUND = 3
+_FEED = """<rss version="2.0"><channel><title>{title}</title><link>http://{title}/</link>
+<item><guid>1</guid><title>First</title><link>http://{title}/1</link></item></channel></rss>"""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A connection, or a request if it has a ``path``: when (Unix s), and at which address of ours."""
+
+    at_s: float
+    address: str
+    port: int
+    host: str = ""
+    path: str = ""
+
+
+class Internet:
+    """What the others see of it."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+
+    def seen(self) -> list[Seen]:
+        """Return everything so far, in order."""
+        return [msgspec.json.decode(line, type=Seen) for line in self._journal.read_bytes().splitlines()]
+
+    def addresses(self) -> set[str]:
+        """Return the addresses that anybody connected to."""
+        return {each.address for each in self.seen()}
+
+
+@contextlib.contextmanager
+def internet(place: Namespace, zone: Zone, scratch: Path) -> Iterator[Internet]:
+    """Run it in a namespace."""
+    journal = scratch / "journal"
+    program = (sys.executable, "-m", "tests.support.internet", json.dumps(zone), journal)
+    with started(place.command(*program)):
+        yield Internet(journal)
+
+
+class _NameServer(asyncio.DatagramProtocol):
+    """Answers A and AAAA questions (RFC 1035 §4), to be kept for no time at all."""
+
+    def __init__(self, zone: Zone) -> None:
+        self._zone = zone
+        self._asked: Counter[tuple[str, int]] = Counter()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        labels, place = [], 12
+        while length := data[place]:
+            labels.append(data[place + 1 : place + 1 + length].decode().lower())
+            place += 1 + length
+        (kind,) = struct.unpack_from("!H", data, place + 1)
+        name = ".".join(labels)
+        records = [] if name not in self._zone else self._next(name, kind)
+        flags = 0x8580 | (0 if name in self._zone else _NOT_FOUND)
+        head = struct.pack("!2sHHHHH", data[:2], flags, 1, len(records), 0, 0)
+        answer = (struct.pack("!HHHIH", 0xC00C, kind, 1, 0, len(record)) + record for record in records)
+        self._transport.sendto(b"".join([head, data[12 : place + 5], *answer]), addr)
+
+    def _next(self, name: str, kind: int) -> list[bytes]:
+        answers = self._zone[name]
+        addresses = answers[self._asked[name, kind] % len(answers)]
+        self._asked[name, kind] += 1
+        family = {_A: socket.AF_INET, _AAAA: socket.AF_INET6}.get(kind)
+        wanted = [address for address in addresses if (":" in address) == (family == socket.AF_INET6)]
+        return [socket.inet_pton(family, address) for address in wanted] if family else []
+
+
+class _Everybody:
+    """Serves HTTP at all addresses."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal.open("ab", buffering=0)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address, port, *_ = writer.get_extra_info("sockname")
+        connection = Seen(time.time(), address.removeprefix("::ffff:"), port)
+        self._note(connection)
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            while True:
+                request, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                fields = dict(line.lower().partition(": ")[::2] for line in lines)
+                path, host = request.split(" ")[1], fields.get("host", "")
+                self._note(msgspec.structs.replace(connection, at_s=time.time(), host=host, path=path))
+                writer.write(_answer(path, host))
+        writer.close()
+
+    def _note(self, seen: Seen) -> None:
+        self._journal.write(msgspec.json.encode(seen) + b"\n")
+
+
+def _answer(path: str, host: str) -> bytes:
+    if path.startswith("/to?"):
+        return f"HTTP/1.1 302 Found\r\nLocation: {unquote(path[4:])}\r\nContent-Length: 0\r\n\r\n".encode()
+    body = _FEED.format(title=host).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/rss+xml\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def _run(zone: Zone, journal: Path) -> None:
+    loop = asyncio.get_running_loop()
+    everybody = _Everybody(journal)
+    await loop.create_datagram_endpoint(lambda: _NameServer(zone), ("127.0.0.1", 53))
+    for port in PORTS:
+        await asyncio.start_server(everybody.serve, ["0.0.0.0", "::"], port, backlog=1000)  # noqa: S104 - at every address
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(_run(json.loads(sys.argv[1]), Path(sys.argv[2])))

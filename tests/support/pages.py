@@ -1,0 +1,61 @@
+"""Looking at a page again and again, as a poller does."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from service.feeds.compare import PageState, compare
+from service.feeds.page import parse_page
+from service.model import Change, ParsedPage
+
+URL = "https://example.com/page"
+START_S = 1_800_000_000.0
+HOUR_S = 3600.0
+
+
+class Reader:
+    """One channel's memory, and its clock; the first two looks are seconds apart."""
+
+    def __init__(self, first: str, second: str | None = None) -> None:
+        """Look at the page twice in quick succession, as at subscribe time."""
+        self.now_s = START_S
+        self.state: PageState | None = None
+        self.look(parsed(first), after_s=0)
+        self.look(parsed(first if second is None else second), after_s=5)
+
+    def look(self, page: ParsedPage, *, after_s: float = HOUR_S) -> tuple[Change, ...]:
+        """Return what is told about ``page``, ``after_s`` later; the state goes through the store's format."""
+        self.now_s += after_s
+        decision = compare(self.state, page, url=URL, now_s=self.now_s)
+        self.state = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.state), type=PageState)
+        return decision.changes
+
+    def sees(self, markup: str, *, after_s: float = HOUR_S) -> list[tuple[str, str, str]]:
+        """Return kind, text and previous text of what is told."""
+        changes = self.look(parsed(markup), after_s=after_s)
+        return [(change.kind, change.entry.summary, change.before) for change in changes]
+
+
+def parsed(markup: str) -> ParsedPage:
+    """Return the page of this HTML."""
+    return parse_page(markup.encode(), headers={"Content-Type": "text/html; charset=utf-8"})
+
+
+def patched(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
+    """Return the lines that the changes lead to, as ``patch`` would: places, kinds and texts must all be right."""
+    new: list[str] = []
+    taken = 0
+    for change in changes:
+        text = change.entry.summary.split("\n")
+        kept = change.line - 1 - (taken if change.kind == "omission" else len(new))
+        new += old[taken : taken + kept]
+        taken += kept
+        if change.kind == "omission":
+            assert list(old[taken : taken + len(text)]) == text
+            taken += len(text)
+            continue
+        before = change.before.split("\n") if change.before else []
+        assert list(old[taken : taken + len(before)]) == before
+        taken += len(before)
+        new += text
+    return [*new, *old[taken:]]

@@ -1,0 +1,169 @@
+"""What is read from lists of subscriptions as other readers write them, and as nobody should."""
+
+import contextlib
+
+import pytest
+from lxml import etree
+
+from service.errors import UserError
+from service.feeds.opml import MAX_BYTES, MAX_DEPTH, MAX_OUTLINES, Outline, Subscribed, read, write
+
+CATS = "https://cats.example/feed"
+
+
+def _opml(body: str, version: str = "2.0") -> bytes:
+    return f'<?xml version="1.0"?>\n<opml version="{version}"><head/><body>\n{body}\n</body></opml>'.encode()
+
+
+def _refused(body: bytes) -> str:
+    with pytest.raises(UserError) as refusal:
+        read(body)
+    return str(refusal.value)
+
+
+def test_folders_are_tags_and_a_feed_in_several_of_them_is_one() -> None:
+    body = """
+      <outline text="News"><outline text="Daily">
+        <outline type="rss" text="Cats!" xmlUrl="https://cats.example/feed" htmlUrl="https://cats.example/"/>
+      </outline></outline>
+      <outline text="Pets"><outline text="Felines" xmlUrl="HTTPS://Cats.Example:443/feed"/></outline>
+      <outline text="Dogs" title="Dogs, daily" xmlUrl="https://dogs.example/"/>"""
+    cats = Subscribed(CATS, "Cats!", ("News", "Daily", "Pets"))
+    assert read(_opml(body)) == Outline((cats, Subscribed("https://dogs.example/", "Dogs, daily")))
+
+
+def test_categories_are_tags_too() -> None:
+    body = f'<outline text="Cats" xmlUrl="{CATS}" category="/Pets/Furry,Daily"/>'
+    assert read(_opml(body)).feeds == (Subscribed(CATS, "Cats", ("Pets", "Furry", "Daily")),)
+
+
+def test_pages_and_parts_of_pages_are_not_feeds() -> None:
+    pages = (
+        Subscribed("https://x.example/", page=True),
+        Subscribed("https://x.example/#div%20%3E%20a", "A", page=True),
+    )
+    assert read(write("Ours", pages)).feeds == pages
+    assert b"xmlUrl" not in write("Ours", pages)
+
+
+def test_opml_1_and_odd_spellings_are_read() -> None:
+    body = f'<OUTLINE TITLE="Cats" XMLURL=" {CATS}&#10;"/>'
+    whole = _opml(body, "1.0").replace(b"opml", b"OPML")
+    assert read(whole).feeds == (Subscribed(CATS, "Cats"),)
+
+
+def test_each_problem_names_its_line_and_spoils_nothing_else() -> None:
+    body = f"""<outline text="a" xmlUrl="ftp://example.org/"/>
+<outline text="b" xmlUrl="https://user:secret@example.org/"/>
+<outline text="c" type="link" url="https://example.org/"/>
+<outline text="d" type="include" url="https://example.org/other.opml"/>
+<outline text="Cats" xmlUrl="{CATS}"/>"""
+    feeds, problems = read(_opml(body)).feeds, read(_opml(body)).problems
+    assert feeds == (Subscribed(CATS, "Cats"),)
+    assert [problem.partition(":")[0] for problem in problems] == ["Line 3", "Line 4", "Line 5", "Line 6"]
+    assert problems[3] == "Line 6: “d” names no feed."
+
+
+def test_stray_ampersands_and_missing_ends_are_read_over() -> None:
+    body = f'<opml><body><outline text="Cats & Dogs" xmlUrl="{CATS}?a=1&b=2"/>\n<outline text="x"'.encode()
+    outline = read(body)
+    assert [feed.url for feed in outline.feeds] == [f"{CATS}?a=1&b=2"]
+    assert "not well-formed" in outline.problems[0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "iso-8859-1"])
+def test_any_encoding_is_read_whatever_is_declared(encoding: str) -> None:
+    text = _opml(f'<outline text="Kätzchen" xmlUrl="{CATS}"/>').decode()
+    declared = text.replace('version="1.0"', 'version="1.0" encoding="iso-8859-1"')
+    assert read(declared.encode(encoding)).feeds == (Subscribed(CATS, "Kätzchen"),)
+
+
+def test_titles_and_folders_are_plain_short_lines() -> None:
+    long = "x" * 5_000
+    body = f'<outline text="a&#10;b&#x202e;"><outline text="{long}" xmlUrl="{CATS}"/></outline>'
+    (feed,) = read(_opml(body)).feeds
+    assert feed.tags == ("a b",)
+    assert len(feed.title) == 1_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"   ", b"hello", b"\0\1\2", b"<!-- only -->", b"{}", bytes(range(256)), b"<", b"<?xml version='1.0'?>"],
+)
+def test_what_is_no_xml_is_refused(body: bytes) -> None:
+    assert "no tag" in _refused(body)
+
+
+def test_what_is_no_opml_is_refused() -> None:
+    assert "<html>" in _refused(b"<html><body><p>Log in</p></body></html>")
+
+
+def test_a_file_that_is_too_large_is_refused() -> None:
+    assert "larger" in _refused(b" " * (MAX_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<!DOCTYPE o [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><opml><body><outline text="&b;"/></body></opml>',
+        '<!DOCTYPE o [<!ENTITY x SYSTEM "file:///etc/passwd">]><opml><body>&x;</body></opml>',
+        '<!DOCTYPE o [<!ENTITY % x SYSTEM "http://127.0.0.1:1/">%x;]><opml/>',
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_entities_are_never_looked_at(body: str, encoding: str) -> None:
+    assert "entities" in _refused(body.encode(encoding))
+
+
+def test_a_dtd_is_not_loaded() -> None:
+    body = f'<!DOCTYPE opml SYSTEM "file:///etc/passwd"><opml><body><outline text="x" xmlUrl="{CATS}"/></body></opml>'
+    assert read(body.encode()) == Outline((Subscribed(CATS, "x"),))
+
+
+def test_folders_in_folders_end_somewhere() -> None:
+    depth = 100
+    body = '<outline text="f">' * depth + f'<outline text="deep" xmlUrl="{CATS}"/>' + "</outline>" * depth
+    outline = read(_opml(f'{body}<outline text="flat" xmlUrl="https://flat.example/"/>'))
+    assert [feed.title for feed in outline.feeds] == ["flat"]
+    assert len(outline.problems) == depth - MAX_DEPTH + 1
+
+
+def test_outlines_end_somewhere() -> None:
+    lines = "\n".join(f'<outline text="{n}" xmlUrl="https://example.org/{n}"/>' for n in range(MAX_OUTLINES + 10))
+    outline = read(_opml(lines))
+    assert len(outline.feeds) == MAX_OUTLINES
+    assert outline.problems == ("Line 5003: only the first 5,000 outlines are read.",)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<opml>" + b"<a>" * 1_000_000,
+        b"<opml><body><outline " + b" ".join(b'a%d="1"' % n for n in range(40_000)) + b"/></body></opml>",
+        b"<opml><body>" + b"<outline/>" * 400_000,
+        b"<opml><body>" + b"<o/>" * 1_000_000,
+        b"<opml><body><outline text='" + b"x" * 5_000_000 + b"'/></body></opml>",
+        b"<opml><body>" + b"&" * 5_000_000,
+        b"<opml><body>" + b"<![CDATA[" * 500_000,
+        b"<opml><body><outline text='a' xmlUrl='" + b"h" * 20_000 + b"'/></body></opml>",
+        b"<opml xmlns:a='" + b"u" * 1_000_000 + b"'><body/></opml>",
+    ],
+    ids=["open tags", "attributes", "outlines", "elements", "title", "ampersands", "cdata", "address", "namespace"],
+)
+def test_hostile_files_are_read_in_bounded_work(body: bytes) -> None:
+    with contextlib.suppress(UserError):
+        assert read(body).feeds == ()
+
+
+def test_what_is_written_is_opml_2() -> None:
+    written = write("Ours <&>", [Subscribed(CATS, "Cats & <dogs>", ("Pets", "News")), Subscribed("https://x.example/")])
+    root = etree.fromstring(written)
+    assert (root.tag, root.get("version"), root.findtext("head/title")) == ("opml", "2.0", "Ours <&>")
+    outlines = list(root.iter("outline"))
+    assert all(outline.get("text") for outline in outlines)
+    assert [outline.get("xmlUrl") for outline in outlines if outline.get("type") == "rss"] == [
+        "https://x.example/",
+        CATS,
+        CATS,
+    ]

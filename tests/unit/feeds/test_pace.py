@@ -1,0 +1,192 @@
+"""How often publishers want to be asked: each wish counts up to a day, and none makes a poll come sooner."""
+
+import math
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.feeds.pace import DAY_S, backoff_s, pace, retry_after_s
+from service.model import Wishes
+
+NOW_S = 1_700_000_000.0  # Tuesday, 14 November 2023, 22:13:20 UTC
+HOUR_S = 3_600.0
+ELEVEN_PM_S = NOW_S + 46 * 60 + 40
+NONE = Wishes()
+
+
+def date(at_s: float) -> str:
+    return formatdate(at_s, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, 0),
+        ({"cache-control": "max-age=600"}, 600),
+        ({"cache-control": 'public, MAX-AGE="600"'}, 600),
+        ({"cache-control": "max-age=600", "age": "200"}, 400),
+        ({"cache-control": "max-age=600", "age": "700"}, 0),
+        ({"cache-control": "max-age=600, max-age=60"}, 600),
+        ({"cache-control": "s-maxage=600"}, 0),
+        ({"cache-control": "max-age=600, s-maxage=9"}, 600),
+        ({"cache-control": "max-age=600, no-cache"}, 0),
+        ({"cache-control": "no-store, max-age=600"}, 0),
+        ({"cache-control": 'no-cache="set-cookie", max-age=600'}, 0),
+        ({"cache-control": "no-cache", "expires": date(NOW_S + 600)}, 0),
+        ({"cache-control": "max-age=-1"}, 0),
+        ({"cache-control": "max-age=soon"}, 0),
+        ({"cache-control": "max-age=86400"}, DAY_S),
+        ({"cache-control": "max-age=86401"}, 0),
+        ({"cache-control": f"max-age={'9' * 400}"}, 0),
+        ({"cache-control": "max-age=60", "expires": date(NOW_S + 600)}, 60),
+        ({"expires": date(NOW_S + 600)}, 600),
+        ({"expires": date(NOW_S + 600), "date": date(NOW_S - 60)}, 660),
+        ({"expires": date(5000), "date": date(4400)}, 600),
+        ({"expires": date(NOW_S + 600), "age": "100"}, 500),
+        ({"expires": date(NOW_S - 600)}, 0),
+        ({"expires": "0"}, 0),
+        ({"expires": "Thu, 31 Feb 2030 99:00:00 GMT"}, 0),
+        ({"retry-after": "90"}, 90),
+        ({"retry-after": date(NOW_S + 90)}, 90),
+    ],
+)
+def test_headers_say_how_long_an_answer_is_fresh(headers: dict[str, str], wait_s: float) -> None:
+    assert pace(headers, NONE, NOW_S).not_before_s == NOW_S + wait_s
+
+
+def test_the_longest_wish_counts_and_all_are_told() -> None:
+    found = pace({"cache-control": "max-age=60"}, Wishes(ttl_s=7_200, update_period_s=HOUR_S), NOW_S)
+    assert found.not_before_s == NOW_S + 7_200
+    assert found.reasons == (
+        "Cache-Control asks for 1 minute of peace.",
+        "Its ttl asks for 2 hours of peace.",
+        "Its updatePeriod asks for 1 hour of peace.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "wishes", "reason"),
+    [
+        ({"cache-control": "max-age=31536000"}, NONE, "Cache-Control says 1 year: ignored."),
+        ({"expires": date(NOW_S + 30 * DAY_S)}, NONE, "Expires says 30 days: ignored."),
+        ({"retry-after": "999999999"}, NONE, "Retry-After says 32 years: ignored."),
+        ({}, Wishes(ttl_s=1e9), "Its ttl says 32 years: ignored."),
+        ({}, Wishes(ttl_s=math.nan), "Its ttl says something impossible: ignored."),
+        ({}, Wishes(update_period_s=7 * DAY_S), "Its updatePeriod says 7 days: ignored."),
+        ({}, Wishes(skip_hours=tuple(range(24))), "Its skipHours name every hour: ignored."),
+        ({}, Wishes(skip_days=tuple(range(7))), "Its skipDays name every day: ignored."),
+    ],
+)
+def test_an_absurd_wish_is_ignored_and_the_reason_says_so(headers: dict[str, str], wishes: Wishes, reason: str) -> None:
+    found = pace(headers, wishes, NOW_S)
+    assert (found.not_before_s, found.reasons) == (NOW_S, (reason,))
+
+
+@pytest.mark.parametrize(
+    ("wishes", "until_s"),
+    [
+        (Wishes(skip_hours=(21, 23)), NOW_S),
+        (Wishes(skip_hours=(22,)), ELEVEN_PM_S),
+        (Wishes(skip_hours=(0, 22, 23)), ELEVEN_PM_S + 2 * HOUR_S),
+        (Wishes(skip_days=(0,)), NOW_S),
+        (Wishes(skip_days=(1,)), ELEVEN_PM_S + HOUR_S),
+        (Wishes(skip_days=(1, 2), skip_hours=(0,)), ELEVEN_PM_S + 26 * HOUR_S),
+        (Wishes(skip_hours=(22,), ttl_s=HOUR_S), NOW_S + HOUR_S),
+        (Wishes(skip_hours=(23,), ttl_s=HOUR_S), ELEVEN_PM_S + HOUR_S),
+    ],
+)
+def test_no_poll_falls_into_the_hours_and_days_to_skip(wishes: Wishes, until_s: float) -> None:
+    assert pace({}, wishes, NOW_S).not_before_s == until_s
+
+
+def test_the_end_of_what_is_skipped_is_told() -> None:
+    assert pace({}, Wishes(skip_days=(1,)), NOW_S).reasons == ("Its skipHours or skipDays last for another 2 hours.",)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "wait_s"), [(0, 900), (1, 1_800), (2, 3_600), (6, 57_600), (7, DAY_S), (10**9, DAY_S)]
+)
+def test_each_refusal_doubles_the_interval_up_to_a_day(refusals: int, wait_s: float) -> None:
+    assert backoff_s(refusals, 900) == wait_s
+
+
+@pytest.mark.parametrize(
+    ("value", "wait_s"),
+    [
+        ("120", 120),
+        (" 0 ", 0),
+        ("9" * 30, 7 * DAY_S),
+        (date(NOW_S - 5), 0),
+        (date(NOW_S + 9e8), 7 * DAY_S),
+        *((nothing, None) for nothing in ("soon", "-5", "", "²", "1.5")),
+    ],
+)
+def test_a_retry_after_is_seconds_or_a_date_of_at_most_a_week(value: str, wait_s: float | None) -> None:
+    assert retry_after_s(value, NOW_S) == wait_s
+
+
+dates = st.one_of(st.text(max_size=30), st.floats(-1e12, 1e12).map(lambda at_s: date(max(0, min(at_s, 2e11)))))
+some_headers = st.fixed_dictionaries(
+    {},
+    optional={
+        "cache-control": st.one_of(
+            st.text(max_size=30),
+            st.from_regex(r"(max-age|s-maxage|no-cache|public) ?= ?\"?[0-9]{0,20}\"?(, ?max-age=[0-9]{1,6})?"),
+        ),
+        "age": st.one_of(st.text(max_size=9), st.integers(-9, 10**15).map(str)),
+        "expires": dates,
+        "date": dates,
+        "retry-after": st.one_of(dates, st.integers(-9, 10**15).map(str)),
+    },
+)
+some_wishes = st.builds(
+    Wishes,
+    ttl_s=st.none() | st.floats(),
+    update_period_s=st.none() | st.floats(),
+    skip_hours=st.lists(st.integers(-1, 24)).map(tuple),
+    skip_days=st.lists(st.integers(-1, 7)).map(tuple),
+)
+moments = st.integers(0, 4 * 10**9).map(float)
+
+
+@given(some_headers, some_wishes, moments)
+def test_whatever_is_said_the_next_poll_is_within_a_day_and_a_week_of_skipping(
+    headers: dict[str, str], wishes: Wishes, now_s: float
+) -> None:
+    not_before_s = pace(headers, wishes, now_s).not_before_s
+    skips = bool(wishes.skip_hours or wishes.skip_days)
+    assert now_s <= not_before_s <= now_s + DAY_S + (7 * DAY_S if skips else 0)
+
+
+@given(some_headers, some_wishes, moments, moments)
+def test_who_asks_later_is_never_answered_with_an_earlier_moment(
+    headers: dict[str, str], wishes: Wishes, first_s: float, second_s: float
+) -> None:
+    first_s, second_s = sorted((first_s, second_s))
+    assert pace(headers, wishes, first_s).not_before_s <= pace(headers, wishes, second_s).not_before_s
+
+
+@given(some_headers, st.floats(0, DAY_S), st.floats(0, DAY_S), moments)
+def test_who_wishes_for_more_peace_never_gets_less(
+    headers: dict[str, str], less_s: float, more_s: float, now_s: float
+) -> None:
+    less_s, more_s = sorted((less_s, more_s))
+    less, more = (pace(headers, Wishes(ttl_s=wish_s), now_s).not_before_s for wish_s in (less_s, more_s))
+    assert less <= more
+
+
+@given(some_headers, some_wishes, moments)
+def test_a_poll_at_the_moment_that_is_named_is_not_skipped(
+    headers: dict[str, str], wishes: Wishes, now_s: float
+) -> None:
+    not_before_s = pace(headers, wishes, now_s).not_before_s
+    assert pace({}, Wishes(skip_hours=wishes.skip_hours, skip_days=wishes.skip_days), not_before_s).not_before_s == (
+        not_before_s
+    )
+
+
+@given(st.integers(0, 100), st.floats(1, 1e9))
+def test_a_refusal_more_never_shortens_the_wait(refusals: int, interval_s: float) -> None:
+    assert backoff_s(refusals, interval_s) <= backoff_s(refusals + 1, interval_s) <= DAY_S

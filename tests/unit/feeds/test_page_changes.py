@@ -1,0 +1,292 @@
+"""What subscribers of a page are told, and what they are spared."""
+
+import itertools
+import random
+
+import msgspec
+import pytest
+
+from service.feeds.blocks import BLOCK_CHARS, MAX_CHANGES
+from service.feeds.compare import STABLE_AFTER_S, compare
+from service.feeds.linediff import line_hunks
+from service.feeds.volatile import MAX_SPOTS
+from service.model import ParsedPage
+from tests.support.pages import HOUR_S, START_S, URL, Reader, parsed
+
+DAY_S = 24 * HOUR_S
+
+
+def prices(*rows: tuple[str, str], visitors: int = 0, now: str = "12:00") -> str:
+    table = "".join(f"<tr><td>{name}<td>{price} €" for name, price in rows)
+    return (
+        f"<main><h1>Shop</h1><h2>Prices</h2><table><tr><th>Item<th>Price{table}</table>"
+        f"<p>{visitors} visitors are here, it is {now}</p></main>"
+    )
+
+
+def test_the_first_look_tells_nothing_and_shows_the_page_as_proof() -> None:
+    page = parsed("<title>Shop</title><p>One</p><p>" + "word " * 100)
+    decision = compare(None, page, url=URL, now_s=START_S)
+    assert decision.changes == ()
+    (proof,) = decision.latest
+    assert (proof.title, proof.link) == ("Shop", URL)
+    assert proof.summary.startswith("One word word")
+    assert len(proof.summary) <= 300
+
+
+def test_a_changed_price_is_a_replacement_with_its_place() -> None:
+    reader = Reader(prices(("Box", "5"), ("Bag", "3")))
+    (change,) = reader.look(parsed(prices(("Box", "6"), ("Bag", "3"))))
+    assert (change.kind, change.line, change.before) == ("replacement", 4, "Box | 5 €")
+    assert (change.entry.title, change.entry.summary, change.entry.link) == ("Prices", "Box | 6 €", URL)
+
+
+def test_added_and_omitted_lines_are_told_as_such() -> None:
+    reader = Reader("<h1>Changes</h1><p>v1</p>")
+    assert reader.sees("<h1>Changes</h1><p>v2: faster</p><p>v1</p>") == [("addition", "v2: faster", "")]
+    assert reader.sees("<h1>Changes</h1><p>v2: faster</p>") == [("omission", "v1", "")]
+
+
+def test_the_same_page_again_says_nothing_and_need_not_be_stored() -> None:
+    reader = Reader(prices(("Box", "5")))
+    reader.sees(prices(("Box", "5")))
+    before = reader.state
+    assert reader.sees(prices(("Box", "5"))) == []
+    assert reader.state == before
+
+
+def test_a_clock_and_a_counter_are_silent_and_the_price_beside_them_is_not() -> None:
+    reader = Reader(
+        prices(("Box", "5"), visitors=531, now="Fri 20 Nov 23:58:59"),
+        prices(("Box", "5"), visitors=540, now="Fri 20 Nov 23:59:04"),
+    )
+    before = reader.state
+    assert reader.sees(prices(("Box", "5"), visitors=87, now="Sat 21 Nov 00:12:00")) == []
+    assert reader.state == before
+    assert reader.sees(prices(("Box", "6"), visitors=88, now="Sat 21 Nov 01:12:00")) == [
+        ("replacement", "Box | 6 €", "Box | 5 €")
+    ]
+
+
+def test_a_volatile_number_does_not_hide_another_one_in_its_line() -> None:
+    reader = Reader("<p>Box for 5 €, 12 are looking at it", "<p>Box for 5 €, 14 are looking at it")
+    assert reader.sees("<p>Box for 5 €, 90 are looking at it") == []
+    assert len(reader.sees("<p>Box for 6 €, 91 are looking at it")) == 1
+
+
+def test_a_volatile_number_alone_in_its_line_does_not_hide_those_of_others() -> None:
+    def page(visitors: int, price: int) -> str:
+        return f"<dl><dt>Visitors<dd>{visitors}<dt>Price<dd>{price}</dl>"
+
+    reader = Reader(page(100, 5), page(101, 5))
+    assert reader.sees(page(102, 5)) == []
+    assert reader.sees(page(103, 6)) == [("replacement", "6", "5")]
+
+
+def test_rotating_advertisements_and_nonces_are_silent() -> None:
+    def page(advertisement: str, nonce: str, *news: str) -> str:
+        return f"<h1>News</h1><div>{advertisement}</div><h2>Today</h2>{'<p>'.join(['', *news])}<p>Request {nonce}</p>"
+
+    reader = Reader(page("Buy shoes!", "8f3a91", "Old"), page("Fly away now", "77ab01", "Old"))
+    assert reader.sees(page("Drink more tea", "1c9d22", "Old")) == []
+    assert reader.sees(page("Eat less", "99f0a3", "New", "Old")) == [("addition", "New", "")]
+
+
+def test_an_advertisement_and_a_counter_side_by_side_are_both_silent() -> None:
+    def page(advertisement: str, count: int) -> str:
+        return f"<h1>News</h1><p>{advertisement}<p>Read by {count} people<p>Old"
+
+    reader = Reader(page("Shoes", 7), page("Flights", 9))
+    assert reader.sees(page("Tea", 12)) == []
+    assert reader.sees(page("Tea", 12).replace("Old", "New")) == [("replacement", "New", "Old")]
+
+
+def test_of_a_page_that_changes_everywhere_500_places_are_remembered() -> None:
+    names = ["".join(chr(97 + int(digit)) for digit in f"{n:04}") for n in range(700)]
+    reader = Reader(*("".join(f"<p>Place {name} now has {look}" for name in names) for look in (1, 2)))
+    assert reader.state is not None
+    assert len(reader.state.volatile) == MAX_SPOTS
+
+
+def test_ages_are_never_news() -> None:
+    def page(*threads: str) -> str:
+        return "".join(f"<li>{thread}" for thread in threads)
+
+    reader = Reader(page("Help! 3 replies, just now", "Hello 1 reply, vor 5 Minuten"))
+    assert reader.sees(page("Help! 3 replies, 1 hour ago", "Hello 1 reply, vor 2 Stunden")) == []
+    assert len(reader.sees(page("Help! 4 replies, 5 minutes ago", "Hello 1 reply, vor 3 Stunden"))) == 1
+
+
+def test_a_late_second_look_tells_what_changed() -> None:
+    decision = compare(None, parsed("<p>Price 5"), url=URL, now_s=START_S)
+    later = compare(decision.state, parsed("<p>Price 6"), url=URL, now_s=START_S + HOUR_S)
+    assert [change.entry.summary for change in later.changes] == ["Price 6"]
+
+
+def test_a_counter_that_stood_still_at_first_is_silent_after_ten_changes() -> None:
+    reader = Reader("<p>This page was read 100 times</p>")
+    told = [reader.sees(f"<p>This page was read {100 + n} times</p>", after_s=1800) for n in range(1, 20)]
+    assert [bool(changes) for changes in told] == [True] * 10 + [False] * 9
+
+
+def test_a_price_that_changes_daily_is_told_each_time() -> None:
+    reader = Reader("<p>Gold costs 100 €</p>")
+    assert all(reader.sees(f"<p>Gold costs {100 + n} €</p>", after_s=DAY_S) for n in range(1, 30))
+
+
+def test_a_volatile_place_that_stood_still_for_a_week_is_news_again() -> None:
+    reader = Reader("<p>Gold costs 100 €</p>", "<p>Gold costs 101 €</p>")
+    assert reader.sees("<p>Gold costs 102 €</p>") == []
+    for _ in range(16):
+        assert reader.sees("<p>Gold costs 102 €</p>", after_s=0.6 * DAY_S) == []
+    assert len(reader.sees("<p>Gold costs 103 €</p>")) == 1
+
+
+def test_a_clock_stays_silent_for_who_has_not_looked_for_a_month() -> None:
+    """A node that polls a quiet page for the first time knows only what its last version, long ago, knew."""
+    reader = Reader("<p>Now: 10:00:00</p><p>x", "<p>Now: 10:00:05</p><p>x")
+    assert reader.sees("<p>Now: 11:12:13</p><p>x", after_s=4 * STABLE_AFTER_S) == []
+
+
+def test_a_clock_stays_silent_for_months() -> None:
+    reader = Reader("<p>Now: 10:00:00</p><p>x", "<p>Now: 10:00:05</p><p>x")
+    clocks = (
+        f"<p>Now: {hour:02}:{n % 60:02}:00</p><p>x"
+        for n, hour in enumerate(itertools.islice(itertools.cycle(range(24)), 500))
+    )
+    assert [changes for clock in clocks if (changes := reader.sees(clock, after_s=5 * HOUR_S))] == []
+
+
+def test_an_outage_and_its_end_are_told_and_a_page_that_alternates_is_not() -> None:
+    versions = ["<h1>Status</h1><p>All systems are down", "<h1>Status</h1><p>All is well"]
+    reader = Reader(versions[1])
+    told = [bool(reader.sees(version)) for version in versions * 5]
+    assert told == [True, True] + [False] * 8
+    assert reader.sees(versions[0], after_s=2 * DAY_S)
+
+
+def test_changes_that_come_again_have_other_keys() -> None:
+    reader = Reader("<p>up")
+    pages = [parsed("<p>down"), parsed("<p>up")] * 3
+    keys = [change.entry.key for page in pages for change in reader.look(page, after_s=2 * DAY_S)]
+    assert len(keys) == len(set(keys)) == 6
+
+
+def test_at_most_twenty_changes_are_told_and_the_rest_counted() -> None:
+    reader = Reader("".join(f"<p>text {n}<p>value {n}" for n in range(60)))
+    changes = reader.look(parsed("".join(f"<p>text {n}<p>value {n}!" for n in range(60))))
+    assert len(changes) == MAX_CHANGES + 1
+    assert "40 more changes: +40 " in changes[-1].entry.summary
+
+
+def test_of_a_long_line_the_part_that_changed_is_told() -> None:
+    beginning = "It was a dark and stormy night. " * 40
+    reader = Reader(f"<p>{beginning} The price is 5 €.")
+    (change,) = reader.look(parsed(f"<p>{beginning} The price is 6 €."))
+    assert change.entry.summary.endswith("The price is 6 €.")
+    assert change.before.endswith("The price is 5 €.")
+    assert len(change.entry.summary) <= BLOCK_CHARS
+
+
+@pytest.mark.parametrize("after", [[f"new {n}" for n in range(20_000)], list(range(20_000))[::-1]])
+def test_a_total_rewrite_is_one_change_within_the_bound(after: list[object]) -> None:
+    state = compare(None, ParsedPage(lines=tuple(str(n) for n in range(20_000))), url=URL, now_s=START_S).state
+    decision = compare(state, ParsedPage(lines=tuple(map(str, after))), url=URL, now_s=START_S + HOUR_S)
+    (change,) = decision.changes
+    assert change.entry.summary.startswith("Rewritten: 20,000 lines.")
+    assert len(change.entry.summary) <= BLOCK_CHARS
+    assert len(msgspec.msgpack.encode(decision.state)) < 256_000
+
+
+class Counted(str):
+    """A line that counts how often one is compared."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        """Count, and compare."""
+        Counted.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("kind", ["rewritten", "shuffled", "two words"])
+def test_a_diff_takes_linear_work_and_then_no_more_than_its_bound(kind: str) -> None:
+    chance = random.Random(5)  # noqa: S311 - a reproducible shuffle
+    old = [str(n) for n in range(5_000)] if kind != "two words" else chance.choices("ab", k=5_000)
+    new = {"rewritten": [f"{n}!" for n in old], "shuffled": chance.sample(old, 5_000)}.get(
+        kind, chance.choices("ab", k=5_000)
+    )
+    Counted.comparisons = 0
+    hunks = line_hunks(list(map(Counted, old)), list(map(Counted, new)), max_steps=50_000)
+    assert (hunks is None) == (kind != "rewritten")
+    assert Counted.comparisons < 50_000 * 2 + 10 * (len(old) + len(new))
+
+
+def test_what_is_remembered_is_bounded_however_the_page_behaves() -> None:
+    chance = random.Random(7)  # noqa: S311 - reproducible noise
+    state = None
+    for look in range(4):
+        lines = tuple(f"{chance.getrandbits(200):x} {n} word" for n in range(20_000))
+        page = ParsedPage(lines=lines)
+        state = compare(state, page, url=URL, now_s=START_S + look * 60).state
+    assert len(msgspec.msgpack.encode(state)) <= 1_200_000
+
+
+def test_a_new_thread_on_the_index_of_a_forum_is_told_and_the_ages_of_the_others_are_not() -> None:
+    def index(*threads: tuple[str, int, str], online: int) -> str:
+        rows = "".join(
+            f'<tr class="row{n % 2}"><td><a href="/t?id={n}&amp;sid={online:x}">{title}</a><br><small>by Ann</small>'
+            f"</td><td>{replies}</td><td><time>{age}</time></td></tr>"
+            for n, (title, replies, age) in enumerate(threads)
+        )
+        return (
+            "<nav>Board index</nav><form>Login</form><table><tr><th>Thread<th>Replies<th>Last"
+            f"{rows}</table><p>In total there are {online} users online</p><footer>Powered by a forum</footer>"
+        )
+
+    reader = Reader(
+        index(("Rules", 0, "2 years ago"), ("Help!", 3, "a minute ago"), online=31),
+        index(("Rules", 0, "2 years ago"), ("Help!", 3, "2 minutes ago"), online=32),
+    )
+    quiet = index(("Rules", 0, "2 years ago"), ("Help!", 3, "an hour ago"), online=18)
+    assert reader.sees(quiet) == []
+    busy = index(("Rules", 0, "2 years ago"), ("Hello", 0, "just now"), ("Help!", 4, "5 mins ago"), online=20)
+    assert reader.sees(busy) == [
+        (
+            "replacement",
+            "Hello by Ann | 0 | just now\nHelp! by Ann | 4 | 5 mins ago",
+            "Help! by Ann | 3 | 2 minutes ago",
+        )
+    ]
+
+
+def test_an_incident_on_a_status_page_is_told_line_by_line() -> None:
+    def status(api: str, *incidents: str) -> str:
+        history = "".join(f"<article><h3>{incident}</h3><p>Investigating.</p></article>" for incident in incidents)
+        return (
+            f'<main><h1>Status</h1><ul><li>API <img src="{api}.png" alt="{api}"><li>Website <span>up</span></ul>'
+            f"<section><header><h2>Past incidents</h2></header>{history or '<p>None.</p>'}</section></main>"
+        )
+
+    reader = Reader(status("up"))
+    changes = reader.look(parsed(status("down", "API errors")))
+    assert [(change.kind, change.entry.title, change.entry.summary, change.before) for change in changes] == [
+        ("replacement", "Status", "API down", "API up"),
+        ("replacement", "Past incidents", "API errors\nInvestigating.", "None."),
+    ]
+
+
+def test_of_an_article_only_the_edited_paragraph_is_told() -> None:
+    def article(figure: str, related: str) -> str:
+        return (
+            f"<header>The Paper</header><div class=layout><article><h1>Harvest</h1><p>First paragraph.</p>"
+            f"<p>It grew by {figure} percent.</p><p>Last paragraph.</p></article>"
+            f"<aside>Related: {related}</aside></div>"
+        )
+
+    reader = Reader(article("3", "Cats"))
+    assert reader.sees(article("3", "Dogs")) == []
+    assert reader.sees(article("4", "Birds")) == [("replacement", "It grew by 4 percent.", "It grew by 3 percent.")]

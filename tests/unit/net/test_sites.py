@@ -1,0 +1,35 @@
+"""Many hosts of one owner are one site; many addresses of one network are one group."""
+
+import pytest
+
+from service.net.sites import address_group, site_of
+
+
+@pytest.mark.parametrize(
+    ("host", "site"),
+    [
+        ("example.com", "example.com"),
+        ("feeds.news.example.co.uk", "example.co.uk"),
+        ("ada.github.io", "ada.github.io"),
+        ("github.io", "github.io"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("localhost", "localhost"),
+        ("93.184.216.34", "93.184.216.34"),
+        ("[2606:4700::1111]", "2606:4700::1111"),
+    ],
+)
+def test_a_host_belongs_to_the_site_that_somebody_registered(host: str, site: str) -> None:
+    assert site_of(host) == site
+
+
+@pytest.mark.parametrize(
+    ("address", "group"),
+    [
+        ("93.184.216.34", "93.184.216.0/24"),
+        ("::ffff:93.184.216.34", "93.184.216.0/24"),
+        ("2606:4700:10:20::1", "2606:4700:10::/48"),
+        ("fe80::1%eth0", "fe80::/48"),
+    ],
+)
+def test_an_address_belongs_to_its_network(address: str, group: str) -> None:
+    assert address_group(address) == group

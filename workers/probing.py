@@ -1,0 +1,197 @@
+"""Looking at a URL that nobody polls yet: a feed, a page that names feeds, or a page that can be watched itself."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from service.corona.messages import Candidate
+from service.errors import (
+    BadUrl,
+    EmptyBody,
+    FeedError,
+    LeaseLost,
+    LimitReached,
+    NotAFeed,
+    PublisherError,
+    StaleVersion,
+    UserError,
+)
+from service.feeds.likely import likely_feeds
+from service.feeds.sandbox import ParserPool
+from service.feeds.urls import canonical_url, channel_id, selector_of
+from service.feeds.wire import Document, Examine, Findings
+from service.model import Change, Channel, FeedLink
+from service.net.fetch import Fetched
+from service.store import Store
+from service.store.channels import ChannelState, Snapshot
+from service.store.requests import Probe, Probed
+from workers.node import Node
+from workers.poller import Poller, document, hubs_of
+from workers.watch import found
+
+_LATEST = 10
+_BETWEEN_LOOKS_S = 1.5
+
+_FETCHED_BY_S = 6.5
+_READ_BY_S = 8.5
+_LEAST_FETCH_S = 1.0
+"""Somebody waits: by when all is fetched and read, and what the last of several fetches gets at least."""
+
+
+class Probing:
+    """One probe, on behalf of the node that was asked."""
+
+    def __init__(self, store: Store, poller: Poller, parser: ParserPool, node: Node) -> None:
+        """Fetch as ``poller`` does, but with a parser of our own, so that people wait for nobody's polls."""
+        self._store = store
+        self._poller = poller
+        self._parser = parser
+        self._node = node
+        self._began_s = time.monotonic()
+
+    async def probe(self, ask: Probe) -> Probed:
+        """Return what is at a URL; if it is a feed, or asked for as a page, it is a channel from then on, and awake.
+
+        Raises what a subscriber is to be told of.
+        """
+        try:
+            return await (self._probe_page(ask.url) if ask.as_page else self._probe(ask.url))
+        except LimitReached:
+            # What is known can be followed all the same: it wakes up with its next poll.
+            known = await self._store.channels.resolve(channel_id(ask.url))
+            if known is None or (ask.as_page and known.kind != "page"):
+                raise
+            return await self._probed(known)
+
+    def _left_s(self, by_s: float) -> float:
+        return self._began_s + by_s - time.monotonic()
+
+    async def _probe(self, url: str, *, discovered: bool = False) -> Probed:
+        state, memory = await self._known(url)
+        if state is not None and not state.channel.dormant:
+            return await self._probed(state.channel, discovered=discovered)
+        channel = state.channel if state else Channel(channel_id(url), url)
+        fetched = await self._fetch(channel)
+        arrived = document(fetched)
+        try:
+            channel, findings = await self._read(arrived, channel, memory)
+        except NotAFeed:
+            if discovered or not arrived.is_page:
+                raise
+            return await self._guess(url) or await self._offer(arrived, channel)
+        if findings.links:
+            return await self._follow(url, findings.links, discovered=discovered)
+        await self._keep(channel, fetched, findings, known=state is not None)
+        return await self._probed(channel, discovered=discovered)
+
+    async def _probe_page(self, url: str) -> Probed:
+        """Watch a page: at first twice in quick succession, to learn what changes by itself."""
+        state, memory = await self._known(url)
+        if state is not None and not state.channel.dormant:
+            return await self._probed(state.channel)
+        channel = state.channel if state else Channel(channel_id(url), url, kind="page")
+        if channel.kind == "feed" and not await self._store.subscriptions.count(channel.id):
+            channel, memory = msgspec.structs.replace(channel, kind="page"), b""
+        fetched = await self._fetch(channel)
+        first = document(fetched)
+        documents = (first,) if memory else (first, await self._second_look(channel) or first)
+        try:
+            findings = await self._examine(documents, channel, memory)
+        except EmptyBody as error:
+            if not selector_of(channel.url):
+                raise
+            raise BadUrl(str(error)) from error
+        await self._keep(channel, fetched, findings, known=state is not None)
+        return await self._probed(channel)
+
+    async def _read(self, arrived: Document, channel: Channel, memory: bytes) -> tuple[Channel, Findings]:
+        """Return what a document says, and its channel: a page that nobody follows is a feed, if it has become one."""
+        if channel.kind == "page" and not arrived.is_page and not await self._store.subscriptions.count(channel.id):
+            feed = msgspec.structs.replace(channel, kind="feed")
+            with contextlib.suppress(FeedError):
+                return feed, await self._examine((arrived,), feed, b"")
+        return channel, await self._examine((arrived,), channel, memory)
+
+    async def _second_look(self, channel: Channel) -> Document | None:
+        await asyncio.sleep(_BETWEEN_LOOKS_S)
+        with contextlib.suppress(PublisherError, UserError):
+            return document(await self._fetch(channel))
+        return None
+
+    async def _fetch(self, channel: Channel) -> Fetched:
+        return await self._poller.fetch_unknown(channel, max(self._left_s(_FETCHED_BY_S), _LEAST_FETCH_S))
+
+    async def _known(self, url: str) -> tuple[ChannelState | None, bytes]:
+        """Return what is known of a URL's channel, or of the one that took over from it."""
+        channel = await self._store.channels.resolve(channel_id(url))
+        if channel is None:
+            return None, b""
+        (state,) = await self._store.channels.states([channel.id])
+        return state, (await self._store.channels.memory(channel.id))[1]
+
+    async def _examine(self, documents: tuple[Document, ...], channel: Channel, memory: bytes) -> Findings:
+        job = Examine(documents, memory, channel.url, channel.kind, time.time())
+        return await self._parser.examine(job, self._left_s(_READ_BY_S))
+
+    async def _probed(self, channel: Channel, *, discovered: bool = False) -> Probed:
+        # Owned from now on, so that polls have begun by the time somebody subscribes.
+        await self._node.owning.expect_subscribers(channel.id)
+        latest = await self._store.channels.latest(channel.id, _LATEST)
+        return Probed(await self._store.channels.get(channel.id), latest, discovered=discovered)
+
+    async def _follow(self, url: str, links: Sequence[FeedLink], *, discovered: bool) -> Probed:
+        """Go on from a page to the feed that it names; several are for the user to choose from."""
+        if discovered:
+            raise NotAFeed(f"{url} is a page that is no feed.")
+        if len(links) > 1:
+            return Probed(choices=tuple(links))
+        return await self._probe(canonical_url(links[0].url), discovered=True)
+
+    async def _guess(self, url: str) -> Probed | None:
+        """Look where such pages often have their feed; what goes wrong there tells nobody anything."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._left_s(_FETCHED_BY_S)):
+                for likely in likely_feeds(url):
+                    with contextlib.suppress(PublisherError, UserError):
+                        return await self._probe(likely, discovered=True)
+        return None
+
+    async def _offer(self, arrived: Document, channel: Channel) -> Probed:
+        """Offer to watch the page itself. Raises what would come of it, if that is nothing."""
+        await self._examine((arrived,), msgspec.structs.replace(channel, kind="page"), b"")
+        return Probed(page=True)
+
+    async def _keep(self, channel: Channel, fetched: Fetched, findings: Findings, *, known: bool) -> None:
+        """Make the channel, or wake it up; what hubs it names is known before its polls find nothing new."""
+        if known:
+            await self._wake(channel, fetched, findings)
+        else:
+            await self._create(channel, fetched, findings)
+        self._node.hubs_named(channel.id, *hubs_of(fetched, findings))
+
+    async def _create(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
+        now_s = time.time()
+        channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
+        snapshot = Snapshot(fetched.validators, findings.memory, findings.title, findings.link, findings.wishes)
+        await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
+
+    async def _wake(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
+        """Have the channel polled again: what it listed while it was dormant is nobody's news."""
+        (state,) = await self._store.channels.adopt([channel.id], self._node.me.id)
+        if state is None or not state.channel.dormant:
+            return
+        listed = tuple(Change("addition", entry) for entry in reversed(findings.latest))
+        findings = msgspec.structs.replace(findings, changes=findings.changes + listed)
+        find = found(state.channel, (), fetched.validators, findings, time.time())
+        if find is not None:
+            await self._publish(find.candidate, channel.kind, state.epoch)
+
+    async def _publish(self, candidate: Candidate, kind: Literal["feed", "page"], epoch: int) -> None:
+        names = candidate.title, candidate.link, candidate.wishes
+        snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind)
+        with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
+            await self._store.channels.publish(candidate.delta, snapshot, epoch, silent=True)
