@@ -41,21 +41,27 @@ class RawPublisher:
 async def raw_publisher(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawPublisher]:
     """Run a publisher until the block ends."""
     publisher = RawPublisher(handler)
-    tasks: set[asyncio.Task[None]] = set()
+    serving: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+    is_over = False
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(publisher.serve(reader, writer))
-        tasks.add(task)
+        if is_over:  # the kernel had taken the connection before we stopped listening
+            writer.transport.abort()
+        else:
+            serving[writer] = asyncio.ensure_future(publisher.serve(reader, writer))
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
     publisher.port = server.sockets[0].getsockname()[1]
     try:
         yield publisher
     finally:
+        is_over = True
         server.close()
-        for task in tasks:
+        for task in serving.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*serving.values(), return_exceptions=True)
+        for writer in serving:  # a task cancelled before its first step closes nothing
+            writer.transport.abort()
         await server.wait_closed()
 
 
