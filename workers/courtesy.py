@@ -7,10 +7,10 @@ site, and of the network that answers for it; for private addresses only pauses 
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from service.errors import LimitReached
+from service.feeds.urls import host_of
 from service.model import Channel
 from service.net.guard import is_public
 from service.net.sites import address_group, site_of
@@ -44,7 +44,7 @@ class Courtesy:
 
         ``address_group`` is what :meth:`answered` said of the channel's last answer, if there was one.
         """
-        host = urlsplit(channel.url).hostname or ""
+        host = host_of(channel.url)
         if channel.private or _is_loopback(host):
             _refuse_in_pause(host, await self._hosts.paused_s(channel.id))
             return
@@ -61,7 +61,7 @@ class Courtesy:
 
         Whoever waits afterwards has to ask again: grants that were kept would be used all together.
         """
-        host = urlsplit(channel.url).hostname or ""
+        host = host_of(channel.url)
         if not channel.private and not _is_loopback(host):
             await self._take(host)
 

@@ -5,7 +5,6 @@ slots and parser children of its own, until it is prompt again. No host fills a 
 """
 
 import asyncio
-from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from service.feeds.sandbox import ParserPool
@@ -29,7 +28,7 @@ class Lane:
 
     def host(self, url: str) -> asyncio.Semaphore:
         """Return what is entered by those that have to do with this URL's host (and port)."""
-        name = urlsplit(url).netloc
+        name = url.split("/", 3)[2]
         room = self._hosts.get(name)
         if room is None:
             room = self._hosts[name] = asyncio.Semaphore(self._per_host)

@@ -9,13 +9,13 @@ import contextlib
 from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from service.clock import Clock
 from service.errors import BadStatus, LimitReached, NotAFeed, ParseKilled, PublisherError, UserError
 from service.feeds.pace import pace
+from service.feeds.urls import host_of
 from service.feeds.wire import Document, Examine, Findings
 from service.metrics import DETECTION, POLLS
 from service.model import Channel, Delta, NodeId, PollResult, Validators
@@ -119,7 +119,7 @@ class Poller:
     async def fetch_unknown(self, channel: Channel, within_s: float) -> Fetched:
         """Fetch what nobody polls. Raises a publisher's error, or :class:`LimitReached`."""
         until_s = self._clock.monotonic_s() + within_s
-        host = urlsplit(channel.url).hostname
+        host = host_of(channel.url)
         try:
             async with asyncio.timeout(within_s):
                 await self._courtesy.may_ask(channel)
@@ -219,7 +219,7 @@ class Poller:
             raise NotAFeed(f"{channel.url} answers with a page that is not a feed (any more).") from error
 
     async def _older(self, url: str) -> Document:
-        await self._courtesy.may_follow(urlsplit(url).hostname or "")
+        await self._courtesy.may_follow(host_of(url))
         return document(await self._fetcher.fetch(url, None, 0, self._courtesy.may_follow))
 
     @contextlib.contextmanager

@@ -7,9 +7,9 @@ network, more failures convict it. Hosts that failed before prove nothing by fai
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from service.errors import AddressRefused, HostNotFound, TlsFailed, Unreachable
+from service.feeds.urls import host_of
 from service.model import Channel, PollResult
 
 HOSTS = 3
@@ -50,7 +50,7 @@ class Outage:
             return
         if self._out:
             self._out, self._back_s = False, result.at_s
-        self._failing.pop(_host(channel), None)
+        self._failing.pop(host_of(channel.url), None)
         self._doubted.clear()
         while self._waiting:
             yield self._waiting.popleft()
@@ -62,7 +62,7 @@ class Outage:
             yield self._waiting.popleft()
 
     def _failed(self, channel: Channel, result: PollResult) -> None:
-        host = _host(channel)
+        host = host_of(channel.url)
         if host not in self._failing:
             self._doubted.add(host)
             self._failing[host] = None
@@ -74,7 +74,3 @@ class Outage:
         # A poll that began before the outage ended could only fail.
         elif not self._out and result.at_s - result.took_s >= self._back_s:
             self._waiting.append((channel, result))
-
-
-def _host(channel: Channel) -> str:
-    return urlsplit(channel.url).hostname or ""

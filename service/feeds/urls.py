@@ -12,11 +12,12 @@ What parsers are known to disagree about (user information, backslashes, control
 percent signs in hosts) is rejected before any parser sees it.
 """
 
+import functools
 import hashlib
 import ipaddress
 import re
 import unicodedata
-from urllib.parse import quote, unquote, unquote_plus, urljoin
+from urllib.parse import quote, unquote, unquote_plus, urljoin, urlsplit
 
 import idna
 
@@ -27,6 +28,7 @@ MAX_URL_CHARS = 2000
 MAX_SELECTOR_CHARS = 200
 _MAX_HOST_CHARS = 253
 _MAX_PORT = 65535
+_MAX_HOSTS_KNOWN = 10_000
 _IPV4_BITS = 32
 _IPV4_PARTS = 4
 _BYTE_VALUES = 256
@@ -112,6 +114,12 @@ def without_selector(channel_url: str) -> str:
 def channel_id(canonical: str) -> ChannelId:
     """Return the channel's point in the overlay's id space: SHA-1 of its canonical URL, in hex."""
     return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
+
+
+@functools.lru_cache(_MAX_HOSTS_KNOWN)
+def host_of(url: str) -> str:
+    """Return the host of a canonical URL, an IPv6 address without its brackets."""
+    return urlsplit(url).hostname or ""
 
 
 def looks_like_url(text: str) -> bool:

@@ -1,10 +1,9 @@
 """Reading one answer within the caps: its body, its validators, and the headers that somebody asks for."""
 
-import functools
 import hashlib
 from collections.abc import Mapping
 from itertools import chain
-from weakref import WeakSet
+from typing import cast
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -25,19 +24,15 @@ _MAX_VALIDATOR_CHARS = 1000
 _MAX_READ_FOR_WORDS_BYTES = 4096
 _MAX_WORDS_CHARS = 200
 _MAX_BODIES_KNOWN = 10_000
-_MAX_ADDRESSES_KNOWN = 1_000
 _KEPT_HEADERS = ("content-type", "content-language", "cache-control", "expires", "age", "date", "retry-after")
 
-_is_public = functools.lru_cache(_MAX_ADDRESSES_KNOWN)(guard.is_public)
-
-# Connections that have answered at least once.
-_proven: WeakSet[object] = WeakSet()
 
 
 class Protocol(ResponseHandler):
     """Hangs up on who sends far more than any answer holds, such as interim answers without end: reading costs time."""
 
     arrived_bytes = 0
+    has_answered = False
 
     @property
     def is_flooded(self) -> bool:
@@ -64,20 +59,19 @@ class Response(aiohttp.ClientResponse):
         The client asks once more if a connection closes before that, which is right for one that was kept
         (RFC 9112 §9.3.1). A publisher that hangs up on a new one has been asked, and is not asked twice.
         """
-        protocol = connection.protocol
+        protocol = cast("Protocol", connection.protocol)  # the fetcher's connector makes no other
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
         self.peer_address = peer[0] if peer else ""
-        if isinstance(protocol, Protocol):
-            protocol.arrived_bytes = 0
+        protocol.arrived_bytes = 0
         try:
             await super().start(connection)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            if isinstance(protocol, Protocol) and protocol.is_flooded:
+            if protocol.is_flooded:
                 raise TooLarge(f"{self.host_name} sends more than one answer can hold.") from error
-            if protocol in _proven:
+            if protocol.has_answered:
                 raise
             raise aiohttp.ClientConnectionError("closed before it ever answered") from error
-        _proven.add(protocol)
+        protocol.has_answered = True
         return self
 
     @property
@@ -88,7 +82,7 @@ class Response(aiohttp.ClientResponse):
     @property
     def private(self) -> bool:
         """Whether the address is not a public one."""
-        return bool(self.peer_address) and not _is_public(self.peer_address)
+        return bool(self.peer_address) and not guard.is_public(self.peer_address)
 
 
 class Bodies:

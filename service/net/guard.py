@@ -4,6 +4,7 @@
 (RFC 6890 and the IANA registries it started), so they are named here.
 """
 
+import functools
 import ipaddress
 import socket
 from collections.abc import Callable, Collection
@@ -11,6 +12,7 @@ from collections.abc import Callable, Collection
 from service.errors import AddressRefused
 
 USUAL_PORTS = frozenset({80, 443, 8080, 8443})
+_MAX_ADDRESSES_KNOWN = 1_000
 
 _REFUSED_IPV4 = tuple(
     map(
@@ -37,6 +39,7 @@ _REFUSED_IPV6 = tuple(
 )
 
 
+@functools.lru_cache(_MAX_ADDRESSES_KNOWN)
 def is_public(address: str) -> bool:
     """Say whether an IP address (text, a scope id allowed) is one of a public host."""
     ip = _unmapped(address)
