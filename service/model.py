@@ -1,4 +1,8 @@
-"""The product's words as immutable values. Times are Unix seconds (float) unless named otherwise."""
+"""The product's words as immutable values. Times are Unix seconds (float) unless named otherwise.
+
+Those that a worker holds by the ten thousand, and that refer to nothing that could refer back, are left out of
+garbage collection (``gc=False``): each is 16 bytes smaller, and no collection walks over them.
+"""
 
 from typing import Literal
 
@@ -33,7 +37,7 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     enclosure: str = ""
 
 
-class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
+class Wishes(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How often a publisher wants its feed to be asked for, as the document states it.
 
     ``ttl_s`` is RSS's ``ttl``; ``update_period_s`` is the syndication module's period divided by its
@@ -134,7 +138,7 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     notice: Notice | None = None
 
 
-class Validators(msgspec.Struct, frozen=True, omit_defaults=True):
+class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What makes the next fetch conditional, and the SHA-256 (hex) of the body it belongs to."""
 
     etag: str = ""
@@ -142,7 +146,7 @@ class Validators(msgspec.Struct, frozen=True, omit_defaults=True):
     body_sha256: str = ""
 
 
-class Channel(msgspec.Struct, frozen=True, omit_defaults=True):
+class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A URL that is watched.
 
     ``private`` says that its publisher's address is not public (only under ``allow_private``).
@@ -180,7 +184,7 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
     since_s: float
 
 
-class PollResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How one poll ended. ``outcome`` is ``new``, ``unchanged``, or an error's code."""
 
     node: NodeId

@@ -18,7 +18,7 @@ class RingChanged(msgspec.Struct, frozen=True):
     view: RingView
 
 
-class ListedChannel(msgspec.Struct, frozen=True):
+class ListedChannel(msgspec.Struct, frozen=True, gc=False):
     """A channel of the registry: wanted when it has subscribers or an admin listed it."""
 
     channel: ChannelId
@@ -103,7 +103,7 @@ class Disown(msgspec.Struct, frozen=True):
     channel: ChannelId
 
 
-class StartPolling(msgspec.Struct, frozen=True):
+class StartPolling(msgspec.Struct, frozen=True, gc=False):
     """Poll at this phase (see ``schedule``), by comparing with the store's present version.
 
     Repeated with every assignment, so that a failed one heals: for a channel polled at this very

@@ -16,7 +16,7 @@ WIRE_VERSION = 1
 ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 
-class Assignment(msgspec.Struct, frozen=True, array_like=True):
+class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One channel's place for one member: poll at ``rank`` of ``size``; ``version`` is the channel's present one."""
 
     channel: ChannelId
