@@ -78,7 +78,9 @@ def up(
 @app.command()
 def worker() -> None:
     """Run one worker. It joins the others, polls feeds and tells subscribers' outboxes what is new."""
-    _run_program("worker")
+    import uvloop  # noqa: PLC0415 - see the module's docstring
+
+    _run_program("worker", uvloop.new_event_loop)
 
 
 @app.command()
@@ -149,7 +151,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _run_program(name: str) -> None:
+def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
     """Run a program until SIGTERM. Programs are ``async def run(settings: Settings) -> None``."""
     from service import logs, settings  # noqa: PLC0415 - see the module's docstring
 
@@ -159,7 +161,8 @@ def _run_program(name: str) -> None:
     effective = settings.load()
     logs.configure(effective)
     run: Run = next(iter(found)).load()
-    asyncio.run(run(effective))
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run(effective))
 
 
 def main() -> None:

@@ -1,13 +1,15 @@
 """Reading one answer within the caps: its body, its validators, and the headers that somebody asks for."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import cast
 
 import aiohttp
+from aiohttp import StreamReader
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
 from multidict import CIMultiDictProxy
 
 from service.errors import TooLarge
@@ -17,6 +19,8 @@ from service.net import encoding, guard
 MAX_BODY_BYTES = 5 * 1024 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 _MAX_ARRIVING_BYTES = 2 * MAX_BODY_BYTES
+_MAX_INTERIM_ANSWERS = 16
+_FIRST_FINAL = 200
 
 _BYTES_BETWEEN = 2
 """After a header's name, and after its value."""
@@ -27,23 +31,38 @@ _MAX_BODIES_KNOWN = 10_000
 _KEPT_HEADERS = ("content-type", "content-language", "cache-control", "expires", "age", "date", "retry-after")
 
 
-
 class Protocol(ResponseHandler):
-    """Hangs up on who sends far more than any answer holds, such as interim answers without end: reading costs time."""
+    """Hangs up on who sends far more than any answer holds, or interim answers without end: reading costs time.
 
-    arrived_bytes = 0
+    ``has_answered``: this connection has brought an answer before.
+    """
+
     has_answered = False
+    _arrived_bytes = 0
+    _interim_answers = 0
+
+    def expect_answer(self) -> None:
+        """Count what arrives from now on as one answer."""
+        self._arrived_bytes = self._interim_answers = 0
 
     @property
     def is_flooded(self) -> bool:
         """Whether more has arrived than is read for one answer."""
-        return self.arrived_bytes > _MAX_ARRIVING_BYTES
+        return self._arrived_bytes > _MAX_ARRIVING_BYTES or self._interim_answers > _MAX_INTERIM_ANSWERS
 
     def data_received(self, data: bytes) -> None:
         """Take what arrives (asyncio calls this)."""
-        self.arrived_bytes += len(data)
+        self._arrived_bytes += len(data)
+        self._unless_flooded(super().data_received, data)
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Take the head of an answer (the client's parser calls this)."""
+        self._interim_answers += data[0].code < _FIRST_FINAL
+        self._unless_flooded(super().feed_data, data, size)
+
+    def _unless_flooded(self, take: Callable[..., None], *what: object) -> None:
         if not self.is_flooded:
-            super().data_received(data)
+            take(*what)
         elif self.transport is not None:
             self.transport.abort()
 
@@ -62,7 +81,7 @@ class Response(aiohttp.ClientResponse):
         protocol = cast("Protocol", connection.protocol)  # the fetcher's connector makes no other
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
         self.peer_address = peer[0] if peer else ""
-        protocol.arrived_bytes = 0
+        protocol.expect_answer()
         try:
             await super().start(connection)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
