@@ -1,6 +1,7 @@
 """The names by which feedparser knows elements: a namespace's usual prefix, "_", and the local name in lower case."""
 
 import re
+from collections.abc import Sequence
 
 from lxml import etree
 
@@ -44,6 +45,11 @@ _PREFIXES = {namespace: prefix for prefix, namespaces in _KNOWN.items() for name
 _RSS_1 = ("http://purl.org/rss/1.0/", "http://my.netscape.com/rdf/simple/0.9/")
 _ATOM = "http://www.w3.org/2005/atom"
 _DECLARATION = re.compile(r"xmlns(?::([\w.-]+))?\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+
+_IN_ANY_CASE = ("rel", "type")
+_USUAL_ATTRIBUTES = {
+    name: name for name in ("href", "rel", "type", "title", "term", "scheme", "label", "domain", "url", "length")
+} | {"isPermaLink": "ispermalink", "{http://www.w3.org/XML/1998/namespace}base": "xml:base"}
 
 Element = etree._Element  # noqa: SLF001 - lxml has no public name for its own type
 
@@ -96,15 +102,23 @@ class Names(dict[str, str]):
 
 def attributes(element: Element) -> dict[str, str]:
     """Return an element's attributes as feedparser names them: ``xml:lang``, ``rdf:about``, ``ispermalink``."""
+    given: Sequence[tuple[str, str]] = element.items()  # type: ignore[assignment]  # the stubs allow for bytes
     found: dict[str, str] = {}
-    for tag, value in element.items():
-        name, text = str(tag).lower(), str(value)
-        if name[0] == "{":
-            namespace, _, local = name[1:].partition("}")
-            if not _PREFIXES.get(namespace):
-                raise Declined
-            name = f"{_PREFIXES[namespace]}:{local}"
-        if name in found or not name.isascii():
+    for tag, value in given:
+        name = _USUAL_ATTRIBUTES.get(tag) or _attribute_name(tag)
+        if name in found:
             raise Declined
-        found[name] = text.lower() if name in ("rel", "type") else text
+        found[name] = value.lower() if name in _IN_ANY_CASE else value
     return found
+
+
+def _attribute_name(tag: str) -> str:
+    name = tag.lower()
+    if name[0] == "{":
+        namespace, _, local = name[1:].partition("}")
+        if not _PREFIXES.get(namespace):
+            raise Declined
+        name = f"{_PREFIXES[namespace]}:{local}"
+    if not name.isascii():
+        raise Declined
+    return name
