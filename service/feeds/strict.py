@@ -98,20 +98,26 @@ def _read(root: Element, known: Names, base: str, language: str) -> tuple[Fields
 
 
 def _entry(fields: Fields, url: str) -> ParsedEntry:
-    enclosures = (href for rel, href in fields.links if rel == "enclosure")
     contents = [content[:PROSE_CHARS].strip() for content in fields.contents]
     return ParsedEntry(
         id=fields.id[:FIELD_CHARS].strip(),
         link=absolute_link(fields.link, url),
         title=title_line(fields.title[:PROSE_CHARS], is_markup="html" in fields.title_type),
         summary=(fields.summary or "")[:PROSE_CHARS].strip(),
-        content=max(contents, key=len, default=""),
+        content=max(contents, key=len) if contents else "",
         authors=names(fields.authors),
         tags=names(fields.tags.names()),
         published=fields.published,
         updated=fields.updated,
-        enclosure=absolute_link(next(enclosures, ""), url),
+        enclosure=absolute_link(_enclosure(fields.links), url),
     )
+
+
+def _enclosure(links: list[tuple[str, str | None]]) -> str | None:
+    for rel, href in links:
+        if rel == "enclosure":
+            return href
+    return None
 
 
 def _date_s(fields: Fields) -> float | None:

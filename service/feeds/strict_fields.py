@@ -309,7 +309,15 @@ ENTRY: dict[str, Meaning] = {
         (
             "abstract", "body", "xhtml_body", "fullitem", "tags", "where", "georss_where", "newlocation", "rss",
             "channel", "feed", "item", "entry", "image", "textinput", "itunes_owner", "itunes_name", "itunes_email",
-            "georssgeom", "geom",
+            "georssgeom", "geom", "gml_exterior", "gml_linearring", "gml_linestring", "gml_point", "gml_polygon",
+            "gml_pos", "gml_poslist", "psc_chapter", "psc_chapters", "creativecommons_license",
+        ),
+        _decline,
+    ),
+    **dict.fromkeys(
+        (  # fields of feedparser's own, into which it would write what stands there
+            "links", "authors", "author_detail", "contributors", "publisher_detail", "title_detail",
+            "published_parsed", "updated_parsed", "guidislink", "svg", "math",
         ),
         _decline,
     ),

@@ -8,11 +8,6 @@ from service.feeds.strict_tags import Tags
 from service.feeds.strict_text import mended, text_of
 
 HINTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
-_OWN_FIELDS = {
-    "links", "authors", "author_detail", "contributors", "publisher_detail", "title_detail", "published_parsed",
-    "updated_parsed", "guidislink", "svg", "math",
-}  # fmt: skip
-LEFT_TO_FEEDPARSER = ("gml_", "psc_", "creativecommons_")
 
 
 class Fields:
@@ -66,13 +61,11 @@ class Reader:
             meaning = meanings.get(name)
             if meaning:
                 meaning(self, element, depth)
-            else:
+            elif name in HINTS or len(element):
                 self._pass_over(element, depth, name, meanings)
 
     def _pass_over(self, element: Element, depth: int, name: str, meanings: dict[str, "Meaning"]) -> None:
-        """Go on within an element that means nothing to feedparser, unless it would write into a field of its own."""
-        if name in _OWN_FIELDS or name.startswith(LEFT_TO_FEEDPARSER):
-            raise Declined
+        """Go on within an element that means nothing to feedparser."""
         if name in HINTS:
             self.fields.hints[name] = "" if element.items() else mended(text_of(element))
         if len(element):
