@@ -135,7 +135,8 @@ def _cut(fingerprints: bytes) -> list[bytes]:
 def _verdicts(before: IdentityState, known: Mapping[int, Item], kin: Kin, *, today: int) -> tuple[Verdict, Verdict]:
     """Return which edits of titles, and which of texts, to tell of the ``known`` items, given by their rows."""
     pairs = [(item.traces, kin.traces[row]) if item.traces else None for row, item in known.items()]
-    others = (row for row in last_offsets(before.rows, SAMPLE) if row not in known)
+    # The others tell how restless the channel is, which matters only if something may have changed.
+    others = [row for row in last_offsets(before.rows, SAMPLE) if row not in known] if any(pairs) else []
     seen = [seen_at(before.rows, row) for row in (*known, *others)]
     days = [each.day for each in seen]
     return (

@@ -36,7 +36,7 @@ _BACK_FROM_DIGIT = re.compile(r"\0[!-~]*+")
 _TYPOGRAPHY = (
     "\u2013\u2014\u2018\u2019\u201a\u201c\u201d\u201e\u2039\u203a\u00ab\u00bb\u2026\u00b7\u2022\u3001\u3002\u300c\u300d"
 )
-_PUNCTUATION = str.maketrans("", "", string.punctuation + _TYPOGRAPHY)
+_PUNCTUATION = re.compile(f"[{re.escape(string.punctuation + _TYPOGRAPHY)}]+")
 
 Token = tuple[bytes, ...]
 """A kind, and the one or two traces that identify an entry within it."""
@@ -151,7 +151,8 @@ def _date_s(entry: ParsedEntry) -> float | None:
 def _gist(body: str) -> str:
     """Return the letters of all that is neither a URL nor an ASCII word with a digit; backwards, which is faster."""
     without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))
-    return "".join(_BACK_FROM_DIGIT.sub(" ", without_ends[::-1]).translate(_PUNCTUATION).split())
+    words = _BACK_FROM_DIGIT.sub(" ", without_ends[::-1])
+    return "".join(_PUNCTUATION.sub("", words).split())
 
 
 def _marked(trace: bytes, text: str) -> bytes:
