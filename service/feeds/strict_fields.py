@@ -27,7 +27,7 @@ def _title(reader: Reader, element: Element, depth: int) -> None:
     if kind == "text/plain" and not reader.speaks_atom and looks_like_html(value):
         kind = "text/html"
     value = mended(value)
-    if not -1 < reader.title_depth <= depth:
+    if reader.title_counts(depth):
         if fields.may_say("title", depth):
             fields.title = value
         fields.title_type = kind
@@ -266,6 +266,8 @@ def _channel(reader: Reader, element: Element, depth: int) -> None:
 
 
 def _item(reader: Reader, element: Element, depth: int) -> None:
+    if reader.is_familiar(element, depth):
+        return
     found = attributes(element)
     if "lastmod" in found or "href" in found:  # CDF
         raise Declined

@@ -99,6 +99,16 @@ class Traces(msgspec.Struct, frozen=True, array_like=True):
         return ((b"body", self.body), *(((b"dated", self.dated),) if self.dated != NO_TRACE else ()))
 
 
+def homes_of(url: str, link: str) -> list[str]:
+    """Return the addresses of a channel and its site, to which links of entries lead nowhere in particular."""
+    return sorted({address(url), address(link)})
+
+
+def homes_mark(homes: Sequence[str]) -> bytes:
+    """Return one hash of the homes."""
+    return _hash("\0".join(homes))
+
+
 def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
     """Return one hash of all that :func:`traces_of` reads: what has it already needs no new traces."""
     read = (*homes, entry.id, entry.link, entry.enclosure, entry.title, _text(entry), str(_date_s(entry)))
@@ -108,7 +118,7 @@ def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
 def traces_of(entry: ParsedEntry, *, homes: Collection[str]) -> Traces:
     """Return the entry's traces.
 
-    A link to one of ``homes`` (addresses of the channel and its site) leads nowhere in particular.
+    A link to one of ``homes`` leads nowhere in particular.
     """
     place = next((at for at in map(address, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()
