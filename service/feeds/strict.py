@@ -57,6 +57,7 @@ def parse(text: str, *, url: str, language: str, familiar: Familiar | None = Non
         huge_tree=False,
         remove_comments=True,
         remove_pis=True,
+        strip_cdata=False,  # which is the same text, and written out as it is
     )
     try:
         root = etree.fromstring(body, parser)

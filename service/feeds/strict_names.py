@@ -84,20 +84,18 @@ class Names(dict[str, str]):
             raise Declined
 
     def __missing__(self, tag: str) -> str:
-        name = self[tag] = self._name(etree.QName(tag))
+        name = self[tag] = self._name(*tag[1:].rsplit("}", 1)) if tag[0] == "{" else self._name("", tag)
         return name
 
-    def _name(self, tag: etree.QName) -> str:
-        if not tag.localname.isascii():  # which characters make a name differs between editions of XML
+    def _name(self, namespace: str, local: str) -> str:
+        if not local.isascii():  # which characters make a name differs between editions of XML
             raise Declined
-        namespace = tag.namespace or ""
         prefix = _PREFIXES.get(namespace.lower()) if namespace else ""
         if prefix is None:
             prefix = self._prefixes.get(namespace)
             if prefix is None or prefix != prefix.lower():
                 raise Declined
-        local = tag.localname.lower()
-        return f"{prefix}_{local}" if prefix else local
+        return f"{prefix}_{local.lower()}" if prefix else local.lower()
 
 
 def attributes(element: Element) -> dict[str, str]:
