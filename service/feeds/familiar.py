@@ -2,7 +2,7 @@
 
 What an entry says follows from its element with all that is in it, from the base and the depth at which that
 stands, and from the document's dialect: a *mark* is one hash of these. What identity makes of it follows
-from the channel's homes as well (``traces``), which are compared once for the document.
+from the URLs of the channel and its site as well, which are compared once for the document.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ _MOST_WRITTEN = 8
 
 
 class Familiar(NamedTuple):
-    """The entries of a channel's last document: their fingerprints (``traces``) by their marks; and its homes."""
+    """The entries of a channel's last document, fingerprints by marks; and its ``site_mark`` (``traces``)."""
 
     fingerprints: Mapping[bytes, bytes]
-    homes: bytes
+    site: bytes
 
 
 class Unread(Exception):
@@ -53,8 +53,8 @@ class Marks:
         self._has_passed_over |= is_familiar
         return is_familiar
 
-    def of(self, homes: bytes) -> tuple[bytes, ...]:
-        """Return the marks of a document that has these homes. Raises :class:`Unread`."""
-        if self._has_passed_over and homes != self._familiar.homes:
+    def of(self, site: bytes) -> tuple[bytes, ...]:
+        """Return the marks of a document that has this ``site_mark``. Raises :class:`Unread`."""
+        if self._has_passed_over and site != self._familiar.site:
             raise Unread
         return tuple(self._found)

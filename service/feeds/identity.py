@@ -30,7 +30,7 @@ from service.feeds.entries import CLOCK_ERROR_S, newest_first, published_s, to_e
 from service.feeds.familiar import Familiar
 from service.feeds.matching import Item, listed, match
 from service.feeds.remembered import ROW_BYTES, Kin, Seen, kept, last_offsets, packed, repacked, seen_at, without
-from service.feeds.traces import NO_TRACE, TRACE_BYTES, differ, homes_mark, homes_of
+from service.feeds.traces import NO_TRACE, TRACE_BYTES, differ, homes_of, site_mark
 from service.model import Entry, ParsedFeed
 
 LATEST_COUNT = 10
@@ -43,7 +43,7 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
 
     ``first_poll_s`` is when the channel began. ``rows`` are its entries (``remembered``); the last of them
     are those of the last document, whose ``fingerprints`` and ``marks`` (``familiar``; zeros where there is none)
-    are here in the same order; ``left_out`` are those of what it listed besides, ``homes`` is a hash of its homes.
+    are here in the same order; ``left_out`` are those of what it listed besides, ``site`` is a hash of its URLs.
     Through the days ``titles_quiet_until`` and ``texts_quiet_until`` (since 1970) no edits of titles and of texts
     are told.
     Raises ValueError (:class:`msgspec.DecodeError` while decoding) for what :func:`decide` cannot have left.
@@ -58,7 +58,7 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
     texts_quiet_until: int = -1
     left_out: bytes = b""
     marks: bytes = b""
-    homes: bytes = b""
+    site: bytes = b""
 
     def __post_init__(self) -> None:
         remembered, rest = divmod(len(self.rows), ROW_BYTES)
@@ -76,7 +76,7 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
     def familiar(self) -> Familiar:
         """Return what of the next document need not be read."""
         pairs = zip(_cut(self.marks), _cut(self.fingerprints), strict=False)  # another version left no marks
-        return Familiar({mark: known for mark, known in pairs if mark != NO_TRACE}, self.homes)
+        return Familiar({mark: known for mark, known in pairs if mark != NO_TRACE}, self.site)
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: fl
         texts_quiet_until=texts.quiet_until,
         left_out=b"".join(left_out),
         marks=b"".join(item.mark for item in reversed(items)) if feed.marks else b"",
-        homes=homes_mark(homes),
+        site=site_mark(url, feed.link),
     )
     if state is None:
         return Decision(after, latest=_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))

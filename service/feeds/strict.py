@@ -27,7 +27,7 @@ from service.feeds.relations import relations
 from service.feeds.strict_fields import ROOTS
 from service.feeds.strict_names import Declined, Element, Names, attributes
 from service.feeds.strict_reader import Fields, Reader, based
-from service.feeds.traces import homes_mark, homes_of
+from service.feeds.traces import site_mark
 from service.feeds.wishes import wishes
 from service.model import ParsedEntry, ParsedFeed
 
@@ -45,7 +45,7 @@ def parse(text: str, *, url: str, language: str, familiar: Familiar | None = Non
     if _DAMAGED in text:
         return None
     body = text.encode()
-    ends = sum(1 for _ in islice(_END.finditer(body), _MOST_ENDS + 1))
+    ends = len(list(islice(_END.finditer(body), _MOST_ENDS + 1)))
     if b"<!DOCTYPE" in body or ends > _MOST_ENDS:
         return None
     marks = Marks(familiar, len(body)) if familiar and ends <= MOST_MARKED else None
@@ -74,7 +74,7 @@ def _feed(root: Element, text: str, url: str, language: str, marks: Marks | None
         title_line(about.title[:PROSE_CHARS], is_markup="html" in about.title_type),
         absolute_link(about.link, url),
     )
-    marked = marks.of(homes_mark(homes_of(url, link))) if marks else ()
+    marked = marks.of(site_mark(url, link)) if marks else ()
     if not entries and not marked and not title and not link:
         raise Declined
     related = relations(about.links, url)

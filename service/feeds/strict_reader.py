@@ -53,6 +53,7 @@ class Reader:
         self.names = names
         self.marks = marks
         self.speaks_atom = speaks_atom
+        self._dialect = " Atom " if speaks_atom else " RSS "
         self.base = base
         self.fields = fields
         self.entries: list[Fields] = []
@@ -72,7 +73,7 @@ class Reader:
 
     def is_familiar(self, element: Element, depth: int) -> bool:
         """Say whether to go past an entry. Whether its title counts for those that come after it is not known then."""
-        if not self.marks or not self.marks.passes_over(element, f"{depth} {self.speaks_atom} {self.base}"):
+        if not self.marks or not self.marks.passes_over(element, f"{depth}{self._dialect}{self.base}"):
             return False
         self.title_depth = _UNREAD
         return True

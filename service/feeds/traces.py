@@ -104,9 +104,9 @@ def homes_of(url: str, link: str) -> list[str]:
     return sorted({address(url), address(link)})
 
 
-def homes_mark(homes: Sequence[str]) -> bytes:
-    """Return one hash of the homes."""
-    return _hash("\0".join(homes))
+def site_mark(url: str, link: str) -> bytes:
+    """Return one hash of what the homes follow from."""
+    return _hash(f"{url}\0{link}")
 
 
 def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:

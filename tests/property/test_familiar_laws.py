@@ -12,7 +12,7 @@ from service.feeds import strict
 from service.feeds.familiar import Familiar
 from service.feeds.identity import Decision, IdentityState, decide
 from service.feeds.parse import parse
-from service.feeds.traces import homes_mark, homes_of
+from service.feeds.traces import site_mark
 from service.model import ParsedEntry, ParsedFeed
 from tests.property.test_strict_laws import FIELDS, LINKS, atom, attributes, rdf, rss
 from tests.support.publisher import HABITS, MISBEHAVIOUR, Publisher
@@ -48,7 +48,7 @@ def test_what_is_passed_over_was_the_same(pool: list[str], data: st.DataObject) 
     if before is None:
         return
     known = dict(zip(before.marks, before.entries, strict=True))
-    familiar = Familiar(dict.fromkeys(known, b"known"), homes_mark(homes_of(URL, before.link)))
+    familiar = Familiar(dict.fromkeys(known, b"known"), site_mark(URL, before.link))
     feed = read(text, familiar)
     assert (None if feed is None else completed(feed, known)) == read(text)
 

@@ -44,8 +44,8 @@ def test_the_canonical_form_is_its_own(text: str) -> None:
 @example("", f"{'a' * 64}.com")
 @example("", ".".join(["a"] * 128))
 def test_white_space_around_a_url_changes_nothing(path: str, host: str) -> None:
-    url = f"https://{host}/{path}"
-    assert _canonical_or_none(url) == _canonical_or_none(f" {url} ")
+    for url in (f"https://{host}", f"https://{host}/{path}"):
+        assert _canonical_or_none(url) == _canonical_or_none(f" {url} ")
 
 
 def _canonical_or_none(text: str) -> str | None:
