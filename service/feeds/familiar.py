@@ -17,8 +17,11 @@ from service.feeds.traces import TRACE_BYTES
 MOST_MARKED = 300
 """Entries of one document that are marked; what is remembered of a channel stays small, and longer ones are rare."""
 
+# An entry is written out with all namespaces that it may use, and lxml compares each of them with all others.
+_MOST_NAMESPACES = 50
+_MOST_ATTRIBUTES = 20
 _MOST_WRITTEN = 8
-"""A document's entries may be this many times as long as it, each written out with all namespaces it may use."""
+"""So many times as long as the document all its entries may be."""
 
 
 class Familiar(NamedTuple):
@@ -38,11 +41,13 @@ class Marks:
     def __init__(self, familiar: Familiar, size_bytes: int) -> None:
         self._familiar = familiar
         self._left_bytes = _MOST_WRITTEN * size_bytes
+        self._parent: Element | None = None
         self._found: list[bytes] = []
         self._has_passed_over = False
 
     def passes_over(self, element: Element, where: str) -> bool:
         """Take in an entry's element and say whether it is familiar. Raises :class:`Unread`."""
+        self._check(element)
         written = etree.tostring(element, encoding="utf-8", with_tail=False)
         self._left_bytes -= len(written)
         if self._left_bytes < 0 or len(self._found) == MOST_MARKED:
@@ -52,6 +57,15 @@ class Marks:
         is_familiar = mark in self._familiar.fingerprints
         self._has_passed_over |= is_familiar
         return is_familiar
+
+    def _check(self, element: Element) -> None:
+        parent = element.getparent()
+        if parent is not self._parent and parent is not None:
+            self._parent = parent
+            if len(parent.nsmap) > _MOST_NAMESPACES:
+                raise Unread
+        if len(element.keys()) > _MOST_ATTRIBUTES:
+            raise Unread
 
     def of(self, site: bytes) -> tuple[bytes, ...]:
         """Return the marks of a document that has this ``site_mark``. Raises :class:`Unread`."""

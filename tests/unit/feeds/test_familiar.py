@@ -1,5 +1,6 @@
 """Entries that a channel's last document held already are not read again, unless something follows from them."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -74,12 +75,25 @@ def test_long_documents_have_no_marks(written: str) -> None:
     assert (read(MOST_MARKED + 1)[0], len(read(MOST_MARKED + 1)[1])) == (0, MOST_MARKED + 1)
 
 
-def test_namespaces_are_not_written_out_again_and_again() -> None:
-    spaces = "".join(f" xmlns:n{number}='https://example.com/{number}'" for number in range(1_000))
-    text = f"<rss version='2.0'{spaces}><channel><title>T</title>{'<item/>' * 50}</channel></rss>"
+def spaces(count: int) -> str:
+    return "".join(f" xmlns:n{number}='https://example.com/{'x' * 100}/{number}'" for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("around", "entry"),
+    [
+        (spaces(30_000), "<item/>"),
+        (spaces(40), "<item/>"),
+        ("", "<item " + " ".join(f"a{number}=''" for number in range(30)) + "/>"),
+    ],
+)
+def test_entries_with_countless_namespaces_or_attributes_are_not_marked(around: str, entry: str) -> None:
+    text = f"<rss version='2.0'{around}><channel><title>T</title>{entry}{'<item/>' * 99}</channel></rss>"
+    began_s = time.process_time()
     feed = strict.parse(text, url=URL, language="", familiar=NOTHING)
     assert feed
-    assert (len(feed.marks), len(feed.entries)) == (0, 50)
+    assert (len(feed.marks), len(feed.entries)) == (0, 100)
+    assert time.process_time() - began_s < 2
 
 
 def test_a_state_without_marks_knows_nothing_as_familiar() -> None:
