@@ -54,7 +54,9 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A feed document: at most 500 entries, in document order.
 
     ``hubs`` (WebSub) tell of news of ``topic``, the document's own URL as it states it; ``older`` is where
-    the feed goes on with older entries (RFC 5005 §3 and §4). All are absolute URLs.
+    the feed goes on with older entries (RFC 5005 §3 and §4). All are absolute URLs. ``marks``, if asked for:
+    one for each entry in document order, of those too that are not among ``entries`` because they are as
+    they were in the channel's last document.
     """
 
     title: str = ""
@@ -66,6 +68,7 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     hubs: tuple[str, ...] = ()
     topic: str = ""
     older: str = ""
+    marks: tuple[bytes, ...] = ()
 
 
 class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):

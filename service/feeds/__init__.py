@@ -7,9 +7,10 @@ it only through ``sandbox``, whose children the kernel kills when one document u
 - One document, one question: ``examine`` (what is new in a channel), ``reading`` (what is this), asked over
   ``wire`` and answered in ``sandbox_child``.
 - A feed: ``parse`` turns bytes (``charset``, ``prolog``) into a ParsedFeed, by ``strict`` where a fast path is
-  sure, else by ``tolerant``, or ``jsonfeed``; ``limits``, ``wishes`` and ``relations`` read what stands beside the
-  entries. ``identity`` says which are new: ``traces`` of each, ``matching`` with the ``remembered``; ``edits`` says
-  which changes are somebody's work; ``entries`` and ``text`` make them plain.
+  sure (it goes past entries that are ``familiar``), else by ``tolerant``, or ``jsonfeed``; ``limits``, ``wishes``
+  and ``relations`` read what stands beside the entries. ``identity`` says which are new: ``traces`` of each,
+  ``matching`` with the ``remembered``; ``edits`` says which changes are somebody's work; ``entries`` and ``text``
+  make them plain.
 - A page: ``page`` and ``pagelines`` turn bytes into lines; ``compare`` says what is new (``linediff``, ``blocks``)
   without what changes by itself (``volatile``).
 - Which document: ``urls`` (one channel per canonical URL), ``discover`` and ``likely`` (from a page to its feed),

@@ -31,7 +31,8 @@ def _examine_feed(job: Examine) -> Findings:
     feed, older = ParsedFeed(), ""
     for place, document in enumerate(job.documents):
         try:
-            feed = parse(document.body, url=document.url, headers=document.headers)
+            familiar = (state or IdentityState(job.now_s)).familiar()
+            feed = parse(document.body, url=document.url, headers=document.headers, familiar=familiar)
         except NotAFeed:
             links = feed_links(document.body, url=document.url)
             if job.memory or not links:

@@ -27,9 +27,10 @@ import msgspec
 
 from service.feeds.edits import SAMPLE, Verdict, judge
 from service.feeds.entries import CLOCK_ERROR_S, newest_first, published_s, to_entry
-from service.feeds.matching import Item, match
+from service.feeds.familiar import Familiar
+from service.feeds.matching import Item, listed, match
 from service.feeds.remembered import ROW_BYTES, Kin, Seen, kept, last_offsets, packed, repacked, seen_at, without
-from service.feeds.traces import TRACE_BYTES, address, differ
+from service.feeds.traces import NO_TRACE, TRACE_BYTES, differ, homes_of, site_mark
 from service.model import Entry, ParsedFeed
 
 LATEST_COUNT = 10
@@ -41,9 +42,10 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
     """What is remembered of a channel: at most 66 KiB.
 
     ``first_poll_s`` is when the channel began. ``rows`` are its entries (``remembered``); the last of them
-    are those of the last document, whose ``fingerprints`` are here in the same order; ``left_out`` are those
-    of what it listed besides. Through the days ``titles_quiet_until`` and ``texts_quiet_until`` (since 1970)
-    no edits of titles and of texts are told.
+    are those of the last document, whose ``fingerprints`` and ``marks`` (``familiar``; zeros where there is none)
+    are here in the same order; ``left_out`` are those of what it listed besides, ``site`` is a hash of its URLs.
+    Through the days ``titles_quiet_until`` and ``texts_quiet_until`` (since 1970) no edits of titles and of texts
+    are told.
     Raises ValueError (:class:`msgspec.DecodeError` while decoding) for what :func:`decide` cannot have left.
     """
 
@@ -55,11 +57,14 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
     titles_quiet_until: int = -1
     texts_quiet_until: int = -1
     left_out: bytes = b""
+    marks: bytes = b""
+    site: bytes = b""
 
     def __post_init__(self) -> None:
         remembered, rest = divmod(len(self.rows), ROW_BYTES)
         listed, other_rest = divmod(len(self.fingerprints), TRACE_BYTES)
-        if rest or other_rest or listed > remembered or len(self.left_out) % TRACE_BYTES:
+        marked = len(self.marks) in (0, len(self.fingerprints))
+        if rest or other_rest or listed > remembered or len(self.left_out) % TRACE_BYTES or not marked:
             raise ValueError("these are not a channel's rows and fingerprints")
 
     def last_document(self) -> dict[bytes, int]:
@@ -67,6 +72,11 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
         marks = _cut(self.fingerprints)
         offsets = range(len(self.rows) - len(marks) * ROW_BYTES, len(self.rows), ROW_BYTES)
         return dict(zip(marks, offsets, strict=True))
+
+    def familiar(self) -> Familiar:
+        """Return what of the next document need not be read."""
+        pairs = zip(_cut(self.marks), _cut(self.fingerprints), strict=False)  # another version left no marks
+        return Familiar({mark: known for mark, known in pairs if mark != NO_TRACE}, self.site)
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -91,9 +101,10 @@ def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: fl
     """
     before = state or IdentityState(now_s)
     today = int(now_s // _DAY_S)
+    homes = homes_of(url, feed.link)
     items, left_out, kin, ids_change = match(
-        feed.entries,
-        homes=sorted({address(url), address(feed.link)}),
+        listed(feed, before.familiar().fingerprints, homes=homes),
+        homes=homes,
         rows=before.rows,
         last_document=before.last_document(),
         left_out=set(_cut(before.left_out)),
@@ -112,6 +123,8 @@ def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: fl
         titles_quiet_until=titles.quiet_until,
         texts_quiet_until=texts.quiet_until,
         left_out=b"".join(left_out),
+        marks=b"".join(item.mark for item in reversed(items)) if feed.marks else b"",
+        site=site_mark(url, feed.link),
     )
     if state is None:
         return Decision(after, latest=_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))
@@ -135,7 +148,8 @@ def _cut(fingerprints: bytes) -> list[bytes]:
 def _verdicts(before: IdentityState, known: Mapping[int, Item], kin: Kin, *, today: int) -> tuple[Verdict, Verdict]:
     """Return which edits of titles, and which of texts, to tell of the ``known`` items, given by their rows."""
     pairs = [(item.traces, kin.traces[row]) if item.traces else None for row, item in known.items()]
-    others = (row for row in last_offsets(before.rows, SAMPLE) if row not in known)
+    # The others tell how restless the channel is, which matters only if something may have changed.
+    others = [row for row in last_offsets(before.rows, SAMPLE) if row not in known] if any(pairs) else []
     seen = [seen_at(before.rows, row) for row in (*known, *others)]
     days = [each.day for each in seen]
     return (

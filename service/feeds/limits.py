@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeVar
 from urllib.parse import urljoin
 
-from service.feeds.text import one_line, plain_text
+from service.feeds.text import markup_line, one_line
 
 _Entry = TypeVar("_Entry")
 
 MAX_ENTRIES = 500
 FIELD_CHARS = 1_000
 NAME_CHARS = 100
+_READ_OF_NAME_CHARS = 4 * NAME_CHARS
 LINK_CHARS = 2_000
 PROSE_CHARS = 50_000
 LIST_LENGTH = 20
@@ -52,14 +54,19 @@ def absolute_link(value: object, url: str) -> str:
 
 def names(values: Iterable[object]) -> tuple[str, ...]:
     """Return at most 20 names (authors, tags), each on one line, none twice."""
-    named = dict.fromkeys([one_line(value, NAME_CHARS) for value in values if isinstance(value, str)])
+    named = dict.fromkeys([_name(value[:_READ_OF_NAME_CHARS]) for value in values if isinstance(value, str)])
     named.pop("", None)
     return tuple(named)[:LIST_LENGTH]
 
 
+@lru_cache(maxsize=64)  # a feed's entries have their authors and tags in common
+def _name(value: str) -> str:
+    return one_line(value, NAME_CHARS)
+
+
 def title_line(title: str, *, is_markup: bool) -> str:
     """Return a title in plain text, on one line."""
-    return plain_text(title, FIELD_CHARS).replace("\n", " ") if is_markup else one_line(title, FIELD_CHARS)
+    return markup_line(title, FIELD_CHARS) if is_markup else one_line(title, FIELD_CHARS)
 
 
 def newest(entries: Sequence[_Entry], date_s: Callable[[_Entry], float | None]) -> Sequence[_Entry]:

@@ -5,21 +5,25 @@ Most entries are exactly as they were in the last document. They are recognised 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from service.feeds.remembered import Kin, has_id
 from service.feeds.traces import NO_TRACE, Traces, fingerprint, traces_of
-from service.model import ParsedEntry
+from service.model import ParsedEntry, ParsedFeed
+
+_LEFT_OUT = ParsedEntry()
 
 
 class Item(NamedTuple):
     """An entry of the document, and the offset of the row that it is (None: it is new).
 
-    ``traces`` is None if it is exactly as in that row, and then it needs no ``key``.
+    ``traces`` is None if it is exactly as in that row, and then it needs no ``key``, and ``entry`` may be empty.
     """
 
     entry: ParsedEntry
+    mark: bytes
     fingerprint: bytes
     traces: Traces | None
     row: int | None
@@ -38,8 +42,21 @@ class Matches(NamedTuple):
     ids_change: bool
 
 
+def listed(
+    feed: ParsedFeed, familiar: Mapping[bytes, bytes], *, homes: Sequence[str]
+) -> dict[bytes, tuple[ParsedEntry, bytes]]:
+    """Return the document's entries with their marks, by their fingerprints, which are known of those left out."""
+    entries = iter(feed.entries)
+    found: dict[bytes, tuple[ParsedEntry, bytes]] = {}
+    for mark in feed.marks or repeat(NO_TRACE, len(feed.entries)):
+        known = familiar.get(mark)
+        entry = _LEFT_OUT if known else next(entries)
+        found.setdefault(known or fingerprint(entry, homes=homes), (entry, mark))
+    return found
+
+
 def match(
-    entries: Iterable[ParsedEntry],
+    entries: Mapping[bytes, tuple[ParsedEntry, bytes]],
     *,
     homes: Sequence[str],
     rows: bytes,
@@ -47,34 +64,31 @@ def match(
     left_out: Collection[bytes],
     ids_change: bool,
 ) -> Matches:
-    """Return what is recognised among the ``rows``.
+    """Return what is recognised among the ``rows`` of ``entries`` (as :func:`listed` returns them).
 
     ``homes`` are addresses of the channel and its site, ``last_document`` offsets of rows by fingerprint,
     ``left_out`` the fingerprints of what was no item of that document, and is none now. ``ids_change``: the
     channel is known to make up its ids; in the result, it is by now.
     """
-    listed: dict[bytes, ParsedEntry] = {}
-    for entry in entries:
-        listed.setdefault(fingerprint(entry, homes=homes), entry)
     items = [
         item
-        for mark, entry in listed.items()
-        if mark not in left_out and (item := _item(entry, mark, last_document.get(mark), homes))
+        for found, (entry, mark) in entries.items()
+        if found not in left_out and (item := _item(entry, mark, found, last_document.get(found), homes))
     ]
     unlike = [each.traces for each in items if each.traces]
     kin = Kin.of(unlike, rows)
     if not ids_change and _all_ids_changed(unlike, kin.traces.values()):
         ids_change = not any(each.row is not None and has_id(rows, each.row) for each in items)
     items = list(_identified(items, kin, with_ids=not ids_change))
-    return Matches(items, sorted(listed.keys() - {item.fingerprint for item in items}), kin, ids_change)
+    return Matches(items, sorted(entries.keys() - {item.fingerprint for item in items}), kin, ids_change)
 
 
-def _item(entry: ParsedEntry, mark: bytes, row: int | None, homes: Collection[str]) -> Item | None:
+def _item(entry: ParsedEntry, mark: bytes, found: bytes, row: int | None, homes: Collection[str]) -> Item | None:
     """Return the entry with the ``row`` that is exactly like it, if any, or its traces; None if it says nothing."""
     if row is not None:
-        return Item(entry, mark, None, row)
+        return Item(entry, mark, found, None, row)
     traces = traces_of(entry, homes=homes)
-    return None if traces.is_empty else Item(entry, mark, traces, None)
+    return None if traces.is_empty else Item(entry, mark, found, traces, None)
 
 
 def _identified(items: Collection[Item], kin: Kin, *, with_ids: bool) -> Iterator[Item]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from service.errors import EmptyBody, NotAFeed
 from service.feeds import jsonfeed, strict, tolerant
 from service.feeds.charset import text_of
+from service.feeds.familiar import Familiar
 from service.feeds.prolog import root_element
 from service.model import ParsedFeed
 
@@ -18,11 +19,12 @@ _FEED_WITHIN = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?(?:rss|feed|rdf)[\s>]", 
 _JUNK_CHARS = 64 * 1024
 
 
-def parse(body: bytes, *, url: str, headers: Mapping[str, str]) -> ParsedFeed:
+def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: Familiar | None = None) -> ParsedFeed:
     """Return the feed that ``body``, fetched from ``url`` with these response headers, holds.
 
     Links are absolute; text is ``str``, capped; impossible dates are None; of more than 500
-    entries the newest stay. Raises :class:`EmptyBody`, :class:`NotAFeed` or :class:`BrokenFeed`.
+    entries the newest stay. If it is said which are ``familiar``, these may be left out, and then all are
+    marked. Raises :class:`EmptyBody`, :class:`NotAFeed` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     text = text_of(body, lowered.get("content-type", ""))
@@ -38,4 +40,5 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str]) -> ParsedFeed:
             raise NotAFeed("The document is not a feed.")
         text = text[found.start() :]
     language = lowered.get("content-language", "")
-    return strict.parse(text, url=url, language=language) or tolerant.parse(text, url=url, language=language)
+    feed = strict.parse(text, url=url, language=language, familiar=familiar)
+    return feed or tolerant.parse(text, url=url, language=language)

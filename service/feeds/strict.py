@@ -5,10 +5,14 @@ no entities to expand and nothing to load), other dialects, and whatever ``stric
 not sure to read as feedparser does. feedparser is the judge: the tests compare the two on every document there is.
 """
 
+import contextlib
+import re
+from itertools import islice
 from urllib.parse import urljoin
 
 from lxml import etree
 
+from service.feeds.familiar import MOST_MARKED, Familiar, Marks, Unread
 from service.feeds.limits import (
     FIELD_CHARS,
     MAX_ENTRIES,
@@ -23,21 +27,28 @@ from service.feeds.relations import relations
 from service.feeds.strict_fields import ROOTS
 from service.feeds.strict_names import Declined, Element, Names, attributes
 from service.feeds.strict_reader import Fields, Reader, based
+from service.feeds.traces import site_mark
 from service.feeds.wishes import wishes
 from service.model import ParsedEntry, ParsedFeed
 
 _DAMAGED = "\ufffd"  # what is damaged is no text, and no XML of some editions
 _MOST_ENDS = 2 * MAX_ENTRIES
+_END = re.compile(b"</(?:item|entry)")
 _ATOM_FEED = "{http://www.w3.org/2005/Atom}feed"
 
 
-def parse(text: str, *, url: str, language: str) -> ParsedFeed | None:
-    """Return what :func:`service.feeds.tolerant.parse` returns for this document, or None to leave it to that."""
+def parse(text: str, *, url: str, language: str, familiar: Familiar | None = None) -> ParsedFeed | None:
+    """Return what :func:`service.feeds.tolerant.parse` returns for this document, or None to leave it to that.
+
+    Entries that are ``familiar`` are left out, if that is given, and all are marked.
+    """
     if _DAMAGED in text:
         return None
     body = text.encode()
-    if b"<!DOCTYPE" in body or body.count(b"</item") + body.count(b"</entry") > _MOST_ENDS:
+    ends = len(list(islice(_END.finditer(body), _MOST_ENDS + 1)))
+    if b"<!DOCTYPE" in body or ends > _MOST_ENDS:
         return None
+    marks = Marks(familiar, len(body)) if familiar and ends <= MOST_MARKED else None
     parser = etree.XMLParser(
         encoding="utf-8",  # whatever the document declares
         resolve_entities=False,
@@ -46,20 +57,25 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed | None:
         huge_tree=False,
         remove_comments=True,
         remove_pis=True,
+        strip_cdata=False,  # which is the same text, and written out as it is
     )
     try:
-        return _feed(etree.fromstring(body, parser), text, url, language)
+        root = etree.fromstring(body, parser)
+        with contextlib.suppress(Unread):
+            return _feed(root, text, url, language, marks)
+        return _feed(root, text, url, language, None)
     except (Declined, etree.XMLSyntaxError, RecursionError):
         return None
 
 
-def _feed(root: Element, text: str, url: str, language: str) -> ParsedFeed:
-    about, entries = _read(root, Names(text), urljoin(url, url), language)
+def _feed(root: Element, text: str, url: str, language: str, marks: Marks | None) -> ParsedFeed:
+    about, entries = _read(root, Names(text), urljoin(url, url), language, marks)
     title, link = (
         title_line(about.title[:PROSE_CHARS], is_markup="html" in about.title_type),
         absolute_link(about.link, url),
     )
-    if not entries and not title and not link:
+    marked = marks.of(site_mark(url, link)) if marks else ()
+    if not entries and not marked and not title and not link:
         raise Declined
     related = relations(about.links, url)
     return ParsedFeed(
@@ -77,10 +93,11 @@ def _feed(root: Element, text: str, url: str, language: str) -> ParsedFeed:
         hubs=related.hubs,
         topic=related.topic,
         older=related.older,
+        marks=marked,
     )
 
 
-def _read(root: Element, known: Names, base: str, language: str) -> tuple[Fields, list[Fields]]:
+def _read(root: Element, known: Names, base: str, language: str, marks: Marks | None) -> tuple[Fields, list[Fields]]:
     """Walk through the document; return what the feed and its entries say."""
     kind, found = known[root.tag], attributes(root)
     if kind not in ROOTS or (kind == "feed" and root.tag != _ATOM_FEED):
@@ -89,26 +106,32 @@ def _read(root: Element, known: Names, base: str, language: str) -> tuple[Fields
         raise Declined
     stated = found.get("xml:lang", found.get("lang")) if kind != "rdf_rdf" else None
     about = Fields(is_entry=False, language=(stated or language).replace("_", "-"))
-    reader = Reader(known, speaks_atom=kind == "feed", base=based(found, base), fields=about)
+    reader = Reader(known, speaks_atom=kind == "feed", base=based(found, base), fields=about, marks=marks)
     reader.read(root, 2, ROOTS[kind])
     return about, reader.entries
 
 
 def _entry(fields: Fields, url: str) -> ParsedEntry:
-    enclosures = (href for rel, href in fields.links if rel == "enclosure")
     contents = [content[:PROSE_CHARS].strip() for content in fields.contents]
     return ParsedEntry(
         id=fields.id[:FIELD_CHARS].strip(),
         link=absolute_link(fields.link, url),
         title=title_line(fields.title[:PROSE_CHARS], is_markup="html" in fields.title_type),
         summary=(fields.summary or "")[:PROSE_CHARS].strip(),
-        content=max(contents, key=len, default=""),
+        content=max(contents, key=len) if contents else "",
         authors=names(fields.authors),
         tags=names(fields.tags.names()),
         published=fields.published,
         updated=fields.updated,
-        enclosure=absolute_link(next(enclosures, ""), url),
+        enclosure=absolute_link(_enclosure(fields.links), url),
     )
+
+
+def _enclosure(links: list[tuple[str, str | None]]) -> str | None:
+    for rel, href in links:
+        if rel == "enclosure":
+            return href
+    return None
 
 
 def _date_s(fields: Fields) -> float | None:

@@ -27,7 +27,7 @@ def _title(reader: Reader, element: Element, depth: int) -> None:
     if kind == "text/plain" and not reader.speaks_atom and looks_like_html(value):
         kind = "text/html"
     value = mended(value)
-    if not -1 < reader.title_depth <= depth:
+    if reader.title_counts(depth):
         if fields.may_say("title", depth):
             fields.title = value
         fields.title_type = kind
@@ -266,6 +266,8 @@ def _channel(reader: Reader, element: Element, depth: int) -> None:
 
 
 def _item(reader: Reader, element: Element, depth: int) -> None:
+    if reader.is_familiar(element, depth):
+        return
     found = attributes(element)
     if "lastmod" in found or "href" in found:  # CDF
         raise Declined
@@ -309,7 +311,15 @@ ENTRY: dict[str, Meaning] = {
         (
             "abstract", "body", "xhtml_body", "fullitem", "tags", "where", "georss_where", "newlocation", "rss",
             "channel", "feed", "item", "entry", "image", "textinput", "itunes_owner", "itunes_name", "itunes_email",
-            "georssgeom", "geom",
+            "georssgeom", "geom", "gml_exterior", "gml_linearring", "gml_linestring", "gml_point", "gml_polygon",
+            "gml_pos", "gml_poslist", "psc_chapter", "psc_chapters", "creativecommons_license",
+        ),
+        _decline,
+    ),
+    **dict.fromkeys(
+        (  # fields of feedparser's own, into which it would write what stands there
+            "links", "authors", "author_detail", "contributors", "publisher_detail", "title_detail",
+            "published_parsed", "updated_parsed", "guidislink", "svg", "math",
         ),
         _decline,
     ),

@@ -1,6 +1,7 @@
 """The names by which feedparser knows elements: a namespace's usual prefix, "_", and the local name in lower case."""
 
 import re
+from collections.abc import Sequence
 
 from lxml import etree
 
@@ -45,6 +46,11 @@ _RSS_1 = ("http://purl.org/rss/1.0/", "http://my.netscape.com/rdf/simple/0.9/")
 _ATOM = "http://www.w3.org/2005/atom"
 _DECLARATION = re.compile(r"xmlns(?::([\w.-]+))?\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 
+_IN_ANY_CASE = ("rel", "type")
+_USUAL_ATTRIBUTES = {
+    name: name for name in ("href", "rel", "type", "title", "term", "scheme", "label", "domain", "url", "length")
+} | {"isPermaLink": "ispermalink", "{http://www.w3.org/XML/1998/namespace}base": "xml:base"}
+
 Element = etree._Element  # noqa: SLF001 - lxml has no public name for its own type
 
 
@@ -78,33 +84,39 @@ class Names(dict[str, str]):
             raise Declined
 
     def __missing__(self, tag: str) -> str:
-        name = self[tag] = self._name(etree.QName(tag))
+        name = self[tag] = self._name(*tag[1:].rsplit("}", 1)) if tag[0] == "{" else self._name("", tag)
         return name
 
-    def _name(self, tag: etree.QName) -> str:
-        if not tag.localname.isascii():  # which characters make a name differs between editions of XML
+    def _name(self, namespace: str, local: str) -> str:
+        if not local.isascii():  # which characters make a name differs between editions of XML
             raise Declined
-        namespace = tag.namespace or ""
         prefix = _PREFIXES.get(namespace.lower()) if namespace else ""
         if prefix is None:
             prefix = self._prefixes.get(namespace)
             if prefix is None or prefix != prefix.lower():
                 raise Declined
-        local = tag.localname.lower()
-        return f"{prefix}_{local}" if prefix else local
+        return f"{prefix}_{local.lower()}" if prefix else local.lower()
 
 
 def attributes(element: Element) -> dict[str, str]:
     """Return an element's attributes as feedparser names them: ``xml:lang``, ``rdf:about``, ``ispermalink``."""
+    given: Sequence[tuple[str, str]] = element.items()  # type: ignore[assignment]  # the stubs allow for bytes
     found: dict[str, str] = {}
-    for tag, value in element.items():
-        name, text = str(tag).lower(), str(value)
-        if name[0] == "{":
-            namespace, _, local = name[1:].partition("}")
-            if not _PREFIXES.get(namespace):
-                raise Declined
-            name = f"{_PREFIXES[namespace]}:{local}"
-        if name in found or not name.isascii():
+    for tag, value in given:
+        name = _USUAL_ATTRIBUTES.get(tag) or _attribute_name(tag)
+        if name in found:
             raise Declined
-        found[name] = text.lower() if name in ("rel", "type") else text
+        found[name] = value.lower() if name in _IN_ANY_CASE else value
     return found
+
+
+def _attribute_name(tag: str) -> str:
+    name = tag.lower()
+    if name[0] == "{":
+        namespace, _, local = name[1:].partition("}")
+        if not _PREFIXES.get(namespace):
+            raise Declined
+        name = f"{_PREFIXES[namespace]}:{local}"
+    if not name.isascii():
+        raise Declined
+    return name

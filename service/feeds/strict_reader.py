@@ -2,17 +2,14 @@
 
 from collections.abc import Callable
 
+from service.feeds.familiar import Marks, Unread
 from service.feeds.limits import ABSOLUTE_URL
 from service.feeds.strict_names import Declined, Element, Names, attributes
 from service.feeds.strict_tags import Tags
 from service.feeds.strict_text import mended, text_of
 
+_UNREAD = -2
 HINTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
-_OWN_FIELDS = {
-    "links", "authors", "author_detail", "contributors", "publisher_detail", "title_detail", "published_parsed",
-    "updated_parsed", "guidislink", "svg", "math",
-}  # fmt: skip
-LEFT_TO_FEEDPARSER = ("gml_", "psc_", "creativecommons_")
 
 
 class Fields:
@@ -47,11 +44,16 @@ class Fields:
 
 
 class Reader:
-    """One walk through a document. ``fields`` and ``base`` are those of the innermost entry or feed."""
+    """One walk through a document. ``fields`` and ``base`` are those of the innermost entry or feed.
 
-    def __init__(self, names: Names, *, speaks_atom: bool, base: str, fields: Fields) -> None:
+    If there are ``marks``, it goes past entries that are familiar.
+    """
+
+    def __init__(self, names: Names, *, speaks_atom: bool, base: str, fields: Fields, marks: Marks | None) -> None:
         self.names = names
+        self.marks = marks
         self.speaks_atom = speaks_atom
+        self._dialect = " Atom " if speaks_atom else " RSS "
         self.base = base
         self.fields = fields
         self.entries: list[Fields] = []
@@ -66,13 +68,24 @@ class Reader:
             meaning = meanings.get(name)
             if meaning:
                 meaning(self, element, depth)
-            else:
+            elif name in HINTS or len(element):
                 self._pass_over(element, depth, name, meanings)
 
+    def is_familiar(self, element: Element, depth: int) -> bool:
+        """Say whether to go past an entry. Whether its title counts for those that come after it is not known then."""
+        if not self.marks or not self.marks.passes_over(element, f"{depth}{self._dialect}{self.base}"):
+            return False
+        self.title_depth = _UNREAD
+        return True
+
+    def title_counts(self, depth: int) -> bool:
+        """Say whether a title counts: not if one that is no deeper has come before. Raises :class:`Unread`."""
+        if self.title_depth == _UNREAD:
+            raise Unread
+        return not -1 < self.title_depth <= depth
+
     def _pass_over(self, element: Element, depth: int, name: str, meanings: dict[str, "Meaning"]) -> None:
-        """Go on within an element that means nothing to feedparser, unless it would write into a field of its own."""
-        if name in _OWN_FIELDS or name.startswith(LEFT_TO_FEEDPARSER):
-            raise Declined
+        """Go on within an element that means nothing to feedparser."""
         if name in HINTS:
             self.fields.hints[name] = "" if element.items() else mended(text_of(element))
         if len(element):

@@ -25,8 +25,11 @@ class Tags:
 
     def take_in(self, tag: Tag, text: str) -> None:
         """Add an element's category; its text is the term that the last category lacks, or another category."""
-        self.add(tag)
-        if text and self._listed and not self._listed[-1][0]:
+        if any(tag):
+            self.add(tag)
+        if not text:
+            return
+        if self._listed and not self._listed[-1][0]:
             lacking = self._listed.pop()
             self._known.discard(lacking)
             self._listed.append((text, *lacking[1:]))

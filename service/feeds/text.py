@@ -37,11 +37,19 @@ def plain_text(markup: str, max_chars: int) -> str:
 
     Only the fragment's first 8,000 characters are looked at, so that the time is bounded.
     """
-    cleaned = _cleaned(markup[:_MAX_HTML_CHARS])
-    text = _without_tags(cleaned) if "<" in cleaned else html.unescape(cleaned)
-    # Once more: character references have become characters.
-    lines = [" ".join(line.split()) for line in _cleaned(text).splitlines()]
+    lines = [" ".join(line.split()) for line in _text_of(markup).splitlines()]
     return _shortened("\n".join(filter(None, lines)), max_chars)
+
+
+def markup_line(markup: str, max_chars: int) -> str:
+    """Return the same on one line."""
+    return _shortened(" ".join(_text_of(markup).split()), max_chars)
+
+
+def _text_of(markup: str) -> str:
+    cleaned = _cleaned(markup[:_MAX_HTML_CHARS])
+    # Once more: character references have become characters.
+    return _cleaned(_without_tags(cleaned) if "<" in cleaned else html.unescape(cleaned))
 
 
 def _cleaned(text: str) -> str:

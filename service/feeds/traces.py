@@ -36,7 +36,7 @@ _BACK_FROM_DIGIT = re.compile(r"\0[!-~]*+")
 _TYPOGRAPHY = (
     "\u2013\u2014\u2018\u2019\u201a\u201c\u201d\u201e\u2039\u203a\u00ab\u00bb\u2026\u00b7\u2022\u3001\u3002\u300c\u300d"
 )
-_PUNCTUATION = str.maketrans("", "", string.punctuation + _TYPOGRAPHY)
+_PUNCTUATION = re.compile(f"[{re.escape(string.punctuation + _TYPOGRAPHY)}]+")
 
 Token = tuple[bytes, ...]
 """A kind, and the one or two traces that identify an entry within it."""
@@ -99,6 +99,16 @@ class Traces(msgspec.Struct, frozen=True, array_like=True):
         return ((b"body", self.body), *(((b"dated", self.dated),) if self.dated != NO_TRACE else ()))
 
 
+def homes_of(url: str, link: str) -> list[str]:
+    """Return the addresses of a channel and its site, to which links of entries lead nowhere in particular."""
+    return sorted({address(url), address(link)})
+
+
+def site_mark(url: str, link: str) -> bytes:
+    """Return one hash of what the homes follow from."""
+    return _hash(f"{url}\0{link}")
+
+
 def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
     """Return one hash of all that :func:`traces_of` reads: what has it already needs no new traces."""
     read = (*homes, entry.id, entry.link, entry.enclosure, entry.title, _text(entry), str(_date_s(entry)))
@@ -108,7 +118,7 @@ def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
 def traces_of(entry: ParsedEntry, *, homes: Collection[str]) -> Traces:
     """Return the entry's traces.
 
-    A link to one of ``homes`` (addresses of the channel and its site) leads nowhere in particular.
+    A link to one of ``homes`` leads nowhere in particular.
     """
     place = next((at for at in map(address, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()
@@ -151,7 +161,8 @@ def _date_s(entry: ParsedEntry) -> float | None:
 def _gist(body: str) -> str:
     """Return the letters of all that is neither a URL nor an ASCII word with a digit; backwards, which is faster."""
     without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))
-    return "".join(_BACK_FROM_DIGIT.sub(" ", without_ends[::-1]).translate(_PUNCTUATION).split())
+    words = _BACK_FROM_DIGIT.sub(" ", without_ends[::-1])
+    return "".join(_PUNCTUATION.sub("", words).split())
 
 
 def _marked(trace: bytes, text: str) -> bytes:

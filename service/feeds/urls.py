@@ -41,6 +41,11 @@ _PARTS = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.IG
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+# What is canonical already, as most URLs are, but perhaps for the path: it is looked at only once.
+_CANONICAL = re.compile(
+    r"https?://(?![^/]{254})(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    r"(/[A-Za-z0-9._~%/:@!$&'()*+,;=|^\[\]-]*)?"
+)
 _BARE_HOST = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}\.?(?::\d{1,5})?(?:[/?#].*)?")
 _SELECTOR_KEPT_AS_IT_IS = ".:()*=,+~-_"
 _KEPT_AS_IT_IS = "%/:@!$&'()*+,;=-._~[]|^?"
@@ -57,6 +62,8 @@ def canonical_url(text: str) -> str:
     Surrounding ``<>`` and white space are dropped, ``feed:`` is looked through, and a missing
     scheme means https. Raises :class:`BadUrl` with the reason in plain words.
     """
+    if len(text) < MAX_URL_CHARS and (found := _CANONICAL.fullmatch(text)):
+        return text if found[1] else f"{text}/"
     return _checked_length(_without_tracking(_normal(_as_typed(text))))
 
 

@@ -2,7 +2,8 @@
 
 Run it alone on the machine: ``python -m tests.bench.bench_feeds``. Prints JSON, for an RSS and an Atom feed of
 33 KB (of 1,024 bytes) whose entries hold HTML, of which one is new at each poll: ``changed`` ones per second
-through hash, parser, identity and changes; how many feedparser alone reads (``feedparser``) and ours (``parse``);
+through hash, parser, identity and changes; of channels polled for the ``first`` time, of which every entry is
+read; how many feedparser alone reads (``feedparser``) and ours (``parse``);
 and the ``unchanged`` polls per second after the socket, which only compare hashes.
 """
 
@@ -53,6 +54,13 @@ def changed(bodies: Sequence[bytes], memory: bytes) -> int:
     return len(bodies)
 
 
+def first(bodies: Sequence[bytes]) -> int:
+    """Poll channels of which nothing is known."""
+    for body in bodies:
+        polled(body, b"")
+    return len(bodies)
+
+
 def unchanged(bodies: Sequence[bytes]) -> int:
     """Poll channels that never change."""
     known = [(body, hashlib.sha256(body).hexdigest()) for body in bodies]
@@ -89,6 +97,7 @@ def measured(build: Callable[..., bytes]) -> dict[str, float]:
     return {
         "body_kb": round(len(bodies[0]) / 1024, 1),
         "changed_per_s": round(per_s(lambda: changed(bodies[1:], known))),
+        "first_per_s": round(per_s(lambda: first(bodies))),
         "unchanged_per_s": round(per_s(lambda: unchanged(bodies))),
         "parse_per_s": round(ours),
         "feedparser_per_s": round(theirs),

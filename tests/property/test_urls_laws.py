@@ -38,6 +38,23 @@ def test_the_canonical_form_is_its_own(text: str) -> None:
         assert "@" not in canonical.split("/")[2]
 
 
+@given(st.text("aZ0-.%~_@[]^/x", max_size=40), st.text("az0-.", max_size=70))
+@example("", "127.0.0.1")
+@example("", "1.2.3.4a")
+@example("", f"{'a' * 64}.com")
+@example("", ".".join(["a"] * 128))
+def test_white_space_around_a_url_changes_nothing(path: str, host: str) -> None:
+    for url in (f"https://{host}", f"https://{host}/{path}"):
+        assert _canonical_or_none(url) == _canonical_or_none(f" {url} ")
+
+
+def _canonical_or_none(text: str) -> str | None:
+    try:
+        return canonical_url(text)
+    except BadUrl:
+        return None
+
+
 @given(_URLISH, _URLISH)
 def test_nothing_but_a_bad_url_is_raised(text: str, other: str) -> None:
     looks_like_url(text)

@@ -1,0 +1,88 @@
+"""Entries that are passed over because they are as they were: whatever is said of the document is the same."""
+
+import re
+from typing import Any
+
+import msgspec
+from hypothesis import given as for_any
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from service.feeds import strict
+from service.feeds.familiar import Familiar
+from service.feeds.identity import Decision, IdentityState, decide
+from service.feeds.parse import parse
+from service.feeds.traces import site_mark
+from service.model import ParsedEntry, ParsedFeed
+from tests.property.test_strict_laws import FIELDS, LINKS, atom, attributes, rdf, rss
+from tests.support.publisher import HABITS, MISBEHAVIOUR, Publisher
+
+URL = "https://example.com/feed"
+START_S = 1_700_000_000.0
+HOUR_S = 3600.0
+_ROOT = re.compile("^<[a-zA-Z:]+")
+
+POOL = st.lists(FIELDS, min_size=2, max_size=4)
+GIVEN = attributes(xml_base=LINKS, x_y=st.just("z"))
+BUILD = st.sampled_from((rss, atom, rdf))
+
+
+def document(data: st.DataObject, pool: list[str]) -> str:
+    """Return a document of entries of the pool, the first of which says something of the feed, too."""
+    about, *entries = data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4))
+    late = data.draw(st.sampled_from(("", "", "<title>Late</title>", "<x:y><title>Later</title></x:y>")))
+    text: str = data.draw(BUILD)([about, *entries], data.draw(GIVEN))
+    base = data.draw(st.sampled_from(("", " xml:base='https://example.com/a/'", " xml:base='https://example.com/b/'")))
+    text = _ROOT.sub(rf"\g<0>{base}", text)
+    end = max(text.rfind("</channel>"), text.rfind("</feed>"))
+    return text[:end] + late + text[end:]
+
+
+def read(text: str, familiar: Familiar | None = None) -> ParsedFeed | None:
+    return strict.parse(text, url=URL, language="", familiar=familiar)
+
+
+@for_any(POOL, st.data())
+def test_what_is_passed_over_was_the_same(pool: list[str], data: st.DataObject) -> None:
+    before, text = read(document(data, pool), Familiar({}, b"")), document(data, pool)
+    if before is None:
+        return
+    known = dict(zip(before.marks, before.entries, strict=True))
+    familiar = Familiar(dict.fromkeys(known, b"known"), site_mark(URL, before.link))
+    feed = read(text, familiar)
+    assert (None if feed is None else completed(feed, known)) == read(text)
+
+
+def completed(feed: ParsedFeed, known: dict[bytes, ParsedEntry]) -> ParsedFeed:
+    """Return the feed with the entries that were left out, and without marks."""
+    unread = iter(feed.entries)
+    entries = tuple(known.get(mark) or next(unread) for mark in feed.marks) if feed.marks else feed.entries
+    return msgspec.structs.replace(feed, entries=entries, marks=())
+
+
+@settings(max_examples=40)
+@for_any(
+    st.sampled_from(HABITS),
+    st.lists(st.tuples(st.sampled_from(list(MISBEHAVIOUR)), st.integers(0, 2))),
+    st.integers(0, 2**32),
+)
+def test_identity_decides_the_same(habit: str, polls: list[tuple[str, int]], seed: int) -> None:
+    publisher = Publisher(habit, seed)
+    publisher.write(6)
+    state: IdentityState | None = None
+    state_in_full: IdentityState | None = None
+    for hour, (misbehaviour, written) in enumerate([("nothing", 0), *polls]):
+        publisher.misbehave(misbehaviour)
+        publisher.write(written)
+        body, content_type = publisher.document()
+        how: Any = {"url": URL, "headers": {"content-type": content_type}}
+        now_s = START_S + hour * HOUR_S
+        familiar = (state or IdentityState(now_s)).familiar()
+        decision = decide(state, parse(body, **how, familiar=familiar), url=URL, now_s=now_s)
+        in_full = decide(state_in_full, parse(body, **how), url=URL, now_s=now_s)
+        assert without_marks(decision) == without_marks(in_full)
+        state, state_in_full = decision.state, in_full.state
+
+
+def without_marks(decision: Decision) -> Decision:
+    return msgspec.structs.replace(decision, state=msgspec.structs.replace(decision.state, marks=b""))

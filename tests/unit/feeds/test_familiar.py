@@ -1,0 +1,101 @@
+"""Entries that a channel's last document held already are not read again, unless something follows from them."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from service.feeds import strict
+from service.feeds.familiar import MOST_MARKED, Familiar
+from service.feeds.identity import IdentityState, decide
+from service.feeds.parse import parse
+from service.model import ParsedEntry, ParsedFeed
+from tests.support.documents import atom, item, rss, typical_atom, typical_rss
+
+URL = "https://example.com/feed"
+NOW_S = 1_800_000_000.0
+NOTHING = Familiar({}, b"")
+
+
+def polled(body: bytes, state: IdentityState) -> ParsedFeed:
+    """Return what is read of a document by those who remember this."""
+    return parse(body, url=URL, headers={}, familiar=state.familiar())
+
+
+def after(body: bytes) -> IdentityState:
+    """Return what is remembered after the first poll."""
+    return decide(None, parse(body, url=URL, headers={}, familiar=NOTHING), url=URL, now_s=NOW_S).state
+
+
+@pytest.mark.parametrize("build", [typical_rss, typical_atom])
+def test_only_what_is_new_is_read(build: Callable[[range], bytes]) -> None:
+    feed = polled(build(range(1, 6)), after(build(range(5))))
+    assert (len(feed.marks), [entry.title[:25] for entry in feed.entries]) == (5, ["How I bake bread, part 5 "])
+
+
+def test_an_edited_entry_is_read() -> None:
+    before, edited = [item("a"), item("b")], [item("a"), item("b", title="Other")]
+    assert polled(rss(edited), after(rss(before))).entries == (edited[1],)
+
+
+def test_all_is_read_if_the_site_is_another() -> None:
+    feed = polled(rss([item("a")], link="https://other.example/"), after(rss([item("a")])))
+    assert len(feed.entries) == 1
+    assert feed.marks == ()
+
+
+def test_all_is_read_if_a_title_comes_after_what_would_be_passed_over() -> None:
+    text = atom([item("a")]).decode().replace("<title>Example</title>", "", 1)
+    late = text.replace("</feed>", "<title>Example</title></feed>").encode()
+    feed = polled(late, after(late))
+    assert (feed.title, len(feed.entries)) == ("Example", 1)
+
+
+def test_an_entry_whose_links_lead_elsewhere_because_their_base_does_is_read() -> None:
+    based = atom([item("a", link="a")]).decode().replace("<feed", "<feed xml:base='https://example.com/{}/'").format
+    assert len(polled(based("b").encode(), after(based("a").encode())).entries) == 1
+    assert len(polled(based("a").encode(), after(based("a").encode())).entries) == 0
+
+
+def test_what_feedparser_reads_has_no_marks() -> None:
+    broken = rss([item("a")]).replace(b"</rss>", b"")
+    assert polled(broken, after(rss([item("a")]))).marks == ()
+
+
+@pytest.mark.parametrize("written", ["<item><title>{}</title></item>", "<item guid='{}'/>"])
+def test_long_documents_have_no_marks(written: str) -> None:
+    def read(count: int) -> tuple[int, tuple[ParsedEntry, ...]]:
+        items = "".join(map(written.format, range(count)))
+        text = f"<rss version='2.0'><channel><title>T</title>{items}</channel></rss>"
+        feed = strict.parse(text, url=URL, language="", familiar=NOTHING)
+        assert feed
+        return len(feed.marks), feed.entries
+
+    assert (read(MOST_MARKED)[0], len(read(MOST_MARKED)[1])) == (MOST_MARKED, MOST_MARKED)
+    assert (read(MOST_MARKED + 1)[0], len(read(MOST_MARKED + 1)[1])) == (0, MOST_MARKED + 1)
+
+
+def spaces(count: int) -> str:
+    return "".join(f" xmlns:n{number}='https://example.com/{'x' * 100}/{number}'" for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("around", "entry"),
+    [
+        (spaces(30_000), "<item/>"),
+        (spaces(40), "<item/>"),
+        ("", "<item " + " ".join(f"a{number}=''" for number in range(30)) + "/>"),
+    ],
+)
+def test_entries_with_countless_namespaces_or_attributes_are_not_marked(around: str, entry: str) -> None:
+    text = f"<rss version='2.0'{around}><channel><title>T</title>{entry}{'<item/>' * 99}</channel></rss>"
+    began_s = time.process_time()
+    feed = strict.parse(text, url=URL, language="", familiar=NOTHING)
+    assert feed
+    assert (len(feed.marks), len(feed.entries)) == (0, 100)
+    assert time.process_time() - began_s < 2
+
+
+def test_a_state_without_marks_knows_nothing_as_familiar() -> None:
+    state = decide(None, parse(rss([item("a")]), url=URL, headers={}), url=URL, now_s=NOW_S).state
+    assert state.familiar().fingerprints == {}
