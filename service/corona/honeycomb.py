@@ -72,7 +72,7 @@ def sizes(problem: Problem, scale: float) -> Floats:
 
 def load(problem: Problem, size: Floats) -> float:
     """Return Σ s·n: what all polls of one τ cost."""
-    return float(problem.costs @ size)
+    return float((problem.costs * size).sum())
 
 
 def scale_for_budget(problem: Problem, budget: float) -> float:
@@ -90,11 +90,12 @@ def scale_for_budget(problem: Problem, budget: float) -> float:
     """
     if not budget >= 0:
         raise ValueError(f"A budget must not be negative: {budget}.")
-    floor = load(problem, sizes(problem, 0.0))
+    floors = problem.costs * np.minimum(problem.least, problem.most)
+    floor = float(floors.sum())
     if budget < floor:
         return budget / floor - 1
     heavy = problem.weights > 0
-    fixed = load(problem, np.where(heavy, 0.0, np.minimum(problem.least, problem.most)))
+    fixed = floor - float(floors.sum(where=heavy))
     rises, starts, ends = _lines(problem, heavy)
     return crossing(rises, starts, ends, budget - fixed)
 
