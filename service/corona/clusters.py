@@ -31,6 +31,7 @@ MAX_SIZE = 1e9
 _ROW = np.dtype([("channels", "<u4"), ("weight", "<f4"), ("rise", "<f4"), ("least_cost", "<f4"), ("most_cost", "<f4")])
 _CLASSES = 32
 _CLASSES_PER_DOUBLING = 8
+_EVENING_OUT = 8
 _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 
 
@@ -143,7 +144,7 @@ def _summed(each: Clusters, limit: int, log_bins: int) -> Clusters:
 
 def _quantiles(each: Clusters, limit: int) -> NDArray[np.intp]:
     """Return each channel's cluster: as many as may be, equally heavy, each within one class."""
-    mass = _mass(each)
+    mass = _mass(each, limit)
     kinds, classes = np.unique(_classes(each, mass, min(_CLASSES, limit // 2)), return_inverse=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         order = np.lexsort((each.most_cost / each.rise, classes))
@@ -154,17 +155,22 @@ def _quantiles(each: Clusters, limit: int) -> NDArray[np.intp]:
     return found
 
 
-def _mass(each: Clusters) -> Floats:
+def _mass(each: Clusters, limit: int) -> Floats:
     """Return how finely each channel has to be told, in shares of the whole.
 
     It is the mean of its shares in what clusters are asked for: the rise between the bounds, and the delays
-    w/n at either bound.
+    w/n at either bound. A channel that fills a cluster alone need not take the place of several.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         asked = (each.rise, each.rise**2 / each.most_cost, each.rise**2 / each.least_cost)
         finite = [np.nan_to_num(part, nan=0.0, posinf=0.0) for part in asked]
-    shares = [part / part.sum() for part in finite if part.any()]
-    return np.asarray(sum(shares, np.zeros_like(each.rise)) / max(1, len(shares)))
+    mass = np.zeros_like(each.rise)
+    for part in finite:
+        if part.any():
+            mass += part / part.sum()
+    for _ in range(_EVENING_OUT):
+        np.minimum(mass, mass.sum() / limit, out=mass)
+    return np.asarray(mass / max(float(mass.sum()), np.finfo(float).tiny))
 
 
 def _classes(each: Clusters, mass: Floats, limit: int) -> NDArray[np.intp]:

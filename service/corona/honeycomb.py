@@ -111,7 +111,7 @@ def scale_for_delay(
         poll_interval_s: τ.
         total_weight: Σ w, where the problem's own weights are those of clusters.
 
-    A delay that the bounds ``most`` do not allow gives the least scale that has all channels at their most, and
+    A delay that the bounds ``most`` do not allow gives the least scale that has all bounded channels at them, and
     one that all at their least keep a scale that has them there. Channels that may not be polled at all do
     not count. The delay is kept but for rounding (10⁻¹²).
 
@@ -125,11 +125,11 @@ def scale_for_delay(
     target = total * 2 * delay_s / poll_interval_s
     rises, starts, ends = _lines(problem, helpable)
     if float((rises / ends).sum()) >= target:
-        return float(ends.max(initial=0.0, where=starts < ends))
+        return float(ends.max(initial=0.0, where=(starts < ends) & (ends < inf)))
     # Σ w/n = Σ rise/clip(c, start, end): the same equation as a budget's, in 1/c.
     with np.errstate(divide="ignore"):
         reciprocal = crossing(rises, 1 / ends, 1 / starts, target)
-    return 1 / reciprocal if reciprocal < inf else 0.0
+    return 1 / reciprocal if 0 < reciprocal < inf else 0.0
 
 
 def _lines(problem: Problem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:

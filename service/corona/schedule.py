@@ -20,6 +20,8 @@ from service.model import ChannelId
 from service.overlay.ids import BITS, from_hex
 
 SECONDS_PER_HOUR = 3600.0
+ROUNDING_S = 2e-6
+"""Times since 1970 are told apart to a quarter of a microsecond; what is nearer is one and the same poll."""
 
 
 def effective_interval_s(poll_interval_s: float, size: int, max_polls_per_hour: float, *, private: bool) -> float:
@@ -39,10 +41,7 @@ def next_poll_s(
     row of changes, skips a poll.
     """
     phase_s = (from_hex(channel) / (1 << BITS) + rank / size) * interval_s
-    due_s = phase_s + (floor((after_s - phase_s) / interval_s) + 1) * interval_s
-    if due_s <= after_s:  # rounding, when after_s is a poll's own time
-        due_s += interval_s
-    return min(due_s, planned_s)
+    return min(_in_row_s(phase_s, interval_s, after_s), planned_s)
 
 
 def set_size(polls_per_interval: float, nodes: int) -> int:
@@ -82,11 +81,12 @@ class Rota(msgspec.Struct, frozen=True):
 
     def next_poll_s(self, rank: int, after_s: float) -> float:
         """Return when the node of this rank polls first after ``after_s``."""
-        return _next_in_row_s(self.phase_s(rank), self.interval_s, after_s)
+        first_s = self.phase_s(rank)
+        return max(first_s, _in_row_s(first_s, self.interval_s, after_s))
 
     def next_s(self, after_s: float) -> float:
         """Return when the channel is polled first after ``after_s``, by whichever node."""
-        return _next_in_row_s(self.first_s, self.gap_s, after_s)
+        return max(self.first_s, _in_row_s(self.first_s, self.gap_s, after_s))
 
     def rank_at(self, poll_s: float) -> int:
         """Return the rank of the node that makes the poll due at this time."""
@@ -105,7 +105,7 @@ def begun(channel: ChannelId, polls_per_interval: float, nodes: int, poll_interv
     """
     gap_s = poll_interval_s / polls_per_interval
     offset = from_hex(channel) / (1 << BITS)
-    return Rota(_next_in_row_s(offset * gap_s, gap_s, now_s), gap_s, set_size(polls_per_interval, nodes))
+    return Rota(_in_row_s(offset * gap_s, gap_s, now_s), gap_s, set_size(polls_per_interval, nodes))
 
 
 def changed(rota: Rota, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float) -> Rota:
@@ -121,9 +121,6 @@ def changed(rota: Rota, polls_per_interval: float, nodes: int, poll_interval_s: 
     return Rota(min(kept_s, now_s + gap_s), gap_s, size, rota.rank_at(kept_s) % size)
 
 
-def _next_in_row_s(first_s: float, gap_s: float, after_s: float) -> float:
-    """Return the first of first, first + gap, … after ``after_s``."""
-    if first_s > after_s:
-        return first_s
-    due_s = first_s + (floor((after_s - first_s) / gap_s) + 1) * gap_s
-    return due_s if due_s > after_s else due_s + gap_s
+def _in_row_s(phase_s: float, gap_s: float, after_s: float) -> float:
+    """Return the first time ≡ phase (mod gap) after ``after_s``; what is nearer than rounding is ``after_s`` itself."""
+    return phase_s + (floor((after_s + ROUNDING_S - phase_s) / gap_s) + 1) * gap_s
