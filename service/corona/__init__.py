@@ -5,7 +5,19 @@ A pure room: events in, effects out; the time is an argument. ``workers.node`` d
 Cooperative polling (Corona §3): the n nodes nearest to a channel poll it every τ seconds each,
 evenly spaced, and share what they find, so that news is seen after τ/(2n) on average.
 
-- ``schedule``  when a node of a polling set polls, and how politeness stretches τ
+How many polls a channel is worth, n per τ, is one optimisation over all channels (Honeycomb, §3.2):
+Σ weight/n at bounded load, or the least load at a bounded delay. Its solution is
+n = clip(c·√(weight/cost), least, most) with one number c, on which the fleet has to agree.
+
+- ``goals``       what is wanted, as one weight per channel (Table 1), and the model of delay
+- ``honeycomb``   c and the sizes n, real numbers; ``crossing`` solves the equation behind c
+- ``hosts``       what one host's channels may be polled together, as bounds of each
+- ``levels``      the paper's own n = N/bˡ, by Lagrange multiplier
+- ``clusters``    a node's channels in 20 kB: c from summaries of all nodes
+- ``estimates``   how often a channel is updated, learnt from its polls
+- ``reasons``     why a channel is polled as it is
+
+- ``schedule``  when a node of a polling set polls, how n may change, and how politeness stretches τ
 - ``owner``     a channel's owner: names the polling set, versions what its members find
 - ``member``    a polling set's member: polls while told to, keeps what it found until versioned
 - ``protocol``  both halves of one node behind one door
@@ -14,7 +26,7 @@ evenly spaced, and share what they find, so that news is seen after τ/(2n) on a
 
 State is soft: owners repeat every assignment each maintenance interval, members forget what is
 not repeated, and whatever must survive lives in the store, fenced by the owner's epoch.
-The size n comes from a setting. We deviate: polls are spaced by rank instead of by a random
+The protocol takes n from a setting so far. We deviate: polls are spaced by rank instead of by a random
 wait (§3.3), which halves the mean detection time; and the owner names all members itself
 instead of level by level along the DAG, because every node knows the whole ring.
 """

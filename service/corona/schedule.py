@@ -6,14 +6,22 @@ Node of rank r among n polls at t ≡ offset(channel) + r/n·τ (mod τ), so tha
 exactly τ/n apart. We deviate: the paper waits a random time in (0, τ), which leaves gaps of mean
 τ/(n+1) but a mean wait of the same size, twice that of even spacing. The offset differs between
 channels, so that one node's polls spread over τ as well.
+
+The number n of polls per τ may be any real number (see ``honeycomb``): the next whole number of
+nodes take turns, each polling a little less often than every τ; and below 1 a single node polls every
+τ/n. A channel whose n keeps changing has a :class:`Rota`, which carries the phase over each change.
 """
 
-from math import floor, inf
+from math import ceil, floor, inf
+
+import msgspec
 
 from service.model import ChannelId
 from service.overlay.ids import BITS, from_hex
 
 SECONDS_PER_HOUR = 3600.0
+ROUNDING_S = 2e-6
+"""Times since 1970 are told apart to a quarter of a microsecond; what is nearer is one and the same poll."""
 
 
 def effective_interval_s(poll_interval_s: float, size: int, max_polls_per_hour: float, *, private: bool) -> float:
@@ -33,7 +41,86 @@ def next_poll_s(
     row of changes, skips a poll.
     """
     phase_s = (from_hex(channel) / (1 << BITS) + rank / size) * interval_s
-    due_s = phase_s + (floor((after_s - phase_s) / interval_s) + 1) * interval_s
-    if due_s <= after_s:  # rounding, when after_s is a poll's own time
-        due_s += interval_s
-    return min(due_s, planned_s)
+    return min(_in_row_s(phase_s, interval_s, after_s), planned_s)
+
+
+def set_size(polls_per_interval: float, nodes: int) -> int:
+    """Return how many of the ring's nodes (at least one) share n polls per τ: the next whole number."""
+    return max(1, nodes if polls_per_interval >= nodes else ceil(polls_per_interval))
+
+
+def turn_interval_s(polls_per_interval: float, size: int, poll_interval_s: float) -> float:
+    """Return how often each of ``size`` nodes polls, in seconds, so that together they poll n times per τ.
+
+    It is τ or more where there are as many nodes as polls, else less; infinity for n = 0.
+    """
+    return size * poll_interval_s / polls_per_interval if polls_per_interval > 0 else inf
+
+
+class Rota(msgspec.Struct, frozen=True):
+    """A channel's polls from some time on: one every ``gap_s``, by ``size`` nodes in turn.
+
+    Poll number k = 0, 1, … is due at ``first_s + k·gap_s`` and is made by the node of rank
+    ``(first_rank + k) mod size``. An owner that changes n, or whose ring changes, makes the next rota from
+    the present one; a new owner that does not know it begins anew, at the cost of one odd gap.
+    """
+
+    first_s: float
+    gap_s: float
+    size: int
+    first_rank: int = 0
+
+    @property
+    def interval_s(self) -> float:
+        """How often each node polls, in seconds."""
+        return self.size * self.gap_s
+
+    def phase_s(self, rank: int) -> float:
+        """Return when the node of this rank polls first."""
+        return self.first_s + (rank - self.first_rank) % self.size * self.gap_s
+
+    def next_poll_s(self, rank: int, after_s: float) -> float:
+        """Return when the node of this rank polls first after ``after_s``."""
+        first_s = self.phase_s(rank)
+        return max(first_s, _in_row_s(first_s, self.interval_s, after_s))
+
+    def next_s(self, after_s: float) -> float:
+        """Return when the channel is polled first after ``after_s``, by whichever node."""
+        return max(self.first_s, _in_row_s(self.first_s, self.gap_s, after_s))
+
+    def rank_at(self, poll_s: float) -> int:
+        """Return the rank of the node that makes the poll due at this time."""
+        return (self.first_rank + round((poll_s - self.first_s) / self.gap_s)) % self.size
+
+
+def begun(channel: ChannelId, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float) -> Rota:
+    """Return the rota of a channel that nobody is known to poll: within one gap from now, by the channel's offset.
+
+    Args:
+        channel: Its id decides the offset, so that channels that begin together are polled one after another.
+        polls_per_interval: n, positive.
+        nodes: How many there are on the ring.
+        poll_interval_s: τ.
+        now_s: Fleet time.
+    """
+    gap_s = poll_interval_s / polls_per_interval
+    offset = from_hex(channel) / (1 << BITS)
+    return Rota(_in_row_s(offset * gap_s, gap_s, now_s), gap_s, set_size(polls_per_interval, nodes))
+
+
+def changed(rota: Rota, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float) -> Rota:
+    """Return the rota with another n, or for another ring, from the channel's next poll on.
+
+    That poll stays where it is, and with the node it is due at if that one stays, or is brought forward to
+    one new gap from now. So whatever row of changes comes, none puts off the channel's next poll, and two
+    polls are never nearer than the shorter of the gaps that hold before and after.
+    """
+    gap_s = poll_interval_s / polls_per_interval
+    size = set_size(polls_per_interval, nodes)
+    kept_s = rota.next_s(now_s)
+    return Rota(min(kept_s, now_s + gap_s), gap_s, size, rota.rank_at(kept_s) % size)
+
+
+def _in_row_s(phase_s: float, gap_s: float, after_s: float) -> float:
+    """Return the first time ≡ phase (mod gap) after ``after_s``; what is nearer than rounding is ``after_s`` itself."""
+    return phase_s + (floor((after_s + ROUNDING_S - phase_s) / gap_s) + 1) * gap_s

@@ -1,0 +1,69 @@
+"""How often a channel is updated, learnt from polls that saw so many new entries since the last one.
+
+Corona §3.3 takes the time between detected updates. We deviate, because that time is censored: a poll
+that finds nothing says "not for so long", and one that finds five says "five in this time". Counting
+updates over the time watched uses both, and is right for channels that are polled slower or faster
+than they publish: the rate of a Poisson process with a gamma prior, forgetting exponentially.
+"""
+
+from math import exp
+
+import msgspec
+
+from service.corona.goals import SHORTEST_UPDATE_INTERVAL_S
+
+LONGEST_UPDATE_INTERVAL_S = 90 * 86_400.0
+"""A channel that says nothing for longer is taken to speak this often: it may still come back."""
+
+USUAL_UPDATE_INTERVAL_S = 86_400.0
+"""What is assumed of a channel of which nothing is known, with the weight of one update."""
+
+MEMORY_UPDATES = 16.0
+"""After so many updates, or the time they usually take, evidence weighs 1/e of what it did."""
+
+TOLERATED_SILENCE = 3.0
+"""A silence of so many intervals raises the estimate at once: a Poisson process is silent so long once in 20 times."""
+
+
+class UpdateEstimate(msgspec.Struct, frozen=True):
+    """What is known of a channel's updates: ``updates`` were seen in ``watched_s`` seconds, both fading.
+
+    ``silence_s`` is how long the last update has been ago, as far as polls tell.
+    """
+
+    updates: float = 1.0
+    watched_s: float = USUAL_UPDATE_INTERVAL_S
+    silence_s: float = 0.0
+
+    @property
+    def interval_s(self) -> float:
+        """The mean time between updates in seconds, between 10 s and 90 days."""
+        usual_s = self.watched_s / max(self.updates, self.watched_s / LONGEST_UPDATE_INTERVAL_S, 1e-300)
+        return _bounded_s(max(usual_s, self.silence_s / TOLERATED_SILENCE))
+
+
+def expected(interval_s: float) -> UpdateEstimate:
+    """Return the estimate to begin with, where something (entries' dates, a similar channel) suggests this interval."""
+    return UpdateEstimate(watched_s=_bounded_s(interval_s))
+
+
+def observed(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> UpdateEstimate:
+    """Return the estimate after a poll.
+
+    Args:
+        estimate: What was known before.
+        new_entries: How many updates came since the last poll of the channel, by whichever node; entries that
+            came together may be counted as one.
+        elapsed_s: The time since that poll; what is negative (a clock was set) counts as none.
+    """
+    elapsed_s = max(0.0, elapsed_s)
+    kept = exp(-max(new_entries, elapsed_s / estimate.interval_s) / MEMORY_UPDATES)
+    return UpdateEstimate(
+        updates=kept * estimate.updates + new_entries,
+        watched_s=kept * estimate.watched_s + elapsed_s,
+        silence_s=0.0 if new_entries else estimate.silence_s + elapsed_s,
+    )
+
+
+def _bounded_s(interval_s: float) -> float:
+    return min(max(interval_s, SHORTEST_UPDATE_INTERVAL_S), LONGEST_UPDATE_INTERVAL_S)

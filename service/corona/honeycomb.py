@@ -1,0 +1,142 @@
+"""How often to poll each channel: the optimum of Honeycomb (Corona §3.2) when n may be any real number.
+
+Minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel. By
+Lagrange the optimum is n = clip(c·√(w/s), least, most) with one c for all channels, so that a fleet
+only has to agree on that *scale*. We deviate: the paper chooses among n = N/bˡ (see ``levels``).
+
+n counts a channel's polls per τ, by all its nodes together. Below 1, one node polls every τ/n.
+
+Who yields when not all can have their way: ``most`` (what a publisher may be asked) before
+``least`` (what people may be made to wait), and the budget before ``least`` as well: a longest wait
+is a wish, a budget a promise to publishers. So a scale may be negative: -0.3 leaves every channel
+at 30 % below its least. Sizes grow steadily with the scale from -1 (nobody polls) on.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.corona.crossing import crossing
+from service.corona.goals import Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """What the sizes of M channels have to weigh up; all of shape (M,), 64-bit floats.
+
+    ``weights`` are those of a goal, finite and not negative. ``costs`` are what one poll costs (1 for all, or
+    bytes, …), positive. ``least`` and ``most`` bound n in polls per τ, where ``most`` may be infinite.
+    """
+
+    weights: Floats
+    costs: Floats
+    least: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, weights: ArrayLike, costs: ArrayLike = 1.0, *, least: ArrayLike = 0.0, most: ArrayLike = inf) -> Self:
+        """Return the problem, each number spread over all channels.
+
+        Raises:
+            ValueError: A number is out of the range that :class:`Problem` tells.
+        """
+        spread = np.broadcast_arrays(*(np.asarray(given, dtype=np.float64) for given in (weights, costs, least, most)))
+        problem = cls(*map(np.ascontiguousarray, spread))
+        fine = (
+            np.isfinite(problem.weights).all()
+            and np.isfinite(problem.costs).all()
+            and np.isfinite(problem.least).all()
+            and (problem.weights >= 0).all()
+            and (problem.costs > 0).all()
+            and (problem.least >= 0).all()
+            and (problem.most >= 0).all()
+        )
+        if not fine:
+            raise ValueError("Weights and bounds must not be negative, costs be positive, and only most be infinite.")
+        return problem
+
+    def slopes(self) -> Floats:
+        """Return √(w/s): what a channel's n grows by with the scale."""
+        return np.sqrt(self.weights / self.costs)
+
+
+def sizes(problem: Problem, scale: float) -> Floats:
+    """Return n of each channel in polls per τ, shape (M,), at this scale (see the module for negative ones)."""
+    if scale < 0:
+        return np.asarray(max(0.0, 1 + scale) * np.minimum(problem.least, problem.most))
+    return np.minimum(np.maximum(scale * problem.slopes(), problem.least), problem.most)
+
+
+def load(problem: Problem, size: Floats) -> float:
+    """Return Σ s·n: what all polls of one τ cost."""
+    return float((problem.costs * size).sum())
+
+
+def scale_for_budget(problem: Problem, budget: float) -> float:
+    """Return the scale of the sizes that minimise Σ w/n within Σ s·n ≤ budget (Corona-Lite and -Fair).
+
+    Args:
+        problem: The channels.
+        budget: What all polls of one τ may cost, in the unit of the costs.
+
+    A budget that not even all channels at their most use up gives the least scale that has them there. A
+    budget below what their least costs gives a negative scale. The budget is kept but for rounding (10⁻¹²).
+
+    Raises:
+        ValueError: The budget is negative or NaN.
+    """
+    if not budget >= 0:
+        raise ValueError(f"A budget must not be negative: {budget}.")
+    floors = problem.costs * np.minimum(problem.least, problem.most)
+    floor = float(floors.sum())
+    if budget < floor:
+        return budget / floor - 1
+    heavy = problem.weights > 0
+    fixed = floor - float(floors.sum(where=heavy))
+    rises, starts, ends = _lines(problem, heavy)
+    return crossing(rises, starts, ends, budget - fixed)
+
+
+def scale_for_delay(
+    problem: Problem, delay_s: float, poll_interval_s: float, *, total_weight: float | None = None
+) -> float:
+    """Return the scale of the sizes that minimise Σ s·n within a mean delay (Corona-Fast).
+
+    Args:
+        problem: The channels; with Fast's weights the delay is that of a subscription.
+        delay_s: T, the bound on Σ w·D/Σ w with D = τ/(2n).
+        poll_interval_s: τ.
+        total_weight: Σ w, where the problem's own weights are those of clusters.
+
+    A delay that the bounds ``most`` do not allow gives the least scale that has all bounded channels at them, and
+    one that all at their least keep a scale that has them there. Channels that may not be polled at all do
+    not count. The delay is kept but for rounding (10⁻¹²). Where there is a budget as well, the lesser scale keeps both
+    bounds, or the budget alone.
+
+    Raises:
+        ValueError: The delay or τ is not positive.
+    """
+    if not (delay_s > 0 and poll_interval_s > 0):
+        raise ValueError(f"A delay and a poll interval must be positive: {delay_s}, {poll_interval_s}.")
+    helpable = (problem.weights > 0) & (problem.most > 0)
+    total = float(problem.weights.sum(where=helpable)) if total_weight is None else total_weight
+    target = total * 2 * delay_s / poll_interval_s
+    rises, starts, ends = _lines(problem, helpable)
+    if float((rises / ends).sum()) >= target:
+        return float(ends.max(initial=0.0, where=(starts < ends) & (ends < inf)))
+    # Σ w/n = Σ rise/clip(c, start, end): the same equation as a budget's, in 1/c.
+    with np.errstate(divide="ignore"):
+        reciprocal = crossing(rises, 1 / ends, 1 / starts, target)
+    return 1 / reciprocal if 0 < reciprocal < inf else 0.0
+
+
+def _lines(problem: Problem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+    """Return rise, start and end of each chosen channel, such that s·n = rise·clip(c, start, end)."""
+    if not chosen.all():
+        problem = Problem(*(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most)))
+    slopes = problem.slopes()
+    ends = problem.most / slopes
+    return problem.costs * slopes, np.minimum(problem.least / slopes, ends), ends

@@ -1,0 +1,80 @@
+"""What it takes to find the sizes of a million channels with costs of their own, beside sorting them once.
+
+Run it alone on the machine: ``python -m tests.bench.bench_honeycomb [--channels N]``. Prints JSON: for each way to
+solve the same channels the seconds it takes (``s``, the median of some rounds, sizes included) and how many times a
+numpy sort of the same weights in the same round that is (``sorts``); by how much clusters miss the optimum
+(``clusters_off``, a share of it) and their bytes; and what the process weighed at most, channels included.
+"""
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+
+from service.corona.clusters import encode, summarise
+from service.corona.goals import Floats
+from service.corona.honeycomb import load, scale_for_budget, scale_for_delay, sizes
+from service.corona.hosts import within_host_budgets
+from service.corona.levels import level_sizes, levels_for_budget
+from tests.support.tradeoffs import POLL_INTERVAL_S, delay, heterogeneous
+
+CHANNELS = 1_000_000
+ROUNDS = 7
+CHANNELS_PER_HOST = 20
+
+
+def took_s(work: Callable[[], object]) -> float:
+    """Return how long it takes."""
+    began_s = time.perf_counter()
+    work()
+    return time.perf_counter() - began_s
+
+
+def peak_mb() -> float:
+    """Return what this process has weighed at most so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(channels: int) -> None:
+    """Solve the same channels in every way and print what it took."""
+    problem = heterogeneous(channels, seed=1)
+    random = np.random.default_rng(2)
+    hosts = (random.pareto(1.0, channels) * channels / CHANNELS_PER_HOST).astype(np.intp) % (channels // 10)
+    host_budgets = np.full(channels // 10, 30.0)
+    budget, options = 20 * float(problem.costs.sum()), level_sizes(1024, 16)
+    exact: Floats = sizes(problem, scale_for_budget(problem, budget))
+    delay_s = delay(problem, exact) / float(problem.weights.sum()) * POLL_INTERVAL_S / 2
+    clusters = summarise(problem)
+    ways: dict[str, Callable[[], object]] = {
+        "budget": lambda: sizes(problem, scale_for_budget(problem, budget)),
+        "delay": lambda: sizes(problem, scale_for_delay(problem, delay_s, POLL_INTERVAL_S)),
+        "levels": lambda: levels_for_budget(problem, options, budget),
+        "hosts": lambda: within_host_budgets(problem, hosts, host_budgets),
+        "summary": lambda: summarise(problem),
+        "from_clusters": lambda: clusters.scale_for_budget(budget),
+    }
+    found: dict[str, object] = {"channels": channels}
+    for name, way in ways.items():
+        rounds = [(took_s(lambda: np.sort(problem.weights)), took_s(way)) for _ in range(ROUNDS)]
+        found[name] = {
+            "s": round(median(way_s for _, way_s in rounds), 4),
+            "sorts": round(median(way_s / sort_s for sort_s, way_s in rounds), 2),
+        }
+    approximate = sizes(problem, clusters.scale_for_budget(budget))
+    found["clusters_off"] = {
+        "delay": float(f"{delay(problem, approximate) / delay(problem, exact) - 1:.2g}"),
+        "load": float(f"{load(problem, approximate) / budget - 1:.2g}"),
+        "bytes": len(encode(clusters)),
+    }
+    found["peak_mb"] = round(peak_mb())
+    print(json.dumps(found, indent=1))  # noqa: T201 - the result
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--channels", type=int, default=CHANNELS)
+    main(arguments.parse_args().channels)

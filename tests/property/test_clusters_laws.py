@@ -1,0 +1,167 @@
+"""Clusters lose nothing that the scale depends on, whoever summarised and merged them, and are small on the wire."""
+
+from functools import partial
+from struct import pack
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.corona.clusters import CLUSTER_BYTES, MAX_CLUSTERS, Clusters, decode, encode, merged, summarise
+from service.corona.goals import Goal, weights
+from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
+from service.corona.levels import level_sizes, levels_for_budget, sizes_at
+from tests.support.tradeoffs import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, part, problems
+
+NEAR = 0.002
+SINGLE = 1e-6
+"""What 32-bit numbers leave."""
+SUMS = ("channels", "weight", "rise", "least_cost", "most_cost")
+
+
+def _over_the_wire(problem: Problem, owners: int, seed: int, log_bins: int = 0) -> Clusters:
+    """Return what a node knows of a fleet's channels: each owner's summary, sent and merged in two rounds."""
+    owner = np.random.default_rng(seed).integers(0, owners, len(problem.weights))
+    summaries = [summarise(part(problem, owner == one), log_bins=log_bins) for one in range(owners)]
+    halves = [merged(summaries[start::2], log_bins=log_bins) for start in range(2)]
+    received = [decode(encode(half)) for half in halves]
+    return merged([half for half in received if half is not None], log_bins=log_bins)
+
+
+def _assert_near(problem: Problem, clusters: Clusters, near: float = NEAR) -> None:
+    budget = 20 * float(problem.costs.sum())
+    exact = sizes(problem, scale_for_budget(problem, budget))
+    found = sizes(problem, clusters.scale_for_budget(budget))
+    assert delay(problem, found) == pytest.approx(delay(problem, exact), rel=near)
+    assert load(problem, found) == pytest.approx(load(problem, exact), rel=near)
+    delay_s = 1.5 * delay(problem, exact) / float(problem.weights.sum()) * POLL_INTERVAL_S / 2
+    exact = sizes(problem, scale_for_delay(problem, delay_s, POLL_INTERVAL_S))
+    found = sizes(problem, clusters.scale_for_delay(delay_s, POLL_INTERVAL_S))
+    assert delay(problem, found) == pytest.approx(delay(problem, exact), rel=near)
+    assert load(problem, found) == pytest.approx(load(problem, exact), rel=near)
+
+
+@pytest.mark.parametrize("goal", Goal)
+@pytest.mark.parametrize("least", [0.0, 7.5])
+def test_the_papers_fleet_is_within_a_fifth_of_a_percent_of_the_optimum(goal: Goal, least: float) -> None:
+    subscribers, update_interval_s = corona_fleet(20_000, 1e6)
+    weight = weights(goal, subscribers, update_interval_s, POLL_INTERVAL_S)
+    problem = Problem.of(weight, least=least, most=1024.0)
+    _assert_near(problem, _over_the_wire(problem, 16, seed=3))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_so_are_channels_of_all_kinds_with_bounds_of_their_own(seed: int) -> None:
+    problem = heterogeneous(20_000, seed)
+    _assert_near(problem, summarise(problem))
+    _assert_near(problem, _over_the_wire(problem, 16, seed))
+
+
+def test_even_bounds_over_five_orders_of_magnitude_are_within_a_percent() -> None:
+    random = np.random.default_rng(5)
+    bounds = {"least": random.lognormal(0, 2, 20_000), "most": random.lognormal(4, 2, 20_000)}
+    problem = Problem.of(random.pareto(1, 20_000) + 1, random.lognormal(0, 2, 20_000), **bounds)
+    _assert_near(problem, _over_the_wire(problem, 16, seed=5), near=0.02)
+
+
+@given(problems(40), st.integers(4, 20))
+def test_sums_are_the_same_and_there_are_no_more_clusters_than_allowed(problem: Problem, limit: int) -> None:
+    clusters, each = summarise(problem, limit=limit), summarise(problem)
+    assert len(clusters.rise) <= limit
+    assert clusters.channels.sum() == len(problem.weights)
+    for name in SUMS:
+        assert getattr(clusters, name).sum() == pytest.approx(getattr(each, name).sum())
+    both = merged([clusters, each], limit=limit)
+    assert len(both.rise) <= limit
+    for name in SUMS:
+        assert getattr(both, name).sum() == pytest.approx(2 * getattr(each, name).sum())
+
+
+@given(problems(40), st.floats(0, 1e5))
+def test_few_channels_are_told_exactly(problem: Problem, budget: float) -> None:
+    """Also those that weigh nothing, may not be polled, or have bounds without a number between them."""
+    finite = Problem.of(problem.weights, problem.costs, least=problem.least, most=np.minimum(problem.most, 1e5))
+    lonely = merged(
+        [summarise(part(finite, np.arange(len(finite.weights)) == one)) for one in range(len(finite.weights))]
+    )
+    exact = sizes(finite, scale_for_budget(finite, budget))
+    found = sizes(finite, lonely.scale_for_budget(budget))
+    assert load(finite, found) == pytest.approx(load(finite, exact), rel=1e-6, abs=1e-6)
+
+
+@given(problems(40), st.booleans())
+def test_what_is_encoded_is_decoded(problem: Problem, paper: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
+    clusters = summarise(problem, log_bins=16 if paper else 0)
+    raw = encode(clusters)
+    assert len(raw) == CLUSTER_BYTES * len(clusters.rise)
+    found = decode(raw)
+    assert found is not None
+    for name in SUMS:
+        assert getattr(found, name) == pytest.approx(getattr(clusters, name), rel=SINGLE)
+
+
+numbers = st.one_of(st.floats(width=32), st.floats(0, 2.0**127, width=32))
+rows = st.builds(partial(pack, "<I4f"), st.integers(0, (1 << 32) - 1), numbers, numbers, numbers, numbers)
+
+
+@given(st.one_of(st.binary(max_size=200), st.lists(rows, max_size=20).map(b"".join)))
+def test_no_bytes_break_the_reader_or_what_it_lets_through(raw: bytes) -> None:
+    found = decode(raw)
+    if found is not None:
+        assert np.isfinite(found.scale_for_budget(1000.0))
+        assert found.scale_for_delay(30, POLL_INTERVAL_S) >= 0
+        assert len(merged([found, found], limit=8).rise) <= 8
+
+
+def _tampered(name: str, value: float) -> bytes:
+    clusters = summarise(heterogeneous(50, 1))
+    getattr(clusters, name)[3] = value
+    return encode(clusters)
+
+
+@pytest.mark.parametrize("name", SUMS[1:])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_numbers_that_cannot_be_are_refused(name: str, value: float) -> None:
+    assert decode(_tampered(name, value)) is None
+
+
+def test_other_nonsense_is_refused_as_well() -> None:
+    sound = encode(summarise(heterogeneous(50, 1)))
+    assert decode(sound) is not None
+    assert decode(sound[:-1]) is None
+    assert decode(sound[:CLUSTER_BYTES] * (MAX_CLUSTERS + 1)) is None
+    assert decode(_tampered("channels", 0)) is None
+    assert decode(_tampered("least_cost", 1e9)) is None
+
+
+def test_nobody_has_no_clusters() -> None:
+    assert merged([]).scale_for_budget(10) == 0
+    assert encode(Clusters.none()) == b""
+    assert len(summarise(Problem.of(np.zeros(0))).rise) == 0
+
+
+def test_orphans_are_one_slack_cluster_in_the_papers_bins() -> None:
+    problem = Problem.of([1.0, 5.0, 9.0, 100.0], least=1.0, most=[1.0, 1.0, 64.0, 64.0])
+    clusters = summarise(problem, log_bins=16)
+    slack = clusters.least_cost == clusters.most_cost
+    assert clusters.channels[slack].tolist() == [2]
+    assert clusters.weight[slack].tolist() == [6]
+    assert clusters.channels[~slack].tolist() == [1, 1]
+
+
+def test_sixteen_bins_cost_the_papers_levels_an_eighth_and_a_thousand_next_to_nothing() -> None:
+    subscribers, _ = corona_fleet(20_000, 1e6)
+    problem = Problem.of(subscribers, least=1.0, most=1024.0)
+    options, budget = level_sizes(1024, 16), 50.0 * 20_000
+    exact = levels_for_budget(problem, options, budget)
+
+    def loss(log_bins: int) -> float:
+        clusters = _over_the_wire(problem, 16, 1, log_bins)
+        agreed = levels_for_budget(clusters.levelled(), options, budget)
+        found = sizes_at(problem, options, agreed.multiplier)
+        assert load(problem, found) <= budget * 1.002
+        return delay(problem, found) / delay(problem, exact.sizes) - 1
+
+    assert 0.02 < loss(16) < 0.25
+    assert abs(loss(0)) < 0.003

@@ -1,0 +1,88 @@
+"""The estimate of a channel's update interval is right for whoever publishes and however often it is polled."""
+
+from statistics import median
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.corona.estimates import (
+    LONGEST_UPDATE_INTERVAL_S,
+    MEMORY_UPDATES,
+    USUAL_UPDATE_INTERVAL_S,
+    UpdateEstimate,
+    expected,
+    observed,
+)
+from service.corona.goals import SHORTEST_UPDATE_INTERVAL_S
+
+intervals_s = st.floats(60, 14 * 86_400)
+updates_per_poll = st.one_of(st.floats(0.02, 1), st.floats(1, 40))
+polls = st.lists(st.tuples(st.integers(0, 1000), st.floats(-1e3, 1e8)), max_size=60)
+
+
+def _after(estimate: UpdateEstimate, found: list[int], elapsed_s: float) -> UpdateEstimate:
+    for new_entries in found:
+        estimate = observed(estimate, new_entries, elapsed_s)
+    return estimate
+
+
+def _polls(per_poll: float) -> int:
+    return round(max(15 * MEMORY_UPDATES / per_poll, 40))
+
+
+@given(intervals_s, updates_per_poll, st.floats(0, 1))
+def test_it_finds_a_regular_publishers_interval(interval_s: float, per_poll: float, phase: float) -> None:
+    counts = np.diff(np.floor(phase + per_poll * np.arange(_polls(per_poll) + 1))).astype(int)
+    found = _after(UpdateEstimate(), counts.tolist(), interval_s * per_poll)
+    assert found.interval_s == pytest.approx(interval_s, rel=0.15)
+
+
+@settings(max_examples=25)
+@given(intervals_s, updates_per_poll, st.integers(0, 1000))
+def test_it_finds_a_random_publishers_interval(interval_s: float, per_poll: float, seed: int) -> None:
+    """In the middle of many: one estimate remembers so few updates that it is off by a quarter now and then."""
+    random = np.random.default_rng(seed)
+    found = [
+        _after(UpdateEstimate(), random.poisson(per_poll, _polls(per_poll)).tolist(), interval_s * per_poll)
+        for _ in range(9)
+    ]
+    assert median(estimate.interval_s for estimate in found) == pytest.approx(interval_s, rel=0.35)
+
+
+@given(intervals_s, updates_per_poll, st.integers(5, 2000))
+def test_long_silence_raises_it_and_the_next_updates_bring_it_back(
+    interval_s: float, per_poll: float, silent: int
+) -> None:
+    elapsed_s = interval_s * per_poll
+    usual = _after(expected(interval_s), np.diff(np.floor(per_poll * np.arange(400))).astype(int).tolist(), elapsed_s)
+    polls_without = max(1, round(silent / per_poll))
+    silence = _after(usual, [0] * polls_without, elapsed_s)
+    assert silence.interval_s >= min(polls_without * elapsed_s / 3, LONGEST_UPDATE_INTERVAL_S) * (1 - 1e-9)
+    assert silence.interval_s >= usual.interval_s
+    counts = np.diff(np.floor(per_poll * np.arange(round(100 / per_poll) + 2))).astype(int).tolist()
+    assert _after(silence, counts, elapsed_s).interval_s <= max(1.5 * interval_s, silence.interval_s / 10)
+
+
+@given(polls, intervals_s)
+def test_it_stays_between_its_limits_whatever_it_is_told(found: list[tuple[int, float]], interval_s: float) -> None:
+    estimate = expected(interval_s)
+    for new_entries, elapsed_s in found:
+        estimate = observed(estimate, new_entries, elapsed_s)
+        assert SHORTEST_UPDATE_INTERVAL_S <= estimate.interval_s <= LONGEST_UPDATE_INTERVAL_S
+
+
+@given(st.lists(st.integers(0, 3), max_size=30), st.floats(60, 1e6))
+def test_a_poll_without_news_never_lowers_it_and_news_at_once_never_raises_it(
+    found: list[int], elapsed_s: float
+) -> None:
+    estimate = _after(UpdateEstimate(), found, elapsed_s)
+    assert observed(estimate, 0, elapsed_s).interval_s >= estimate.interval_s * (1 - 1e-9)
+    assert observed(estimate, 1, 0.0).interval_s <= estimate.interval_s * (1 + 1e-9)
+
+
+def test_of_a_new_channel_a_day_is_assumed() -> None:
+    assert UpdateEstimate().interval_s == USUAL_UPDATE_INTERVAL_S
+    assert expected(3600).interval_s == 3600
+    assert expected(1e12).interval_s == LONGEST_UPDATE_INTERVAL_S

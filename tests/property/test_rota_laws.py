@@ -1,0 +1,116 @@
+"""A channel's polls are evenly spaced for any real n, and no change of n puts one off or lets two collide."""
+
+from itertools import pairwise
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.corona.schedule import Rota, begun, changed, next_poll_s, set_size, turn_interval_s
+from service.model import ChannelId
+from tests.support.points import points
+
+TAU_S = 1800.0
+ROUNDING_S = 1e-4
+rates = st.one_of(st.floats(0.01, 1), st.floats(1, 20), st.floats(20, 1500))
+rings = st.integers(1, 80)
+fleet_times_s = st.floats(0, 2e9)
+changes = st.lists(st.tuples(rates, rings, st.floats(0, 2)), min_size=1, max_size=12)
+
+
+def _polls_s(rota: Rota, after_s: float, count: int) -> list[float]:
+    polls_s = [rota.next_s(after_s)]
+    while len(polls_s) < count:
+        polls_s.append(rota.next_s(polls_s[-1]))
+    return polls_s
+
+
+@given(rates, rings)
+def test_as_many_nodes_share_n_polls_as_its_next_whole_number(rate: float, nodes: int) -> None:
+    size = set_size(rate, nodes)
+    assert size == min(ceil(rate), nodes)
+    assert size / turn_interval_s(rate, size, TAU_S) == pytest.approx(rate / TAU_S)
+    assert size == nodes or turn_interval_s(rate, size, TAU_S) >= TAU_S * (1 - 1e-9)
+
+
+def test_what_is_never_polled_has_one_node_that_never_polls() -> None:
+    assert set_size(0, 5) == 1
+    assert turn_interval_s(0, 1, TAU_S) == float("inf")
+
+
+@given(points, st.floats(0.05, 60), rings, fleet_times_s)
+def test_a_real_number_of_polls_is_evenly_spaced_without_a_rota_too(
+    channel: ChannelId, rate: float, nodes: int, after_s: float
+) -> None:
+    size = set_size(rate, nodes)
+    interval_s = turn_interval_s(rate, size, TAU_S)
+    polls_s = sorted(next_poll_s(channel, rank, size, interval_s, after_s) for rank in range(size))
+    polls_s.append(polls_s[0] + interval_s)
+    assert [b - a for a, b in pairwise(polls_s)] == pytest.approx([TAU_S / rate] * size, abs=ROUNDING_S)
+
+
+@given(points, rates, rings, fleet_times_s)
+def test_a_rotas_nodes_poll_in_turn_a_gap_apart(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
+    rota = begun(channel, rate, nodes, TAU_S, now_s)
+    assert rota.size == set_size(rate, nodes)
+    assert rota.interval_s == pytest.approx(turn_interval_s(rate, rota.size, TAU_S))
+    polls_s = _polls_s(rota, now_s, rota.size + 2)
+    assert 0 < polls_s[0] - now_s <= TAU_S / rate + ROUNDING_S
+    assert [b - a for a, b in pairwise(polls_s)] == pytest.approx([TAU_S / rate] * (rota.size + 1), abs=ROUNDING_S)
+    for before_s, poll_s in pairwise(polls_s):
+        middle_s = (before_s + poll_s) / 2
+        nexts_s = [rota.next_poll_s(rank, middle_s) for rank in range(rota.size)]
+        assert min(nexts_s) == pytest.approx(poll_s, abs=ROUNDING_S)
+        assert nexts_s.index(min(nexts_s)) == rota.rank_at(poll_s)
+
+
+@given(points, rates, rings, fleet_times_s, changes)
+def test_no_row_of_changes_puts_a_poll_off_or_lets_two_collide(
+    channel: ChannelId, rate: float, nodes: int, now_s: float, row: list[tuple[float, int, float]]
+) -> None:
+    """Each gap is at most the one that held before or after a change, and at least the shorter of them."""
+    rota = begun(channel, rate, nodes, TAU_S, now_s)
+    last_s, shortest_s = rota.next_s(now_s), rota.gap_s
+    now_s = last_s
+    for new_rate, new_nodes, gaps in row:
+        until_s = now_s + gaps * rota.gap_s
+        while (poll_s := rota.next_s(now_s)) <= until_s:
+            assert poll_s - last_s >= shortest_s - ROUNDING_S
+            last_s, now_s, shortest_s = poll_s, poll_s, rota.gap_s
+        now_s = until_s
+        before_s, held = rota.next_s(now_s), rota.rank_at(rota.next_s(now_s))
+        rota = changed(rota, new_rate, new_nodes, TAU_S, now_s)
+        after_s = rota.next_s(now_s)
+        shortest_s = min(shortest_s, rota.gap_s)
+        assert now_s < after_s <= before_s
+        assert after_s - now_s <= rota.gap_s + ROUNDING_S or after_s == before_s
+        assert rota.rank_at(after_s) == held % rota.size
+        assert rota.next_s(after_s) - after_s == pytest.approx(rota.gap_s, abs=ROUNDING_S)
+
+
+@given(points, rates, rings, fleet_times_s)
+def test_a_change_to_the_same_changes_no_poll(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
+    rota = begun(channel, rate, nodes, TAU_S, now_s)
+    later_s = now_s + 3.5 * rota.gap_s
+    same = changed(rota, rate, nodes, TAU_S, later_s)
+    assert _polls_s(same, later_s, 5) == pytest.approx(_polls_s(rota, later_s, 5), abs=ROUNDING_S)
+    assert [same.rank_at(at_s) for at_s in _polls_s(same, later_s, 5)] == [
+        rota.rank_at(at_s) for at_s in _polls_s(rota, later_s, 5)
+    ]
+
+
+@given(points, st.lists(st.floats(0.05, 0.95), min_size=20, max_size=60), fleet_times_s)
+def test_a_rate_that_drifts_every_hour_makes_no_more_polls_than_its_highest(
+    channel: ChannelId, drift: list[float], now_s: float
+) -> None:
+    """By ``next_poll_s`` alone, which brings polls forward to each new phase, there would be up to twice as many."""
+    rota = begun(channel, drift[0], 5, TAU_S, now_s)
+    polled, began_s = 0, now_s
+    for rate in drift:
+        until_s = now_s + 3600
+        while (poll_s := rota.next_s(now_s)) <= until_s:
+            polled, now_s = polled + 1, poll_s
+        now_s = until_s
+        rota = changed(rota, rate, 5, TAU_S, now_s)
+    assert polled <= (now_s - began_s) / TAU_S * max(drift) + 1

@@ -1,0 +1,62 @@
+"""Channels to optimise for: small ones of every kind, and the fleet of Corona's evaluation (§5)."""
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.corona.goals import Floats
+from service.corona.honeycomb import Problem
+
+POLL_INTERVAL_S = 1800.0
+NODES = 1024
+BUDGET_PER_CHANNEL = 50.0
+
+
+def problems(max_channels: int = 8) -> st.SearchStrategy[Problem]:
+    """Every kind of channel: weightless, dear, with bounds that contradict each other, with none."""
+    channel = st.tuples(
+        st.one_of(st.just(0.0), st.floats(1e-3, 1e6)),
+        st.floats(1e-2, 1e4),
+        st.one_of(st.just(0.0), st.floats(1e-3, 50)),
+        st.one_of(st.just(float("inf")), st.just(0.0), st.floats(1e-3, 1e4)),
+    )
+    return st.lists(channel, min_size=1, max_size=max_channels).map(
+        lambda rows: Problem.of(*np.array(rows).T[:2], least=np.array(rows).T[2], most=np.array(rows).T[3])
+    )
+
+
+def heterogeneous(channels: int, seed: int) -> Problem:
+    """Return channels whose weights and costs differ over orders of magnitude, with distinct costs and some bounds."""
+    random = np.random.default_rng(seed)
+    return Problem.of(
+        random.pareto(1.0, channels) + 1,
+        random.lognormal(3, 1, channels),
+        least=random.choice([0.0, 0.05, 2.0], channels),
+        most=random.choice([3.0, 6.0, 12.0, 200.0, NODES], channels),
+    )
+
+
+def corona_fleet(channels: int = 100_000, subscriptions: float = 5e6, seed: int = 1) -> tuple[Floats, Floats]:
+    """Return subscribers and update intervals (seconds) of the paper's simulation.
+
+    Popularity is Zipf with exponent 0.5. Update intervals have nothing to do with it: 10 % log-uniform from
+    10 minutes to an hour, 40 % from an hour to 120 hours, 50 % a week.
+    """
+    random = np.random.default_rng(seed)
+    popularity = np.arange(1, channels + 1) ** -0.5
+    kind = random.permutation(channels) / channels
+    fast = np.exp(random.uniform(np.log(600), np.log(3600), channels))
+    slow = np.exp(random.uniform(np.log(3600), np.log(120 * 3600), channels))
+    update_interval_s = np.where(kind < 0.1, fast, np.where(kind < 0.5, slow, 7 * 86_400.0))
+    return popularity * subscriptions / popularity.sum(), update_interval_s
+
+
+def part(problem: Problem, chosen: NDArray[np.bool_]) -> Problem:
+    return Problem(problem.weights[chosen], problem.costs[chosen], problem.least[chosen], problem.most[chosen])
+
+
+def delay(problem: Problem, size: Floats) -> float:
+    """Return Σ w/n, over channels that weigh anything."""
+    heavy = problem.weights > 0
+    with np.errstate(divide="ignore", over="ignore"):
+        return float((problem.weights[heavy] / size[heavy]).sum())
