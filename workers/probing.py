@@ -22,7 +22,7 @@ from service.errors import (
 )
 from service.feeds.likely import likely_feeds
 from service.feeds.sandbox import ParserPool
-from service.feeds.urls import canonical_url, channel_id, selector_of
+from service.feeds.urls import canonical_url, channel_id, https_twin, selector_of
 from service.feeds.wire import Document, Examine, Findings
 from service.model import Change, Channel, FeedLink
 from service.net.fetch import Fetched
@@ -39,6 +39,7 @@ _BETWEEN_LOOKS_S = 1.5
 _FETCHED_BY_S = 6.5
 _READ_BY_S = 8.5
 _LEAST_FETCH_S = 1.0
+_TWIN_S = 2.0
 """Somebody waits: by when all is fetched and read, and what the last of several fetches gets at least."""
 
 
@@ -85,8 +86,27 @@ class Probing:
             return await self._guess(url) or await self._offer(arrived, channel)
         if findings.links:
             return await self._follow(url, findings.links, discovered=discovered)
+        if state is None and (twin := await self._secured(channel, findings)):
+            return await self._probed(twin, discovered=discovered)
         await self._keep(channel, fetched, findings, known=state is not None)
         return await self._probed(channel, discovered=discovered)
+
+    async def _secured(self, plain: Channel, findings: Findings) -> Channel | None:
+        """Return the channel of the same feed behind TLS, made if need be; None if that is not seen to be the same."""
+        url = https_twin(plain.url)
+        if not url:
+            return None
+        with contextlib.suppress(PublisherError, UserError, TimeoutError):
+            async with asyncio.timeout(min(_TWIN_S, self._left_s(_FETCHED_BY_S))):
+                known = await self._store.channels.resolve(channel_id(url))
+                twin = known or Channel(channel_id(url), url)
+                again = await self._fetch(twin)
+            same = await self._examine((document(again),), msgspec.structs.replace(plain, url=url), b"")
+            if same.latest and _keys(same) == _keys(findings):
+                if known is None:
+                    await self._keep(twin, again, same, known=False)
+                return (await self._probe(url)).channel if twin.dormant else twin
+        return None
 
     async def _probe_page(self, url: str) -> Probed:
         """Watch a page: at first twice in quick succession, to learn what changes by itself."""
@@ -195,3 +215,7 @@ class Probing:
         snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind)
         with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
             await self._store.channels.publish(candidate.delta, snapshot, epoch, silent=True)
+
+
+def _keys(findings: Findings) -> list[str]:
+    return [entry.key for entry in findings.latest]

@@ -2,13 +2,15 @@
 
 Runs as a program in a network namespace, where every address is local, until its standard input ends.
 Arguments: the zone as JSON, and where to write down every connection and every request. Names have answers
-that take turns, one for each question, as in DNS rebinding. ``/to?URL`` leads to any URL; all else is a feed.
+that take turns, one for each question, as in DNS rebinding. ``/to?URL`` leads to any URL, ``/other``
+is another feed on each port; all else is a feed. With a certificate, port 443 speaks TLS.
 """
 
 import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -29,8 +31,9 @@ Zone = Mapping[str, Sequence[Sequence[str]]]
 
 _A, _AAAA = 1, 28
 _NOT_FOUND = 3
+_TLS_PORT = 443
 _FEED = """<rss version="2.0"><channel><title>{title}</title><link>http://{title}/</link>
-<item><guid>1</guid><title>First</title><link>http://{title}/1</link></item></channel></rss>"""
+<item><guid>{guid}</guid><title>First</title><link>http://{title}/1</link></item></channel></rss>"""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -59,10 +62,11 @@ class Internet:
 
 
 @contextlib.contextmanager
-def internet(place: Namespace, zone: Zone, scratch: Path) -> Iterator[Internet]:
+def internet(place: Namespace, zone: Zone, scratch: Path, certificate: Path | None = None) -> Iterator[Internet]:
     """Run it in a namespace."""
     journal = scratch / "journal"
-    program = (sys.executable, "-m", "tests.support.internet", json.dumps(zone), journal)
+    tls = (certificate,) if certificate else ()
+    program = (sys.executable, "-m", "tests.support.internet", json.dumps(zone), journal, *tls)
     with started(place.command(*program)):
         yield Internet(journal)
 
@@ -115,31 +119,35 @@ class _Everybody:
                 fields = dict(line.lower().partition(": ")[::2] for line in lines)
                 path, host = request.split(" ")[1], fields.get("host", "")
                 self._note(msgspec.structs.replace(connection, at_s=time.time(), host=host, path=path))
-                writer.write(_answer(path, host))
+                writer.write(_answer(path, host, port))
         writer.close()
 
     def _note(self, seen: Seen) -> None:
         self._journal.write(msgspec.json.encode(seen) + b"\n")
 
 
-def _answer(path: str, host: str) -> bytes:
+def _answer(path: str, host: str, port: int) -> bytes:
     if path.startswith("/to?"):
         return f"HTTP/1.1 302 Found\r\nLocation: {unquote(path[4:])}\r\nContent-Length: 0\r\n\r\n".encode()
-    body = _FEED.format(title=host).encode()
+    body = _FEED.format(title=host, guid=port if path == "/other" else 1).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/rss+xml\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
-async def _run(zone: Zone, journal: Path) -> None:
+async def _run(zone: Zone, journal: Path, certificate: str = "") -> None:
     loop = asyncio.get_running_loop()
     everybody = _Everybody(journal)
     await loop.create_datagram_endpoint(lambda: _NameServer(zone), ("127.0.0.1", 53))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if certificate else None
+    if tls:
+        tls.load_cert_chain(certificate)
     for port in PORTS:
-        await asyncio.start_server(everybody.serve, ["0.0.0.0", "::"], port, backlog=1000)  # noqa: S104 - at every address
+        spoken = tls if port == _TLS_PORT else None
+        await asyncio.start_server(everybody.serve, ["0.0.0.0", "::"], port, backlog=1000, ssl=spoken)  # noqa: S104 - at every address
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await loop.run_in_executor(None, sys.stdin.read)
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(json.loads(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(_run(json.loads(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))

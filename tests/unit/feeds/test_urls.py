@@ -6,6 +6,7 @@ from service.errors import BadUrl
 from service.feeds.urls import (
     canonical_url,
     channel_id,
+    https_twin,
     looks_like_url,
     page_url,
     redirect_target,
@@ -158,3 +159,16 @@ def test_no_selector_is_the_whole_page() -> None:
 def test_an_impossible_selector_is_refused_in_words(selector: str, reason: str) -> None:
     with pytest.raises(BadUrl, match=reason):
         page_url("example.com", selector)
+
+
+@pytest.mark.parametrize(
+    ("url", "twin"),
+    [
+        ("http://example.org/feed?http=1", "https://example.org/feed?http=1"),
+        ("http://[2606:4700::1111]/feed", "https://[2606:4700::1111]/feed"),
+        ("https://example.org/feed", ""),
+        ("http://example.org:8080/feed", ""),
+    ],
+)
+def test_what_is_at_its_usual_port_has_a_twin_behind_tls(url: str, twin: str) -> None:
+    assert https_twin(url) == twin
