@@ -27,11 +27,16 @@ async def nodes_in_the_ring(store: Store, number: int) -> None:
 
 
 async def subscribed(store: Store, url: str) -> Channel:
+    """Subscribe Alice, as the bot would: on a slow machine the channel may fall asleep before she is counted."""
     probed = await store.requests.probe(url)
     assert probed.channel is not None
     await store.subscriptions.subscribe(ALICE, probed.channel.id)
     await store.requests.wanted(probed.channel.id)
-    return probed.channel
+    channel = await store.channels.get(probed.channel.id)
+    assert channel is not None
+    if channel.dormant:
+        await store.requests.probe(url)
+    return channel
 
 
 async def delivered_titles(store: Store) -> list[str]:
