@@ -8,8 +8,9 @@ their most. Summaries of several nodes are merged by putting them side by side a
 We deviate: the paper takes 16 bins, equally wide in log(w/s). We take up to 1,024, equally *heavy*
 (by rise), of channels with similar ratios of least to most, ordered by their ends. A cluster is exact
 unless c falls between its own channels' starts or ends, so that the error is that of a few clusters
-of a thousandth each. The paper's bins are :func:`summarise` with ``log_bins=16``; in them, channels that
-cannot change (orphans, §4) are one *slack* cluster, which only lowers what there is to share.
+of a thousandth each. The paper's bins are :func:`summarise` with ``log_bins=16`` (for all levels together: what a
+channel costs at each follows from w and s); in them, channels that cannot change (orphans, §4) are one
+*slack* cluster, which only lowers what there is to share.
 """
 
 from collections.abc import Sequence
@@ -39,8 +40,8 @@ _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 class Clusters:
     """K tradeoff clusters, at most ``MAX_CLUSTERS``; each array of shape (K,), sums over a cluster's channels.
 
-    ``channels`` is their number, ``weight`` Σ w, ``rise`` Σ √(w·s), ``least_cost`` and ``most_cost`` Σ s·least and
-    Σ s·most per τ.
+    ``channels`` is their number, ``weight`` Σ w and ``rise`` Σ √(w·s) of those that may be polled, ``least_cost`` and
+    ``most_cost`` Σ s·least and Σ s·most per τ.
     """
 
     channels: Floats
@@ -60,8 +61,7 @@ class Clusters:
 
     def scale_for_delay(self, delay_s: float, poll_interval_s: float) -> float:
         """Return the scale that all channels together need; see :func:`honeycomb.scale_for_delay`."""
-        total = float(self.weight.sum(where=self.most_cost > 0))
-        return honeycomb.scale_for_delay(self._lines(), delay_s, poll_interval_s, total_weight=total)
+        return honeycomb.scale_for_delay(self._lines(), delay_s, poll_interval_s, total_weight=float(self.weight.sum()))
 
     def levelled(self) -> Problem:
         """Return each cluster as if it were one channel, for the paper's levels (see ``levels``).
@@ -89,13 +89,14 @@ def summarise(problem: Problem, *, limit: int = MAX_CLUSTERS, log_bins: int = 0)
     """
     most = np.minimum(problem.most, MAX_SIZE)
     least = np.minimum(problem.least, most)
-    heavy = problem.weights > 0
+    # No delay bound can count on a channel that may not be polled.
+    weight = np.where(most > 0, problem.weights, 0.0)
     each = Clusters(
-        np.ones_like(problem.weights),
-        problem.weights,
-        np.sqrt(problem.weights * problem.costs),
+        np.ones_like(weight),
+        weight,
+        np.sqrt(weight * problem.costs),
         problem.costs * least,
-        problem.costs * np.where(heavy, most, least),
+        problem.costs * np.where(weight > 0, most, least),
     )
     return _summed(each, limit, log_bins)
 

@@ -55,7 +55,7 @@ class _Lines:
     """The sum and its slope between two bounds: what is settled there, and the lines that start or end in between.
 
     Without new memory for each step: room for a million numbers takes longer to get than they take to add. And
-    without BLAS, whose threads add in any order: the same numbers must give the same scale on every node.
+    without BLAS, whose threads add in any order: the same numbers are to give the same scale every time.
     """
 
     def __init__(

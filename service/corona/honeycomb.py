@@ -113,7 +113,8 @@ def scale_for_delay(
 
     A delay that the bounds ``most`` do not allow gives the least scale that has all bounded channels at them, and
     one that all at their least keep a scale that has them there. Channels that may not be polled at all do
-    not count. The delay is kept but for rounding (10⁻¹²).
+    not count. The delay is kept but for rounding (10⁻¹²). Where there is a budget as well, the lesser scale keeps both
+    bounds, or the budget alone.
 
     Raises:
         ValueError: The delay or τ is not positive.

@@ -46,7 +46,7 @@ def next_poll_s(
 
 def set_size(polls_per_interval: float, nodes: int) -> int:
     """Return how many of the ring's nodes (at least one) share n polls per τ: the next whole number."""
-    return max(1, min(ceil(polls_per_interval), nodes))
+    return max(1, nodes if polls_per_interval >= nodes else ceil(polls_per_interval))
 
 
 def turn_interval_s(polls_per_interval: float, size: int, poll_interval_s: float) -> float:

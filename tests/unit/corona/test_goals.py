@@ -7,6 +7,7 @@ import pytest
 
 from service.corona.goals import Goal, detection_s, mean_delay_s, size_for_wait, weights
 from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
+from service.corona.levels import level_sizes, levels_for_budget
 from tests.support.tradeoffs import BUDGET_PER_CHANNEL, NODES, POLL_INTERVAL_S, corona_fleet
 
 TAU_S = POLL_INTERVAL_S
@@ -85,3 +86,21 @@ def test_the_papers_fleet_needs_so_many_polls_for_30_s() -> None:
     found = sizes(problem, scale_for_delay(problem, 30, TAU_S))
     assert mean_delay_s(subscribers, found, TAU_S) == pytest.approx(30, rel=1e-9)
     assert load(problem, found) / len(subscribers) == pytest.approx(26.7, rel=0.002)
+
+
+def test_a_longest_wait_of_two_minutes_costs_notifications_next_to_nothing() -> None:
+    subscribers, update_interval_s = corona_fleet()
+    weight = weights(Goal.FAIR, subscribers, update_interval_s, TAU_S)
+    problem = Problem.of(weight, least=size_for_wait(120, TAU_S), most=NODES)
+    found = sizes(problem, scale_for_budget(problem, BUDGET_PER_CHANNEL * len(subscribers)))
+    assert mean_delay_s(subscribers / update_interval_s, found, TAU_S) == pytest.approx(5.4, rel=0.02)
+    assert detection_s(found, TAU_S).max() <= 120
+
+
+def test_the_papers_levels_wait_two_and_a_half_times_as_long() -> None:
+    """The paper's 53 s include orphans, which only one node polls; here there are none."""
+    subscribers, _ = corona_fleet()
+    budget = BUDGET_PER_CHANNEL * len(subscribers)
+    found = levels_for_budget(Problem.of(subscribers, most=NODES), level_sizes(NODES, 16), budget)
+    assert mean_delay_s(subscribers, found.sizes, TAU_S) == pytest.approx(40.4, rel=0.01)
+    assert load(Problem.of(subscribers), found.sizes) <= budget
