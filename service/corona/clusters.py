@@ -127,7 +127,8 @@ def decode(raw: bytes) -> Clusters | None:
     if len(raw) % CLUSTER_BYTES or len(raw) > MAX_CLUSTERS * CLUSTER_BYTES:
         return None
     rows = np.frombuffer(raw, dtype=_ROW)
-    found = Clusters(*(rows[name].astype(np.float64) for name in _ROW.names or ()))
+    with np.errstate(invalid="ignore"):  # NaNs of the signalling kind
+        found = Clusters(*(rows[name].astype(np.float64) for name in _ROW.names or ()))
     numbers = np.concatenate((found.weight, found.rise, found.least_cost, found.most_cost))
     sound = np.isfinite(numbers).all() and (numbers >= 0).all() and (found.channels > 0).all()
     return found if sound and (found.least_cost <= found.most_cost).all() else None

@@ -1,5 +1,8 @@
 """Clusters lose nothing that the scale depends on, whoever summarised and merged them, and are small on the wire."""
 
+from functools import partial
+from struct import pack
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -98,7 +101,11 @@ def test_what_is_encoded_is_decoded(problem: Problem, paper: bool) -> None:  # n
         assert getattr(found, name) == pytest.approx(getattr(clusters, name), rel=SINGLE)
 
 
-@given(st.binary(max_size=200))
+numbers = st.one_of(st.floats(width=32), st.floats(0, 2.0**127, width=32))
+rows = st.builds(partial(pack, "<I4f"), st.integers(0, (1 << 32) - 1), numbers, numbers, numbers, numbers)
+
+
+@given(st.one_of(st.binary(max_size=200), st.lists(rows, max_size=20).map(b"".join)))
 def test_no_bytes_break_the_reader_or_what_it_lets_through(raw: bytes) -> None:
     found = decode(raw)
     if found is not None:
