@@ -77,6 +77,8 @@ class Settings(BaseModel):
     egress_requests_per_s: float = Field(default=1.0, gt=0)
     """Politeness: requests to one public site by the nodes of one egress group; the fleet's bound holds besides."""
 
+    nodes_per_worker: int = Field(default=1, ge=1, le=100)
+    """Nodes that one worker process is. More than one only serves experiments: they share what a node has alone."""
     lease_ttl_s: float = Field(default=6.0, ge=1.0)
     """A node that has not renewed its lease for this long is taken to be dead."""
     maintenance_interval_s: float = Field(default=10.0, ge=0.5)

@@ -57,7 +57,9 @@ async def work(settings: Settings) -> None:
             async def live(me: NodeInfo) -> None:
                 await Node(me, store, poller, hubs, settings, clock=clock).live(answers.answer)
 
-            await _lives(store, live, settings, f"{health.url}/metrics")
+            async with asyncio.TaskGroup() as nodes:
+                for _ in range(settings.nodes_per_worker):
+                    nodes.create_task(_lives(store, live, settings, f"{health.url}/metrics"))
     finally:
         await health.close()
         await store.close()

@@ -93,10 +93,10 @@ def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
     return np.where(place < 0.1, fast, np.where(place < 0.5, middle, WEEK_S))  # noqa: PLR2004 - shares of the paper
 
 
-def zipf_subscribers(channels: int, rng: np.random.Generator) -> Ints:
-    """Return every channel's subscribers, in random order, at least one each."""
+def zipf_subscribers(channels: int, rng: np.random.Generator, per_channel: int = SUBSCRIBERS_PER_CHANNEL) -> Ints:
+    """Return every channel's subscribers, in random order, at least one each, ``per_channel`` on average."""
     share = np.arange(1, channels + 1) ** -ZIPF_EXPONENT
-    wanted = share / share.sum() * channels * SUBSCRIBERS_PER_CHANNEL
+    wanted = share / share.sum() * channels * per_channel
     return rng.permutation(np.maximum(1, np.round(wanted)).astype(np.int64))
 
 

@@ -1,0 +1,71 @@
+"""The channels of a deployment and who subscribes to them, as the product would have written them one by one."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from itertools import count
+
+from service.feeds.urls import channel_id
+from service.model import Channel, ChannelId, UserId, Validators
+from service.stack.deployment.updates import url
+from service.store import Store, keys
+from service.store.channels import Snapshot
+from service.store.link import Link, script
+
+OBSERVER = "observer@localhost"
+"""Subscribes to every channel: its outbox tells when each version was on its way to people."""
+
+_AT_ONCE = 64
+_PEOPLE = 1_500
+_PAIRS_AT_ONCE = 5_000
+
+
+async def add_channels(store: Store, port: int, channels: int) -> list[ChannelId]:
+    """Create the channels, at version 1 and with nothing remembered; return their ids, in order."""
+    made: list[ChannelId] = []
+
+    async def add(number: int) -> ChannelId:
+        at = url(number, port)
+        channel = Channel(channel_id(at), at, created_s=time.time(), private=True)
+        await store.channels.create(channel, Snapshot(Validators(), b"", f"Channel {number}", ""), (), time.time())
+        return channel.id
+
+    for first in range(0, channels, _AT_ONCE):
+        made += await asyncio.gather(*map(add, range(first, min(first + _AT_ONCE, channels))))
+    return made
+
+
+async def subscribe(store: Store, channels: Sequence[ChannelId], subscribers: Sequence[int]) -> None:
+    """Give each channel so many subscribers, of whom one is the observer, in the steps of a single subscription."""
+    people = max(_PEOPLE, *subscribers)
+    places = count()
+    pairs = [
+        (OBSERVER if nth == 0 else f"person{next(places) % people}@localhost", cid)
+        for cid, wanted in zip(channels, subscribers, strict=True)
+        for nth in range(wanted)
+    ]
+    for first in range(0, len(pairs), _PAIRS_AT_ONCE):
+        some = [(jid, keys.user_id(jid), cid) for jid, cid in pairs[first : first + _PAIRS_AT_ONCE]]
+        await _subscribe(store.link, some)
+
+
+async def _subscribe(link: Link, some: Sequence[tuple[str, UserId, ChannelId]]) -> None:
+    now_s = int(time.time())
+    own = [(keys.user(uid), keys.user_index(uid), keys.intents(uid)) for _, uid, _ in some]
+    written = await link.many(
+        [script("user_subscribe", held, jid, cid, 1, now_s) for held, (jid, _, cid) in zip(own, some, strict=True)]
+    )
+    seqs = [record.split()[1].decode() for _, record in written]
+    await link.many(
+        [
+            script("index_add", (keys.channel_index(cid), keys.channel(cid)), uid, seq)
+            for (_, uid, cid), seq in zip(some, seqs, strict=True)
+        ]
+    )
+    await link.many(
+        [
+            script("user_settle", (keys.user_index(uid), keys.intents(uid)), cid, f"add {seq}", 1)
+            for (_, uid, cid), seq in zip(some, seqs, strict=True)
+        ]
+    )
+    await link.call("SADD", keys.USERS, *{uid for _, uid, _ in some})
