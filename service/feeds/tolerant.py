@@ -44,7 +44,7 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
     title, link = _title(about), absolute_link(about.get("link"), url)
     if not loaded["entries"] and not title and not link:
         raise BrokenFeed("The document looks like a feed, but there is nothing readable in it.")
-    related = relations(((each.get("rel"), each.get("href")) for each in about.get("links", ())), url)
+    related = relations(((each.get("rel"), each.get("href")) for each in _each(about, "links")), url)
     return ParsedFeed(
         title=title,
         link=link,
@@ -104,24 +104,31 @@ def _loaded(text: str, url: str, language: str) -> Any:
 
 
 def _entry(raw: Any, url: str) -> ParsedEntry:
-    contents = [capped(part.get("value"), PROSE_CHARS) for part in raw.get("content", ())]
-    enclosures = (link.get("href") for link in raw.get("links", ()) if link.get("rel") == "enclosure")
+    contents = [capped(part.get("value"), PROSE_CHARS) for part in _each(raw, "content")]
+    enclosures = (link.get("href") for link in _each(raw, "links") if link.get("rel") == "enclosure")
     return ParsedEntry(
         id=capped(raw.get("id"), FIELD_CHARS),
         link=absolute_link(raw.get("link"), url),
         title=_title(raw),
         summary=capped(raw.get("summary"), PROSE_CHARS),
         content=max(contents, key=len, default=""),
-        authors=names(author.get("name") or author.get("email") for author in raw.get("authors", ())),
-        tags=names(tag.get("label") or tag.get("term") for tag in raw.get("tags", ())),
+        authors=names(author.get("name") or author.get("email") for author in _each(raw, "authors")),
+        tags=names(tag.get("label") or tag.get("term") for tag in _each(raw, "tags")),
         published=_time_s(raw, "published"),
         updated=_time_s(raw, "updated"),
         enclosure=absolute_link(next(enclosures, ""), url),
     )
 
 
+def _each(raw: Any, name: str) -> list[Any]:
+    """Return the values of a field that has several; an element of that name makes text of it in feedparser."""
+    found = raw.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
 def _title(raw: Any) -> str:
-    is_markup = "html" in raw.get("title_detail", {}).get("type", "")
+    detail = raw.get("title_detail")
+    is_markup = isinstance(detail, dict) and "html" in detail.get("type", "")
     return title_line(capped(raw.get("title"), PROSE_CHARS), is_markup=is_markup)
 
 
@@ -131,8 +138,8 @@ def _date_s(raw: Any) -> float | None:
 
 def _time_s(raw: Any, name: str) -> float | None:
     # dict.get, because feedparser's own substitutes "published" for "updated" and warns.
-    parsed: time.struct_time | None = dict.get(raw, f"{name}_parsed")
+    parsed: object = dict.get(raw, f"{name}_parsed")
     try:
-        return sane_time_s(float(calendar.timegm(parsed))) if parsed else None
+        return sane_time_s(float(calendar.timegm(parsed))) if isinstance(parsed, time.struct_time) else None
     except (ValueError, OverflowError):
         return None

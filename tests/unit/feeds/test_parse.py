@@ -5,11 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed
+from service.feeds import strict_fields
 from service.feeds.parse import parse
 from service.model import ParsedFeed, Wishes
 from tests.support.documents import atom, item, json_feed, page, rss
 
 URL = "https://example.com/feed"
+GIVES_UP = {"gml_pos", "gml_poslist"}
+"""Without a place to be in, these make feedparser give up the document, which is then told as broken."""
 ENTRY = item("a", authors=("Ann",), tags=("tech", "news"))
 
 
@@ -231,3 +234,13 @@ def test_impossible_character_references_raise_nothing_else(title: str) -> None:
     except FeedError:
         return
     assert len(feed.entries) == 1
+
+
+@pytest.mark.parametrize("name", sorted({*strict_fields.FEED, "enclosures"} - GIVES_UP))
+def test_an_element_named_like_a_field_of_the_parsers_own_is_only_an_element(name: str) -> None:
+    """Found by fuzzing: feedparser writes the text of an unknown element into the field of that name."""
+    for element in (f"<{name}>text</{name}>", f"<{name} pt>text</{name}>", f"<{name} rel='enclosure' href='x'/>"):
+        for within in ("<item>{}</item>", "{}<item/>", "<item>{}<link>/1</link></item>"):
+            document = f"<rss><channel><title>A</title>{within.format(element)}</channel></rss"  # not well-formed
+            feed = parse(document.encode(), url="https://example.org/feed", headers={})
+            assert feed.title or feed.entries
