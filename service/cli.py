@@ -158,7 +158,9 @@ def doctor(
 def simulate(context: typer.Context) -> None:
     """Experiments in simulated time, ours and others."""
     from service.simulate import cli as experiments  # noqa: PLC0415 - see the module's docstring
+    from service.stack.deployment.cli import deploy  # noqa: PLC0415 - same
 
+    experiments.app.command()(deploy)
     experiments.run(context.args)
 
 

@@ -1,7 +1,7 @@
 """``coronet simulate EXPERIMENT``: the room's edge, and the list of experiments.
 
 A new experiment joins with a command here, which imports its modules when it runs, and, if it has a page in
-``docs/experiments``, with its name in ``REPORTED``.
+``docs/experiments``, with its name in ``REPORTED``. One that runs real processes joins from ``service.cli``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,42 +52,14 @@ def schedulers(
     from service.simulate import schedulers_report as shown  # noqa: PLC0415 - same
 
     setup = experiment.Setup(channels, weeks, publishers, goal)
-    with _progress(experiment.RUNS, hidden=as_json) as report:
+    with progress(experiment.RUNS, hidden=as_json) as report:
         comparison = experiment.compare(setup, seed, report)
     if plot is not None:
         shown.plot([comparison], plot)
     if as_json:
         typer.echo(msgspec.json.encode(comparison))
     else:
-        _print(shown.table(comparison))
-
-
-@app.command()
-def deploy(
-    *,
-    seed: Seed = 1,
-    as_json: Json = False,
-    kill: Annotated[bool, typer.Option(help="Kill one worker process half-way.")] = False,
-    channels: Annotated[int, typer.Option(min=10)] = 7_500,
-    nodes: Annotated[int, typer.Option(min=2)] = 60,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that the nodes live in.")] = 2,
-    settle: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Before measuring.")] = 120.0,
-    measure: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 150.0,
-) -> None:
-    """The paper's deployment on this machine: real processes, a real publisher, real Redis, time compressed."""
-    import asyncio  # noqa: PLC0415 - asking for help must not load what only a run needs
-
-    import msgspec  # noqa: PLC0415 - same
-
-    from service.stack.deployment import run as experiment  # noqa: PLC0415 - same
-
-    setup = experiment.Setup(channels, nodes, workers, settle, measure, kill, seed)
-    with _progress(experiment.STEPS, hidden=as_json) as done:
-        deployment = asyncio.run(experiment.deploy(setup, done))
-    if as_json:
-        typer.echo(msgspec.json.encode(deployment))
-    else:
-        _print(msgspec.to_builtins(deployment))
+        show(shown.table(comparison))
 
 
 @app.command()
@@ -101,7 +73,7 @@ def report(
         if name not in REPORTED:
             raise typer.BadParameter(f"{name} has no page; {', '.join(REPORTED)} have.")
         module = import_module(f"service.simulate.{name}_report")
-        with _progress(module.STEPS, hidden=False) as done:
+        with progress(module.STEPS, hidden=False) as done:
             module.write(directory, done)
 
 
@@ -111,7 +83,8 @@ def run(arguments: Sequence[str]) -> None:
 
 
 @contextmanager
-def _progress(steps: int, *, hidden: bool) -> Iterator[Report]:
+def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
+    """Show a bar of so many steps; yield what advances it."""
     from rich.console import Console  # noqa: PLC0415 - asking for help must not load what only a run needs
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - same
 
@@ -121,7 +94,8 @@ def _progress(steps: int, *, hidden: bool) -> Iterator[Report]:
         yield lambda what: bar.update(task, advance=1, description=what)
 
 
-def _print(table: object) -> None:
+def show(table: object) -> None:
+    """Print a table for people."""
     from rich.console import Console  # noqa: PLC0415 - asking for help must not load what only a run needs
 
     Console().print(table)

@@ -1,0 +1,51 @@
+"""The deployment's publisher and its judge agree on what is published, and delays are the paper's seconds."""
+
+import numpy as np
+import pytest
+
+from service.feeds.parse import parse
+from service.stack.deployment.figures import detection, in_paper_seconds
+from service.stack.deployment.origin import answer
+from service.stack.deployment.updates import Plan, Updates, entry_title, updates_of
+
+PLAN = Plan(seed=3, channels=200, begin_s=1_000.0, length_s=600.0)
+UPDATES = Updates(subscribers=(10, 1), interval_s=np.array([60.0, 60.0]), published_s=((10.0, 20.0, 30.0), (15.0,)))
+
+
+def head(path: str, etag: str = "") -> bytes:
+    known = f'\r\nIf-None-Match: "{etag}"' if etag else ""
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.1.1{known}".encode()
+
+
+def test_everybody_who_has_the_seed_knows_the_same_updates() -> None:
+    one, other = updates_of(PLAN), updates_of(PLAN)
+    assert (one.subscribers, one.published_s) == (other.subscribers, other.published_s)
+    assert sum(one.subscribers) == pytest.approx(20 * PLAN.channels, rel=0.01)
+    for times, interval_s in zip(one.published_s, one.interval_s, strict=True):
+        assert all(1_000.0 <= at_s < 1_600.0 for at_s in times)
+        assert np.diff(times) == pytest.approx(interval_s)
+
+
+def test_a_feed_shows_what_was_published_by_then_and_is_unchanged_until_the_next() -> None:
+    before = answer(UPDATES, head("/feeds/0"), 25.0)
+    assert before.startswith(b'HTTP/1.1 200 OK\r\nETag: "2"')
+    body = before.partition(b"\r\n\r\n")[2]
+    titles = [entry.title for entry in parse(body, url="http://127.0.1.1/feeds/0", headers={}).entries]
+    assert titles == [entry_title(1), entry_title(0), "The first"]
+    assert answer(UPDATES, head("/feeds/0", "2"), 29.0).startswith(b"HTTP/1.1 304")
+    assert answer(UPDATES, head("/feeds/0", "2"), 31.0).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("request_head", [head("/feeds/2"), head("/"), b"POST /feeds/0 HTTP/1.1", b"\xff"])
+def test_what_is_not_a_feed_is_not_found(request_head: bytes) -> None:
+    assert answer(UPDATES, request_head, 25.0).startswith(b"HTTP/1.1 404")
+
+
+def test_a_channel_weighs_what_it_has_subscribers_however_often_it_publishes() -> None:
+    told = {(0, entry_title(0)): 11.0, (0, entry_title(1)): 23.0, (1, entry_title(0)): 26.0}
+    delays_s, weights, missed = detection(UPDATES, told, 0.0, 100.0)
+    assert (sorted(delays_s), missed) == ([1.0, 3.0, 11.0], 1)
+    mean_s, p95_s = in_paper_seconds(delays_s, weights)
+    assert mean_s == pytest.approx(30 * (10 * 2.0 + 1 * 11.0) / 11)
+    assert p95_s == pytest.approx(30 * 11.0)
+    assert detection(UPDATES, told, 25.0, 100.0)[2] == 1
