@@ -10,19 +10,21 @@ from typing import Annotated
 import msgspec
 
 from service import model
+from service.corona.schedule import Rota
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
+"""2: assignments carry a rota. Nodes of version 1 share the ring with us but hear nothing of us, nor we of them:
+until all are replaced, a channel is polled by those of its set that speak as its owner does."""
 
 ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One channel's place for one member: poll at ``rank`` of ``size``; ``version`` is the channel's present one."""
+    """One channel's place for one member: its ``rank`` in the rota; ``version`` is the channel's present one."""
 
     channel: ChannelId
     rank: int
-    size: Annotated[int, msgspec.Meta(ge=1)]
-    interval_s: Annotated[float, msgspec.Meta(gt=0)]
+    rota: Rota
     version: int
 
 
@@ -34,7 +36,7 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unassign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member: nobody wants this channel any more."""
+    """Owner to member: poll this channel no more; fewer do, or nobody wants it."""
 
     ring_version: int
     channel: ChannelId
@@ -93,7 +95,26 @@ class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
-Message = Assign | Unassign | Candidate | Versioned | Rejected | ChannelAdded | ChannelRemoved
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """What so many ``nodes`` of the fleet own.
+
+    ``demand`` is Σ s·q, what their channels' subscribers would ask of publishers by themselves, per τ;
+    ``clusters`` are tradeoff clusters as ``service.corona.clusters`` encodes them, 20 bytes each.
+    """
+
+    nodes: Annotated[int, msgspec.Meta(ge=1)]
+    demand: Annotated[float, msgspec.Meta(ge=0)]
+    clusters: bytes
+
+
+class Summary(msgspec.Struct, frozen=True, tag=True):
+    """Contact to those whose contact it is, each tick: what the nodes own that have its first ``digits`` digits."""
+
+    digits: int
+    part: Part
+
+
+Message = Assign | Unassign | Candidate | Versioned | Rejected | ChannelAdded | ChannelRemoved | Summary
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
