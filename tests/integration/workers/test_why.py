@@ -13,6 +13,12 @@ from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscri
 from tests.support.waiting import until
 
 
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Leases that a busy machine does not let run out: three workers are to stay three."""
+    return settings.model_copy(update={"lease_ttl_s": 15.0})
+
+
 async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budget_is_set(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, settings: Settings
 ) -> None:
