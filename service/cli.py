@@ -151,6 +151,17 @@ def doctor(
         raise typer.Exit(1)
 
 
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def simulate(context: typer.Context) -> None:
+    """Experiments in simulated time, ours and others."""
+    from service.simulate import cli as experiments  # noqa: PLC0415 - see the module's docstring
+
+    experiments.run(context.args)
+
+
 def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
     """Run a program until SIGTERM. Programs are ``async def run(settings: Settings) -> None``."""
     from service import logs, settings  # noqa: PLC0415 - see the module's docstring

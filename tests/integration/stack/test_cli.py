@@ -1,5 +1,7 @@
 """The command line: wrong use and failures are one clear line, and secrets stay hidden."""
 
+import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +36,10 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         (["up", "--workers", "0"], "--workers"),
         (["up", "--console-port", "70000"], "--console-port"),
         (["inspect"], "url"),
+        (["simulate", "flight"], "flight"),
+        (["simulate", "schedulers", "--wings"], "--wings"),
+        (["simulate", "schedulers", "--publishers", "birds"], "birds"),
+        (["simulate", "report", "--only", "flight"], "flight"),
     ],
 )
 def test_wrong_use_is_answered_in_one_line(call: Call, arguments: list[str], named: str) -> None:
@@ -45,9 +51,28 @@ def test_wrong_use_is_answered_in_one_line(call: Call, arguments: list[str], nam
 def test_called_with_nothing_it_says_what_there_is(call: Call) -> None:
     status, out, _ = call()
     assert status == 0
-    for command in ("up", "worker", "bot", "console", "inspect", "doctor"):
+    for command in ("up", "worker", "bot", "console", "inspect", "doctor", "simulate"):
         assert command in out
     assert "..." not in out.partition("Commands:")[2]
+
+
+def test_an_experiment_prints_json(call: Call) -> None:
+    status, out, err = call("simulate", "schedulers", "--json", "--channels", "10", "--weeks", "1", "--seed", "7")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["experiment"], found["seed"], len(found["schedulers"])) == ("schedulers", 7, 7)
+
+
+def test_simulate_alone_and_its_help_list_the_experiments(call: Call) -> None:
+    for arguments in ([], ["--help"]):
+        status, out, _ = call("simulate", *arguments)
+        assert status == 0
+        assert "schedulers" in out
+
+
+def test_other_commands_do_not_load_what_experiments_need() -> None:
+    code = "import sys, service.cli; sys.exit(sum(name in sys.modules for name in ('numpy', 'service.simulate')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_second_up_over_one_directory_is_refused(call: Call, tmp_path: Path) -> None:

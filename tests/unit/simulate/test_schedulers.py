@@ -1,0 +1,79 @@
+"""The experiment is fair, repeatable, and says what it found in JSON, as a table, as a plot and as a page."""
+
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from service.simulate.peers import PEERS
+from service.simulate.schedulers import RUNS, Comparison, Setup, compare
+from service.simulate.schedulers_page import page
+from service.simulate.schedulers_report import plot, table
+
+SMALL = Setup(channels=30, weeks=1)
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def comparison(reports: list[str]) -> Comparison:
+    return compare(SMALL, 3, reports.append)
+
+
+def test_the_same_seed_gives_the_same_json(comparison: Comparison) -> None:
+    again = compare(SMALL, 3, lambda _what: None)
+    assert msgspec.json.encode(again) == msgspec.json.encode(comparison)
+
+
+def test_ours_takes_as_many_requests_as_each_peer_within_one_percent(comparison: Comparison) -> None:
+    for peer in comparison.schedulers:
+        for ours in (peer.ours, peer.ours_with_rhythm, peer.known):
+            assert ours.requests == pytest.approx(peer.requests, rel=0.01), peer.name
+        assert peer.ours_polite.requests <= 1.01 * peer.requests
+
+
+def test_json_has_the_figures_by_their_names(comparison: Comparison) -> None:
+    found = msgspec.json.decode(msgspec.json.encode(comparison))
+    assert found["experiment"] == "schedulers"
+    assert [peer["name"] for peer in found["schedulers"]] == list(PEERS)
+    for peer in found["schedulers"]:
+        for part in (peer, peer["ours"], peer["ours_polite"], peer["ours_with_rhythm"], peer["known"]):
+            assert {"requests", "mean_notification_delay_s", "p95", "wasted_share"} <= part.keys()
+            assert 0 < part["mean_notification_delay_s"] < part["p95"]
+            assert 0 < part["wasted_share"] < 1
+        waited = peer["mean_notification_delay_s"] / peer["ours"]["mean_notification_delay_s"]
+        assert peer["ours"]["ratio"] == pytest.approx(waited)
+
+
+def test_every_run_is_reported(comparison: Comparison, reports: list[str]) -> None:
+    assert len(reports) == RUNS
+    assert reports[0] == comparison.schedulers[0].name
+
+
+def test_the_table_fits_a_terminal(comparison: Comparison) -> None:
+    console = Console(file=StringIO(), width=80)
+    console.print(table(comparison))
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert "commafeed" in text
+
+
+def test_the_page_has_every_peer_and_says_who_is_reached(comparison: Comparison) -> None:
+    text = page([comparison] * 2, [comparison], [comparison])
+    for name in PEERS:
+        assert text.count(f"| {name} |") == 6
+    assert "at least twice as fast as" in text
+    assert "{" not in text
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_plots_are_drawn(comparison: Comparison, kinds: int, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot([comparison] * kinds, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
