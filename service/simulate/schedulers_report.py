@@ -53,6 +53,7 @@ def plot(comparisons: Sequence[Comparison], file: Path) -> None:
 
     mpl.use("agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415 - same
+    from matplotlib.ticker import NullFormatter  # noqa: PLC0415 - same
 
     figure, panels = plt.subplots(1, len(comparisons), figsize=(6 * len(comparisons), 5), sharey=True, squeeze=False)
     for panel, comparison in zip(panels[0], comparisons, strict=True):
@@ -64,12 +65,16 @@ def plot(comparisons: Sequence[Comparison], file: Path) -> None:
             ("ours with rhythm", "^--", "ours_with_rhythm"),
         ):
             panel.plot(asked, [getattr(peer, of_ours).mean_notification_delay_s for peer in peers], style, label=label)
+        named: dict[tuple[float, float], list[str]] = {}
         for peer, polls in zip(peers, asked, strict=True):
-            panel.plot(polls, peer.mean_notification_delay_s, "kx")
-            panel.annotate(
-                peer.name, (polls, peer.mean_notification_delay_s), xytext=(4, 4), textcoords="offset points"
-            )
+            named.setdefault((polls, peer.mean_notification_delay_s), []).append(peer.name.replace(" ", "\n", 1))
+        for point, names in named.items():
+            panel.plot(*point, "kx")
+            panel.annotate("\n".join(names), point, (0, 5), textcoords="offset points", ha="center", fontsize=8)
         panel.set(xscale="log", yscale="log", xlabel="polls per channel and hour", title=comparison.setup.publishers)
+        panel.set_xticks(ticks := (0.5, 1, 2, 4, 8), labels=[f"{tick:g}" for tick in ticks], minor=False)
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        panel.margins(0.1)
     panels[0][0].set_ylabel("mean delay of a notification, s")
     panels[0][0].legend()
     figure.tight_layout()

@@ -12,7 +12,7 @@ from service.simulate.schedulers import RUNS, Comparison, Setup, compare
 from service.simulate.schedulers_page import page
 from service.simulate.schedulers_report import plot, table
 
-SMALL = Setup(channels=30, weeks=1)
+SMALL = Setup(channels=20, weeks=1)
 
 
 @pytest.fixture(scope="module")
