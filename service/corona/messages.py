@@ -93,7 +93,26 @@ class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
-Message = Assign | Unassign | Candidate | Versioned | Rejected | ChannelAdded | ChannelRemoved
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """What so many ``nodes`` of the fleet own.
+
+    ``demand`` is Σ s·q, what their channels' subscribers would ask of publishers by themselves, per τ;
+    ``clusters`` are tradeoff clusters as ``service.corona.clusters`` encodes them, 20 bytes each.
+    """
+
+    nodes: Annotated[int, msgspec.Meta(ge=1)]
+    demand: Annotated[float, msgspec.Meta(ge=0)]
+    clusters: bytes
+
+
+class Summary(msgspec.Struct, frozen=True, tag=True):
+    """Contact to those whose contact it is, each tick: what the nodes own that have its first ``digits`` digits."""
+
+    digits: int
+    part: Part
+
+
+Message = Assign | Unassign | Candidate | Versioned | Rejected | ChannelAdded | ChannelRemoved | Summary
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):

@@ -23,6 +23,16 @@ class RingView:
     version: int
     nodes: tuple[NodeInfo, ...]
 
+    @cached_property
+    def ids(self) -> tuple[NodeId, ...]:
+        """The members' ids, sorted."""
+        return tuple(sorted(self._members))
+
+    @cached_property
+    def points(self) -> tuple[int, ...]:
+        """The same as integers."""
+        return tuple(map(from_hex, self.ids))
+
     def __contains__(self, node: NodeId) -> bool:
         return node in self._members
 
@@ -42,22 +52,14 @@ class RingView:
     def _members(self) -> frozenset[NodeId]:
         return frozenset(node.id for node in self.nodes)
 
-    @cached_property
-    def _ids(self) -> tuple[NodeId, ...]:
-        return tuple(sorted(self._members))
-
-    @cached_property
-    def _points(self) -> tuple[int, ...]:
-        return tuple(map(from_hex, self._ids))
-
     def _by_distance(self, point: ChannelId | NodeId) -> Iterator[NodeId]:
-        target, points = from_hex(point), self._points
+        target, points = from_hex(point), self.points
         ranges = [(0, len(points))] if points else []
         while ranges:
             low, high = ranges.pop()
             first, last = points[low], points[high - 1]
             if first == last:
-                yield self._ids[low]
+                yield self.ids[low]
                 continue
             bit = (first ^ last).bit_length() - 1
             middle = bisect_left(points, last >> bit << bit, low, high)

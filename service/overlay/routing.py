@@ -5,11 +5,16 @@ the node and has j next. The rows of a node are the edges of the directed acycli
 it: every other node lies below exactly one contact.
 
 Workers know the whole ring (at most about a thousand nodes) and polling sets are small, so the
-protocol sends to a set's members directly; nothing is fanned out along the graph.
+protocol sends to a set's members directly. What travels along the graph, from contacts to those
+whose contacts they are, is what all nodes below them have to tell.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import chain
+
 from service.model import ChannelId, NodeId
-from service.overlay.ids import digit, from_hex, shared_digits
+from service.overlay.ids import BITS, digit, from_hex, shared_digits
 from service.overlay.ring import RingView
 
 Rows = tuple[dict[int, NodeId], ...]
@@ -43,3 +48,34 @@ def next_hop(rows: Rows, me: NodeId, point: ChannelId | NodeId, base: int) -> No
         if best != mine:
             return row[best]
     return None
+
+
+def followers(view: RingView, me: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
+    """Return, for each row, the nodes that have ``me`` as a contact in it: :func:`routing_rows` read backwards.
+
+    Of the nodes that have i digits in common with me and another one next, those that agree with me wherever
+    the ids below my own next digit branch off my path.
+    """
+    mine, points, width = from_hex(me), view.points, (base - 1).bit_length()
+    rows: list[tuple[NodeId, ...]] = []
+    low, high = 0, len(points)
+    while high - low > 1 and me in view:
+        free = BITS - width * (len(rows) + 1)
+        start = mine >> free << free
+        inner = bisect_left(points, start, low, high), bisect_left(points, start + (1 << free), low, high)
+        branchings = _branchings(points, *inner, mine)
+        others = chain(range(low, inner[0]), range(inner[1], high))
+        rows.append(tuple(view.ids[place] for place in others if not (points[place] ^ mine) & branchings))
+        low, high = inner
+    return tuple(rows)
+
+
+def _branchings(points: Sequence[int], low: int, high: int, mine: int) -> int:
+    """Return the bits at which the range's ids branch along the path to ``mine``."""
+    bits = 0
+    while high - low > 1:
+        bit = (points[low] ^ points[high - 1]).bit_length() - 1
+        bits |= 1 << bit
+        middle = bisect_left(points, points[high - 1] >> bit << bit, low, high)
+        low, high = (middle, high) if mine >> bit & 1 else (low, middle)
+    return bits

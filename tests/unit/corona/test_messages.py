@@ -15,6 +15,7 @@ EVERY_MESSAGE: list[messages.Message] = [
     messages.Rejected(CHANNEL, 3, 5),
     messages.ChannelAdded(CHANNEL),
     messages.ChannelRemoved(CHANNEL),
+    messages.Summary(2, messages.Part(3, 12.0, b"clusters")),
 ]
 
 

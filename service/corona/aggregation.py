@@ -1,0 +1,131 @@
+"""Aggregation: how every node learns what the whole fleet's channels weigh (Corona §3.3).
+
+Nodes with d digits in common are a subtree of the ring, and what its nodes own is its *part*. A node's
+own part is that of the deepest subtree that it has to itself. The part of any other subtree around it is
+the sum of its own next smaller one and those of that one's siblings, each told by a contact of the
+routing rows. So each node counts exactly once in the fleet's part, which is that of no digits at all.
+
+Each tick a node tells every part to those whose contact it is; after as many ticks as there are rows,
+everybody has the same fleet, to the last bit. It is soft state: what is silent for too long, or came from
+a node that has left, is dropped, and ``nodes`` tells how much of the fleet a part really covers.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+from service.corona.clusters import decode, encode, merged
+from service.corona.events import Send
+from service.corona.messages import Part, Summary
+from service.model import NodeId
+from service.overlay.ids import digit, from_hex, shared_digits
+from service.overlay.ring import RingView
+from service.overlay.routing import followers
+
+BASE = 16
+"""As the paper has it: three rows for a thousand nodes."""
+
+NOTHING = Part(1, 0.0, b"")
+"""What a node without channels has to tell."""
+
+
+def joined(parts: tuple[Part, ...]) -> Part:
+    """Return what these parts, all of them sound, are together."""
+    if len(parts) == 1:
+        return parts[0]
+    found = [clusters for part in parts if (clusters := decode(part.clusters)) is not None]
+    return Part(sum(part.nodes for part in parts), sum(part.demand for part in parts), encode(merged(found)))
+
+
+@dataclass(slots=True)
+class _Heard:
+    sender: NodeId
+    part: Part
+    at_s: float
+
+
+class Aggregation:
+    """One node's share in it.
+
+    ``own`` is what the node itself owns; set it whenever that changes.
+    """
+
+    def __init__(
+        self,
+        me: NodeId,
+        silence_s: float,
+        *,
+        base: int = BASE,
+        join: Callable[[tuple[Part, ...]], Part] = joined,
+    ) -> None:
+        """Forget what is not repeated for ``silence_s``.
+
+        ``join`` is :func:`joined` or does the same: whoever runs many nodes in one process may remember sums, which
+        come out equal for all nodes of a subtree, or bin as the paper does.
+        """
+        self.own = NOTHING
+        self._me = me
+        self._mine = from_hex(me)
+        self._silence_s = silence_s
+        self._base = base
+        self._join = join
+        self._view = RingView(0, ())
+        self._followers: tuple[tuple[NodeId, ...], ...] | None = ()
+        self._heard: dict[tuple[int, int], _Heard] = {}
+        """By row and digit: the part of the sibling subtree there."""
+        self._sums: dict[int, tuple[tuple[Part, ...], Part]] = {}
+        """By row: what was added up last, and to what."""
+
+    def ring_changed(self, view: RingView) -> None:
+        """Forget what was heard from nodes that have left."""
+        self._view = view
+        self._followers = None  # found when they are needed: a ring may change often between two ticks
+        self._heard = {place: heard for place, heard in self._heard.items() if heard.sender in view}
+
+    def heard(self, sender: NodeId, summary: Summary, now_s: float) -> None:
+        """Keep what a contact tells of a sibling subtree, unless it makes no sense here."""
+        point, part = from_hex(sender), summary.part
+        row = shared_digits(self._mine, point, self._base)
+        if sender == self._me or sender not in self._view or summary.digits != row + 1:
+            return
+        place = row, digit(point, row, self._base)
+        known = self._heard.get(place)
+        if known is not None and known.part == part:
+            self._heard[place] = _Heard(sender, known.part, now_s)
+        elif part.demand < inf and decode(part.clusters) is not None:
+            self._heard[place] = _Heard(sender, part, now_s)
+
+    def tick(self, now_s: float) -> Iterator[Send]:
+        """Drop what has been silent for too long, and tell the rest."""
+        self._heard = {place: heard for place, heard in self._heard.items() if now_s - heard.at_s < self._silence_s}
+        parts = self._parts()
+        for row, nodes in enumerate(self._rows()):
+            summary = Summary(row + 1, parts[row + 1])
+            for node in nodes:
+                yield Send(node, summary)
+
+    def fleet(self) -> Part:
+        """Return what all nodes own, as far as it is known here."""
+        return self._parts()[0]
+
+    def _rows(self) -> tuple[tuple[NodeId, ...], ...]:
+        if self._followers is None:
+            self._followers = followers(self._view, self._me, self._base)
+        return self._followers
+
+    def _parts(self) -> list[Part]:
+        """Return the parts of all subtrees around this node, by their number of digits."""
+        part, parts = self.own, [self.own]
+        for row in reversed(range(len(self._rows()))):
+            told = {place[1]: heard.part for place, heard in self._heard.items() if place[0] == row}
+            told[digit(self._mine, row, self._base)] = part
+            part = self._summed(row, tuple(told[at] for at in sorted(told)))
+            parts.append(part)
+        return parts[::-1]
+
+    def _summed(self, row: int, addends: tuple[Part, ...]) -> Part:
+        """Return the sum of a row, adding up only what is new."""
+        known = self._sums.get(row)
+        if known is None or known[0] != addends:
+            known = self._sums[row] = addends, self._join(addends)
+        return known[1]

@@ -1,0 +1,68 @@
+"""Whatever the ring, every node learns the same fleet, in which each node counts once, in as many ticks as rows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.corona.aggregation import Aggregation
+from service.corona.clusters import decode, encode, summarise
+from service.corona.honeycomb import Problem
+from service.corona.messages import Part, Summary
+from service.overlay.ring import RingView
+from service.overlay.routing import followers, routing_rows
+from tests.support.points import joined, ring, rings
+
+bases = st.sampled_from([2, 4, 16])
+
+
+def _tick(nodes: dict[str, Aggregation]) -> None:
+    """Let every node tell what it knows, and then hear."""
+    for me, sends in [(me, list(node.tick(0.0))) for me, node in nodes.items()]:
+        for send in sends:
+            assert isinstance(send.message, Summary)
+            nodes[send.node].heard(me, send.message, 0.0)
+
+
+def _fleet(view: RingView, base: int) -> dict[str, Aggregation]:
+    nodes = {me: Aggregation(me, 1.0, base=base) for me in view.ids}
+    for number, node in enumerate(nodes.values()):
+        node.ring_changed(view)
+        weights = [float(2**number % 997 + each) for each in range(number % 4 + 1)]
+        node.own = Part(1, sum(weights), encode(summarise(Problem.of(weights))))
+    return nodes
+
+
+@given(rings, bases)
+def test_followers_are_the_rows_read_backwards(view: RingView, base: int) -> None:
+    rows = {me: routing_rows(view, me, base) for me in view.ids}
+    for me in view.ids:
+        found = followers(view, me, base)
+        assert len(found) == len(rows[me])
+        for index, nodes in enumerate(found):
+            assert set(nodes) == {
+                other for other in view.ids if index < len(rows[other]) and me in rows[other][index].values()
+            }
+
+
+@given(rings, bases)
+def test_everybody_learns_the_same_fleet_and_counts_once(view: RingView, base: int) -> None:
+    nodes = _fleet(view, base)
+    for _ in range(max((len(routing_rows(view, me, base)) for me in nodes), default=0)):
+        _tick(nodes)
+    fleets = [node.fleet() for node in nodes.values()]
+    assert all(fleet == fleets[0] for fleet in fleets)
+    for fleet in fleets[:1]:
+        clusters = decode(fleet.clusters)
+        assert clusters is not None
+        assert fleet.nodes == len(nodes)
+        assert fleet.demand == pytest.approx(sum(node.own.demand for node in nodes.values()))
+        assert clusters.weight.sum() == pytest.approx(fleet.demand)
+
+
+def test_a_thousand_nodes_agree_after_three_ticks_and_hear_fifty_summaries_each() -> None:
+    nodes = _fleet(ring(joined(1024)), base=16)
+    for _ in range(3):
+        _tick(nodes)
+    assert len({node.fleet().clusters for node in nodes.values()}) == 1
+    told = sum(len(list(node.tick(0.0))) for node in nodes.values())
+    assert told <= 50 * len(nodes)

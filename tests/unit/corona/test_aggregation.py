@@ -1,0 +1,101 @@
+"""How nodes tell each other what they own, and what they do not believe. ``ME`` has one sibling in each of two rows."""
+
+from math import inf, nan
+
+import pytest
+
+from service.corona.aggregation import NOTHING, Aggregation
+from service.corona.clusters import encode, summarise
+from service.corona.events import Send
+from service.corona.honeycomb import Problem
+from service.corona.messages import Part, Summary
+from service.model import NodeId
+from tests.support.points import ring
+
+ME, NEAR, FAR, FARTHER = "00" + "0" * 38, "01" + "0" * 38, "10" + "0" * 38, "11" + "0" * 38
+SILENCE_S = 30.0
+
+
+def _part(subscribers: float, nodes: int = 1) -> Part:
+    return Part(nodes, subscribers, encode(summarise(Problem.of([subscribers]))))
+
+
+def _node(*others: NodeId) -> Aggregation:
+    node = Aggregation(ME, SILENCE_S)
+    node.ring_changed(ring([ME, *others]))
+    node.own = _part(1.0)
+    return node
+
+
+def _heard(sender: NodeId, digits: int, part: Part) -> Part:
+    """Return what a node makes of one summary."""
+    node = _node(NEAR, FAR)
+    node.heard(sender, Summary(digits, part), 0)
+    return node.fleet()
+
+
+def test_a_node_alone_is_the_fleet_and_tells_nobody() -> None:
+    node = _node()
+    assert (node.fleet(), list(node.tick(0))) == (node.own, [])
+
+
+def test_a_node_that_has_seen_no_ring_knows_itself() -> None:
+    assert Aggregation(ME, SILENCE_S).fleet() == NOTHING
+
+
+def test_each_row_is_told_the_part_that_is_new_to_it() -> None:
+    node = _node(NEAR, FAR)
+    node.heard(NEAR, Summary(2, _part(4.0)), 0)
+    far, near = node.tick(1)
+    assert near == Send(NEAR, Summary(2, node.own))
+    assert isinstance(far.message, Summary)
+    assert (far.node, far.message.digits, far.message.part.nodes, far.message.part.demand) == (FAR, 1, 2, 5.0)
+
+
+def test_a_sibling_counts_once_however_often_and_by_whomever_it_is_told() -> None:
+    node = _node(NEAR, FAR, FARTHER)
+    for sender in (FAR, FAR, FARTHER):
+        node.heard(sender, Summary(1, _part(8.0, nodes=2)), 0)
+    assert (node.fleet().nodes, node.fleet().demand) == (3, 9.0)
+
+
+def test_what_is_silent_for_long_is_dropped() -> None:
+    node = _node(NEAR)
+    node.heard(NEAR, Summary(2, _part(4.0)), 0)
+    list(node.tick(SILENCE_S - 1))
+    assert node.fleet().nodes == 2
+    list(node.tick(SILENCE_S))
+    assert node.fleet() == node.own
+
+
+def test_repeating_the_same_keeps_it() -> None:
+    node = _node(NEAR)
+    for now_s in (0, 20, 40):
+        node.heard(NEAR, Summary(2, _part(4.0)), now_s)
+    list(node.tick(60))
+    assert node.fleet().nodes == 2
+
+
+def test_a_node_that_has_left_is_dropped_at_once() -> None:
+    node = _node(NEAR, FAR)
+    node.heard(NEAR, Summary(2, _part(4.0)), 0)
+    node.ring_changed(ring([ME, FAR], version=2))
+    assert node.fleet() == node.own
+    node.heard(NEAR, Summary(2, _part(4.0)), 1)
+    assert node.fleet() == node.own
+
+
+@pytest.mark.parametrize(
+    ("sender", "digits", "part"),
+    [
+        (ME, 1, _part(4.0)),
+        (FAR, 2, _part(4.0)),
+        (FARTHER, 1, _part(4.0)),
+        (NEAR, 2, Part(1, 4.0, b"not clusters")),
+        (NEAR, 2, Part(1, inf, b"")),
+        (NEAR, 2, Part(1, nan, b"")),
+    ],
+    ids=["myself", "another base", "not on the ring", "no clusters", "endless demand", "no number"],
+)
+def test_what_makes_no_sense_is_not_believed(sender: NodeId, digits: int, part: Part) -> None:
+    assert _heard(sender, digits, part) == _part(1.0)
