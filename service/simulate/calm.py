@@ -5,7 +5,8 @@ from typing import Protocol
 import numpy as np
 
 from service.simulate.fleet import Fleet
-from service.simulate.members import EvenPhases, RandomPhases, Schedule, node_polls
+from service.simulate.members import node_polls
+from service.simulate.phases import EvenPhases, RandomPhases, Schedule
 from service.simulate.timetable import Timetable
 from service.simulate.trace import Floats, Ints
 from service.simulate.workload import Phases

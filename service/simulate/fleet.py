@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from service.corona.aggregation import Aggregation
 from service.corona.messages import Summary
 from service.corona.policy import SILENT_INTERVALS
-from service.corona.schedule import Rota, begun, changed
 from service.model import NodeId
 from service.overlay.ring import RingView
 from service.simulate.nearest import Trie
 from service.simulate.owners import Owners
-from service.simulate.timetable import Book, Timetable
+from service.simulate.rotas import Rotas
+from service.simulate.timetable import Timetable
 from service.simulate.trace import HOUR_S, Floats, Ints
 from service.simulate.wire import Wire
 from service.simulate.workload import Channels, Setup, first_nodes, new_id, node_info
@@ -57,9 +57,7 @@ class Fleet:
         self._known: dict[NodeId, int] = {}
         self._owner: Ints = np.full(setup.channels, NOBODY)
         self._wire = Wire(setup.loss, rng)
-        self._book = Book()
-        self._rotas: dict[int, Rota] = dict.fromkeys(followed.tolist(), Rota(0.0, 1.0, 1))
-        self._ids = channels.ids()
+        self._rotas = Rotas(setup, channels, followed)
         self._nodes: dict[NodeId, Aggregation] = {}
         self._maintained_s: dict[int, float] = {}
         self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
@@ -73,13 +71,13 @@ class Fleet:
     def run(self) -> Timetable:
         """Let the whole time pass; return the rotas of the channels followed."""
         self._enter(first_nodes(self.setup, self._rng), 0.0)
-        self._begin(list(self._rotas), 0.0)
+        self._rotas.begin(self._rotas.followed, self.sizes, 0, self.trie, 0.0)
         for at_s, happening in self._churn():
             self._plan(at_s, happening)
         while self._agenda and self._agenda[0][0] < self.setup.end_s:
             now_s, _, happening = heappop(self._agenda)
             happening(now_s)
-        return self._book.timetable(self.setup.channels)
+        return self._rotas.timetable()
 
     def _plan(self, at_s: float, happening: Callable[[float], None]) -> None:
         heappush(self._agenda, (at_s, next(self._orders), happening))
@@ -112,21 +110,7 @@ class Fleet:
         owned = np.flatnonzero(self._owner == self._known[node])
         self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet(), self.trie)
         self._nodes[node].own = self.owners.part(owned, self.trie)
-        self._change([number for number in owned.tolist() if number in self._rotas], now_s)
-
-    def _begin(self, numbers: Sequence[int], now_s: float) -> None:
-        for number, size in zip(numbers, self.sizes[numbers].tolist(), strict=True):
-            rota = begun(self._ids[number], size, len(self.trie.nodes), self.setup.poll_interval_s, now_s)
-            self._write(number, rota, now_s)
-
-    def _change(self, numbers: Sequence[int], now_s: float) -> None:
-        nodes, interval_s = len(self.trie.nodes), self.setup.poll_interval_s
-        for number, size in zip(numbers, self.sizes[numbers].tolist(), strict=True):
-            self._write(number, changed(self._rotas[number], size, nodes, interval_s, now_s), now_s)
-
-    def _write(self, number: int, rota: Rota, now_s: float) -> None:
-        self._rotas[number] = rota
-        self._book.write(number, rota, now_s, len(self.tries) - 1)
+        self._rotas.change(owned, self.sizes, len(self.tries) - 1, self.trie, now_s)
 
     def _churn(self) -> list[tuple[float, Callable[[float], None]]]:
         """Return when nodes die and join: as many of the one as of the other, at any time."""
@@ -178,10 +162,9 @@ class Fleet:
                     taken = owned[moved[owned]]
                     self.sizes[taken] = self.owners.sizes(taken, self._nodes[node].fleet(), self.trie)
         if len(self.tries) > 1:
-            followed = np.array(list(self._rotas))
-            self._begin(followed[moved[followed]].tolist(), now_s)
-            stayed = followed[~moved[followed]]
-            self._change(stayed[self._concerned(stayed)].tolist(), now_s)
+            ring, stayed = len(self.tries) - 1, self._rotas.followed[~moved[self._rotas.followed]]
+            self._rotas.begin(np.flatnonzero(moved), self.sizes, ring, self.trie, now_s)
+            self._rotas.change(stayed[self._concerned(stayed)], self.sizes, ring, self.trie, now_s)
 
     def _concerned(self, numbers: Ints) -> NDArray[np.bool_]:
         """Say which of these channels have another polling set than on the ring before."""

@@ -13,8 +13,9 @@ from service.corona.schedule import Rota
 from service.simulate import corona
 from service.simulate.calm import Calm
 from service.simulate.fleet import Fleet
-from service.simulate.members import EvenPhases, RandomPhases, node_polls
+from service.simulate.members import node_polls
 from service.simulate.paper_bins import merged_by_level, summarised, told_most
+from service.simulate.phases import EvenPhases, RandomPhases
 from service.simulate.restless import Restless
 from service.simulate.timetable import Book, Timetable
 from service.simulate.wire import Wire
