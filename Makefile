@@ -8,7 +8,7 @@ pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check -
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 
-.PHONY: setup run test check bench fuzz live experiments lock
+.PHONY: setup run test check bench fuzz live storms experiments lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -47,6 +47,10 @@ bench: $(venv)/dev.stamp
 live: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.live $(ARGS)
+
+# A thousand fleets of node protocols through loss, delay, cuts, crashes and joins; every run of the tests has fifty.
+storms: $(venv)/dev.stamp
+	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py $(ARGS)
 
 # What the papers claim, other readers, and ours, in simulated time: writes docs/experiments.
 experiments: $(venv)/dev.stamp

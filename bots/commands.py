@@ -59,6 +59,12 @@ class Show(msgspec.Struct, frozen=True):
     count: int
 
 
+class Why(msgspec.Struct, frozen=True):
+    """Why is this polled as often as it is?"""
+
+    target: Target
+
+
 class Status(msgspec.Struct, frozen=True):
     """Is everything in order?"""
 
@@ -93,7 +99,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 Command = (
-    Subscribe | Unsubscribe | UnsubscribeAll | List | Show | Status | Help | Answer | Pick | Cancel | Unknown
+    Subscribe | Unsubscribe | UnsubscribeAll | List | Show | Why | Status | Help | Answer | Pick | Cancel | Unknown
 )  # fmt: skip
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
@@ -103,16 +109,17 @@ _SYNONYMS: Final[dict[str, str]] = {
     **dict.fromkeys(("unsubscribe", "unsub", "remove", "rm", "delete", "unfollow"), "unsubscribe"),
     **dict.fromkeys(("list", "ls", "subscriptions"), "list"),
     **dict.fromkeys(("show", "latest"), "show"),
+    **dict.fromkeys(("why", "explain"), "why"),
     **dict.fromkeys(("status", "stats"), "status"),
     **dict.fromkeys(("help", "?", "h", "commands", "start", "hello", "hi"), "help"),
     **dict.fromkeys(("yes", "y", "yep", "ok"), "yes"),
     **dict.fromkeys(("no", "n", "nope"), "no"),
     **dict.fromkeys(("cancel", "stop", "nevermind"), "cancel"),
 }
-VERBS: Final = ("subscribe", "unsubscribe", "list", "show", "status", "help")
+VERBS: Final = ("subscribe", "unsubscribe", "list", "show", "why", "status", "help")
 """What ``help`` explains."""
 
-_GUESSABLE: Final = [word for word in _SYNONYMS if word not in ("?", "h", "y", "n", "no", "hi", "ok")]
+_GUESSABLE: Final = [word for word in _SYNONYMS if word not in ("?", "h", "y", "n", "no", "hi", "ok", "why")]
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 
@@ -170,6 +177,7 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "unsubscribe": _unsubscribe,
     "list": List,
     "show": _show,
+    "why": lambda rest: Why(_target(rest)),
     "status": lambda _: Status(),
     "help": _help,
     "yes": lambda _: Answer(yes=True),

@@ -11,6 +11,7 @@ from typing import Any
 from bots import commands
 from bots.exchange import (
     AddSubscription,
+    AskWhy,
     CheckHealth,
     Choose,
     Confirm,
@@ -33,6 +34,7 @@ from bots.exchange import (
     OfferPage,
     Probe,
     Question,
+    Reasoned,
     Reply,
     Request,
     Shown,
@@ -73,6 +75,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _list(wanted))
         case commands.Show(target, count):
             return (yield from _show(target, count))
+        case commands.Why(target):
+            return (yield from _why(target))
         case commands.Status():
             return (yield from _status())
         case commands.Help(topic):
@@ -175,6 +179,15 @@ def _show(target: commands.Target, count: int) -> Dialogue:
     if found is None:
         return NoSuchSubscription()
     return Shown(found, (yield LatestEntries(found.channel.id, count)))
+
+
+def _why(target: commands.Target) -> Dialogue:
+    if target == commands.Target():
+        return Incomplete("why")
+    found = yield from _find(target)
+    if found is None:
+        return NoSuchSubscription()
+    return Reasoned(found, (yield AskWhy(found.channel.id)))
 
 
 def _status() -> Dialogue:

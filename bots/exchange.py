@@ -5,6 +5,7 @@ What it asks of the house is a :data:`Request`, what it says in the end is a :da
 
 import msgspec
 
+from service.corona.reasons import Reason
 from service.errors import CoronetError
 from service.model import Channel, ChannelId, Entry, FeedLink
 
@@ -54,6 +55,12 @@ class LatestEntries(msgspec.Struct, frozen=True):
     count: int
 
 
+class AskWhy(msgspec.Struct, frozen=True):
+    """→ ``service.corona.reasons.Reason``: why the channel is polled as it is."""
+
+    channel: ChannelId
+
+
 class CheckHealth(msgspec.Struct, frozen=True):
     """→ :class:`Health` of these channels and the fleet."""
 
@@ -61,7 +68,8 @@ class CheckHealth(msgspec.Struct, frozen=True):
 
 
 Request = (
-    LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | CheckHealth
+    LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
+    | CheckHealth
 )  # fmt: skip
 
 
@@ -155,6 +163,13 @@ class Shown(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
 
 
+class Reasoned(msgspec.Struct, frozen=True):
+    """Why a channel is polled as it is."""
+
+    followed: Followed
+    reason: Reason
+
+
 class StatusReport(msgspec.Struct, frozen=True):
     """``failing``: subscription, outcome of its last poll, and since when (Unix s)."""
 
@@ -214,6 +229,6 @@ class Failed(msgspec.Struct, frozen=True):
 
 Reply = (
     Subscribed | Choose | Confirm | DidYouMean | OfferPage | Unsubscribed | NoSuchSubscription | Listing | Shown
-    | StatusReport | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp | TooFast | LetBe | NothingAsked
-    | NotUnderstood | Failed
+    | Reasoned | StatusReport | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp | TooFast | LetBe
+    | NothingAsked | NotUnderstood | Failed
 )  # fmt: skip

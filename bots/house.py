@@ -7,6 +7,7 @@ from typing import Any
 from bots.delivery import Delivery
 from bots.exchange import (
     AddSubscription,
+    AskWhy,
     CheckHealth,
     EndSubscription,
     Followed,
@@ -53,6 +54,8 @@ class House:
                     return await self._store.subscriptions.unsubscribe(jid, cid)
             case LatestEntries(cid, count):
                 return await self._store.channels.latest(cid, count)
+            case AskWhy(cid):
+                return await self._store.requests.why(cid)
             case CheckHealth(cids):
                 return await self._health(cids)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from bots import exchange as say
 from bots.failures import outcome, sentence
 from bots.length import LONGEST_MESSAGE_BYTES, clip
+from service.corona.reasons import Bound
 from service.feeds.text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
@@ -28,6 +29,7 @@ _HELP: Final = {
     "after asking. Also: unsub, remove.",
     "list": "`list`: your subscriptions and their numbers. `list news`: those with “news” in title or URL. Also: ls.",
     "show": "`show #3`: the latest entries of one subscription. `show #3 10`: the latest ten.",
+    "why": "`why #3`: how often one subscription is looked at, and why.",
     "status": "`status`: whether everything you follow can be reached.",
     "help": "`help`: everything I understand. `help subscribe`: more about one command.",
 }
@@ -138,6 +140,30 @@ def _shown(reply: say.Shown, _now_s: float) -> str:
     return _fitted(head, rows, "and {} more")
 
 
+_BINDING: Final = {
+    Bound.NONE: "That is its share of all the looks that may be taken.",
+    Bound.LONGEST_WAIT: "That is so that nobody has to wait longer.",
+    Bound.NODES: "Every worker takes part; only more of them could look more often.",
+    Bound.CHANNEL_BUDGET: "Politeness to its publisher allows no more.",
+    Bound.HOST_BUDGET: "Politeness to its site, which has other channels as well, allows no more.",
+    Bound.FLEET_BUDGET: "All looks that may be taken are too few for everybody to have the usual share.",
+}
+
+
+def _reasoned(reply: say.Reasoned, now_s: float) -> str:
+    reason, name = reply.reason, title(reply.followed.channel)
+    workers = len(reason.turns)
+    turns = "by one worker" if workers == 1 else f"by {workers} workers in turn"
+    next_s = min(turn.next_poll_s for turn in reason.turns) - now_s
+    due = f"in {_span(next_s)}" if next_s >= 1 else "now"
+    return (
+        f"*{name}* (#{reply.followed.number}) is looked at every {_span(reason.interval_s / workers)}, {turns}.\n"
+        f"What is new is seen after {_span(reason.wait_s)} on average; the next look is due {due}.\n"
+        f"{_BINDING[reason.bound]}\n"
+        f"As far as I can tell, something is new about every {_span(reason.update_interval_s)}."
+    )
+
+
 def _status(reply: say.StatusReport, now_s: float) -> str:
     if not reply.workers:
         return "No worker is running just now, so nothing is being polled. I will catch up as soon as one is back."
@@ -197,6 +223,7 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, float], str]]] = {
     say.NoSuchSubscription: lambda *_: "You have no such subscription. `list` shows what you have.",
     say.Listing: _listing,
     say.Shown: _shown,
+    say.Reasoned: _reasoned,
     say.StatusReport: _status,
     say.Explained: _explained,
     say.Incomplete: _incomplete,
@@ -216,6 +243,14 @@ def _age(age_s: float) -> str:
         if age_s >= unit_s:
             return many(int(age_s // unit_s), unit)
     return "less than a minute"
+
+
+def _span(length_s: float) -> str:
+    """Return a length of time in words, rounded."""
+    for unit_s, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if length_s >= 1.5 * unit_s:
+            return many(round(length_s / unit_s), unit)
+    return many(max(1, round(length_s)), "second")
 
 
 def _fitted(head: str, rows: list[str], rest: str) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from service.corona.schedule import effective_interval_s
+from service.corona.policy import SECONDS_PER_HOUR
 from service.feeds.pace import pace
 from service.feeds.sandbox import ParserPool
 from service.feeds.urls import canonical_url
@@ -73,13 +73,12 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
 
 def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, wished_s: float = 0.0) -> NextPoll:
-    """Return when the fleet would ask a healthy channel again (Corona §3.1: τ/n after any node's poll).
+    """Return when the fleet would ask a healthy channel again: after τ/n, where its n is what any channel may count on.
 
     ``wished_s`` is how long its publisher wants to be left alone in general.
     """
-    size = settings.pollers_per_channel
-    usual_s = settings.poll_interval_s / size
-    polite_s = effective_interval_s(settings.poll_interval_s, size, settings.max_polls_per_hour, private=private) / size
+    usual_s = settings.poll_interval_s / settings.polls_per_channel
+    polite_s = usual_s if private else max(usual_s, SECONDS_PER_HOUR / settings.max_polls_per_hour)
     if retry_after_s is not None and retry_after_s > polite_s:
         return NextPoll(retry_after_s, "the publisher asked for that (Retry-After)")
     if not private and wished_s > polite_s:
@@ -88,7 +87,9 @@ def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None,
         return NextPoll(
             polite_s, f"the whole fleet polls a channel at most {settings.max_polls_per_hour:g} times per hour"
         )
-    return NextPoll(usual_s, f"{size} nodes take turns, each every {settings.poll_interval_s:g} s")
+    return NextPoll(
+        usual_s, f"{settings.polls_per_channel:g} nodes take turns, each every {settings.poll_interval_s:g} s"
+    )
 
 
 def as_text(found: Inspection) -> str:

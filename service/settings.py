@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
+from service.corona.policy import Goal
 from service.errors import UserError
 
 Preset = Literal["trial", "single", "cluster"]
@@ -63,9 +64,20 @@ class Settings(BaseModel):
     """Where a worker or bot serves /livez, /readyz and /metrics; 0 takes a free port."""
 
     poll_interval_s: float = Field(default=900.0, ge=1.0)
-    """Corona's τ: how often one node polls one channel that it is in the polling set of."""
-    pollers_per_channel: int = Field(default=3, ge=1, le=1024)
-    """Size of a polling set, until the optimiser decides; never more than there are nodes."""
+    """Corona's τ: how often one node polls one channel, at most; n nodes in turn poll it n times as often."""
+    goal: Goal = Goal.LITE
+    """What polls are shared out for: ``lite`` (the mean delay of a subscription), ``fair`` (that of a notification: who
+    publishes rarely is asked rarely), ``fair-sqrt`` and ``fair-log`` (in between), or ``fast`` (as few polls as keep
+    ``target_delay_s``). This and the next four are what a fleet begins with."""
+    polls_per_channel: float = Field(default=3.0, gt=0)
+    """There are as many polls to share out, per τ, as all subscribers would make by themselves, and at least so many
+    for each channel: 3 let one subscriber's channel be polled by three workers in turn."""
+    budget_polls_per_minute: float | None = Field(default=None, gt=0)
+    """A cap on the whole fleet's polls, below which the most wanted channels come first; none if not set."""
+    target_delay_s: float = Field(default=60.0, gt=0)
+    """With the goal ``fast``: the mean time from a publisher's change to the poll that sees it, over subscriptions."""
+    longest_wait_s: float = Field(default=43_200.0, gt=0)
+    """No channel's mean wait is longer, unless politeness or the cap allow no less."""
     max_polls_per_hour: float = Field(default=12.0, gt=0)
     """Politeness: polls of one public channel by the whole fleet."""
     host_requests_per_s: float = Field(default=1.0, gt=0)

@@ -7,9 +7,10 @@ import structlog
 
 from service.errors import CoronetError, NotSubscribed, NoWorker, to_fault
 from service.feeds.sandbox import ParserPool
+from service.model import ChannelId
 from service.store import Store
 from service.store.inbox import Letter
-from service.store.requests import Answer, Ask, Failed, Polled, PollNow, Probe
+from service.store.requests import Answer, Ask, Explained, Failed, Polled, PollNow, Probe, Why
 from workers.node import Node
 from workers.poller import Poller
 from workers.probing import Probing
@@ -39,7 +40,7 @@ class Answers:
             return
         await self._store.requests.answer(ask, await self._answer(node, ask))
 
-    async def _answer(self, node: Node, ask: Ask) -> Answer:
+    async def _answer(self, node: Node, ask: Ask) -> Answer:  # noqa: PLR0911 - one arm per question and error
         try:
             async with asyncio.timeout(_WITHIN_S):
                 match ask.body:
@@ -50,7 +51,21 @@ class Answers:
                         if result is None:
                             return Failed(to_fault(NotSubscribed("There is no such channel.")))
                         return Polled(result)
+                    case Why(channel=cid):
+                        reason = node.why(cid)
+                        if reason is None:
+                            return Failed(
+                                to_fault(NoWorker("It is not settled yet how this is polled. Ask again soon."))
+                            )
+                        return Explained(reason)
         except TimeoutError:
             return Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
         except CoronetError as error:
             return Failed(to_fault(error))
+
+
+def _explained(node: Node, cid: ChannelId) -> Answer:
+    reason = node.why(cid)
+    if reason is None:
+        raise NoWorker("It is not settled yet how often this is polled. Ask again in a minute.")
+    return Explained(reason)

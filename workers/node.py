@@ -13,11 +13,13 @@ import structlog
 from service.clock import Clock
 from service.corona.events import (
     Adopt,
+    AimsRead,
     Disown,
     Effect,
     Event,
     ListOwned,
     Publish,
+    ReadAims,
     Received,
     Refresh,
     RingChanged,
@@ -27,8 +29,9 @@ from service.corona.events import (
     Tick,
 )
 from service.corona.messages import decode, encode
-from service.corona.policy import Policy
+from service.corona.policy import Aims, Policy
 from service.corona.protocol import NodeProtocol
+from service.corona.reasons import Reason
 from service.errors import LeaseLost, LimitReached, PublisherError, StoreUnavailable
 from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
@@ -50,12 +53,18 @@ log = structlog.get_logger(__name__)
 
 
 def policy(settings: Settings) -> Policy:
-    """Return what the protocol has to know of the settings."""
+    """Return what the protocol has to know of the settings, until the store has other aims."""
     return Policy(
-        pollers_per_channel=settings.pollers_per_channel,
         poll_interval_s=settings.poll_interval_s,
         max_polls_per_hour=settings.max_polls_per_hour,
         maintenance_interval_s=settings.maintenance_interval_s,
+        aims=Aims(
+            goal=settings.goal,
+            polls_per_channel=settings.polls_per_channel,
+            budget_polls_per_minute=settings.budget_polls_per_minute,
+            delay_s=settings.target_delay_s,
+            longest_wait_s=settings.longest_wait_s,
+        ),
     )
 
 
@@ -70,7 +79,8 @@ class Node:
         self._hubs = hubs
         self._settings = settings
         self._clock = clock
-        self._protocol = NodeProtocol(me.id, policy(settings))
+        self._policy = policy(settings)
+        self._protocol = NodeProtocol(me.id, self._policy)
         self._ring = RingView(-1, ())
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
@@ -98,6 +108,10 @@ class Node:
                 await self._lost
         finally:
             await self._tasks.cancel()
+
+    def why(self, cid: ChannelId) -> Reason | None:
+        """Return why a channel of ours is polled as it is; None if it is not ours, or not settled yet."""
+        return self._protocol.why(cid, self.polling.fleet_s())
 
     def hubs_named(self, cid: ChannelId, hubs: Sequence[str], topic: str) -> None:
         """Follow, in the background, what a channel's document names."""
@@ -161,9 +175,17 @@ class Node:
         except (PublisherError, LimitReached, StoreUnavailable) as error:
             log.info("what was pushed is left to the next poll", channel=cid[:8], why=str(error))
 
+    async def _read_aims(self) -> None:
+        try:
+            aims = await self._store.policy.get()
+        except StoreUnavailable as error:
+            log.warning("aims unreadable", error=str(error))
+            return
+        await self._happened(AimsRead(aims or self._policy.aims))
+
     async def _happened(self, *events: Event) -> None:
-        now_s = self._clock.monotonic_s()
-        effects = [effect for event in events for effect in self._protocol.handle(event, now_s)]
+        now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
+        effects = [effect for event in events for effect in self._protocol.handle(event, now_s, fleet_s)]
         try:
             await self._carry_out(effects)
         except StoreUnavailable as error:
@@ -180,6 +202,8 @@ class Node:
                     self._tasks.start(self.owning.publish(effect))
                 case ListOwned():
                     self._tasks.start(self.owning.list_owned(effect))
+                case ReadAims():
+                    self._tasks.start(self._read_aims())
         adopted = [effect.channel for effect in effects if isinstance(effect, Adopt)]
         if adopted:
             self._tasks.start(self.owning.adopt(adopted))

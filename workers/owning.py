@@ -21,13 +21,14 @@ from service.corona.events import (
     PublishRefused,
     Received,
 )
-from service.corona.messages import Candidate, ChannelRemoved
+from service.corona.messages import ChannelRemoved
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
 from service.model import ChannelId, NodeId
 from service.overlay.regions import owned_prefixes
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.channels import ChannelState, Snapshot
+from service.store.channels import Snapshot
+from service.store.state import ChannelState
 from workers.fanout import fan_out
 from workers.tasks import Tasks
 
@@ -95,7 +96,8 @@ class Owning:
             self._epochs[cid] = state.epoch
             if state.fanned < state.channel.version:
                 self._fan_out_soon(cid)
-            events.append(Adopted(cid, state.epoch, state.channel.version, private=state.channel.private))
+            version, private = state.channel.version, state.channel.private
+            events.append(Adopted(cid, state.epoch, version, private=private, updates=state.updates))
         if events:
             await self._happened(*events)
 
@@ -130,7 +132,7 @@ class Owning:
         """Version a candidate, tell the protocol, and fan out."""
         offered = effect.candidate
         notice = offered.delta.notice
-        snapshot = None if notice else _snapshot(offered)
+        snapshot = None if notice else _snapshot(effect)
         try:
             delta = await self._store.channels.publish(
                 offered.delta, snapshot, effect.epoch, silent=offered.delta.initial
@@ -203,8 +205,9 @@ class Owning:
             self._fanning_out.discard(cid)
 
 
-def _snapshot(offered: Candidate) -> Snapshot:
-    return Snapshot(offered.validators, offered.memory, offered.title, offered.link, offered.wishes)
+def _snapshot(effect: Publish) -> Snapshot:
+    offered, updates = effect.candidate, effect.updates
+    return Snapshot(offered.validators, offered.memory, offered.title, offered.link, offered.wishes, updates=updates)
 
 
 def stretches(cids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:

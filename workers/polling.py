@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from math import inf
+from math import floor, inf
 from typing import Any
 
 import structlog
@@ -11,7 +11,6 @@ import structlog
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, StartPolling
 from service.corona.messages import Candidate
-from service.corona.schedule import next_poll_s
 from service.errors import LimitReached, OperationalError, PublisherError
 from service.feeds.wire import Document
 from service.model import ChannelId, NodeId, PollResult
@@ -59,6 +58,7 @@ class Polling:
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
         self._phases: dict[ChannelId, StartPolling] = {}
+        self._begun_s: dict[ChannelId, float] = {}
         self._watches: dict[ChannelId, Watch] = {}
         self._found: dict[ChannelId, Found] = {}
         self._verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
@@ -72,6 +72,7 @@ class Polling:
         """Take over the fleet's common time as it was at a moment of ours; after a jump of it, plan every poll anew."""
         before_s, self._fleet_ahead_s = self._fleet_ahead_s, fleet_s - at_monotonic_s
         if abs(self._fleet_ahead_s - before_s) > _CLOCK_JUMP_S:
+            self._begun_s.clear()
             for phase in self._phases.values():
                 self._plan(phase, self.fleet_s())
             self._agenda_changed.set()
@@ -87,12 +88,14 @@ class Polling:
         now_s = self.fleet_s()
         for phase in phases:
             if self._phases.get(phase.channel) is phase:
-                self._plan(phase, now_s, self._agenda.planned_s(phase.channel))
+                # A poll that is begun ahead of its time must not be planned once more.
+                self._plan(phase, max(now_s, self._begun_s.get(phase.channel, -inf)))
         self._agenda_changed.set()
 
     def stop(self, cid: ChannelId) -> None:
         """Poll this channel no more."""
         self._phases.pop(cid, None)
+        self._begun_s.pop(cid, None)
         self._watches.pop(cid, None)
         self._found.pop(cid, None)
         self._agenda.drop(cid)
@@ -161,6 +164,7 @@ class Polling:
                 await self._agenda_change(None if first_s is None else first_s - _AHEAD_S - now_s)
                 continue
             for due_s, cid in self._agenda.take(max(now_s, first_s) + _TOGETHER_S):
+                self._begun_s[cid] = max(due_s, now_s)
                 self._plan(self._phases[cid], max(due_s, now_s))
                 self._tasks.start(self._poll_as_planned(cid, min(due_s, first_s)))
 
@@ -181,9 +185,11 @@ class Polling:
     async def _offer_notice(self, candidate: Candidate) -> None:
         await self._happened(CandidateFound(candidate))
 
-    def _plan(self, phase: StartPolling, now_s: float, planned_s: float = inf) -> None:
-        place = (phase.channel, phase.rank, phase.size, phase.interval_s)
-        self._agenda.plan(phase.channel, next_poll_s(*place, now_s, planned_s=planned_s))
+    def _plan(self, phase: StartPolling, after_s: float) -> None:
+        due_s = phase.rota.next_poll_s(phase.rank, after_s)
+        # More than one turn ahead, the rota was made before the fleet's clock was set back.
+        turns = max(0, floor((due_s - after_s) / phase.rota.interval_s))
+        self._agenda.plan(phase.channel, due_s - turns * phase.rota.interval_s)
 
     async def _poll_as_planned(self, cid: ChannelId, at_s: float) -> None:
         held = self._watches.get(cid)

@@ -27,8 +27,9 @@ from service.feeds.wire import Document, Examine, Findings
 from service.model import Change, Channel, FeedLink
 from service.net.fetch import Fetched
 from service.store import Store
-from service.store.channels import ChannelState, Snapshot
+from service.store.channels import Snapshot
 from service.store.requests import Probe, Probed
+from service.store.state import ChannelState
 from workers.node import Node
 from workers.poller import Poller, document, hubs_of
 from workers.watch import found

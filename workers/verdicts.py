@@ -86,11 +86,11 @@ class Verdicts:
 
     async def _weigh(self, place: Place, result: PollResult, case: Case) -> None:
         cid = place.channel.id
-        rest = backoff_s(case.refusals, place.phase.interval_s) if case.charge == BUSY else rest_s(case)
+        rest = backoff_s(case.refusals, place.phase.rota.interval_s) if case.charge == BUSY else rest_s(case)
         # A publisher that said how long it wants to be left alone knows better.
         if rest and not await self._store.hosts.paused_s(cid):
             await self._store.hosts.pause(cid, rest)
-        notice = judge(case, place.phase.size, result.detail)
+        notice = judge(case, place.phase.rota.size, result.detail)
         if notice is not None:
             log.info("verdict", channel=cid[:8], kind=notice.kind, detail=notice.detail)
             await self._offer(_candidate(place.channel, notice, result.at_s))

@@ -7,7 +7,7 @@ import msgspec
 from service.corona.messages import Candidate
 from service.feeds.wire import Document, Findings
 from service.model import Channel, Delta, Validators, Wishes
-from service.store.channels import ChannelState
+from service.store.state import ChannelState
 
 _DOCUMENTS_KEPT = 8
 _BYTES_KEPT = 8 * 1024 * 1024

@@ -100,7 +100,7 @@ async def post_channel(request: web.Request) -> web.Response:
     if probed.channel is None:
         return _json(Choices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
     await store.channels.set_listed(probed.channel.id, listed=True)
-    about = await detail(store, probed.channel.id, request.app[SETTINGS].pollers_per_channel)
+    about = await detail(store, probed.channel.id)
     response = _json(about, HTTPStatus.CREATED)
     response.headers[hdrs.LOCATION] = f"{PREFIX}/channels/{probed.channel.id}"
     return response
@@ -108,8 +108,7 @@ async def post_channel(request: web.Request) -> web.Response:
 
 async def get_channel(request: web.Request) -> web.Response:
     """One channel with its place on the ring, last polls and latest entries."""
-    store, pollers = request.app[STORE], request.app[SETTINGS].pollers_per_channel
-    return _json(await detail(store, request.match_info["cid"], pollers))
+    return _json(await detail(request.app[STORE], request.match_info["cid"]))
 
 
 async def patch_channel(request: web.Request) -> web.Response:

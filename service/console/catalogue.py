@@ -6,11 +6,12 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
-from service.errors import UserError
+from service.corona.reasons import Reason
+from service.errors import NoWorker, UserError
 from service.feeds.urls import selector_of
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Wishes
 from service.store import Store
-from service.store.channels import ChannelState
+from service.store.state import ChannelState
 
 PAGE = 50
 _SCANNED_AT_ONCE = 250
@@ -18,6 +19,7 @@ _SCANNED_AT_MOST = 2_000
 _ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 20
 _ENTRIES_SHOWN = 10
+_WHY_WITHIN_S = 1.0
 
 State = Literal["polled", "failing", "idle"]
 """``failing``: the last poll failed. ``idle``: neither subscribed to nor listed, so nobody polls it."""
@@ -57,12 +59,14 @@ class ChannelPage(msgspec.Struct, frozen=True):
 class ChannelDetail(msgspec.Struct, frozen=True):
     """A channel with its place on the ring, how its last polls ended, and its latest entries (newest first).
 
-    ``wishes`` is how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may.
+    ``why`` it is polled as it is, and by whom, is its owner's word; null if that does not answer. ``wishes`` is
+    how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may.
     """
 
     channel: ChannelView
     owner: NodeInfo | None
     polling_set: tuple[NodeInfo, ...]
+    why: Reason | None
     polls: tuple[PollResult, ...]
     latest: tuple[Entry, ...]
     wishes: Wishes
@@ -101,11 +105,8 @@ async def find(store: Store, query: str, cursor: str, count: int = PAGE) -> Chan
             return ChannelPage(await _views(store, found), cursor)
 
 
-async def detail(store: Store, text: str, pollers: int) -> ChannelDetail:
-    """Return all about the channel whose id stands in a path; its polling set are the ``pollers`` nearest nodes.
-
-    Raises ``HTTPNotFound``.
-    """
+async def detail(store: Store, text: str) -> ChannelDetail:
+    """Return all about the channel whose id stands in a path. Raises ``HTTPNotFound``."""
     cid = _checked_id(text)
     ring = await store.ring.look()
     (state,) = await store.channels.states([cid])
@@ -113,16 +114,25 @@ async def detail(store: Store, text: str, pollers: int) -> ChannelDetail:
         raise _no_such_channel()
     view = _view(state, await store.subscriptions.count(cid))
     nodes = {node.id: node for node in ring.nodes}
-    polling_set = tuple(nodes[node] for node in ring.nearest(cid, pollers))
+    owner = ring.owner(cid)
+    why = await _why(store, cid) if view.state != "idle" else None
     return ChannelDetail(
         channel=view,
-        owner=polling_set[0] if polling_set else None,
-        polling_set=polling_set if view.state != "idle" else (),
+        owner=nodes[owner] if owner else None,
+        polling_set=tuple(nodes[turn.node] for turn in why.turns if turn.node in nodes) if why else (),
+        why=why,
         polls=await store.channels.polls(cid, _POLLS_SHOWN),
         latest=await store.channels.latest(cid, _ENTRIES_SHOWN),
         wishes=state.wishes,
         paused_s=await store.hosts.paused_s(cid),
     )
+
+
+async def _why(store: Store, cid: ChannelId) -> Reason | None:
+    try:
+        return await store.requests.why(cid, _WHY_WITHIN_S)
+    except NoWorker:
+        return None
 
 
 def _checked_id(text: str) -> ChannelId:

@@ -7,7 +7,7 @@ from aiohttp import web
 from service.console.catalogue import detail, existing, find
 from service.console.failures import in_plain_words, status_of
 from service.console.ring_svg import ring_svg
-from service.console.site import SETTINGS, STORE, render
+from service.console.site import STORE, render
 from service.errors import CoronetError, StoreUnavailable
 from service.feeds.urls import page_url
 
@@ -91,8 +91,8 @@ async def remove(request: web.Request) -> web.Response:
 
 
 async def _one(request: web.Request, status: int, *, polled: bool, error: str) -> web.Response:
-    store, settings = request.app[STORE], request.app[SETTINGS]
-    about = await detail(store, request.match_info["cid"], settings.pollers_per_channel)
+    store = request.app[STORE]
+    about = await detail(store, request.match_info["cid"])
     moved_to = about.channel.moved_to
     successor = await store.channels.get(moved_to) if moved_to else None
     nodes = await store.ring.view()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
+from service.corona.reasons import Bound, Reason
 from service.feeds.pace import DAY_S
 from service.feeds.urls import selector_of, without_selector
 from service.model import Wishes
@@ -101,6 +102,22 @@ def wishes_in_words(wishes: Wishes) -> str:
     return "; ".join(words)
 
 
+_BINDING: Final = {
+    Bound.NONE: "its share of all polls",
+    Bound.LONGEST_WAIT: "nobody is to wait longer",
+    Bound.NODES: "every node takes part",
+    Bound.CHANNEL_BUDGET: "politeness to the publisher allows no more",
+    Bound.HOST_BUDGET: "politeness to the site allows no more",
+    Bound.FLEET_BUDGET: "the budget of the fleet is less than all longest waits take",
+}
+
+
+def reason_in_words(reason: Reason) -> str:
+    """Return how often a channel is polled, and what makes it so."""
+    nodes = count(len(reason.turns), "node")
+    return f"Every {duration(reason.interval_s / len(reason.turns))}, by {nodes} in turn: {_BINDING[reason.bound]}"
+
+
 def _spans(hours: Sequence[int]) -> Iterator[str]:
     """Yield the times that hours of a day, in order, cover: 0, 1 and 2 are ``0:00 to 3:00``."""
     starts = [hour for hour in hours if hour - 1 not in hours]
@@ -112,6 +129,6 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
         *(count, duration, ago, size, instant, short_id, went_well, outcome_words, web_address),
-        *(wishes_in_words, selector_of, without_selector),
+        *(wishes_in_words, reason_in_words, selector_of, without_selector),
     )
 }

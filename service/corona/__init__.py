@@ -18,16 +18,20 @@ n = clip(c·√(weight/cost), least, most) with one number c, on which the fleet
 - ``estimates``   how often a channel is updated, learnt from its polls
 - ``reasons``     why a channel is polled as it is
 
-- ``schedule``  when a node of a polling set polls, how n may change, and how politeness stretches τ
+- ``optimum``   one node's channels as a problem, and c from everybody's, under the fleet's policy
+- ``pacing``    what an owner knows of its channels, and the rotas that follow
+- ``schedule``  when the nodes of a polling set poll, and how n may change
 - ``owner``     a channel's owner: names the polling set, versions what its members find
 - ``member``    a polling set's member: polls while told to, keeps what it found until versioned
 - ``protocol``  both halves of one node behind one door
-- ``policy``    what of the settings the protocol must know
+- ``policy``    what the fleet is to achieve, and at what cost
 - ``events``, ``messages``  what goes in and out, and what travels between nodes
 
 State is soft: owners repeat every assignment each maintenance interval, members forget what is
 not repeated, and whatever must survive lives in the store, fenced by the owner's epoch.
-The protocol takes n from a setting so far. We deviate: polls are spaced by rank instead of by a random
-wait (§3.3), which halves the mean detection time; and the owner names all members itself
-instead of level by level along the DAG, because every node knows the whole ring.
+Every tick a node tells others what its channels weigh, and solves for c from what they tell.
+We deviate: where c has moved, it is applied at once, not only in the maintenance phase (§3.3), which
+spares a round; polls are spaced by rank instead of by a random wait (§3.3), which halves the mean
+detection time; and the owner names all members itself instead of level by level along the DAG,
+because every node knows the whole ring.
 """

@@ -10,7 +10,10 @@ from math import exp
 
 import msgspec
 
-from service.corona.goals import SHORTEST_UPDATE_INTERVAL_S
+from service.model import Delta
+
+SHORTEST_UPDATE_INTERVAL_S = 10.0
+"""Nobody publishes faster, as far as weights go; it keeps log u away from zero."""
 
 LONGEST_UPDATE_INTERVAL_S = 90 * 86_400.0
 """A channel that says nothing for longer is taken to speak this often: it may still come back."""
@@ -63,6 +66,37 @@ def observed(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> Up
         watched_s=kept * estimate.watched_s + elapsed_s,
         silence_s=0.0 if new_entries else estimate.silence_s + elapsed_s,
     )
+
+
+class Updates(msgspec.Struct, frozen=True):
+    """What an owner remembers with a channel: the estimate as of ``since_s``; no update has been seen since.
+
+    ``since_s`` is fleet time, 0 if nobody has watched the channel yet.
+    """
+
+    estimate: UpdateEstimate = UpdateEstimate()
+    since_s: float = 0.0
+
+    def interval_s(self, fleet_s: float) -> float:
+        """Return the mean time between updates in seconds, the silence since then included."""
+        return (
+            observed(self.estimate, 0, fleet_s - self.since_s).interval_s if self.since_s else self.estimate.interval_s
+        )
+
+
+def counted(updates: Updates, delta: Delta, fleet_s: float) -> Updates:
+    """Return what is known once a delta is versioned.
+
+    A channel's first content tells nothing, and neither does the time before it: nobody had been watching.
+    A page that changes has one update, however many lines it touches.
+    """
+    if delta.initial or not updates.since_s:
+        return Updates(updates.estimate, fleet_s)
+    if delta.notice is not None:
+        return updates
+    additions = sum(change.kind == "addition" and not change.line for change in delta.changes)
+    on_a_page = any(change.line for change in delta.changes)
+    return Updates(observed(updates.estimate, additions + on_a_page, fleet_s - updates.since_s), fleet_s)
 
 
 def _bounded_s(interval_s: float) -> float:

@@ -7,7 +7,10 @@ way, another one is such a repetition, and the shell ignores it.
 
 import msgspec
 
+from service.corona.estimates import Updates
 from service.corona.messages import Candidate, Message
+from service.corona.policy import Aims
+from service.corona.schedule import Rota
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -45,12 +48,13 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """The answer to :class:`Adopt`: the channel's epoch, raised for us, and its version."""
+    """The answer to :class:`Adopt`: the channel's epoch, raised for us, and what the store knows of the channel."""
 
     channel: ChannelId
     epoch: int
     version: int
     private: bool = False
+    updates: Updates = Updates()
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
@@ -72,7 +76,15 @@ class PublishRefused(msgspec.Struct, frozen=True):
     channel: ChannelId
 
 
-Event = RingChanged | ChannelsListed | Tick | Received | Adopted | CandidateFound | Published | PublishRefused
+class AimsRead(msgspec.Struct, frozen=True):
+    """The answer to :class:`ReadAims`."""
+
+    aims: Aims
+
+
+Event = (
+    RingChanged | ChannelsListed | Tick | Received | Adopted | CandidateFound | Published | PublishRefused | AimsRead
+)  # fmt: skip
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -86,6 +98,10 @@ class ListOwned(msgspec.Struct, frozen=True):
     """Walk the registry and answer with :class:`ChannelsListed`, repeating ``asked_s``."""
 
     asked_s: float
+
+
+class ReadAims(msgspec.Struct, frozen=True):
+    """Look what admins want of the fleet now, and answer with :class:`AimsRead`."""
 
 
 class Adopt(msgspec.Struct, frozen=True):
@@ -104,16 +120,15 @@ class Disown(msgspec.Struct, frozen=True):
 
 
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
-    """Poll at this phase (see ``schedule``), by comparing with the store's present version.
+    """Poll by this rota, as the node of this rank, by comparing with the store's present version.
 
-    Repeated with every assignment, so that a failed one heals: for a channel polled at this very
-    phase it means nothing, for one polled at another phase it means to replan.
+    Repeated with every assignment, so that a failed one heals: for a channel polled just so it means nothing, for
+    one polled otherwise it means to replan.
     """
 
     channel: ChannelId
     rank: int
-    size: int
-    interval_s: float
+    rota: Rota
 
 
 class StopPolling(msgspec.Struct, frozen=True):
@@ -135,11 +150,13 @@ class Refresh(msgspec.Struct, frozen=True):
 class Publish(msgspec.Struct, frozen=True):
     """Version the candidate by compare-and-set under ``epoch``, and fan out to subscribers.
 
+    ``updates`` is what is known of the channel's updates from then on; it is kept with the version.
     Answer with :class:`Published` or :class:`PublishRefused`.
     """
 
     candidate: Candidate
     epoch: int
+    updates: Updates
 
 
-Effect = Send | ListOwned | Adopt | Disown | StartPolling | StopPolling | Refresh | Publish
+Effect = Send | ListOwned | ReadAims | Adopt | Disown | StartPolling | StopPolling | Refresh | Publish

@@ -12,26 +12,18 @@ its polling set): with D = τ/(2n) that is the weighted mean delay, but for a co
 with q subscribers, u the mean time between a channel's updates. Logarithms are of seconds.
 """
 
-from enum import StrEnum
 from math import log
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from service.corona.estimates import SHORTEST_UPDATE_INTERVAL_S
+from service.corona.policy import Goal
+from service.corona.schedule import size_for_wait
+
+__all__ = ["Floats", "Goal", "detection_s", "mean_delay_s", "size_for_wait", "weights"]
+
 Floats = NDArray[np.float64]
-
-SHORTEST_UPDATE_INTERVAL_S = 10.0
-"""Nobody publishes faster, as far as weights go; it keeps log u away from zero."""
-
-
-class Goal(StrEnum):
-    """What to optimise."""
-
-    LITE = "lite"
-    FAST = "fast"
-    FAIR = "fair"
-    FAIR_SQRT = "fair-sqrt"
-    FAIR_LOG = "fair-log"
 
 
 def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, poll_interval_s: float) -> Floats:
@@ -68,11 +60,6 @@ def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:
     """
     with np.errstate(divide="ignore"):
         return np.asarray(poll_interval_s / (2 * np.asarray(size, dtype=np.float64)))
-
-
-def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
-    """Return the n whose mean wait D is ``longest_wait_s``: what a bound on waiting asks of every channel."""
-    return poll_interval_s / (2 * longest_wait_s)
 
 
 def mean_delay_s(weight: Floats, size: Floats, poll_interval_s: float) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from service.corona.events import Effect, Refresh, Send, StartPolling, StopPolling
 from service.corona.messages import Assign, Candidate, Rejected, Unassign
 from service.corona.policy import Policy
+from service.corona.schedule import Rota
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -20,7 +21,7 @@ MAX_OFFERS = 10
 @dataclass(slots=True)
 class _Assigned:
     ring_version: int
-    size: int
+    rota: Rota
     version: int
     heard_s: float
 
@@ -46,11 +47,16 @@ class Member:
         """The channels that this node polls."""
         return tuple(self._assigned)
 
+    def rota(self, channel: ChannelId) -> Rota | None:
+        """Return the rota by which this node polls a channel, if it does."""
+        assigned = self._assigned.get(channel)
+        return assigned.rota if assigned else None
+
     def ring_changed(self, view: RingView) -> Iterator[Effect]:
         """Leave the sets that we are outside of now, without waiting to be told; turn to new owners."""
         self._view = view
         for channel, assigned in list(self._assigned.items()):
-            if self._is_outside(channel, assigned.size, assigned.ring_version):
+            if self._is_outside(channel, assigned.rota.size, assigned.ring_version):
                 yield from self._stop(channel)
         yield from self.offer_all()
 
@@ -59,11 +65,11 @@ class Member:
         for place in message.assignments:
             known = self._assigned.get(place.channel)
             outdated = known is not None and message.ring_version < known.ring_version
-            if outdated or self._is_outside(place.channel, place.size, message.ring_version):
+            if outdated or self._is_outside(place.channel, place.rota.size, message.ring_version):
                 continue
-            yield StartPolling(place.channel, place.rank, place.size, place.interval_s)
+            yield StartPolling(place.channel, place.rank, place.rota)
             version = place.version if known is None else known.version
-            self._assigned[place.channel] = _Assigned(message.ring_version, place.size, version, now_s)
+            self._assigned[place.channel] = _Assigned(message.ring_version, place.rota, version, now_s)
             yield from self.versioned(place.channel, place.version)
 
     def unassigned(self, message: Unassign) -> Iterator[Effect]:

@@ -10,19 +10,21 @@ from typing import Annotated
 import msgspec
 
 from service import model
+from service.corona.schedule import Rota
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
+"""2: assignments carry a rota. Nodes of version 1 share the ring with us but hear nothing of us, nor we of them:
+until all are replaced, a channel is polled by those of its set that speak as its owner does."""
 
 ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One channel's place for one member: poll at ``rank`` of ``size``; ``version`` is the channel's present one."""
+    """One channel's place for one member: its ``rank`` in the rota; ``version`` is the channel's present one."""
 
     channel: ChannelId
     rank: int
-    size: Annotated[int, msgspec.Meta(ge=1)]
-    interval_s: Annotated[float, msgspec.Meta(gt=0)]
+    rota: Rota
     version: int
 
 
@@ -34,7 +36,7 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unassign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member: nobody wants this channel any more."""
+    """Owner to member: poll this channel no more; fewer do, or nobody wants it."""
 
     ring_version: int
     channel: ChannelId

@@ -6,15 +6,20 @@ fenced by the channel's epoch in the store.
 
 A channel is *adopting* until its epoch and version are known, then *idle*, or *publishing* while
 a candidate is at the store. A refusal, or a candidate newer than we are, sends it back to adopting.
+How many poll it, and when, is :class:`~service.corona.pacing.Pacing`'s to decide.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 
+from service.corona.estimates import Updates
 from service.corona.events import Adopt, Adopted, ChannelsListed, Disown, Effect, Publish, Send
 from service.corona.messages import Assign, Assignment, Candidate, Rejected, Unassign, Versioned
+from service.corona.pacing import Pacing
 from service.corona.policy import Policy
-from service.corona.schedule import effective_interval_s
+from service.corona.reasons import Reason
+from service.corona.schedule import Rota
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -26,40 +31,46 @@ ADOPTING = 0
 
 @dataclass(slots=True)
 class _Owned:
-    members: tuple[NodeId, ...]
     wanted_s: float
     """When we last heard that somebody wants it."""
     asked_s: float
     """When the last question to the store was asked."""
+    subscribers: int
+    members: tuple[NodeId, ...] = ()
     epoch: int = ADOPTING
     version: int = 0
-    private: bool = False
     candidate: tuple[NodeId, Candidate] | None = None
     """The candidate to decide once adopted, or at the store, and who found it."""
+    updates: Updates | None = None
+    """What is known of the channel's updates if the store takes the candidate."""
 
 
 class Owner:
     """The owning half of a node's protocol."""
 
-    def __init__(self, me: NodeId, policy: Policy) -> None:
+    def __init__(self, me: NodeId, policy: Policy, pacing: Pacing) -> None:
         self._me = me
         self._policy = policy
         self._view = RingView(0, ())
+        self._pacing = pacing
         self._owned: dict[ChannelId, _Owned] = {}
+        self._unwanted: frozenset[ChannelId] = frozenset()
+        """What the last walk found that nobody wants: what a forgotten member finds there does not revive it."""
 
-    def ring_changed(self, view: RingView) -> Iterator[Effect]:
+    def ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Disown what is nearer to others now, and assign the rest anew at once."""
         self._view = view
         for channel in [channel for channel in self._owned if view.owner(channel) != self._me]:
             del self._owned[channel]
+            self._pacing.drop(channel)
             yield Disown(channel)
-        for channel, owned in self._owned.items():
-            owned.members = self._polling_set(channel)
-        yield from self._assign(self._owned)
+        yield from self.decide_sets(fleet_s)
 
     def listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Own what is wanted, and drop what was not wanted any more when the walk began."""
-        wanted = dict.fromkeys(entry.channel for entry in event.channels if entry.subscribers or entry.listed)
+        wanted = {entry.channel: entry.subscribers for entry in event.channels if entry.subscribers or entry.listed}
+        if event.asked_s > -inf:
+            self._unwanted = frozenset(entry.channel for entry in event.channels) - wanted.keys()
         unwanted = [
             channel
             for channel, owned in self._owned.items()
@@ -67,44 +78,50 @@ class Owner:
         ]
         for channel in unwanted:
             yield from self.drop(channel)
-        for channel in wanted:
-            yield from self.want(channel, now_s)
+        for channel, subscribers in wanted.items():
+            self._pacing.subscribed(channel, subscribers)
+            yield from self.want(channel, now_s, subscribers)
 
-    def want(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
+    def want(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
         """Adopt the channel if it is ours and new to us."""
         owned = self._owned.get(channel)
         if owned is not None:
             owned.wanted_s = now_s
         elif self._view.owner(channel) == self._me:
-            self._owned[channel] = _Owned(self._polling_set(channel), wanted_s=now_s, asked_s=now_s)
+            self._owned[channel] = _Owned(wanted_s=now_s, asked_s=now_s, subscribers=subscribers)
             yield Adopt(channel)
 
     def drop(self, channel: ChannelId) -> Iterator[Effect]:
         """Dismiss the polling set of a channel that nobody wants."""
         owned = self._owned.pop(channel, None)
         if owned is not None:
+            self._pacing.drop(channel)
             for member in owned.members:
                 yield Send(member, Unassign(self._view.version, channel))
             yield Disown(channel)
 
-    def adopted(self, event: Adopted, now_s: float) -> Iterator[Effect]:
-        """Take over: tell the polling set, and decide the candidate that waited."""
+    def adopted(self, event: Adopted, known: Rota | None, now_s: float, fleet_s: float) -> Iterator[Effect]:
+        """Take over: tell the polling set, and decide the candidate that waited.
+
+        ``known`` is the rota by which this node polls the channel for its former owner, if it does.
+        """
         owned = self._owned.get(event.channel)
         if owned is None or event.epoch <= owned.epoch:
             return
-        owned.epoch, owned.version, owned.private = event.epoch, event.version, event.private
-        yield from self._assign([event.channel])
+        owned.epoch, owned.version = event.epoch, event.version
+        self._pacing.adopt(event.channel, owned.subscribers, event.updates, known, private=event.private)
+        yield from self._decide_sets([event.channel], fleet_s)
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:
-            yield from self._decide(owned, *waiting, now_s)
+            yield from self._decide(owned, *waiting, now_s, fleet_s)
 
-    def offered(self, finder: NodeId, candidate: Candidate, now_s: float) -> Iterator[Effect]:
+    def offered(self, finder: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Version a candidate, one at a time per channel.
 
         While one is at the store, others are left to their finders: they learn the new version
         with the rest of the set, or ask again.
         """
-        if candidate.channel not in self._owned:
+        if candidate.channel not in self._owned and candidate.channel not in self._unwanted:
             yield from self.want(candidate.channel, now_s)
         owned = self._owned.get(candidate.channel)
         if owned is None:
@@ -115,7 +132,7 @@ class Owner:
             owned.candidate = finder, candidate
             yield self._adopt_again(candidate.channel, owned, now_s)
         elif owned.candidate is None or candidate.base_version < owned.version:
-            yield from self._decide(owned, finder, candidate, now_s)
+            yield from self._decide(owned, finder, candidate, now_s, fleet_s)
 
     def published(self, channel: ChannelId, version: int) -> Iterator[Effect]:
         """Tell the polling set."""
@@ -123,6 +140,9 @@ class Owner:
         if owned is not None:
             owned.version = max(owned.version, version)
             owned.candidate = None
+            if owned.updates is not None:
+                self._pacing.learn(channel, owned.updates)
+                owned.updates = None
             for member in owned.members:
                 yield Send(member, Versioned(channel, owned.version))
 
@@ -132,19 +152,31 @@ class Owner:
         if owned is not None and owned.epoch != ADOPTING:
             yield self._adopt_again(channel, owned, now_s)
 
-    def maintain(self, now_s: float) -> Iterator[Effect]:
-        """Repeat all assignments, and the questions that the store left unanswered."""
+    def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
+        """Repeat the questions that the store left unanswered, and all assignments."""
         for channel, owned in self._owned.items():
             waiting = owned.epoch == ADOPTING or owned.candidate is not None
             if waiting and now_s - owned.asked_s >= self._policy.maintenance_interval_s:
                 yield self._adopt_again(channel, owned, now_s)
-        yield from self._assign(self._owned)
+        yield from self.decide_sets(fleet_s)
 
-    def _decide(self, owned: _Owned, finder: NodeId, candidate: Candidate, now_s: float) -> Iterator[Effect]:
+    def decide_sets(self, fleet_s: float) -> Iterator[Effect]:
+        """Bring all polling sets in line with the rates that channels have now, and tell them."""
+        yield from self._decide_sets(self._adopted(), fleet_s)
+
+    def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
+        """Return why the channel is polled as it is; see :meth:`Pacing.why`."""
+        owned = self._owned.get(channel)
+        return self._pacing.why(channel, owned.members, fleet_s) if owned else None
+
+    def _decide(
+        self, owned: _Owned, finder: NodeId, candidate: Candidate, now_s: float, fleet_s: float
+    ) -> Iterator[Effect]:
         if candidate.base_version == owned.version:
             owned.candidate = finder, candidate
+            owned.updates = self._pacing.learnt(candidate.delta, fleet_s)
             owned.asked_s = now_s
-            yield Publish(candidate, owned.epoch)
+            yield Publish(candidate, owned.epoch, owned.updates)
         else:
             yield Send(finder, Rejected(candidate.channel, candidate.base_version, owned.version))
 
@@ -153,22 +185,25 @@ class Owner:
         owned.asked_s = now_s
         return Adopt(channel)
 
-    def _polling_set(self, channel: ChannelId) -> tuple[NodeId, ...]:
-        return self._view.nearest(channel, self._policy.pollers_per_channel)
+    def _adopted(self) -> list[ChannelId]:
+        return [channel for channel, owned in self._owned.items() if owned.epoch != ADOPTING]
+
+    def _decide_sets(self, channels: Collection[ChannelId], fleet_s: float) -> Iterator[Effect]:
+        self._pacing.decide(channels, fleet_s)
+        for channel in channels:
+            owned, size = self._owned[channel], self._pacing.rota(channel).size
+            former = self._view.nearest(channel, len(owned.members))
+            owned.members = self._view.nearest(channel, size)
+            for member in former[size:]:
+                yield Send(member, Unassign(self._view.version, channel))
+        yield from self._assign(channels)
 
     def _assign(self, channels: Iterable[ChannelId]) -> Iterator[Effect]:
         by_member: dict[NodeId, list[Assignment]] = {}
         for channel in channels:
-            owned = self._owned[channel]
-            if owned.epoch == ADOPTING:
-                continue
-            size = len(owned.members)
-            interval_s = effective_interval_s(
-                self._policy.poll_interval_s, size, self._policy.max_polls_per_hour, private=owned.private
-            )
+            owned, rota = self._owned[channel], self._pacing.rota(channel)
             for rank, member in enumerate(owned.members):
-                assignment = Assignment(channel, rank, size, interval_s, owned.version)
-                by_member.setdefault(member, []).append(assignment)
+                by_member.setdefault(member, []).append(Assignment(channel, rank, rota, owned.version))
         for member, assignments in by_member.items():
             for start in range(0, len(assignments), ASSIGNMENTS_PER_MESSAGE):
                 batch = tuple(assignments[start : start + ASSIGNMENTS_PER_MESSAGE])

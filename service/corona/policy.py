@@ -1,22 +1,55 @@
-"""How a fleet polls, as far as the protocol must know; the shell takes it from the settings."""
+"""What a fleet is to achieve, and at what cost, as far as the protocol must know; the shell provides it."""
+
+from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 SILENT_INTERVALS = 3
 """After this many maintenance intervals without a word, soft state is forgotten (Corona §3.3)."""
 
+SECONDS_PER_MINUTE = 60.0
+SECONDS_PER_HOUR = 3600.0
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Goal(StrEnum):
+    """What to optimise; see ``goals``."""
+
+    LITE = "lite"
+    FAST = "fast"
+    FAIR = "fair"
+    FAIR_SQRT = "fair-sqrt"
+    FAIR_LOG = "fair-log"
+
+
+class Aims(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What admins can change while the fleet runs.
+
+    All goals but Fast share out what subscribers would impose on publishers by themselves, one poll per τ each,
+    where a channel counts as if it had at least ``polls_per_channel`` subscribers. Fast makes as few polls as give
+    subscriptions a mean delay of ``delay_s``. ``budget_polls_per_minute`` caps either, for the whole fleet.
+    No channel's mean wait is longer than ``longest_wait_s`` unless publishers, or that cap, allow no less.
+    """
+
+    goal: Goal = Goal.LITE
+    polls_per_channel: Positive = 3.0
+    budget_polls_per_minute: Positive | None = None
+    delay_s: Positive = 60.0
+    longest_wait_s: Positive = 43_200.0
+
 
 class Policy(msgspec.Struct, frozen=True):
     """The same on every node of a fleet.
 
-    ``pollers_per_channel`` is the polling set's size (if there are as many nodes),
-    ``poll_interval_s`` is τ, and ``max_polls_per_hour`` bounds the set's polls of a public channel.
+    ``poll_interval_s`` is τ, and ``max_polls_per_hour`` bounds the fleet's polls of one public channel.
     """
 
-    pollers_per_channel: int
     poll_interval_s: float
     max_polls_per_hour: float
     maintenance_interval_s: float
+    aims: Aims = Aims()
 
     @property
     def silence_s(self) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from service.corona.events import (
     Adopted,
+    AimsRead,
     CandidateFound,
     ChannelsListed,
     Effect,
@@ -17,16 +18,28 @@ from service.corona.events import (
     ListOwned,
     Published,
     PublishRefused,
+    ReadAims,
     Received,
     RingChanged,
     Send,
     Tick,
 )
 from service.corona.member import Member
-from service.corona.messages import Assign, Candidate, ChannelAdded, ChannelRemoved, Rejected, Unassign, Versioned
+from service.corona.messages import (
+    Assign,
+    Candidate,
+    ChannelAdded,
+    ChannelRemoved,
+    Rejected,
+    Summary,
+    Unassign,
+    Versioned,
+)
 from service.corona.owner import Owner
+from service.corona.pacing import Pacing
 from service.corona.policy import Policy
-from service.model import NodeId
+from service.corona.reasons import Reason
+from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 
@@ -40,53 +53,65 @@ class NodeProtocol:
     def __init__(self, me: NodeId, policy: Policy) -> None:
         self._me = me
         self._policy = policy
-        self._owner = Owner(me, policy)
+        self._pacing = Pacing(me, policy)
+        self._owner = Owner(me, policy, self._pacing)
         self._member = Member(me, policy)
         self._maintained_s: float | None = None
 
-    def handle(self, event: Event, now_s: float) -> list[Effect]:
+    def handle(self, event: Event, now_s: float, fleet_s: float) -> list[Effect]:
         """Return what the shell has to do, in this order.
 
-        ``now_s`` is any clock that never goes back. Unknown, repeated and outdated events are
-        answered with little or nothing; none raises.
+        ``now_s`` is any clock that never goes back, ``fleet_s`` the one that all nodes read, by which polls are
+        due. Unknown, repeated and outdated events are answered with little or nothing; none raises.
         """
         effects: list[Effect] = []
         events = deque([event])
         while events:
-            for effect in self._react(events.popleft(), now_s):
+            for effect in self._react(events.popleft(), now_s, fleet_s):
                 if isinstance(effect, Send) and effect.node == self._me:
                     events.append(Received(self._me, effect.message))
                 else:
                     effects.append(effect)
         return effects
 
-    def _react(self, event: Event, now_s: float) -> Iterator[Effect]:
+    @property
+    def scale(self) -> float | None:
+        """The number c on which the fleet agrees, as far as this node knows; None before its first solution."""
+        return self._pacing.scale
+
+    def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
+        """Return why a channel of ours is polled as it is; None if it is not ours, or nothing is decided yet."""
+        return self._owner.why(channel, fleet_s)
+
+    def _react(self, event: Event, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event:
             case Tick():
-                yield from self._tick(now_s)
+                yield from self._tick(now_s, fleet_s)
             case Received():
-                yield from self._receive(event, now_s)
+                yield from self._receive(event, now_s, fleet_s)
             case RingChanged():
-                yield from self._ring_changed(event.view, now_s)
+                yield from self._ring_changed(event.view, now_s, fleet_s)
             case ChannelsListed():
                 yield from self._owner.listed(event, now_s)
             case Adopted():
-                yield from self._owner.adopted(event, now_s)
+                yield from self._owner.adopted(event, self._member.rota(event.channel), now_s, fleet_s)
             case CandidateFound():
                 yield from self._member.found(event.candidate)
             case Published():
                 yield from self._owner.published(event.channel, event.version)
             case PublishRefused():
                 yield from self._owner.refused(event.channel, now_s)
+            case AimsRead():
+                self._pacing.aim(event.aims)
 
-    def _receive(self, event: Received, now_s: float) -> Iterator[Effect]:
+    def _receive(self, event: Received, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:
             case Assign() as message:
                 yield from self._member.assigned(message, now_s)
             case Unassign() as message:
                 yield from self._member.unassigned(message)
             case Candidate() as candidate:
-                yield from self._owner.offered(event.sender, candidate, now_s)
+                yield from self._owner.offered(event.sender, candidate, now_s, fleet_s)
             case Versioned(channel=channel, version=version):
                 yield from self._member.versioned(channel, version)
             case Rejected() as message:
@@ -95,19 +120,27 @@ class NodeProtocol:
                 yield from self._owner.want(channel, now_s)
             case ChannelRemoved(channel=channel):
                 yield from self._owner.drop(channel)
+            case Summary() as message:
+                self._pacing.heard(event.sender, message, now_s)
 
-    def _ring_changed(self, view: RingView, now_s: float) -> Iterator[Effect]:
+    def _ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Take over at once what a dead owner had us poll; the registry walk finds the rest."""
-        yield from self._owner.ring_changed(view)
+        self._pacing.ring_changed(view)
+        yield from self._owner.ring_changed(view, fleet_s)
         for channel in self._member.polled:
             yield from self._owner.want(channel, now_s)
         yield from self._member.ring_changed(view)
         yield ListOwned(now_s)
 
-    def _tick(self, now_s: float) -> Iterator[Effect]:
+    def _tick(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         yield from self._member.expire(now_s)
+        yield from self._pacing.tell(now_s, fleet_s)
+        moved = self._pacing.solve(now_s)
         if self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s:
             self._maintained_s = now_s
-            yield from self._owner.maintain(now_s)
+            yield from self._owner.maintain(now_s, fleet_s)
             yield from self._member.offer_all()
             yield ListOwned(now_s)
+            yield ReadAims()
+        elif moved:
+            yield from self._owner.decide_sets(fleet_s)

@@ -6,9 +6,11 @@ from math import inf, sqrt
 
 import msgspec
 
-from service.corona.goals import detection_s, size_for_wait
-from service.corona.schedule import Rota
+from service.corona.schedule import Rota, size_for_wait
 from service.model import ChannelId, NodeId
+
+ROUNDING = 1e-6
+"""What is nearer than that to a bound is at it: c comes from clusters in single precision."""
 
 
 class Bound(StrEnum):
@@ -63,7 +65,8 @@ class Reason(msgspec.Struct, frozen=True):
     """A channel's polls and why.
 
     ``wanted`` is c·√(w/s), ``size`` what the bounds left of it, both in polls per τ, and ``bound`` the one that
-    did. ``wait_s`` is the mean time from an update to the poll that sees it. Times of turns are fleet time.
+    did. ``wait_s`` is the mean time from an update to the poll that sees it, ``update_interval_s`` that between
+    updates, as far as it is known. Times of turns are fleet time.
     """
 
     channel: ChannelId
@@ -76,6 +79,7 @@ class Reason(msgspec.Struct, frozen=True):
     size: float
     bound: Bound
     wait_s: float
+    update_interval_s: float
     interval_s: float
     turns: tuple[Turn, ...]
 
@@ -93,7 +97,8 @@ def bounded(slope: float, scale: float, least: float, limits: Limits) -> tuple[f
     if scale < 0:
         return max(0.0, 1 + scale) * min(least, most), Bound.FLEET_BUDGET
     wanted = scale * slope
-    if max(wanted, least) > most:
+    # A fleet that has polls to spare takes the least c that has channels at their most.
+    if max(wanted, least) >= most * (1 - ROUNDING):
         return most, by
     return (least, Bound.LONGEST_WAIT) if wanted < least else (wanted, Bound.NONE)
 
@@ -106,6 +111,7 @@ def explain(
     scale: float,
     limits: Limits,
     poll_interval_s: float,
+    update_interval_s: float,
     polling_set: Sequence[NodeId],
     rota: Rota,
     now_s: float,
@@ -119,6 +125,7 @@ def explain(
         scale: c, which the fleet agrees on.
         limits: What bounds its size.
         poll_interval_s: τ.
+        update_interval_s: u, as estimated.
         polling_set: Who polls, by rank, as many as the rota has.
         rota: When they poll.
         now_s: Fleet time; next polls are after it.
@@ -136,7 +143,8 @@ def explain(
         most=limits.most()[0],
         size=size,
         bound=bound,
-        wait_s=float(detection_s(size, poll_interval_s)),
+        wait_s=poll_interval_s / (2 * size) if size > 0 else inf,
+        update_interval_s=update_interval_s,
         interval_s=rota.interval_s,
         turns=tuple(
             Turn(node, rank, rota.phase_s(rank) - rota.first_s, rota.next_poll_s(rank, now_s))

@@ -2,46 +2,31 @@
 
 Times are *fleet time*: seconds of one clock that all nodes read (the store's).
 
-Node of rank r among n polls at t ≡ offset(channel) + r/n·τ (mod τ), so that the set's polls are
-exactly τ/n apart. We deviate: the paper waits a random time in (0, τ), which leaves gaps of mean
-τ/(n+1) but a mean wait of the same size, twice that of even spacing. The offset differs between
-channels, so that one node's polls spread over τ as well.
+The nodes of a polling set poll in turn, τ/n apart, by the channel's :class:`Rota`. We deviate: the paper
+waits a random time in (0, τ), which leaves gaps of mean τ/(n+1) but a mean wait of the same size, twice
+that of even spacing. Rotas of different channels begin at different times, so that one node's polls spread
+over τ as well.
 
 The number n of polls per τ may be any real number (see ``honeycomb``): the next whole number of
 nodes take turns, each polling a little less often than every τ; and below 1 a single node polls every
-τ/n. A channel whose n keeps changing has a :class:`Rota`, which carries the phase over each change.
+τ/n. When n or the ring changes, the next rota goes on from the present one.
 """
 
 from math import ceil, floor, inf
+from typing import Annotated
 
 import msgspec
 
 from service.model import ChannelId
 from service.overlay.ids import BITS, from_hex
 
-SECONDS_PER_HOUR = 3600.0
 ROUNDING_S = 2e-6
 """Times since 1970 are told apart to a quarter of a microsecond; what is nearer is one and the same poll."""
 
 
-def effective_interval_s(poll_interval_s: float, size: int, max_polls_per_hour: float, *, private: bool) -> float:
-    """Return τ, stretched where needed for ``size`` nodes to stay below a public channel's polls per hour."""
-    if private:
-        return poll_interval_s
-    return max(poll_interval_s, size * SECONDS_PER_HOUR / max_polls_per_hour)
-
-
-def next_poll_s(
-    channel: ChannelId, rank: int, size: int, interval_s: float, after_s: float, *, planned_s: float = inf
-) -> float:
-    """Return the first time after ``after_s`` at which the node of this rank polls.
-
-    ``planned_s`` is the poll that was planned when rank, size or interval changed: it is never
-    put off, only brought forward, and from then on the new phase holds. So no change, nor any
-    row of changes, skips a poll.
-    """
-    phase_s = (from_hex(channel) / (1 << BITS) + rank / size) * interval_s
-    return min(_in_row_s(phase_s, interval_s, after_s), planned_s)
+def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
+    """Return the n whose mean wait D is ``longest_wait_s``: what a bound on waiting asks of every channel."""
+    return poll_interval_s / (2 * longest_wait_s)
 
 
 def set_size(polls_per_interval: float, nodes: int) -> int:
@@ -57,7 +42,7 @@ def turn_interval_s(polls_per_interval: float, size: int, poll_interval_s: float
     return size * poll_interval_s / polls_per_interval if polls_per_interval > 0 else inf
 
 
-class Rota(msgspec.Struct, frozen=True):
+class Rota(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A channel's polls from some time on: one every ``gap_s``, by ``size`` nodes in turn.
 
     Poll number k = 0, 1, … is due at ``first_s + k·gap_s`` and is made by the node of rank
@@ -66,8 +51,8 @@ class Rota(msgspec.Struct, frozen=True):
     """
 
     first_s: float
-    gap_s: float
-    size: int
+    gap_s: Annotated[float, msgspec.Meta(gt=0)]
+    size: Annotated[int, msgspec.Meta(ge=1)]
     first_rank: int = 0
 
     @property

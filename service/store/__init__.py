@@ -17,6 +17,7 @@ from service.store.leases import Leases
 from service.store.link import Link
 from service.store.moves import Moves
 from service.store.outbox import Outbox
+from service.store.policy import PolicyStore
 from service.store.requests import Requests
 from service.store.ring import Ring
 from service.store.subscriptions import Subscriptions
@@ -37,6 +38,7 @@ class Store:
         self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)
         self.ring = Ring(link)
+        self.policy = PolicyStore(link)
         self.leases = Leases(link)
         self.hosts = Hosts(link)
         self.inboxes = Inboxes(link)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from service.corona.estimates import Updates
 from service.errors import LeaseLost, StaleVersion
 from service.feeds.urls import channel_id
 from service.feeds.verdicts import GOOD, Case, Evidence, Report
@@ -16,6 +17,7 @@ from service.model import Change, Channel, ChannelId, Delta, Entry, NodeId, Noti
 from service.store import keys
 from service.store.index import ChannelIndex
 from service.store.link import Link, script
+from service.store.state import OF_CHANNEL, OF_STATE, ChannelState, present, state_of
 
 LOG_LENGTH = 1_000
 POLLS_KEPT = 20
@@ -44,36 +46,11 @@ FIELDS = {
     "body_sha256": "same",
     "memory": "what is remembered of its content: see service.feeds.examine (msgpack)",
     "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
+    "updates": "how often it changes, as far as is known (corona.estimates.Updates, msgpack)",
     "failing_since": "Unix s of the first failed poll after the last good one",
     "refusals": "how many polls in a row found the publisher busy",
     "evidence": "what polls in a row have to say against it: service.feeds.verdicts.Evidence (JSON)",
 }
-
-
-_OF_CHANNEL = (
-    *("url", "title", "link", "kind", "version", "created"),
-    *("private", "listed", "dormant", "condition", "moved_to"),
-)
-_OF_STATE = (
-    *_OF_CHANNEL,
-    *("epoch", "owner", "fanned", "cursor", "etag", "last_modified", "body_sha256", "failing_since", "wishes"),
-)
-
-
-class ChannelState(msgspec.Struct, frozen=True):
-    """A channel with what its pollers and owner need to go on; what it remembers of its content is read apart.
-
-    ``epoch`` is the owner's fencing token.
-    """
-
-    channel: Channel
-    epoch: int
-    owner: NodeId
-    fanned: int
-    cursor: str
-    validators: Validators
-    failing_since_s: float | None
-    wishes: Wishes = Wishes()
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
@@ -90,7 +67,8 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """What a delta leaves behind: the content's validators, what is remembered of it, names and wishes.
 
-    ``kind`` is what the channel is from now on, if that changes.
+    ``kind`` is what the channel is from now on, if that changes; ``updates`` what is known of when it does, if that is
+    news.
     """
 
     validators: Validators
@@ -99,6 +77,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     link: str
     wishes: Wishes = Wishes()
     kind: Literal["feed", "page"] | None = None
+    updates: Updates | None = None
 
 
 class Channels:
@@ -163,14 +142,14 @@ class Channels:
 
     async def many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
         """Return channels in the order asked for."""
-        found = await self._link.many([("HMGET", keys.channel(cid), *_OF_CHANNEL) for cid in cids])
-        states = [_state(cid, _present(_OF_CHANNEL, values)) for cid, values in zip(cids, found, strict=True)]
+        found = await self._link.many([("HMGET", keys.channel(cid), *OF_CHANNEL) for cid in cids])
+        states = [state_of(cid, present(OF_CHANNEL, values)) for cid, values in zip(cids, found, strict=True)]
         return [state.channel if state else None for state in states]
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         """Return channels with what their pollers need, in the order asked for."""
-        found = await self._link.many([("HMGET", keys.channel(cid), *_OF_STATE) for cid in cids])
-        return [_state(cid, _present(_OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
+        found = await self._link.many([("HMGET", keys.channel(cid), *OF_STATE) for cid in cids])
+        return [state_of(cid, present(OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
 
     async def memory(self, cid: ChannelId) -> tuple[int, bytes]:
         """Return the channel's version and what is remembered of its content; (0, b"") if there is no channel."""
@@ -179,8 +158,8 @@ class Channels:
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Become the owner of channels: raise their epochs and return their states."""
-        found = await self._link.many([script("channel_adopt", (keys.channel(cid),), node, *_OF_STATE) for cid in cids])
-        return [_state(cid, _present(_OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
+        found = await self._link.many([script("channel_adopt", (keys.channel(cid),), node, *OF_STATE) for cid in cids])
+        return [state_of(cid, present(OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
 
     async def publish(self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool) -> Delta:
         """Version a delta: compare-and-set against ``delta.base_version``, fenced by ``epoch``.
@@ -343,47 +322,5 @@ def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
         *("wishes", msgspec.msgpack.encode(snapshot.wishes)),
         *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),
         *(("kind", snapshot.kind) if snapshot.kind else ()),
+        *(("updates", msgspec.msgpack.encode(snapshot.updates)) if snapshot.updates else ()),
     ]
-
-
-def _present(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    """Return the fields that a channel has among those asked for."""
-    return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
-
-
-def _state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
-    if b"url" not in fields:
-        return None
-
-    def text(name: bytes) -> str:
-        return fields.get(name, b"").decode()
-
-    channel = Channel(
-        id=cid,
-        url=text(b"url"),
-        title=text(b"title"),
-        link=text(b"link"),
-        kind="page" if text(b"kind") == "page" else "feed",
-        version=int(text(b"version") or 0),
-        created_s=float(text(b"created") or 0),
-        private=text(b"private") == "1",
-        listed=text(b"listed") == "1",
-        dormant=text(b"dormant") == "1",
-        condition=_condition(text(b"condition")),
-        moved_to=text(b"moved_to"),
-    )
-    failing = text(b"failing_since")
-    return ChannelState(
-        channel=channel,
-        epoch=int(text(b"epoch") or 0),
-        owner=text(b"owner"),
-        fanned=int(text(b"fanned") or 0),
-        cursor=text(b"cursor"),
-        validators=Validators(text(b"etag"), text(b"last_modified"), text(b"body_sha256")),
-        failing_since_s=float(failing) if failing else None,
-        wishes=msgspec.msgpack.decode(fields.get(b"wishes", b"\x80"), type=Wishes),
-    )
-
-
-def _condition(text: str) -> Literal["", "dead", "quarantined"]:
-    return "dead" if text == "dead" else "quarantined" if text == "quarantined" else ""

@@ -10,6 +10,7 @@ key                          type    meaning
 ``cn:{r}:leases``            zset    node id → when its lease ends, in ms of Redis's clock
 ``cn:{r}:version``           string  grows with every join, leave and expiry
 ``cn:{r}:epoch``             string  grows with every join
+``cn:{p}:aims``              string  what admins want of the fleet: Aims (JSON)
 ``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
 ``cn:{q:ID}``                list    the one answer to a request; expires
@@ -59,6 +60,7 @@ RING_NODES = "cn:{r}:nodes"
 RING_LEASES = "cn:{r}:leases"
 RING_VERSION = "cn:{r}:version"
 RING_EPOCH = "cn:{r}:epoch"
+AIMS = "cn:{p}:aims"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 WAITING = "cn:{d}:waiting"

@@ -12,7 +12,8 @@ import msgspec
 
 from service.feeds.urls import channel_id
 from service.model import Channel, Delta, Entry
-from service.store.channels import Channels, ChannelState, Snapshot
+from service.store.channels import Channels, Snapshot
+from service.store.state import ChannelState
 from service.store.subscriptions import Subscriptions
 
 _LATEST = 20

@@ -9,6 +9,7 @@ import time
 import msgspec
 
 from service.corona.messages import ChannelAdded, encode
+from service.corona.reasons import Reason
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry, FeedLink, PollResult
@@ -37,11 +38,17 @@ class PollNow(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
+class Why(msgspec.Struct, frozen=True, tag=True):
+    """Tell why this channel is polled as it is."""
+
+    channel: ChannelId
+
+
 class Ask(msgspec.Struct, frozen=True):
     """A request with where to answer. After ``until_s`` (on Redis's clock, Unix s) nobody waits for it any more."""
 
     id: str
-    body: Probe | PollNow
+    body: Probe | PollNow | Why
     until_s: float
 
 
@@ -65,13 +72,19 @@ class Polled(msgspec.Struct, frozen=True, tag=True):
     result: PollResult
 
 
+class Explained(msgspec.Struct, frozen=True, tag=True):
+    """Why a channel is polled as it is."""
+
+    reason: Reason
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The error that the worker met."""
 
     fault: Fault
 
 
-Answer = Probed | Polled | Failed
+Answer = Probed | Polled | Explained | Failed
 
 
 class Requests:
@@ -97,6 +110,13 @@ class Requests:
             return answer.result
         raise NoWorker(f"A worker answered {type(answer).__name__} to a poll: the fleet's versions differ.")
 
+    async def why(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> Reason:
+        """Return why a channel is polled as it is. Raises what the worker met, or :class:`NoWorker`."""
+        answer = await self._ask(cid, Why(cid), timeout_s)
+        if isinstance(answer, Explained):
+            return answer.reason
+        raise NoWorker(f"A worker answered {type(answer).__name__} to a why: the fleet's versions differ.")
+
     async def wanted(self, cid: ChannelId) -> None:
         """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""
         owner = (await self._ring.look()).owner(cid)
@@ -109,7 +129,7 @@ class Requests:
         if owner is not None:
             await self._inboxes.send([(owner, Letter("push", "", cid.encode()))])
 
-    async def _ask(self, cid: ChannelId, body: Probe | PollNow, timeout_s: float) -> Answer:
+    async def _ask(self, cid: ChannelId, body: Probe | PollNow | Why, timeout_s: float) -> Answer:
         now_s, ring = await self._ring.glance()
         owner = ring.owner(cid)
         if owner is None:

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from service.corona.estimates import (
     LONGEST_UPDATE_INTERVAL_S,
     MEMORY_UPDATES,
+    SHORTEST_UPDATE_INTERVAL_S,
     USUAL_UPDATE_INTERVAL_S,
     UpdateEstimate,
     expected,
     observed,
 )
-from service.corona.goals import SHORTEST_UPDATE_INTERVAL_S
 
 intervals_s = st.floats(60, 14 * 86_400)
 updates_per_poll = st.one_of(st.floats(0.02, 1), st.floats(1, 40))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.schedule import Rota, begun, changed, next_poll_s, set_size, turn_interval_s
+from service.corona.schedule import Rota, begun, changed, set_size, turn_interval_s
 from service.model import ChannelId
 from tests.support.points import points
 
@@ -37,17 +37,6 @@ def test_as_many_nodes_share_n_polls_as_its_next_whole_number(rate: float, nodes
 def test_what_is_never_polled_has_one_node_that_never_polls() -> None:
     assert set_size(0, 5) == 1
     assert turn_interval_s(0, 1, TAU_S) == float("inf")
-
-
-@given(points, st.floats(0.05, 60), rings, fleet_times_s)
-def test_a_real_number_of_polls_is_evenly_spaced_without_a_rota_too(
-    channel: ChannelId, rate: float, nodes: int, after_s: float
-) -> None:
-    size = set_size(rate, nodes)
-    interval_s = turn_interval_s(rate, size, TAU_S)
-    polls_s = sorted(next_poll_s(channel, rank, size, interval_s, after_s) for rank in range(size))
-    polls_s.append(polls_s[0] + interval_s)
-    assert [b - a for a, b in pairwise(polls_s)] == pytest.approx([TAU_S / rate] * size, abs=ROUNDING_S)
 
 
 @given(points, rates, rings, fleet_times_s)
@@ -104,7 +93,7 @@ def test_a_change_to_the_same_changes_no_poll(channel: ChannelId, rate: float, n
 def test_a_rate_that_drifts_every_hour_makes_no_more_polls_than_its_highest(
     channel: ChannelId, drift: list[float], now_s: float
 ) -> None:
-    """By ``next_poll_s`` alone, which brings polls forward to each new phase, there would be up to twice as many."""
+    """If each change brought polls forward to a new phase, there would be up to twice as many."""
     rota = begun(channel, drift[0], 5, TAU_S, now_s)
     polled, began_s = 0, now_s
     for rate in drift:

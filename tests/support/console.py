@@ -16,11 +16,13 @@ from service.clock import SystemClock
 from service.console.app import make_app
 from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.health import listening_url
+from service.corona.reasons import Reason
+from service.errors import NoWorker, to_fault
 from service.model import NodeInfo
 from service.overlay.ids import BITS, to_hex
 from service.settings import Settings
 from service.store import Store
-from service.store.requests import Answer, Ask, PollNow, Probe
+from service.store.requests import Answer, Ask, Explained, Failed, PollNow, Probe, Why
 
 TOKEN = "an-api-token-for-tests"
 
@@ -89,8 +91,16 @@ async def worker(
     name: str = "w1",
     metrics_url: str = "",
     place: float = 0,
+    reason: Reason | None = None,
 ) -> AsyncIterator[NodeInfo]:
-    """A node at this place of the ring (in turns) that answers requests and does nothing else."""
+    """A node at this place of the ring (in turns) that answers requests and does nothing else.
+
+    ``reason`` is its answer to every why; without one, that is not settled yet.
+    """
+
+    def explained() -> Answer:
+        return Explained(reason) if reason else Failed(to_fault(NoWorker("It is not settled yet.")))
+
     me = await store.ring.join(name, metrics_url, 60.0, lambda _: to_hex(int(place * (1 << BITS))))
 
     async def answering() -> None:
@@ -100,7 +110,7 @@ async def worker(
             for letter in letters:
                 ask = msgspec.msgpack.decode(letter.payload, type=Ask)
                 assert ask.until_s > time.time()
-                await store.requests.answer(ask, answer(ask.body))
+                await store.requests.answer(ask, explained() if isinstance(ask.body, Why) else answer(ask.body))
 
     task = asyncio.create_task(answering())
     try:

@@ -1,8 +1,8 @@
 """A fleet of node protocols on virtual time: a lossy network, a store, publishers, and faults, from one seed.
 
 Everything a shell does is here in a few lines: leases, inboxes, polls and the store's two
-scripts. Until ``calm_s`` messages and answers are lost, repeated and late, ring views lag, and
-nodes join and crash; after it everything arrives within ``PROMPT_S``.
+scripts. Until ``calm_s`` messages and answers are lost, repeated and late, ring views lag, nodes join
+and crash, and some are cut off; after it everything arrives within ``PROMPT_S``.
 """
 
 import heapq
@@ -13,18 +13,22 @@ from itertools import count
 from random import Random
 
 from service.corona import events, messages
-from service.corona.policy import Policy
+from service.corona.estimates import Updates
+from service.corona.policy import Aims, Policy
 from service.corona.protocol import NodeProtocol
-from service.corona.schedule import next_poll_s
 from service.model import ChannelId, Delta, NodeId, NodeInfo, Notice, Validators
 from service.overlay.joining import balanced_id
 from service.overlay.ring import RingView
 
-POLICY = Policy(pollers_per_channel=3, poll_interval_s=6.0, max_polls_per_hour=3600.0, maintenance_interval_s=4.0)
+POLICY = Policy(poll_interval_s=6.0, max_polls_per_hour=3600.0, maintenance_interval_s=4.0)
 TICK_S = 1.0
 PROMPT_S = 0.05
 LATE_S = 5.0
 NOTICES_PER_POLL = 0.1
+FLEET_AHEAD_S = 1e6
+"""The fleet's clock is not any node's own."""
+
+UNWATCHED = Updates(since_s=FLEET_AHEAD_S)
 
 
 @dataclass
@@ -37,6 +41,7 @@ class StoredChannel:
     versions: list[int] = field(default_factory=lambda: [0])
     notices: set[int] = field(default_factory=set)
     """The versions that tell a notice; their content is that of the version before."""
+    updates: Updates = UNWATCHED
     polls_s: list[float] = field(default_factory=list)
 
     @property
@@ -57,11 +62,12 @@ class Worker:
         self.known: dict[ChannelId, int] = {}
         self._fetched: dict[ChannelId, int] = {}
         self._planned_s: dict[ChannelId, float] = {}
+        self._polled_s: dict[ChannelId, float] = {}
         self._under_way: set[object] = set()
 
     def handle(self, event: events.Event) -> None:
         if self.alive:
-            for effect in self.protocol.handle(event, self.fleet.now_s):
+            for effect in self.protocol.handle(event, self.fleet.now_s, self.fleet.now_s + FLEET_AHEAD_S):
                 self._perform(effect)
 
     def tick(self) -> None:
@@ -69,12 +75,14 @@ class Worker:
             self.handle(events.Tick())
             self.fleet.after(TICK_S, self.tick)
 
-    def _perform(self, effect: events.Effect) -> None:
+    def _perform(self, effect: events.Effect) -> None:  # noqa: C901 - one arm per effect
         match effect:
             case events.Send(node, message):
                 self.fleet.send(self.me, node, message)
             case events.StartPolling():
                 self._start(effect)
+            case events.ReadAims():
+                self._ask_once("aims", lambda: events.AimsRead(self.fleet.aims))
             case events.StopPolling(channel):
                 self.phases.pop(channel, None)
                 self._planned_s.pop(channel, None)
@@ -88,8 +96,8 @@ class Worker:
                 self._ask_once(channel, lambda: self.fleet.adopt(channel))
             case events.ListOwned(asked_s):
                 self._ask_once("registry", lambda: self.fleet.walk(asked_s))
-            case events.Publish(candidate, epoch):
-                self.fleet.ask(self, lambda: self.fleet.publish(candidate, epoch))
+            case events.Publish():
+                self.fleet.ask(self, lambda: self.fleet.publish(effect))
 
     def _start(self, phase: events.StartPolling) -> None:
         if self.phases.get(phase.channel) != phase and self.fleet.store_answers():
@@ -107,16 +115,16 @@ class Worker:
 
     def _plan(self, channel: ChannelId) -> None:
         phase, now_s = self.phases[channel], self.fleet.now_s
-        planned_s = self._planned_s.get(channel, float("inf"))
-        due_s = next_poll_s(channel, phase.rank, phase.size, phase.interval_s, now_s, planned_s=planned_s)
-        if due_s != planned_s:
+        after_s = max(now_s, self._polled_s.get(channel, now_s)) + FLEET_AHEAD_S
+        due_s = phase.rota.next_poll_s(phase.rank, after_s) - FLEET_AHEAD_S
+        if due_s != self._planned_s.get(channel):
             self._planned_s[channel] = due_s
             self.fleet.after(due_s - now_s, lambda: self._poll(channel, due_s))
 
     def _poll(self, channel: ChannelId, due_s: float) -> None:
         if not self.alive or self._planned_s.get(channel) != due_s:
             return
-        del self._planned_s[channel]
+        self._polled_s[channel] = due_s
         self._plan(channel)
         stored = self.fleet.channels[channel]
         stored.polls_s.append(self.fleet.now_s)
@@ -145,10 +153,13 @@ class Worker:
 class Fleet:
     """The world of one run; ``run_until`` moves its time."""
 
-    def __init__(self, seed: int, channels: int, *, calm_s: float = 0.0) -> None:
+    def __init__(self, seed: int, channels: int, *, calm_s: float = 0.0, aims: Aims = POLICY.aims) -> None:
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self.now_s = 0.0
         self.calm_s = calm_s
+        self.aims = aims
+        self.cut_off: frozenset[NodeId] = frozenset()
+        """Nodes that reach each other and the store's ring, but nothing else."""
         self.channels = {self._random_id(): StoredChannel(subscribers=i % 4) for i in range(channels)}
         self.view = RingView(0, ())
         self.workers: dict[NodeId, Worker] = {}
@@ -188,6 +199,8 @@ class Fleet:
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
         """Deliver over the wire: once in calm times; before them perhaps never, twice, or late."""
+        if (sender in self.cut_off) != (receiver in self.cut_off):
+            return
         raw = messages.encode(sender, message)
         for _ in range(self._copies()):
             self.after(self._delay_s(), lambda: self._deliver(receiver, raw))
@@ -196,7 +209,8 @@ class Fleet:
         self, worker: Worker, question: Callable[[], events.Event], done: Callable[[], None] = lambda: None
     ) -> None:
         """Have the store do something and answer; either may get lost."""
-        asked, answered = self.store_answers(), self.store_answers()
+        reachable = worker.me not in self.cut_off
+        asked, answered = reachable and self.store_answers(), reachable and self.store_answers()
 
         def reach_store() -> None:
             answer = question() if asked else None
@@ -215,9 +229,10 @@ class Fleet:
     def adopt(self, channel: ChannelId) -> events.Event:
         stored = self.channels[channel]
         stored.epoch += 1
-        return events.Adopted(channel, stored.epoch, stored.version)
+        return events.Adopted(channel, stored.epoch, stored.version, updates=stored.updates)
 
-    def publish(self, candidate: messages.Candidate, epoch: int) -> events.Event:
+    def publish(self, asked: events.Publish) -> events.Event:
+        candidate, epoch = asked.candidate, asked.epoch
         stored = self.channels[candidate.channel]
         if (epoch, candidate.base_version) != (stored.epoch, stored.version):
             return events.PublishRefused(candidate.channel)
@@ -226,6 +241,7 @@ class Fleet:
             stored.notices.add(stored.version)
         else:
             stored.versions.append(int(candidate.memory))
+        stored.updates = asked.updates
         return events.Published(candidate.channel, stored.version)
 
     def walk(self, asked_s: float) -> events.Event:

@@ -6,9 +6,12 @@ import msgspec
 import pytest
 from yarl import URL
 
+from service.corona.reasons import Limits, explain
+from service.corona.schedule import Rota
 from service.errors import Fault
 from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink, PollResult, Validators, Wishes
+from service.overlay.ids import BITS, to_hex
 from service.store import Store, keys
 from service.store.channels import Snapshot
 from service.store.requests import Answer, Failed, Polled, PollNow, Probe, Probed
@@ -202,9 +205,22 @@ async def test_without_a_worker_adding_says_so(ada: Visitor) -> None:
 
 async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
+    nodes = [to_hex(int(place * (1 << BITS))) for place in (0.75, 0.25)]
+    why = explain(
+        channel.id,
+        weight=4.0,
+        cost=1.0,
+        scale=1.0,
+        limits=Limits(nodes=2),
+        poll_interval_s=600.0,
+        update_interval_s=7_200.0,
+        polling_set=nodes,
+        rota=Rota(0.0, 300.0, 2),
+        now_s=0.0,
+    )
     async with (
-        worker(store, _nothing, name="left", place=0.75) as left,
-        worker(store, _nothing, name="right", place=0.25),
+        worker(store, _nothing, name="left", place=0.75, reason=why) as left,
+        worker(store, _nothing, name="right", place=0.25, reason=why),
     ):
         await polled(store, channel.id, PollResult(left.id, 5.0, "bad-status", 404, "It said 404."))
         _, text = await ada.get(f"/channels/{channel.id}")
@@ -212,6 +228,8 @@ async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: 
     assert "It said 404." in text
     assert text.count('class="node polls"') == 2
     assert {"left, right", "right, left"} & {text.partition("Polling set</dt><dd>")[2].partition("</dd>")[0]}
+    assert "Every 5 min, by 2 nodes in turn: every node takes part" in text
+    assert "News is seen after 2 min on average, and comes about every 2 h" in text
 
 
 async def test_poll_now_asks_the_owner_and_comes_back(store: Store, ada: Visitor) -> None:

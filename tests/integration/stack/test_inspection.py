@@ -62,7 +62,7 @@ async def test_a_publisher_cannot_control_the_terminal(publisher: SamplePublishe
 
 
 def test_the_next_poll_is_what_politeness_the_publisher_or_the_interval_allow() -> None:
-    usual = settings.load({}, poll_interval_s=900.0, pollers_per_channel=3, max_polls_per_hour=12.0)
+    usual = settings.load({}, poll_interval_s=900.0, polls_per_channel=3, max_polls_per_hour=12.0)
     eager = usual.model_copy(update={"poll_interval_s": 30.0})
     assert next_poll(usual, private=False, retry_after_s=None).in_s == 300.0
     assert next_poll(eager, private=False, retry_after_s=None).in_s == 300.0

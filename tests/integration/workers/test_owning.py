@@ -83,7 +83,7 @@ async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
     (adopted,) = await owner.settle()
     assert isinstance(adopted, Adopted)
     told = Delta(channel.id, adopted.version, 0, 2_000.0, (), notice=notice)
-    await owner.owning.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch))
+    await owner.owning.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch, adopted.updates))
 
 
 async def test_a_notice_reaches_the_subscribers_and_leaves_the_content_alone(store: Store) -> None:

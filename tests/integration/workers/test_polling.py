@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from service.corona.events import Event, StartPolling
 from service.corona.messages import Candidate
+from service.corona.schedule import Rota
 from service.errors import StoreUnavailable
 from service.feeds.wire import Document
 from service.model import ChannelId, Delta, NodeId, PollResult, Validators
@@ -22,6 +23,11 @@ from workers.watch import Found, Watch
 
 US = "a" * 40
 INTERVAL_S = 100.0
+
+
+def every_interval(cid: ChannelId) -> StartPolling:
+    """Polls by one node alone, each channel's at times of its own."""
+    return StartPolling(cid, 0, Rota(int(cid[:2], 16) / 256 * INTERVAL_S, INTERVAL_S, 1))
 
 
 class HeldPoller(Poller):
@@ -102,7 +108,7 @@ async def test_what_is_stopped_while_it_is_loaded_stays_stopped(
     channel = await make_channel(store)
     loaded = asyncio.Event()
     monkeypatch.setattr(polling, "load", held(polling.load, loaded))
-    starting = asyncio.create_task(polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)]))
+    starting = asyncio.create_task(polling.start([every_interval(channel.id)]))
     await asyncio.sleep(0)
     polling.stop(channel.id)
     loaded.set()
@@ -114,7 +120,7 @@ async def test_what_is_stopped_while_it_is_refreshed_stays_stopped(
     store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
-    await polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)])
+    await polling.start([every_interval(channel.id)])
     loaded = asyncio.Event()
     monkeypatch.setattr(polling, "load", held(polling.load, loaded))
     refreshing = asyncio.create_task(polling.refresh([channel.id]))
@@ -127,7 +133,7 @@ async def test_what_is_stopped_while_it_is_refreshed_stays_stopped(
 
 async def test_a_channel_that_did_not_exist_is_loaded_when_it_is_assigned_again(store: Store, polling: Polling) -> None:
     channel = await make_channel(store)
-    phase = StartPolling(channel.id, 0, 1, INTERVAL_S)
+    phase = every_interval(channel.id)
     await store.remove_channel(channel.id)
     await polling.start([phase])
     await make_channel(store)
@@ -139,7 +145,7 @@ async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polle
     store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
-    await polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)])
+    await polling.start([every_interval(channel.id)])
     poller.granted.clear()
     clock.now_s += INTERVAL_S
     keeping = asyncio.create_task(polling.keep_agenda())
@@ -154,7 +160,7 @@ async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polle
 async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(store: Store, polling: Polling) -> None:
     """The publisher may list it no more by then."""
     channel = await make_channel(store)
-    await polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)])
+    await polling.start([every_interval(channel.id)])
     document = Document(b"news", channel.url, {})
     await polling._offer(Found((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
     await polling.refresh([channel.id])
@@ -178,7 +184,7 @@ async def test_a_jump_of_the_stores_clock_puts_no_poll_off(
 ) -> None:
     channel = await make_channel(store)
     polling.set_fleet_time(1e9, clock.now_s)
-    await polling.start([StartPolling(channel.id, 0, 1, INTERVAL_S)])
+    await polling.start([every_interval(channel.id)])
     polling.set_fleet_time(1e9 + jump_s, clock.now_s)
     assert 0 < polling._agenda.planned_s(channel.id) - polling.fleet_s() <= INTERVAL_S
 
@@ -187,13 +193,13 @@ async def test_a_poll_that_takes_longer_than_its_interval_does_not_overlap_itsel
     store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
 ) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in (1, 2)]
-    await polling.start([StartPolling(channels[0].id, 0, 1, INTERVAL_S)])
+    await polling.start([every_interval(channels[0].id)])
     keeping = asyncio.create_task(polling.keep_agenda())
     for _ in range(3):
         clock.now_s += INTERVAL_S
         await polling.start([])
         await until_so(lambda: polling._agenda.planned_s(channels[0].id) > clock.now_s, "planned anew")
-    await polling.start([StartPolling(channels[1].id, 0, 1, INTERVAL_S)])
+    await polling.start([every_interval(channels[1].id)])
     clock.now_s += INTERVAL_S
     await polling.start([])
     await until_so(lambda: channels[1].id in poller.begun, "the other channel is polled")

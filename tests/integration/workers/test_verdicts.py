@@ -8,6 +8,7 @@ from aiohttp import web
 
 from service.corona.events import StartPolling
 from service.corona.messages import Candidate
+from service.corona.schedule import Rota
 from service.errors import BadStatus, HostNotFound, ParseKilled, StoreUnavailable, Unreachable
 from service.feeds.pace import backoff_s
 from service.feeds.urls import channel_id
@@ -121,7 +122,7 @@ class Judging:
         self.offered: list[Notice] = []
         self._store = store
         self._now_s = 1_000.0
-        phase = StartPolling(channel.id, 0, 3, INTERVAL_S)
+        phase = StartPolling(channel.id, 0, Rota(0.0, INTERVAL_S / 3, 3))
         self._verdicts = Verdicts(store, self, place_of=lambda _: Place(channel, phase), offer=self._note)
 
     def wall_s(self) -> float:

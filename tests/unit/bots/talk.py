@@ -7,6 +7,7 @@ from bots.commands import parse
 from bots.dialogue import converse
 from bots.exchange import (
     AddSubscription,
+    AskWhy,
     CheckHealth,
     EndSubscription,
     Followed,
@@ -22,7 +23,8 @@ from bots.exchange import (
     TakeNewUrl,
 )
 from bots.replies import text
-from service.errors import CoronetError, NotAFeed
+from service.corona.reasons import Reason
+from service.errors import CoronetError, NotAFeed, NoWorker
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store.requests import Probed
@@ -50,6 +52,7 @@ class Person:
     entries: dict[ChannelId, tuple[Entry, ...]] = field(default_factory=dict)
     follows: dict[int, Channel] = field(default_factory=dict)
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
+    reasons: dict[ChannelId, Reason] = field(default_factory=dict)
     limits: Limits = field(default_factory=lambda: Limits(3, 4, 20))
     new_urls: int = 0
     workers: int = 2
@@ -77,7 +80,7 @@ class Person:
         """Return the text of the reply to a line."""
         return text(self.hear(line), NOW_S)
 
-    def _serve(self, request: Request) -> Any:  # noqa: PLR0911 - one arm per request
+    def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911 - one arm per request
         match request:
             case LookUp(cid):
                 return self.polled.get(cid)
@@ -96,6 +99,10 @@ class Person:
                 return len(self.follows) < before
             case LatestEntries(cid, count):
                 return self.entries.get(cid, ())[:count]
+            case AskWhy(cid):
+                if cid not in self.reasons:
+                    raise NoWorker("It is not settled yet.")
+                return self.reasons[cid]
             case CheckHealth():
                 return Health(self.workers, self.failing)
 

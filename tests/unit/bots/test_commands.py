@@ -19,6 +19,7 @@ from bots.commands import (
     Unknown,
     Unsubscribe,
     UnsubscribeAll,
+    Why,
     parse,
 )
 
@@ -46,6 +47,8 @@ from bots.commands import (
         ("ls", List()),
         ("list  Big news", List("Big news")),
         ("show #2", Show(Target(number=2), 3)),
+        ("why #2", Why(Target(number=2))),
+        ("Why news.example", Why(Target(url="news.example"))),
         ("show #2 5", Show(Target(number=2), 5)),
         ("show 2 999", Show(Target(number=2), MOST_SHOWN)),
         ("/status", Status()),

@@ -21,11 +21,13 @@ from bots.exchange import (
     SubscriptionsFull,
     Unsubscribed,
 )
+from service.corona.reasons import Bound, Limits, Reason, explain
+from service.corona.schedule import Rota
 from service.errors import BadStatus, BadUrl, HostNotFound
-from service.feeds.urls import page_url
+from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
 from service.store.requests import Probed
-from tests.unit.bots.talk import Person, feed, page
+from tests.unit.bots.talk import NOW_S, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
 LIST = page_url("https://shop.example/prices", "#list")
@@ -48,7 +50,24 @@ def visitor() -> Person:
             f"page {LIST}": Probed(page(LIST, "Prices")),
             "https://gone.example/": BadStatus("gone.example answered 410 (Gone).", status=410),
             "https://typo.example/": HostNotFound("There is no host of the name typo.example."),
-        }
+        },
+        reasons={channel_id(NEWS): polled(3, 900.0, Bound.NONE), channel_id(BLOG): polled(1, 1.0, Bound.NODES)},
+    )
+
+
+def polled(workers: int, interval_s: float, bound: Bound) -> Reason:
+    """Why a channel is polled by so many workers, each so often."""
+    return explain(
+        channel_id(NEWS),
+        weight=workers**2,
+        cost=1.0,
+        scale=1.0,
+        limits=Limits(nodes=workers if bound is Bound.NODES else 99.0),
+        poll_interval_s=interval_s,
+        update_interval_s=3 * 86_400.0,
+        polling_set=[f"{number:040x}" for number in range(workers)],
+        rota=Rota(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
+        now_s=NOW_S - 0.5,
     )
 
 

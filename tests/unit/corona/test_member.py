@@ -18,32 +18,34 @@ from service.corona.events import (
 from service.corona.member import MAX_OFFERS
 from service.corona.messages import Assign, Assignment, Candidate, Message, Rejected, Unassign, Versioned
 from service.corona.policy import Policy
-from service.corona.protocol import NodeProtocol
+from service.corona.schedule import Rota
 from service.model import Delta, NodeId, Notice, Validators
+from tests.support.node import Node
 from tests.support.points import ring
 
 ME, OWNER, HEIR = "4" + "0" * 39, "0" * 40, "2" + "0" * 39
 CHANNEL = "1" + "0" * 39
-POLICY = Policy(pollers_per_channel=3, poll_interval_s=900, max_polls_per_hour=12, maintenance_interval_s=10)
-POLLING = StartPolling(CHANNEL, 1, 2, 900.0)
+POLICY = Policy(poll_interval_s=900, max_polls_per_hour=12, maintenance_interval_s=10)
+ROTA = Rota(30.0, 450.0, 2)
+POLLING = StartPolling(CHANNEL, 1, ROTA)
 
 
-def _node(*others: NodeId, version: int = 5) -> NodeProtocol:
-    node = NodeProtocol(ME, POLICY)
+def _node(*others: NodeId, version: int = 5) -> Node:
+    node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME, OWNER, *others], version)), 0)
     node.handle(Tick(), 0)
     return node
 
 
-def _assign(*, ring_version: int = 5, rank: int = 1, size: int = 2, version: int = 7) -> Assign:
-    return Assign(ring_version, (Assignment(CHANNEL, rank, size, 900.0, version),))
+def _assign(*, ring_version: int = 5, rank: int = 1, rota: Rota = ROTA, version: int = 7) -> Assign:
+    return Assign(ring_version, (Assignment(CHANNEL, rank, rota, version),))
 
 
-def _receive(node: NodeProtocol, message: Message, now_s: float = 0) -> list[Effect]:
+def _receive(node: Node, message: Message, now_s: float = 0) -> list[Effect]:
     return node.handle(Received(OWNER, message), now_s)
 
 
-def _polling() -> NodeProtocol:
+def _polling() -> Node:
     node = _node()
     _receive(node, _assign())
     return node
@@ -62,8 +64,10 @@ def test_an_assignment_starts_polling_and_its_repetition_does_so_again_in_case_t
     assert _receive(node, _assign()) == [POLLING]
 
 
-def test_another_rank_is_another_phase() -> None:
-    assert _receive(_polling(), _assign(rank=0)) == [StartPolling(CHANNEL, 0, 2, 900.0)]
+def test_another_rank_or_rota_is_another_phase() -> None:
+    later = Rota(60.0, 300.0, 2)
+    assert _receive(_polling(), _assign(rank=0)) == [StartPolling(CHANNEL, 0, ROTA)]
+    assert _receive(_polling(), _assign(rota=later)) == [StartPolling(CHANNEL, 1, later)]
 
 
 def test_polling_stops_after_three_silent_maintenance_intervals() -> None:
@@ -192,7 +196,7 @@ def test_a_find_nobody_answers_is_left_to_the_next_poll() -> None:
 
 
 def test_a_find_without_an_owner_waits_for_one() -> None:
-    node = NodeProtocol(ME, POLICY)
+    node = Node(ME, POLICY)
     assert node.handle(_found(), 1) == []
     assert OFFERED in node.handle(RingChanged(ring([ME, OWNER], 6)), 2)
 

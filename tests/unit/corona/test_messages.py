@@ -2,13 +2,14 @@ import msgspec
 import pytest
 
 from service.corona import messages
+from service.corona.schedule import Rota
 from service.model import Change, Delta, Entry, Validators
 
 CHANNEL = "c" * 40
 NODE = "a" * 40
 DELTA = Delta(CHANNEL, 3, 0, 1.5, (Change("addition", Entry("key", "Title")),))
 EVERY_MESSAGE: list[messages.Message] = [
-    messages.Assign(7, (messages.Assignment(CHANNEL, 1, 3, 900.0, 3),)),
+    messages.Assign(7, (messages.Assignment(CHANNEL, 1, Rota(1e9, 300.0, 3, 2), 3),)),
     messages.Unassign(7, CHANNEL),
     messages.Candidate(DELTA, Validators(etag='"x"'), b"\x00state"),
     messages.Versioned(CHANNEL, 4),
@@ -32,15 +33,25 @@ def test_a_candidate_names_its_channel_and_base() -> None:
 @pytest.mark.parametrize(
     "sent",
     [
-        [2, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4}],
-        [1, NODE, {"type": "Invented", "channel": CHANNEL}],
-        [1, NODE, {"type": "Versioned", "channel": CHANNEL}],
-        [1, NODE, {"type": "Versioned", "channel": "not hex", "version": 4}],
-        [1, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, 0, 900.0, 1]]}],
-        [1, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, 1, 0.0, 1]]}],
+        [1, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4}],
+        [2, NODE, {"type": "Invented", "channel": CHANNEL}],
+        [2, NODE, {"type": "Versioned", "channel": CHANNEL}],
+        [2, NODE, {"type": "Versioned", "channel": "not hex", "version": 4}],
+        [2, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, [1e9, 900.0, 0, 0], 1]]}],
+        [2, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, [1e9, 0.0, 1, 0], 1]]}],
+        [2, NODE, {"type": "Summary", "digits": 1, "part": [0, 1.0, b""]}],
         "nonsense",
     ],
-    ids=["another wire version", "unknown type", "field missing", "bad channel", "empty set", "no interval", "no list"],
+    ids=[
+        "another wire version",
+        "unknown type",
+        "field missing",
+        "bad channel",
+        "empty set",
+        "no gap",
+        "no nodes",
+        "no list",
+    ],
 )
 def test_what_cannot_be_understood_is_ignored(sent: object) -> None:
     assert messages.decode(msgspec.msgpack.encode(sent)) is None
@@ -52,7 +63,7 @@ def test_broken_bytes_are_ignored(raw: bytes) -> None:
 
 
 def test_a_field_added_later_is_ignored() -> None:
-    sent = [1, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4, "mood": "new"}]
+    sent = [2, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4, "mood": "new"}]
     envelope = messages.decode(msgspec.msgpack.encode(sent))
     assert envelope is not None
     assert envelope.message == messages.Versioned(CHANNEL, 4)

@@ -1,5 +1,6 @@
 """What a node does as a channel's owner. Three nodes; ``CHANNEL`` is ours, ``BESIDE`` and ``FAR`` follow."""
 
+from service.corona.estimates import Updates
 from service.corona.events import (
     Adopt,
     Adopted,
@@ -12,6 +13,7 @@ from service.corona.events import (
     Publish,
     Published,
     PublishRefused,
+    ReadAims,
     Received,
     RingChanged,
     Send,
@@ -29,26 +31,27 @@ from service.corona.messages import (
     Unassign,
     Versioned,
 )
-from service.corona.policy import Policy
-from service.corona.protocol import NodeProtocol
+from service.corona.policy import Aims, Policy
+from service.corona.schedule import Rota
 from service.model import Delta, NodeId, Validators
+from tests.support.node import Node
 from tests.support.points import ring
 
 ME, BESIDE, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
 CHANNEL = "1" + "0" * 39
 NEARER = "1" + "0" * 38 + "1"
-POLICY = Policy(pollers_per_channel=2, poll_interval_s=600, max_polls_per_hour=6, maintenance_interval_s=10)
-INTERVAL_S = 1200.0  # two polls per interval are six per hour
-POLLING = StartPolling(CHANNEL, 0, 2, INTERVAL_S)
+POLICY = Policy(poll_interval_s=1200, max_polls_per_hour=6, maintenance_interval_s=10, aims=Aims(polls_per_channel=4))
+ROTA = Rota(37.5, 600.0, 2)  # four polls per interval would be twelve per hour
+POLLING = StartPolling(CHANNEL, 0, ROTA)
 
 
-def _node(*others: NodeId) -> NodeProtocol:
-    node = NodeProtocol(ME, POLICY)
+def _node(*others: NodeId) -> Node:
+    node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME, *others], version=1)), 0)
     return node
 
 
-def _owner(*, version: int = 5, private: bool = False) -> NodeProtocol:
+def _owner(*, version: int = 5, private: bool = False) -> Node:
     """Return a node that owns ``CHANNEL`` at ``version``, with epoch 1."""
     node = _node(BESIDE, FAR)
     node.handle(Received("", ChannelAdded(CHANNEL)), 0)
@@ -60,12 +63,16 @@ def _candidate(base_version: int) -> Candidate:
     return Candidate(Delta(CHANNEL, base_version, 0, 0.0, ()), Validators(), b"")
 
 
-def _offer(node: NodeProtocol, base_version: int, finder: NodeId = BESIDE, now_s: float = 0) -> list[Effect]:
+def _offer(node: Node, base_version: int, finder: NodeId = BESIDE, now_s: float = 0) -> list[Effect]:
     return node.handle(Received(finder, _candidate(base_version)), now_s)
 
 
-def _assign(member_rank: int, *, version: int, ring_version: int = 1, size: int = 2) -> Assign:
-    return Assign(ring_version, (Assignment(CHANNEL, member_rank, size, INTERVAL_S, version),))
+def _assign(member_rank: int, *, version: int, ring_version: int = 1) -> Assign:
+    return Assign(ring_version, (Assignment(CHANNEL, member_rank, ROTA, version),))
+
+
+def _publish(base_version: int, *, epoch: int, since_s: float = 0.0) -> Publish:
+    return Publish(_candidate(base_version), epoch, Updates(since_s=since_s))
 
 
 def test_a_wanted_channel_is_adopted_by_its_owner_alone() -> None:
@@ -87,15 +94,15 @@ def test_an_adopted_channel_gets_its_polling_set_at_a_polite_interval() -> None:
     ]
 
 
-def test_a_private_channel_is_polled_at_the_set_interval() -> None:
+def test_a_private_channel_is_polled_as_often_as_there_are_nodes() -> None:
     node = _node()
     node.handle(Received("", ChannelAdded(CHANNEL)), 0)
-    assert node.handle(Adopted(CHANNEL, 1, 5, private=True), 0) == [StartPolling(CHANNEL, 0, 1, 600)]
+    assert node.handle(Adopted(CHANNEL, 1, 5, private=True), 0) == [StartPolling(CHANNEL, 0, Rota(75.0, 1200.0, 1))]
 
 
 def test_assignments_are_repeated_each_maintenance_interval() -> None:
     node = _owner()
-    repeated = [Send(BESIDE, _assign(1, version=5)), ListOwned(10), POLLING]
+    repeated = [Send(BESIDE, _assign(1, version=5)), ListOwned(10), ReadAims(), POLLING]
     node.handle(Tick(), 0)
     assert node.handle(Tick(), 9) == []
     assert node.handle(Tick(), 10) == repeated
@@ -152,7 +159,7 @@ def test_a_removed_channel_is_dropped_once() -> None:
 
 
 def test_a_candidate_on_the_present_version_is_published_under_our_epoch() -> None:
-    assert _offer(_owner(), 5) == [Publish(_candidate(5), epoch=1)]
+    assert _offer(_owner(), 5) == [_publish(5, epoch=1)]
 
 
 def test_a_published_version_is_told_to_the_polling_set() -> None:
@@ -160,7 +167,7 @@ def test_a_published_version_is_told_to_the_polling_set() -> None:
     _offer(node, 5)
     told = node.handle(Published(CHANNEL, 6), 1)
     assert Send(BESIDE, Versioned(CHANNEL, 6)) in told
-    assert _offer(node, 6) == [Publish(_candidate(6), epoch=1)]
+    assert _offer(node, 6) == [_publish(6, epoch=1)]
 
 
 def test_one_candidate_per_channel_is_at_the_store() -> None:
@@ -183,7 +190,7 @@ def test_rejecting_an_old_candidate_leaves_the_one_at_the_store_alone() -> None:
 def test_a_candidate_on_a_newer_version_makes_the_owner_look_again() -> None:
     node = _owner()
     assert _offer(node, 6) == [Adopt(CHANNEL)]
-    assert Publish(_candidate(6), epoch=2) in node.handle(Adopted(CHANNEL, 2, 6), 1)
+    assert _publish(6, epoch=2, since_s=1) in node.handle(Adopted(CHANNEL, 2, 6), 1)
 
 
 def test_a_candidate_on_a_version_the_store_does_not_have_is_rejected() -> None:
@@ -196,7 +203,7 @@ def test_a_candidate_waits_for_its_new_owner_to_adopt_the_channel() -> None:
     node = _node(BESIDE, FAR)
     assert _offer(node, 5) == [Adopt(CHANNEL)]
     assert _offer(node, 5, finder=FAR) == []
-    assert Publish(_candidate(5), epoch=1) in node.handle(Adopted(CHANNEL, 1, 5), 1)
+    assert _publish(5, epoch=1, since_s=1) in node.handle(Adopted(CHANNEL, 1, 5), 1)
 
 
 def test_a_candidate_for_another_owner_is_left_to_its_finder() -> None:
@@ -220,7 +227,7 @@ def test_questions_the_store_leaves_unanswered_are_asked_again() -> None:
     node.handle(Adopted(CHANNEL, 1, 5), 21)
     _offer(node, 5, now_s=22)
     assert Adopt(CHANNEL) in node.handle(Tick(), 40)
-    assert Publish(_candidate(5), epoch=2) in node.handle(Adopted(CHANNEL, 2, 5), 41)
+    assert _publish(5, epoch=2, since_s=41) in node.handle(Adopted(CHANNEL, 2, 5), 41)
 
 
 def test_repeated_and_belated_answers_change_nothing() -> None:
@@ -242,5 +249,5 @@ EVENTS_FOR_NOBODY: list[Event] = [Tick(), Published(CHANNEL, 1), Adopted(CHANNEL
 
 
 def test_a_node_that_has_not_seen_a_ring_is_quiet() -> None:
-    node = NodeProtocol(ME, POLICY)
-    assert [node.handle(event, 0) for event in EVENTS_FOR_NOBODY] == [[ListOwned(0)], [], [], []]
+    node = Node(ME, POLICY)
+    assert [node.handle(event, 0) for event in EVENTS_FOR_NOBODY] == [[ListOwned(0), ReadAims()], [], [], []]

@@ -28,7 +28,8 @@ every_limits = st.builds(Limits, nodes=bounds, channel_budget=bounds, host_budge
         (4.0, 1.0, Limits(nodes=30, channel_budget=6, host_budget=2), (2, Bound.HOST_BUDGET)),
         (0.1, 7.5, Limits(nodes=30, channel_budget=6), (6, Bound.CHANNEL_BUDGET)),
         (-0.25, 8.0, Limits(nodes=30), (6, Bound.FLEET_BUDGET)),
-        (3.0, 0.0, Limits(nodes=30), (30, Bound.NONE)),
+        (3.0, 0.0, Limits(nodes=30), (30, Bound.NODES)),
+        (2.9, 0.0, Limits(nodes=30), (29, Bound.NONE)),
         (5.0, 0.0, Limits(), (50, Bound.NONE)),
     ],
 )
@@ -54,13 +55,14 @@ def test_a_reason_tells_weights_waits_and_turns() -> None:
         scale=1.0,
         limits=Limits(longest_wait_s=900, nodes=3),
         poll_interval_s=TAU_S,
+        update_interval_s=86_400.0,
         polling_set=NODES,
         rota=rota,
         now_s=90_000.0,
     )
     assert (reason.wanted, reason.least, reason.most, reason.size) == (2.5, 1.0, 3.0, 2.5)
     assert reason.bound is Bound.NONE
-    assert (reason.wait_s, reason.interval_s) == (360.0, 2160.0)
+    assert (reason.wait_s, reason.update_interval_s, reason.interval_s) == (360.0, 86_400.0, 2160.0)
     assert [(turn.node, turn.rank) for turn in reason.turns] == [(node, rank) for rank, node in enumerate(NODES)]
     assert [turn.phase_s for turn in reason.turns] == pytest.approx([0, 720, 1440])
     assert [turn.next_poll_s for turn in reason.turns] == pytest.approx([90_180, 90_900, 91_620])
@@ -75,6 +77,7 @@ def test_below_its_least_a_channel_is_said_to_lack_the_fleets_budget() -> None:
         scale=-0.5,
         limits=Limits(longest_wait_s=900),
         poll_interval_s=TAU_S,
+        update_interval_s=86_400.0,
         polling_set=NODES,
         rota=rota,
         now_s=0.0,

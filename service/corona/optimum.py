@@ -1,0 +1,98 @@
+"""One node's share in the optimisation: its own channels as a problem, and the scale c from everybody's (Corona §3.2).
+
+c follows from the tradeoff clusters of the whole fleet, a channel's n from c and what is known of the channel
+itself, to the last digit: so nodes have to agree on one number, and coarse clusters cost next to nothing.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from service.corona.clusters import decode, encode, summarise
+from service.corona.goals import Floats, size_for_wait, weights
+from service.corona.honeycomb import Problem, sizes
+from service.corona.messages import Part
+from service.corona.policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Goal, Policy
+from service.corona.reasons import Limits
+
+POLL_COST = 1.0
+"""Polls cost the same whatever the channel: publishers count requests, and most are answered without a body."""
+
+DIGITS = 6
+"""Sizes are told apart to so many decimals, so that three polls are never three and a rounding error by four nodes."""
+
+
+class Factors(NamedTuple):
+    """What one channel's size depends on. Who listed it, or is about to subscribe, is a subscriber as well."""
+
+    subscribers: int
+    update_interval_s: float
+    private: bool
+
+
+def limits(policy: Policy, nodes: int, *, private: bool) -> Limits:
+    """Return what bounds a channel's polls per τ on a ring of so many nodes.
+
+    A node polls a channel once per τ, and more often only if nothing else keeps the longest wait.
+    """
+    wait_s, interval_s = policy.aims.longest_wait_s, policy.poll_interval_s
+    return Limits(
+        longest_wait_s=wait_s,
+        nodes=max(nodes, size_for_wait(wait_s, interval_s)),
+        channel_budget=inf if private else policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR,
+    )
+
+
+def problem(policy: Policy, nodes: int, channels: Sequence[Factors]) -> Problem:
+    """Return what the sizes of these channels have to weigh up."""
+    weight = weights(
+        policy.aims.goal,
+        np.maximum([each.subscribers for each in channels], 1),
+        [each.update_interval_s for each in channels],
+        policy.poll_interval_s,
+    )
+    least = size_for_wait(policy.aims.longest_wait_s, policy.poll_interval_s)
+    private, public = (limits(policy, nodes, private=each).most()[0] for each in (True, False))
+    most = np.where([each.private for each in channels], private, public)
+    return Problem.of(weight, POLL_COST, least=least, most=most)
+
+
+def demands(policy: Policy, channels: Sequence[Factors]) -> Floats:
+    """Return s·q: what each channel's subscribers would impose by themselves, in polls per τ."""
+    return np.maximum([each.subscribers for each in channels], policy.aims.polls_per_channel) * POLL_COST
+
+
+def part(policy: Policy, nodes: int, channels: Sequence[Factors]) -> Part:
+    """Return what the fleet has to know of one node's channels."""
+    if not channels:
+        return Part(1, 0.0, b"")
+    summary = summarise(problem(policy, nodes, channels))
+    return Part(1, float(demands(policy, channels).sum()), encode(summary))
+
+
+def scale(policy: Policy, nodes: int, fleet: Part) -> float | None:
+    """Return c for all channels of the fleet, as far as it is known; None if it has no channels."""
+    clusters = decode(fleet.clusters)
+    if clusters is None or not len(clusters.rise):
+        return None
+    aims = policy.aims
+    cap = inf
+    if aims.budget_polls_per_minute is not None:
+        known = min(1.0, fleet.nodes / nodes)
+        cap = aims.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE * known
+    if aims.goal is not Goal.FAST:
+        return clusters.scale_for_budget(min(fleet.demand, cap))
+    fast = clusters.scale_for_delay(aims.delay_s, policy.poll_interval_s)
+    return min(fast, clusters.scale_for_budget(cap)) if cap < inf else fast
+
+
+def decided(policy: Policy, nodes: int, channels: Sequence[Factors], scale: float | None) -> Floats:
+    """Return each channel's n: by the scale, or as long as that is not known, what its subscribers would impose."""
+    bounds = problem(policy, nodes, channels)
+    if scale is None:
+        found = np.minimum(np.maximum(demands(policy, channels), bounds.least), bounds.most)
+    else:
+        found = sizes(bounds, scale)
+    return np.where(found > 1, np.round(found, DIGITS), found)

@@ -1,0 +1,169 @@
+"""How often an owner has its channels polled: what it knows of each, the fleet's c, and the rotas that follow.
+
+A node without c (it has just joined) leaves the rotas that it takes over as they are. It solves for c only while
+it knows the parts of all nodes, or has not for as long as anything silent is believed.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from service.corona import optimum
+from service.corona.aggregation import Aggregation
+from service.corona.estimates import Updates, counted
+from service.corona.events import Send
+from service.corona.goals import weights
+from service.corona.messages import Summary
+from service.corona.optimum import POLL_COST, Factors
+from service.corona.policy import Aims, Policy
+from service.corona.reasons import Reason, explain
+from service.corona.schedule import Rota, begun, changed, set_size
+from service.model import ChannelId, Delta, NodeId
+from service.overlay.ring import RingView
+
+TOLERATED = 0.01
+"""A gap this near to what it should be stays: members need not plan anew for every subscriber of any channel."""
+
+
+@dataclass(slots=True)
+class _Pace:
+    subscribers: int
+    private: bool
+    updates: Updates
+    rota: Rota | None
+
+    def factors(self, fleet_s: float) -> Factors:
+        return Factors(self.subscribers, self.updates.interval_s(fleet_s), self.private)
+
+
+class Pacing:
+    """The rates of one node's own channels. ``fleet_s`` is fleet time throughout."""
+
+    def __init__(self, me: NodeId, policy: Policy) -> None:
+        self._policy = policy
+        self._aggregation = Aggregation(me, policy.silence_s)
+        self._nodes = 1
+        self._scale: float | None = None
+        self._moved_to: float | None = None
+        """c when it had moved last."""
+        self._complete_s: float | None = None
+        """When the parts of all nodes were known last."""
+        self._paces: dict[ChannelId, _Pace] = {}
+
+    @property
+    def scale(self) -> float | None:
+        """c, as this node knows it."""
+        return self._scale
+
+    def aim(self, aims: Aims) -> None:
+        """Aim at something else from the next solution on."""
+        self._policy = msgspec.structs.replace(self._policy, aims=aims)
+
+    def ring_changed(self, view: RingView) -> None:
+        """Know how many nodes there are."""
+        self._nodes = max(1, len(view.nodes))
+        self._aggregation.ring_changed(view)
+
+    def heard(self, sender: NodeId, summary: Summary, now_s: float) -> None:
+        """Take in what a contact tells of others' channels."""
+        self._aggregation.heard(sender, summary, now_s)
+
+    def tell(self, now_s: float, fleet_s: float) -> Iterator[Send]:
+        """Tell others of our channels, and of what they cannot hear elsewhere."""
+        factors = [pace.factors(fleet_s) for pace in self._paces.values()]
+        self._aggregation.own = optimum.part(self._policy, self._nodes, factors)
+        yield from self._aggregation.tick(now_s)
+
+    def solve(self, now_s: float) -> bool:
+        """Find the fleet's c; say whether it has moved so far since the last time it had that all should follow."""
+        fleet = self._aggregation.fleet()
+        if self._complete_s is None or fleet.nodes == self._nodes:
+            self._complete_s = now_s
+        if fleet.nodes == self._nodes or now_s - self._complete_s >= self._policy.silence_s:
+            self._scale = optimum.scale(self._policy, self._nodes, fleet)
+        before, after = self._moved_to, self._scale
+        moved = after is not None and (before is None or abs(after - before) > TOLERATED * abs(before))
+        if moved:
+            self._moved_to = after
+        return moved
+
+    def adopt(
+        self, channel: ChannelId, subscribers: int, updates: Updates, known: Rota | None, *, private: bool
+    ) -> None:
+        """Take a channel over, as the store and the rota that we polled it by have it; then :meth:`decide`."""
+        pace = self._paces.get(channel)
+        if pace is None:
+            self._paces[channel] = _Pace(subscribers, private, updates, known)
+        else:
+            pace.private, pace.updates = private, updates
+
+    def drop(self, channel: ChannelId) -> None:
+        """Forget a channel."""
+        self._paces.pop(channel, None)
+
+    def subscribed(self, channel: ChannelId, subscribers: int) -> None:
+        """Note how many subscribe."""
+        if (pace := self._paces.get(channel)) is not None:
+            pace.subscribers = subscribers
+
+    def learnt(self, delta: Delta, fleet_s: float) -> Updates:
+        """Return what is known of a channel's updates once this delta is versioned."""
+        return counted(self._paces[delta.channel].updates, delta, fleet_s)
+
+    def learn(self, channel: ChannelId, updates: Updates) -> None:
+        """Go on from what was learnt."""
+        if (pace := self._paces.get(channel)) is not None:
+            pace.updates = updates
+
+    def rota(self, channel: ChannelId) -> Rota:
+        """Return when the channel is polled; it has been decided."""
+        rota = self._paces[channel].rota
+        assert rota is not None  # noqa: S101 - decide() comes with adopt()
+        return rota
+
+    def decide(self, channels: Collection[ChannelId], fleet_s: float) -> None:
+        """Bring the rotas of these channels in line with c and the ring."""
+        if not channels:
+            return
+        paces = [self._paces[channel] for channel in channels]
+        factors = [pace.factors(fleet_s) for pace in paces]
+        found = optimum.decided(self._policy, self._nodes, factors, self._scale)
+        for channel, pace, size in zip(channels, paces, found.tolist(), strict=True):
+            if pace.rota is None:
+                pace.rota = begun(channel, size, self._nodes, self._policy.poll_interval_s, fleet_s)
+            elif self._scale is None:
+                pace.rota = self._fitting(pace.rota, self._policy.poll_interval_s / pace.rota.gap_s, fleet_s)
+            else:
+                pace.rota = self._fitting(pace.rota, size, fleet_s)
+
+    def why(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> Reason | None:
+        """Return why the channel is polled as it is; None as long as c is not known, or if it is not ours."""
+        pace = self._paces.get(channel)
+        if pace is None or pace.rota is None or self._scale is None:
+            return None
+        factors = pace.factors(fleet_s)
+        interval_s = self._policy.poll_interval_s
+        subscribers = max(1, factors.subscribers)
+        return explain(
+            channel,
+            weight=float(weights(self._policy.aims.goal, subscribers, factors.update_interval_s, interval_s)),
+            cost=POLL_COST,
+            scale=self._scale,
+            limits=optimum.limits(self._policy, self._nodes, private=pace.private),
+            poll_interval_s=interval_s,
+            update_interval_s=factors.update_interval_s,
+            polling_set=polling_set,
+            rota=pace.rota,
+            now_s=fleet_s,
+        )
+
+    def _fitting(self, rota: Rota, size: float, fleet_s: float) -> Rota:
+        """Return a rota of n polls per τ on the present ring: the same, if it is one."""
+        gap_s = self._policy.poll_interval_s / size
+        fits = abs(gap_s / rota.gap_s - 1) <= TOLERATED
+        full = rota.size <= self._nodes and rota.size >= min(self._nodes, set_size(size * (1 - TOLERATED), self._nodes))
+        # A next poll further away than one gap was planned before the fleet's clock was set back.
+        if fits and full and rota.next_s(fleet_s) - fleet_s <= rota.gap_s * (1 + TOLERATED):
+            return rota
+        return changed(rota, size, self._nodes, self._policy.poll_interval_s, fleet_s)

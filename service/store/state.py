@@ -1,0 +1,86 @@
+"""A channel as its hash holds it, and as a value."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from service.corona.estimates import Updates
+from service.model import Channel, ChannelId, NodeId, Validators, Wishes
+
+OF_CHANNEL = (
+    *("url", "title", "link", "kind", "version", "created"),
+    *("private", "listed", "dormant", "condition", "moved_to"),
+)
+OF_STATE = (
+    *OF_CHANNEL,
+    *("epoch", "owner", "fanned", "cursor", "etag", "last_modified", "body_sha256"),
+    *("failing_since", "wishes", "updates"),
+)
+
+
+class ChannelState(msgspec.Struct, frozen=True):
+    """A channel with what its pollers and owner need to go on; what it remembers of its content is read apart.
+
+    ``epoch`` is the owner's fencing token.
+    """
+
+    channel: Channel
+    epoch: int
+    owner: NodeId
+    fanned: int
+    cursor: str
+    validators: Validators
+    failing_since_s: float | None
+    updates: Updates
+    wishes: Wishes = Wishes()
+
+
+def present(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    """Return the fields that a channel has among those asked for."""
+    return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def state_of(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
+    """Return what the fields say, None if they are no channel's."""
+    if b"url" not in fields:
+        return None
+
+    def text(name: bytes) -> str:
+        return fields.get(name, b"").decode()
+
+    channel = Channel(
+        id=cid,
+        url=text(b"url"),
+        title=text(b"title"),
+        link=text(b"link"),
+        kind="page" if text(b"kind") == "page" else "feed",
+        version=int(text(b"version") or 0),
+        created_s=float(text(b"created") or 0),
+        private=text(b"private") == "1",
+        listed=text(b"listed") == "1",
+        dormant=text(b"dormant") == "1",
+        condition=_condition(text(b"condition")),
+        moved_to=text(b"moved_to"),
+    )
+    failing = text(b"failing_since")
+    return ChannelState(
+        channel=channel,
+        epoch=int(text(b"epoch") or 0),
+        owner=text(b"owner"),
+        fanned=int(text(b"fanned") or 0),
+        cursor=text(b"cursor"),
+        validators=Validators(text(b"etag"), text(b"last_modified"), text(b"body_sha256")),
+        failing_since_s=float(failing) if failing else None,
+        updates=_updates(fields.get(b"updates"), channel),
+        wishes=msgspec.msgpack.decode(fields.get(b"wishes", b"\x80"), type=Wishes),
+    )
+
+
+def _updates(raw: bytes | None, channel: Channel) -> Updates:
+    """Return what is known of a channel's updates: at first, that nothing was seen since it was made."""
+    return msgspec.msgpack.decode(raw, type=Updates) if raw else Updates(since_s=channel.created_s)
+
+
+def _condition(text: str) -> Literal["", "dead", "quarantined"]:
+    return "dead" if text == "dead" else "quarantined" if text == "quarantined" else ""

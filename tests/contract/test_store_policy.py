@@ -1,0 +1,37 @@
+"""The fleet's aims, and what is learnt of channels' updates, are where the next node finds them."""
+
+from service.corona.estimates import UpdateEstimate, Updates
+from service.corona.policy import Aims, Goal
+from service.model import Change, Delta, Entry
+from service.store import Store, keys
+from service.store.channels import Snapshot
+from tests.support.channels import SNAPSHOT, make_channel
+
+AIMS = Aims(goal=Goal.FAIR, budget_polls_per_minute=30.0, longest_wait_s=600.0)
+
+
+async def test_aims_are_what_was_set_last(store: Store) -> None:
+    assert await store.policy.get() is None
+    for aims in (Aims(), AIMS):
+        await store.policy.set(aims)
+        assert await store.policy.get() == aims
+
+
+async def test_aims_of_another_version_are_none(store: Store) -> None:
+    for other in (b"nonsense", b'{"goal": "best"}', b'{"delay_s": -1}'):
+        await store.link.call("SET", keys.AIMS, other)
+        assert await store.policy.get() is None
+
+
+async def test_a_new_owner_reads_what_the_former_one_learnt(store: Store) -> None:
+    channel = await make_channel(store)
+    (state,) = await store.channels.adopt([channel.id], "a" * 40)
+    assert state is not None
+    assert state.updates == Updates(since_s=state.channel.created_s)
+    learnt = Updates(UpdateEstimate(4.0, 3600.0, 5.0), 1e9)
+    delta = Delta(channel.id, state.channel.version, 0, 1.0, (Change("addition", Entry("key", "Title")),))
+    snapshot = Snapshot(SNAPSHOT.validators, b"", "", "", updates=learnt)
+    await store.channels.publish(delta, snapshot, state.epoch, silent=False)
+    (after,) = await store.channels.adopt([channel.id], "b" * 40)
+    assert after is not None
+    assert after.updates == learnt

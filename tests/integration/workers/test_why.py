@@ -1,0 +1,44 @@
+"""How often channels are polled, as real workers agree on it, and why, as they tell it."""
+
+import pytest
+
+from service.corona.policy import Aims
+from service.corona.reasons import Bound, Reason
+from service.errors import NoWorker
+from service.settings import Settings
+from service.stack.publisher import SamplePublisher
+from service.store import Store
+from tests.integration.workers.conftest import StartWorker
+from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscribed
+from tests.support.waiting import until
+
+
+async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budget_is_set(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, settings: Settings
+) -> None:
+    for _ in range(3):
+        await start_worker()
+    await nodes_in_the_ring(store, 3)
+    channel = await subscribed(store, publisher.feed_url())
+
+    async def polled_by(nodes: int) -> Reason | None:
+        try:
+            why = await store.requests.why(channel.id)
+        except NoWorker:
+            return None  # not settled yet
+        return why if len(why.turns) == nodes else None
+
+    why = await until(lambda: polled_by(3), "three workers poll")
+    assert why is not None
+    assert (why.size, why.bound, why.wait_s) == (3.0, Bound.NODES, settings.poll_interval_s / 6)
+    await store.policy.set(Aims(budget_polls_per_minute=60 / settings.poll_interval_s))
+    why = await until(lambda: polled_by(1), "one worker polls")
+    assert why is not None
+    assert why.interval_s == pytest.approx(settings.poll_interval_s, rel=0.02)
+
+
+async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Store, start_worker: StartWorker) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    with pytest.raises(NoWorker):
+        await store.requests.why("c" * 40)

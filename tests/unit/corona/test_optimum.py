@@ -1,0 +1,95 @@
+"""What a policy makes of channels: budgets, bounds, and the one number c. τ is a minute: polls per τ are per minute."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from service.corona.aggregation import joined
+from service.corona.messages import Part
+from service.corona.optimum import Factors, decided, limits, part, scale
+from service.corona.policy import Aims, Goal, Policy
+
+DAY_S = 86_400.0
+NODES = 40
+
+
+def _policy(aims: Aims | None = None) -> Policy:
+    return Policy(60.0, max_polls_per_hour=120.0, maintenance_interval_s=10.0, aims=aims or Aims())
+
+
+def _channel(subscribers: int, update_interval_s: float = DAY_S, *, private: bool = True) -> Factors:
+    return Factors(subscribers, update_interval_s, private)
+
+
+def _sizes(policy: Policy, *channels: Factors) -> list[float]:
+    """Return the sizes in a fleet in which somebody else has as many of the same channels."""
+    fleet = joined((part(policy, NODES, channels), part(policy, NODES, channels)))
+    found: list[float] = decided(policy, NODES, channels, scale(policy, fleet.nodes, fleet)).tolist()
+    return found
+
+
+def test_subscribers_pay_for_the_polls_that_are_shared_out() -> None:
+    found = _sizes(_policy(), _channel(4), _channel(16))
+    assert sum(found) == pytest.approx(20, rel=1e-4)
+    assert found[1] / found[0] == pytest.approx(2, rel=1e-4)
+
+
+def test_a_channel_of_few_brings_three_polls_with_it() -> None:
+    assert _sizes(_policy(), _channel(1)) == [3.0]
+    assert sum(_sizes(_policy(), _channel(0), _channel(1))) == pytest.approx(6, rel=1e-4)
+
+
+def test_a_cap_is_shared_out_by_weight() -> None:
+    found = _sizes(_policy(Aims(budget_polls_per_minute=6.0)), _channel(4), _channel(16))
+    assert found == pytest.approx([1, 2], rel=1e-4)
+
+
+def test_of_a_cap_a_node_takes_the_share_of_the_nodes_that_it_knows() -> None:
+    policy = _policy(Aims(budget_polls_per_minute=8.0))
+    known = part(policy, NODES, [_channel(100)] * 2)
+    half = scale(policy, 2, known)
+    assert decided(policy, 2, [_channel(100)] * 2, half).sum() == pytest.approx(4, rel=1e-4)
+
+
+def test_fair_asks_often_who_publishes_often() -> None:
+    seldom, often = _sizes(_policy(Aims(goal=Goal.FAIR)), _channel(9, DAY_S), _channel(9, DAY_S / 100))
+    assert often == pytest.approx(10 * seldom, rel=1e-4)
+
+
+def test_fast_makes_as_few_polls_as_its_delay_takes() -> None:
+    assert _sizes(_policy(Aims(goal=Goal.FAST, delay_s=10.0)), _channel(9), _channel(9)) == pytest.approx(
+        [3, 3], rel=1e-4
+    )
+
+
+def test_fast_is_capped_as_well() -> None:
+    policy = _policy(Aims(goal=Goal.FAST, delay_s=1.0, budget_polls_per_minute=12.0))
+    assert _sizes(policy, _channel(9), _channel(9)) == pytest.approx([3, 3], rel=1e-4)
+
+
+def test_a_node_polls_once_per_interval_unless_the_longest_wait_takes_more() -> None:
+    assert decided(_policy(), 2, [_channel(500)], 100.0).tolist() == [2.0]
+    assert decided(_policy(Aims(longest_wait_s=6.0)), 2, [_channel(1)], 0.1).tolist() == [5.0]
+
+
+def test_a_public_channel_is_not_polled_more_often_than_allowed_whatever_is_wanted() -> None:
+    policy = _policy(Aims(longest_wait_s=1.0))
+    assert limits(policy, NODES, private=False).channel_budget == 2.0
+    assert limits(policy, NODES, private=True).channel_budget == inf
+    assert decided(policy, NODES, [_channel(500, private=False)], 100.0).tolist() == [2.0]
+
+
+def test_before_the_fleet_is_known_channels_have_what_their_subscribers_would_impose() -> None:
+    found = decided(_policy(), 5, [_channel(1), _channel(4), _channel(50), _channel(50, private=False)], None)
+    assert found.tolist() == [3, 4, 5, 2]
+
+
+def test_a_fleet_without_channels_has_no_scale() -> None:
+    assert part(_policy(), NODES, []) == Part(1, 0.0, b"")
+    assert scale(_policy(), NODES, Part(2, 0.0, b"")) is None
+
+
+def test_three_polls_are_three_nodes_whatever_rounding_says() -> None:
+    policy = _policy()
+    assert np.ceil(decided(policy, NODES, [_channel(1)], 3.0000000001)).tolist() == [3.0]

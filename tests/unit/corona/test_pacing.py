@@ -1,0 +1,140 @@
+"""How an owner paces its channels as the fleet, its ring and its aims change. ``ME`` owns ``CHANNEL``; τ is 60 s."""
+
+import pytest
+
+from service.corona.aggregation import NOTHING
+from service.corona.estimates import Updates
+from service.corona.events import (
+    Adopted,
+    AimsRead,
+    ChannelsListed,
+    Effect,
+    ListedChannel,
+    Received,
+    RingChanged,
+    Send,
+    Tick,
+)
+from service.corona.messages import Assign, Assignment, Summary, Unassign
+from service.corona.policy import Aims, Goal, Policy
+from service.corona.reasons import Bound
+from service.corona.schedule import Rota
+from service.model import NodeId
+from tests.support.node import Node
+from tests.support.points import ring
+
+ME, NEXT, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
+CHANNEL = "1" + "0" * 39
+POLICY = Policy(poll_interval_s=60.0, max_polls_per_hour=3600.0, maintenance_interval_s=8.0)
+SUBSCRIBERS = 5
+
+
+def _subscribed(count: int, now_s: float = 0) -> ChannelsListed:
+    return ChannelsListed(now_s, (ListedChannel(CHANNEL, count),))
+
+
+def _owner(*others: NodeId) -> Node:
+    node = Node(ME, POLICY)
+    node.handle(RingChanged(ring([ME, *others])), 0)
+    node.handle(_subscribed(SUBSCRIBERS), 0)
+    node.handle(Adopted(CHANNEL, 1, 1, updates=Updates(since_s=1.0)), 0)
+    return node
+
+
+def _told(node: Node, now_s: float, *others: NodeId) -> list[Effect]:
+    """Have the node know what others own, and return what it does then."""
+    for other in others:
+        node.handle(Received(other, Summary(1, NOTHING)), now_s)
+    return node.handle(Tick(), now_s)
+
+
+def _rota(effects: list[Effect]) -> Rota:
+    """Return the rota that was assigned to anybody."""
+    for effect in effects:
+        if isinstance(effect, Send) and isinstance(effect.message, Assign):
+            return effect.message.assignments[0].rota
+    raise AssertionError("nothing was assigned")
+
+
+def test_a_fleet_of_one_polls_once_per_interval() -> None:
+    node = _owner()
+    node.handle(Tick(), 0)
+    why = node.why(CHANNEL, 0)
+    assert why is not None
+    assert (why.size, why.bound, why.wait_s, len(why.turns)) == (1.0, Bound.NODES, 30.0, 1)
+
+
+def test_nothing_is_decided_anew_before_all_nodes_are_known() -> None:
+    node = _owner(NEXT, FAR)
+    node.handle(Tick(), 0)
+    assert (node.scale, node.why(CHANNEL, 0)) == (None, None)
+    _told(node, 2, NEXT)
+    assert node.scale is None
+    _told(node, 4, FAR)
+    assert node.scale is not None
+
+
+def test_what_stays_unknown_for_long_is_done_without() -> None:
+    node = _owner(NEXT, FAR)
+    for now_s in range(0, 24, 2):
+        node.handle(Tick(), now_s)
+        assert node.scale is None
+    node.handle(Tick(), 24)
+    assert node.scale is not None
+
+
+def test_a_smaller_budget_dismisses_nodes_at_once() -> None:
+    node = _owner(NEXT, FAR)
+    assert _rota(_told(node, 0, NEXT, FAR)).size == 3
+    node.handle(AimsRead(Aims(budget_polls_per_minute=2.0)), 1)
+    effects = _told(node, 2, NEXT, FAR)
+    assert Send(FAR, Unassign(1, CHANNEL)) in effects
+    assert _rota(effects).size == 2
+
+
+def test_another_subscriber_among_hundreds_changes_no_rota() -> None:
+    node = _owner(NEXT, FAR)
+    node.handle(AimsRead(Aims(goal=Goal.FAST, delay_s=20.0)), 0)
+    before = _rota(_told(node, 0, NEXT, FAR))
+    node.handle(_subscribed(SUBSCRIBERS + 1, 1), 1)
+    assert _rota(_told(node, 8, NEXT, FAR)) == before
+
+
+def test_another_number_of_nodes_keeps_the_next_poll() -> None:
+    node = _owner(NEXT, FAR)
+    before = _rota(_told(node, 0, NEXT, FAR))
+    after = _rota(node.handle(RingChanged(ring([ME, NEXT], version=2)), 3))
+    assert after.size == 2
+    assert after.next_s(3) == pytest.approx(before.next_s(3))
+
+
+def test_a_member_that_takes_over_goes_on_with_the_rota_that_it_polls_by() -> None:
+    node = Node(ME, POLICY)
+    node.handle(RingChanged(ring([ME, "1" * 40, FAR])), 0)
+    rota = Rota(7.0, 20.0, 2, 1)
+    node.handle(Received("1" * 40, Assign(1, (Assignment(CHANNEL, 1, rota, 1),))), 0)
+    node.handle(RingChanged(ring([ME, FAR], version=2)), 5)
+    assert _rota(node.handle(Adopted(CHANNEL, 2, 1), 6)) == rota
+
+
+def test_aims_change_while_the_fleet_runs() -> None:
+    node = _owner()
+    node.handle(Tick(), 0)
+    lite = node.scale
+    node.handle(AimsRead(Aims(goal=Goal.FAST, delay_s=300.0)), 1)
+    node.handle(Tick(), 2)
+    assert lite is not None
+    assert node.scale is not None
+    assert node.scale < lite
+    why = node.why(CHANNEL, 2)
+    assert why is not None
+    assert why.wait_s == pytest.approx(300.0)
+
+
+def test_why_tells_how_often_the_channel_is_updated() -> None:
+    node = _owner()
+    node.handle(Tick(), 0)
+    why = node.why(CHANNEL, 3601)
+    assert why is not None
+    assert why.update_interval_s == pytest.approx(86_400 + 3600, rel=0.02)
+    assert node.why(FAR, 0) is None

@@ -1,0 +1,47 @@
+"""What versions of a channel teach about how often it is updated."""
+
+from typing import Literal
+
+import pytest
+
+from service.corona.estimates import UpdateEstimate, Updates, counted, observed
+from service.model import Change, Delta, Entry, Notice
+
+CHANNEL = "c" * 40
+BEFORE = Updates(UpdateEstimate(), 1_000.0)
+
+
+def _delta(*changes: Change, initial: bool = False, notice: Notice | None = None) -> Delta:
+    return Delta(CHANNEL, 1, 0, 0.0, changes, initial=initial, notice=notice)
+
+
+def _change(kind: Literal["addition", "omission", "replacement"] = "addition", line: int = 0) -> Change:
+    return Change(kind, Entry("key", "Title"), line)
+
+
+@pytest.mark.parametrize(
+    ("delta", "updates"),
+    [
+        (_delta(_change(), _change()), 2),
+        (_delta(_change("replacement")), 0),
+        (_delta(_change(line=3), _change("omission", line=9)), 1),
+    ],
+    ids=["two entries", "an edit", "two blocks of a page"],
+)
+def test_entries_and_changes_of_a_page_are_updates(delta: Delta, updates: int) -> None:
+    assert counted(BEFORE, delta, 1_600.0) == Updates(observed(BEFORE.estimate, updates, 600.0), 1_600.0)
+
+
+def test_the_first_content_of_a_channel_and_the_time_before_it_teach_nothing() -> None:
+    first = Updates(BEFORE.estimate, 1_600.0)
+    assert counted(BEFORE, _delta(_change(), initial=True), 1_600.0) == first
+    assert counted(Updates(), _delta(_change()), 1_600.0) == first
+
+
+def test_a_notice_is_no_update() -> None:
+    assert counted(BEFORE, _delta(notice=Notice("dead")), 1_600.0) == BEFORE
+
+
+def test_silence_since_the_last_version_counts() -> None:
+    assert BEFORE.interval_s(1_000.0) == BEFORE.estimate.interval_s == Updates().interval_s(5e9)
+    assert BEFORE.interval_s(1_000.0 + 30 * 86_400) > 10 * 86_400
