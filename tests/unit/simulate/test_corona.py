@@ -1,25 +1,30 @@
 """The experiment ``corona`` at a small scale: 32 nodes, 300 channels."""
 
 from functools import cache
+from math import inf
 
 import msgspec
 import numpy as np
 import pytest
 
+from service.corona import optimum
 from service.corona.clusters import Clusters
 from service.corona.goals import Goal
 from service.corona.honeycomb import Problem
+from service.corona.policy import Aims, Policy
 from service.corona.schedule import Rota
 from service.simulate import corona
 from service.simulate.calm import Calm
 from service.simulate.fleet import Fleet
 from service.simulate.members import node_polls
+from service.simulate.nearest import Trie
+from service.simulate.owners import Owners
 from service.simulate.paper_bins import merged_by_level, summarised, told_most
 from service.simulate.phases import EvenPhases, RandomPhases
 from service.simulate.restless import Restless
 from service.simulate.timetable import Book, Timetable
 from service.simulate.wire import Wire
-from service.simulate.workload import Bins, Ids, Phases, Setup, draw_channels
+from service.simulate.workload import Bins, Ids, Phases, Setup, draw_channels, first_nodes
 
 SMALL = Setup(nodes=32, channels=300, subscriptions=6_000)
 PAPER = msgspec.structs.replace(SMALL, base=4, ids=Ids.RANDOM, bins=Bins.PAPER)
@@ -139,6 +144,24 @@ def test_fast_keeps_its_delay() -> None:
     found = _run(msgspec.structs.replace(SMALL, goal=Goal.FAST, target_delay_s=60.0))
     assert found.mean_detection_s == pytest.approx(60, rel=0.03)
     assert found.polls_per_channel_per_tau < 20
+
+
+@pytest.mark.parametrize("goal", list(Goal))
+@pytest.mark.parametrize("wait_s", [inf, 120.0])
+def test_owners_decide_what_nodes_of_the_product_would(goal: Goal, wait_s: float) -> None:
+    """Summaries, scale and sizes, by ``service.corona.optimum``."""
+    setup = msgspec.structs.replace(SMALL, goal=goal, longest_wait_s=wait_s, target_delay_s=60.0)
+    aims = Aims(goal=goal, polls_per_channel=1, delay_s=60.0, longest_wait_s=wait_s)
+    policy = Policy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
+    channels = draw_channels(setup, np.random.default_rng(1))
+    trie, everything = Trie(first_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
+    people = zip(channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
+    factors = [optimum.Factors(subscribers, interval_s, private=False) for subscribers, interval_s in people]
+    owners = Owners(setup, channels)
+    part = owners.part(everything, trie)
+    assert part == optimum.part(policy, setup.nodes, factors)
+    expected = optimum.decided(policy, setup.nodes, factors, optimum.scale(policy, setup.nodes, part))
+    assert owners.sizes(everything, part, trie) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_longest_wait_is_kept_for_every_channel() -> None:
