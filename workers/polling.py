@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from math import floor, inf
+from math import ceil, inf
 from typing import Any
 
 import structlog
@@ -186,10 +186,11 @@ class Polling:
         await self._happened(CandidateFound(candidate))
 
     def _plan(self, phase: StartPolling, after_s: float) -> None:
-        due_s = phase.rota.next_poll_s(phase.rank, after_s)
-        # More than one turn ahead, the rota was made before the fleet's clock was set back.
-        turns = max(0, floor((due_s - after_s) / phase.rota.interval_s))
-        self._agenda.plan(phase.channel, due_s - turns * phase.rota.interval_s)
+        due_s, interval_s = phase.rota.next_poll_s(phase.rank, after_s), phase.rota.interval_s
+        # A rota that begins more than a turn (and what clocks differ by) ahead is from before our clock was set back.
+        if due_s - after_s > 2 * interval_s:
+            due_s -= (ceil((due_s - after_s) / interval_s) - 1) * interval_s
+        self._agenda.plan(phase.channel, due_s)
 
     async def _poll_as_planned(self, cid: ChannelId, at_s: float) -> None:
         held = self._watches.get(cid)

@@ -5,7 +5,7 @@ itself, to the last digit: so nodes have to agree on one number, and coarse clus
 """
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from service.corona.goals import Floats, size_for_wait, weights
 from service.corona.honeycomb import Problem, sizes
 from service.corona.messages import Part
 from service.corona.policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Goal, Policy
-from service.corona.reasons import Limits
+from service.corona.reasons import Limits, bounded
 
 POLL_COST = 1.0
 """Polls cost the same whatever the channel: publishers count requests, and most are answered without a body."""
@@ -47,7 +47,7 @@ def limits(policy: Policy, nodes: int, *, private: bool) -> Limits:
 
 def problem(policy: Policy, nodes: int, channels: Sequence[Factors]) -> Problem:
     """Return what the sizes of these channels have to weigh up."""
-    weight = weights(
+    found = weights(
         policy.aims.goal,
         np.maximum([each.subscribers for each in channels], 1),
         [each.update_interval_s for each in channels],
@@ -56,7 +56,7 @@ def problem(policy: Policy, nodes: int, channels: Sequence[Factors]) -> Problem:
     least = size_for_wait(policy.aims.longest_wait_s, policy.poll_interval_s)
     private, public = (limits(policy, nodes, private=each).most()[0] for each in (True, False))
     most = np.where([each.private for each in channels], private, public)
-    return Problem.of(weight, POLL_COST, least=least, most=most)
+    return Problem.of(found, POLL_COST, least=least, most=most)
 
 
 def demands(policy: Policy, channels: Sequence[Factors]) -> Floats:
@@ -86,6 +86,24 @@ def scale(policy: Policy, nodes: int, fleet: Part) -> float | None:
         return clusters.scale_for_budget(min(fleet.demand, cap))
     fast = clusters.scale_for_delay(aims.delay_s, policy.poll_interval_s)
     return min(fast, clusters.scale_for_budget(cap)) if cap < inf else fast
+
+
+def decided_alone(policy: Policy, nodes: int, channel: Factors, scale: float | None) -> float:
+    """Return what :func:`decided` has for a single channel, without arrays: a node may adopt thousands in a second."""
+    bounds = limits(policy, nodes, private=channel.private)
+    least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
+    if scale is None:
+        demand = max(channel.subscribers, policy.aims.polls_per_channel) * POLL_COST
+        found = min(max(demand, least), bounds.most()[0])
+    else:
+        found, _ = bounded(sqrt(weight(policy, channel) / POLL_COST), scale, least, bounds)
+    return round(found, DIGITS) if found > 1 else found
+
+
+def weight(policy: Policy, channel: Factors) -> float:
+    """Return a channel's weight, by the goal."""
+    subscribers = max(channel.subscribers, 1)
+    return float(weights(policy.aims.goal, subscribers, channel.update_interval_s, policy.poll_interval_s))
 
 
 def decided(policy: Policy, nodes: int, channels: Sequence[Factors], scale: float | None) -> Floats:

@@ -64,6 +64,8 @@ class Owner:
             del self._owned[channel]
             self._pacing.drop(channel)
             yield Disown(channel)
+        for channel, owned in self._owned.items():
+            owned.members = view.nearest(channel, len(owned.members))
         yield from self.decide_sets(fleet_s)
 
     def listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
@@ -192,10 +194,10 @@ class Owner:
         self._pacing.decide(channels, fleet_s)
         for channel in channels:
             owned, size = self._owned[channel], self._pacing.rota(channel).size
-            former = self._view.nearest(channel, len(owned.members))
-            owned.members = self._view.nearest(channel, size)
-            for member in former[size:]:
-                yield Send(member, Unassign(self._view.version, channel))
+            if size != len(owned.members):
+                former, owned.members = owned.members, self._view.nearest(channel, size)
+                for member in former[size:]:
+                    yield Send(member, Unassign(self._view.version, channel))
         yield from self._assign(channels)
 
     def _assign(self, channels: Iterable[ChannelId]) -> Iterator[Effect]:

@@ -6,6 +6,7 @@ it knows the parts of all nodes, or has not for as long as anything silent is be
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import msgspec
 
@@ -13,7 +14,6 @@ from service.corona import optimum
 from service.corona.aggregation import Aggregation
 from service.corona.estimates import Updates, counted
 from service.corona.events import Send
-from service.corona.goals import weights
 from service.corona.messages import Summary
 from service.corona.optimum import POLL_COST, Factors
 from service.corona.policy import Aims, Policy
@@ -33,9 +33,6 @@ class _Pace:
     updates: Updates
     rota: Rota | None
 
-    def factors(self, fleet_s: float) -> Factors:
-        return Factors(self.subscribers, self.updates.interval_s(fleet_s), self.private)
-
 
 class Pacing:
     """The rates of one node's own channels. ``fleet_s`` is fleet time throughout."""
@@ -50,6 +47,8 @@ class Pacing:
         self._complete_s: float | None = None
         """When the parts of all nodes were known last."""
         self._paces: dict[ChannelId, _Pace] = {}
+        self._summarised_s = -inf
+        """When our own channels were summarised; at minus infinity if they have changed since then."""
 
     @property
     def scale(self) -> float | None:
@@ -58,12 +57,15 @@ class Pacing:
 
     def aim(self, aims: Aims) -> None:
         """Aim at something else from the next solution on."""
-        self._policy = msgspec.structs.replace(self._policy, aims=aims)
+        if aims != self._policy.aims:
+            self._policy = msgspec.structs.replace(self._policy, aims=aims)
+            self._summarised_s = -inf
 
     def ring_changed(self, view: RingView) -> None:
         """Know how many nodes there are."""
         self._nodes = max(1, len(view.nodes))
         self._aggregation.ring_changed(view)
+        self._summarised_s = -inf
 
     def heard(self, sender: NodeId, summary: Summary, now_s: float) -> None:
         """Take in what a contact tells of others' channels."""
@@ -71,8 +73,10 @@ class Pacing:
 
     def tell(self, now_s: float, fleet_s: float) -> Iterator[Send]:
         """Tell others of our channels, and of what they cannot hear elsewhere."""
-        factors = [pace.factors(fleet_s) for pace in self._paces.values()]
-        self._aggregation.own = optimum.part(self._policy, self._nodes, factors)
+        if now_s - self._summarised_s >= self._policy.maintenance_interval_s:
+            self._summarised_s = now_s
+            factors = [self._factors(pace, fleet_s) for pace in self._paces.values()]
+            self._aggregation.own = optimum.part(self._policy, self._nodes, factors)
         yield from self._aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
@@ -95,17 +99,21 @@ class Pacing:
         pace = self._paces.get(channel)
         if pace is None:
             self._paces[channel] = _Pace(subscribers, private, updates, known)
+            self._summarised_s = -inf
         else:
             pace.private, pace.updates = private, updates
 
     def drop(self, channel: ChannelId) -> None:
         """Forget a channel."""
-        self._paces.pop(channel, None)
+        if self._paces.pop(channel, None) is not None:
+            self._summarised_s = -inf
 
     def subscribed(self, channel: ChannelId, subscribers: int) -> None:
         """Note how many subscribe."""
-        if (pace := self._paces.get(channel)) is not None:
+        pace = self._paces.get(channel)
+        if pace is not None and pace.subscribers != subscribers:
             pace.subscribers = subscribers
+            self._summarised_s = -inf
 
     def learnt(self, delta: Delta, fleet_s: float) -> Updates:
         """Return what is known of a channel's updates once this delta is versioned."""
@@ -124,12 +132,9 @@ class Pacing:
 
     def decide(self, channels: Collection[ChannelId], fleet_s: float) -> None:
         """Bring the rotas of these channels in line with c and the ring."""
-        if not channels:
-            return
         paces = [self._paces[channel] for channel in channels]
-        factors = [pace.factors(fleet_s) for pace in paces]
-        found = optimum.decided(self._policy, self._nodes, factors, self._scale)
-        for channel, pace, size in zip(channels, paces, found.tolist(), strict=True):
+        factors = [self._factors(pace, fleet_s) for pace in paces]
+        for channel, pace, size in zip(channels, paces, self._sizes(factors), strict=True):
             if pace.rota is None:
                 pace.rota = begun(channel, size, self._nodes, self._policy.poll_interval_s, fleet_s)
             elif self._scale is None:
@@ -142,21 +147,28 @@ class Pacing:
         pace = self._paces.get(channel)
         if pace is None or pace.rota is None or self._scale is None:
             return None
-        factors = pace.factors(fleet_s)
-        interval_s = self._policy.poll_interval_s
-        subscribers = max(1, factors.subscribers)
         return explain(
             channel,
-            weight=float(weights(self._policy.aims.goal, subscribers, factors.update_interval_s, interval_s)),
+            weight=optimum.weight(self._policy, self._factors(pace, fleet_s)),
             cost=POLL_COST,
             scale=self._scale,
             limits=optimum.limits(self._policy, self._nodes, private=pace.private),
-            poll_interval_s=interval_s,
-            update_interval_s=factors.update_interval_s,
+            poll_interval_s=self._policy.poll_interval_s,
+            update_interval_s=pace.updates.interval_s(fleet_s),
             polling_set=polling_set,
             rota=pace.rota,
             now_s=fleet_s,
         )
+
+    def _factors(self, pace: _Pace, fleet_s: float) -> Factors:
+        interval_s = pace.updates.interval_s(fleet_s) if self._policy.aims.goal.weighs_updates else 0.0
+        return Factors(pace.subscribers, interval_s, pace.private)
+
+    def _sizes(self, channels: Sequence[Factors]) -> Sequence[float]:
+        if len(channels) == 1:
+            return [optimum.decided_alone(self._policy, self._nodes, channels[0], self._scale)]
+        found: list[float] = optimum.decided(self._policy, self._nodes, channels, self._scale).tolist()
+        return found
 
     def _fitting(self, rota: Rota, size: float, fleet_s: float) -> Rota:
         """Return a rota of n polls per τ on the present ring: the same, if it is one."""

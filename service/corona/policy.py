@@ -23,6 +23,11 @@ class Goal(StrEnum):
     FAIR_SQRT = "fair-sqrt"
     FAIR_LOG = "fair-log"
 
+    @property
+    def weighs_updates(self) -> bool:
+        """Whether it matters how often a channel is updated."""
+        return self not in {Goal.LITE, Goal.FAST}
+
 
 class Aims(msgspec.Struct, frozen=True, omit_defaults=True):
     """What admins can change while the fleet runs.

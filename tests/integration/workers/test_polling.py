@@ -205,3 +205,24 @@ async def test_a_poll_that_takes_longer_than_its_interval_does_not_overlap_itsel
     await until_so(lambda: channels[1].id in poller.begun, "the other channel is polled")
     keeping.cancel()
     assert sorted(poller.begun) == sorted(channel.id for channel in channels)
+
+
+async def test_another_rota_repeats_no_poll_that_was_begun_ahead_of_its_time(
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+) -> None:
+    channel = await make_channel(store)
+    due_s = clock.now_s + INTERVAL_S
+    await polling.start([StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S, 1))])
+    clock.now_s = due_s - 0.05
+    keeping = asyncio.create_task(polling.keep_agenda())
+    await until_so(lambda: poller.begun, "it is polled")
+    await polling.start([StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S / 4, 2))])
+    assert polling._agenda.planned_s(channel.id) == due_s + INTERVAL_S / 2
+    keeping.cancel()
+
+
+async def test_another_rota_brings_the_next_poll_forward_or_puts_it_off(store: Store, polling: Polling) -> None:
+    channel = await make_channel(store)
+    for first_s in (1_100.0, 1_050.0, 1_200.0):
+        await polling.start([StartPolling(channel.id, 0, Rota(first_s, 300.0, 1))])
+        assert polling._agenda.planned_s(channel.id) == first_s

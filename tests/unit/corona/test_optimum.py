@@ -4,10 +4,12 @@ from math import inf
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.corona.aggregation import joined
 from service.corona.messages import Part
-from service.corona.optimum import Factors, decided, limits, part, scale
+from service.corona.optimum import Factors, decided, decided_alone, limits, part, scale
 from service.corona.policy import Aims, Goal, Policy
 
 DAY_S = 86_400.0
@@ -93,3 +95,13 @@ def test_a_fleet_without_channels_has_no_scale() -> None:
 def test_three_polls_are_three_nodes_whatever_rounding_says() -> None:
     policy = _policy()
     assert np.ceil(decided(policy, NODES, [_channel(1)], 3.0000000001)).tolist() == [3.0]
+
+
+@given(
+    st.builds(Factors, st.integers(0, 1000), st.floats(1, 1e8), st.booleans()),
+    st.one_of(st.none(), st.floats(-0.9, 100)),
+    st.builds(Aims, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
+)
+def test_a_channel_alone_is_decided_like_one_of_many(channel: Factors, scale: float | None, aims: Aims) -> None:
+    (among_many,) = decided(_policy(aims), NODES, [channel], scale).tolist()
+    assert decided_alone(_policy(aims), NODES, channel, scale) == pytest.approx(among_many)
