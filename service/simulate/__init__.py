@@ -12,4 +12,9 @@ The same seed gives the same JSON. Only its edge touches the world: ``cli``, and
 
 ``trace``, ``polling`` and ``figures`` are publishers, polls and how long people waited; ``peers`` are other projects'
 schedulers, ``ours`` is Corona's, and ``rhythm`` an addition to it; ``schedulers`` compares them.
+
+``workload`` is Corona §5's world; ``fleet`` runs its nodes, whose ``owners`` decide and write into ``rotas``;
+``paper_bins`` is the paper's own way to sum up, ``wire`` the network. ``timetable``, ``phases``, ``members`` and
+``nearest`` tell all polls by arithmetic, ``calm`` and ``restless`` those that were really made; ``measures`` finds
+updates by them; ``corona`` puts it together, and ``corona_jobs`` are the runs of its page.
 """

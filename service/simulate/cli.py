@@ -7,6 +7,7 @@ A new experiment joins with a command here, which imports its modules when it ru
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +15,13 @@ import typer
 
 from service.corona.goals import Goal
 from service.simulate.trace import Publishers
+from service.simulate.workload import Bins, Ids, Phases
 
-REPORTED = ("schedulers",)
+REPORTED = ("corona", "schedulers")
 """Experiments whose module ``…_report`` has ``write(directory, report)`` and ``STEPS``, how often that reports."""
+
+BASES = (None, 2, 4, 16, 32, 256)
+"""Of whole digits in 160 bits."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -32,6 +37,63 @@ def simulate(context: typer.Context) -> None:
     """Simulate what the papers claim, what other readers do, and what Coronet does."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+@app.command()
+def corona(
+    *,
+    seed: Seed = 1,
+    as_json: Json = False,
+    plot: Plot = None,
+    goal: Annotated[Goal, typer.Option(help="What is optimised.")] = Goal.LITE,
+    base: Annotated[int | None, typer.Option(help="The paper's sizes N/bˡ and wedges (16); else any size.")] = None,
+    phases: Annotated[Phases, typer.Option(help="When the nodes of a set poll.")] = Phases.EVEN,
+    ids: Annotated[Ids, typer.Option(help="Which ids nodes take.")] = Ids.BALANCED,
+    bins: Annotated[Bins, typer.Option(help="How channels are summed up.")] = Bins.QUANTILE,
+    nodes: Annotated[int, typer.Option(min=1)] = 1024,
+    channels: Annotated[int, typer.Option(min=10)] = 100_000,
+    subscriptions: Annotated[int, typer.Option(min=10)] = 5_000_000,
+    maintenance: Annotated[float, typer.Option(metavar="SECONDS", min=1800)] = 3600.0,
+    target: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="The delay that fast is to keep.")] = 30.0,
+    longest_wait: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="For any channel, on average.")] = inf,
+    churn: Annotated[
+        float, typer.Option(min=0, max=0.5, help="Share of the nodes that die, and join, per hour.")
+    ] = 0.0,
+    loss: Annotated[float | None, typer.Option(min=0, max=0.5, help="Of messages; 0.02 where there is churn.")] = None,
+) -> None:
+    """Corona's simulations: its own way, and ours."""
+    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
+
+    from service.simulate import corona as experiment  # noqa: PLC0415 - same
+    from service.simulate import corona_report as shown  # noqa: PLC0415 - same
+    from service.simulate.workload import Setup  # noqa: PLC0415 - same
+
+    if base not in BASES:
+        raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
+    setup = Setup(
+        goal=goal,
+        base=base,
+        phases=phases,
+        ids=ids,
+        bins=bins,
+        nodes=nodes,
+        channels=channels,
+        subscriptions=subscriptions,
+        maintenance_s=maintenance,
+        rounds=round(6 * 3600 / maintenance),
+        target_delay_s=target,
+        longest_wait_s=longest_wait,
+        churn=churn,
+        loss=(0.02 if churn else 0.0) if loss is None else loss,
+    )
+    with progress(experiment.STEPS, hidden=as_json) as report:
+        outcome = experiment.run(setup, seed, report)
+    if plot is not None:
+        shown.plot_runs([outcome], plot)
+    if as_json:
+        typer.echo(msgspec.json.encode(outcome))
+    else:
+        show(shown.table([outcome]))
 
 
 @app.command()

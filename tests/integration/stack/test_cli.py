@@ -63,6 +63,21 @@ def test_an_experiment_prints_json(call: Call) -> None:
     assert (found["experiment"], found["seed"], len(found["schedulers"])) == ("schedulers", 7, 7)
 
 
+def test_the_experiment_corona_takes_the_papers_mode(call: Call) -> None:
+    small = ("--nodes", "16", "--channels", "50", "--subscriptions", "500")
+    paper = ("--base", "4", "--ids", "random", "--bins", "16", "--goal", "fair-log", "--churn", "0.1")
+    status, out, err = call("simulate", "corona", "--json", *small, *paper)
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["experiment"], found["setup"]["loss"], len(found["windows"])) == ("corona", 0.02, 12)
+
+
+def test_a_base_that_does_not_divide_ids_is_refused(call: Call) -> None:
+    status, _, err = call("simulate", "corona", "--base", "10")
+    assert status == 2
+    assert "The base is one of 2, 4, 16, 32, 256." in err
+
+
 def test_simulate_alone_and_its_help_list_the_experiments(call: Call) -> None:
     for arguments in ([], ["--help"]):
         status, out, _ = call("simulate", *arguments)

@@ -1,0 +1,147 @@
+"""The experiment ``corona``: the simulations of Corona §5, in the paper's way and in ours.
+
+Nodes run production's rooms (``fleet``, ``owners``), their rotas are a timetable of all polls, and what is measured are
+updates that are drawn and then found by these polls (``measures``).
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from service.corona.goals import Goal, mean_delay_s
+from service.simulate.calm import Calm, Polling
+from service.simulate.fleet import Fleet
+from service.simulate.measures import (
+    Found,
+    Window,
+    converged_after_rounds,
+    even_updates,
+    legacy_detection_s,
+    poisson_updates,
+    windows,
+)
+from service.simulate.restless import Restless
+from service.simulate.trace import Floats, Ints
+from service.simulate.workload import Channels, Setup, draw_channels
+
+STEPS = 3
+ONE_OF = 16
+"""Of so many channels, in the order of popularity, one is followed where polls must be enumerated."""
+PROFILED = 400
+"""Channels that a result tells one by one, for the plots."""
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """One channel, by its place in the order of popularity (1 is the most popular)."""
+
+    place: int
+    subscribers: int
+    update_interval_s: float
+    polls_per_tau: float
+    mean_wait_s: float
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One run. Figures without a time of their own are of its second half.
+
+    ``polls_per_channel_per_tau`` and ``node_load_max_over_mean`` are counted, delays are measured.
+    ``formula_detection_s`` is what the fleet believes to reach: Σ q·τ/(2n) / Σ q with the n that it has asked for.
+    ``detection_of_poisson_updates_s`` estimates ``mean_detection_s`` from the other updates, each weighed by its
+    channel's update interval; few tell of rare channels. ``longest_mean_wait_s`` is that of the worst channel.
+    """
+
+    experiment: str
+    seed: int
+    setup: Setup
+    mean_detection_s: float
+    p99_detection_s: float
+    polls_per_channel_per_tau: float
+    legacy_detection_s: float
+    converged_after_rounds: int | None
+    max_overshoot: float
+    orphans: int
+    empty_wedges: int
+    node_load_max_over_mean: float
+    mean_notification_delay_s: float
+    detection_of_poisson_updates_s: float
+    formula_detection_s: float
+    longest_mean_wait_s: float
+    windows: tuple[Window, ...]
+    profile: tuple[Profile, ...]
+
+
+def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
+    """Return what a run of this setup comes to."""
+    rng = np.random.default_rng(seed)
+    channels = draw_channels(setup, rng)
+    numbers = followed(channels, setup)
+    fleet = Fleet(setup, channels, numbers, rng)
+    timetable = fleet.run()
+    report("the fleet has run")
+    measured: Polling = Restless(fleet, timetable, numbers, seed) if setup.restless else Calm(fleet, timetable, rng)
+    even = even_updates(numbers, setup, measured.next_s, rng)
+    poisson = poisson_updates(numbers, channels, setup, measured.next_s, rng)
+    report("updates are found")
+    legacy_s = legacy_detection_s(channels, setup, rng)
+    outcome = _outcome(fleet, measured, even, poisson)
+    report("polls are counted")
+    return msgspec.structs.replace(outcome, seed=seed, legacy_detection_s=legacy_s)
+
+
+def _outcome(fleet: Fleet, measured: Polling, even: Found, poisson: Found) -> Outcome:
+    setup, channels = fleet.setup, fleet.channels
+    people = channels.subscribers.astype(np.float64)
+    begin_s, end_s = setup.end_s / 2, setup.end_s
+    settled, notified = even.between(begin_s, end_s), poisson.between(begin_s, end_s)
+    shown = windows(setup, measured.polls_per_channel, even, people)
+    load, delay_s = (
+        measured.polls_per_channel(begin_s, end_s) * setup.poll_interval_s / (end_s - begin_s),
+        settled.mean_s(people),
+    )
+    budget = load if setup.goal is Goal.FAST else float(people.mean())
+    waits_s = measured.mean_waits_s(begin_s, end_s)
+    return Outcome(
+        experiment="corona",
+        seed=0,
+        setup=setup,
+        mean_detection_s=delay_s,
+        p99_detection_s=settled.quantile_s(channels.subscribers, 0.99),
+        polls_per_channel_per_tau=load,
+        legacy_detection_s=0.0,
+        converged_after_rounds=converged_after_rounds(setup, shown, load, delay_s),
+        max_overshoot=max(0.0, max(window.polls_per_channel for window in shown) / budget - 1),
+        orphans=fleet.owners.orphans(fleet.trie),
+        empty_wedges=fleet.owners.empty_wedges(fleet.trie),
+        node_load_max_over_mean=measured.busiest_node(begin_s, end_s),
+        mean_notification_delay_s=notified.mean_s(people),
+        detection_of_poisson_updates_s=notified.mean_s(people * channels.update_interval_s),
+        formula_detection_s=mean_delay_s(people, fleet.owners.wanted, setup.poll_interval_s),
+        longest_mean_wait_s=float(waits_s.max()),
+        windows=shown,
+        profile=_profile(fleet, measured.numbers, waits_s),
+    )
+
+
+def followed(channels: Channels, setup: Setup) -> Ints:
+    """Return the channels that are measured: all, or in restless times each sixteenth in the order of popularity."""
+    if not setup.restless or setup.channels < ONE_OF * PROFILED:
+        return np.arange(setup.channels)
+    return np.sort(np.argsort(-channels.subscribers, kind="stable")[ONE_OF // 2 :: ONE_OF])
+
+
+def _profile(fleet: Fleet, numbers: Ints, waits_s: Floats) -> tuple[Profile, ...]:
+    """Tell of some channels, evenly over the order of popularity."""
+    channels = fleet.channels
+    order = np.argsort(-channels.subscribers[numbers], kind="stable")
+    places = np.unique(np.linspace(0, len(order) - 1, PROFILED).astype(np.int64))
+    return tuple(
+        Profile(
+            place=int(place * (fleet.setup.channels / len(order))) + 1,
+            subscribers=int(channels.subscribers[numbers[at]]),
+            update_interval_s=float(channels.update_interval_s[numbers[at]]),
+            polls_per_tau=float(fleet.sizes[numbers[at]]),
+            mean_wait_s=float(waits_s[at]),
+        )
+        for place, at in zip(places.tolist(), order[places].tolist(), strict=True)
+    )

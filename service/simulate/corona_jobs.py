@@ -1,0 +1,58 @@
+"""The runs of the page ``docs/experiments/corona.md``, and the command for each."""
+
+import msgspec
+
+from service.corona.goals import Goal
+from service.simulate.workload import Bins, Ids, Phases, Setup
+
+SEEDS = (1, 2, 3, 4, 5)
+OURS = Setup()
+PAPERS = Setup(base=16, ids=Ids.RANDOM, bins=Bins.PAPER)
+SIXTY = {"nodes": 60, "channels": 7_500, "subscriptions": 150_000, "maintenance_s": 1800.0, "rounds": 12}
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One run of the page."""
+
+    name: str
+    setup: Setup
+    seed: int = 1
+
+
+def _with(setup: Setup, **changes: object) -> Setup:
+    return msgspec.structs.replace(setup, **changes)
+
+
+JOBS = [
+    *(Job("our lite", OURS, seed) for seed in SEEDS),
+    *(Job("paper's lite", PAPERS, seed) for seed in SEEDS),
+    *(Job(f"our {goal}", _with(OURS, goal=goal)) for goal in Goal if goal is not Goal.LITE),
+    *(Job(f"paper's {goal}", _with(PAPERS, goal=goal)) for goal in Goal if goal is not Goal.LITE),
+    Job("paper's lite, random phases", _with(PAPERS, phases=Phases.RANDOM)),
+    Job("our lite, random phases", _with(OURS, phases=Phases.RANDOM)),
+    Job("our lite, random ids", _with(OURS, ids=Ids.RANDOM)),
+    Job("our lite, the paper's bins", _with(OURS, bins=Bins.PAPER)),
+    Job("our lite, levels of base 16", _with(OURS, base=16)),
+    Job("our fair, longest wait", _with(OURS, goal=Goal.FAIR, longest_wait_s=120.0)),
+    Job("our lite on 60 nodes", _with(OURS, **SIXTY)),
+    Job("paper's lite on 60 nodes", _with(PAPERS, **SIXTY)),
+    Job("our lite, churn", _with(OURS, churn=0.05, loss=0.02)),
+]
+
+
+def command(setup: Setup) -> str:
+    """Return the command that runs this setup."""
+    given = [
+        ("--goal", setup.goal, OURS.goal),
+        ("--base", setup.base, OURS.base),
+        ("--ids", setup.ids, OURS.ids),
+        ("--bins", setup.bins, OURS.bins),
+        ("--phases", setup.phases, OURS.phases),
+        ("--nodes", setup.nodes, OURS.nodes),
+        ("--channels", setup.channels, OURS.channels),
+        ("--subscriptions", setup.subscriptions, OURS.subscriptions),
+        ("--maintenance", setup.maintenance_s, OURS.maintenance_s),
+        ("--longest-wait", setup.longest_wait_s, OURS.longest_wait_s),
+        ("--churn", setup.churn, OURS.churn),
+    ]
+    return " ".join(["coronet simulate corona", *(f"{name} {value}" for name, value, usual in given if value != usual)])

@@ -1,0 +1,223 @@
+"""The experiment ``corona`` at a small scale: 32 nodes, 300 channels."""
+
+from functools import cache
+from math import inf
+
+import msgspec
+import numpy as np
+import pytest
+
+from service.corona import optimum
+from service.corona.clusters import Clusters
+from service.corona.goals import Goal
+from service.corona.honeycomb import Problem
+from service.corona.policy import Aims, Policy
+from service.corona.schedule import Rota
+from service.simulate import corona
+from service.simulate.calm import Calm
+from service.simulate.fleet import Fleet
+from service.simulate.members import node_polls
+from service.simulate.nearest import Trie
+from service.simulate.owners import Owners
+from service.simulate.paper_bins import merged_by_level, summarised, told_most
+from service.simulate.phases import EvenPhases, RandomPhases
+from service.simulate.restless import Restless
+from service.simulate.timetable import Book, Timetable
+from service.simulate.wire import Wire
+from service.simulate.workload import Bins, Ids, Phases, Setup, draw_channels, first_nodes
+
+SMALL = Setup(nodes=32, channels=300, subscriptions=6_000)
+PAPER = msgspec.structs.replace(SMALL, base=4, ids=Ids.RANDOM, bins=Bins.PAPER)
+RESTLESS = msgspec.structs.replace(SMALL, churn=0.2, loss=0.02)
+
+
+@cache
+def _run(setup: Setup, seed: int = 1) -> corona.Outcome:
+    return corona.run(setup, seed, lambda _what: None)
+
+
+def _fleet(setup: Setup) -> tuple[Fleet, Timetable]:
+    rng = np.random.default_rng(3)
+    fleet = Fleet(setup, draw_channels(setup, rng), np.arange(setup.channels), rng)
+    return fleet, fleet.run()
+
+
+def _one_channel(*sizes: float) -> Timetable:
+    """A thousand channels alike, whose n is changed once an hour."""
+    book = Book()
+    for number in range(1000):
+        for hour, size in enumerate(sizes):
+            gap_s = 1800.0 / size
+            book.write(number, Rota(hour * 3600 + gap_s * number / 1000, gap_s, int(np.ceil(size))), hour * 3600.0, 0)
+    return book.timetable(1000)
+
+
+@pytest.mark.parametrize("setup", [SMALL, PAPER, RESTLESS], ids=["ours", "paper", "restless"])
+def test_equal_seeds_give_equal_json(setup: Setup) -> None:
+    again = corona.run(setup, 1, lambda _what: None)
+    assert msgspec.json.encode(again) == msgspec.json.encode(_run(setup))
+    assert msgspec.json.encode(again) != msgspec.json.encode(_run(setup, 2))
+
+
+def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None:
+    """What each member of each set does by production's rotas, hour by hour, against what is measured."""
+    fleet, table = _fleet(SMALL)
+    measured, end_s = Calm(fleet, table, np.random.default_rng(0)), SMALL.end_s
+    made = np.zeros(SMALL.nodes)
+    rng = np.random.default_rng(5)
+    for channel in range(SMALL.channels):
+        polls_s = []
+        for row in range(table.rows[channel], table.rows[channel + 1]):
+            rota = Rota(*(part[row].item() for part in (table.first_s, table.gap_s, table.size, table.first_rank)))
+            for rank in range(rota.size):
+                node = int(fleet.trie.at_rank(fleet.channels.points[[channel]], np.array([rank]))[0])
+                at_s = rota.next_poll_s(rank, float(table.start_s[row]))
+                while at_s <= min(float(table.end_s[row]), 2 * end_s):
+                    polls_s.append(at_s)
+                    made[node] += at_s <= end_s
+                    at_s = rota.next_poll_s(rank, at_s)
+        updates_s = rng.random(5) * end_s
+        found_s = measured.next_s(np.full(5, channel), updates_s)
+        expected_s = [min(at_s for at_s in polls_s if at_s > update_s) for update_s in updates_s.tolist()]
+        assert found_s == pytest.approx(np.array(expected_s), abs=1e-4)
+    points = fleet.channels.points
+    assert node_polls(EvenPhases(table), fleet.trie, points, 0.0, end_s).tolist() == made.tolist()
+    assert measured.polls_per_channel(0.0, end_s) * SMALL.channels == made.sum()
+
+
+def test_polls_that_are_enumerated_are_those_that_are_told_by_arithmetic() -> None:
+    fleet, table = _fleet(SMALL)
+    calm = Calm(fleet, table, np.random.default_rng(0))
+    restless = Restless(fleet, table, np.arange(SMALL.channels), 1)
+    rng = np.random.default_rng(5)
+    channel, update_s = rng.integers(SMALL.channels, size=2000), rng.random(2000) * SMALL.end_s
+    assert restless.next_s(channel, update_s) == pytest.approx(calm.next_s(channel, update_s), abs=1e-6)
+    for begin_s, end_s in ((0.0, 1800.0), (3600.0, SMALL.end_s)):
+        assert restless.polls_per_channel(begin_s, end_s) == calm.polls_per_channel(begin_s, end_s)
+        assert restless.busiest_node(begin_s, end_s) == pytest.approx(calm.busiest_node(begin_s, end_s))
+        assert restless.mean_waits_s(begin_s, end_s) == pytest.approx(calm.mean_waits_s(begin_s, end_s))
+
+
+@pytest.mark.parametrize("size", [1.0, 4.0, 7.3, 50.0])
+def test_an_evenly_staggered_set_finds_updates_after_half_a_gap(size: float) -> None:
+    schedule, rng = EvenPhases(_one_channel(size, size)), np.random.default_rng(1)
+    channel, update_s = rng.integers(1000, size=50_000), rng.random(50_000) * 7200
+    delay_s = schedule.next_s(channel, update_s) - update_s
+    assert delay_s.mean() == pytest.approx(1800 / (2 * size), rel=0.02)
+    assert schedule.mean_waits_s(0.0, 7200.0).mean() == pytest.approx(1800 / (2 * size), rel=0.02)
+
+
+@pytest.mark.parametrize("size", [1.0, 4.0, 50.0])
+def test_random_phases_take_twice_as_long_but_for_one_node(size: float) -> None:
+    schedule, rng = RandomPhases(_one_channel(size, size), np.random.default_rng(2)), np.random.default_rng(1)
+    channel, update_s = rng.integers(1000, size=50_000), rng.random(50_000) * 7200
+    delay_s = schedule.next_s(channel, update_s) - update_s
+    assert delay_s.mean() == pytest.approx(1800 / (size + 1), rel=0.05)
+    assert schedule.mean_waits_s(0.0, 7200.0).mean() == pytest.approx(1800 / (size + 1), rel=0.05)
+    assert schedule.polls(0.0, 7200.0) == pytest.approx(1000 * 4 * size, rel=0.01)
+
+
+def test_members_that_come_later_wait_for_their_own_phase() -> None:
+    schedule = RandomPhases(_one_channel(1.0, 4.0), np.random.default_rng(2))
+    channel = np.arange(1000)
+    before_s, after_s = (schedule.next_s(channel, np.full(1000, at_s)) - at_s for at_s in (900.0, 3600.0))
+    assert before_s.mean() == pytest.approx(900, rel=0.1)
+    assert after_s.mean() == pytest.approx(360, rel=0.1)
+    assert schedule.polls(3600.0, 7200.0) == pytest.approx(4 * schedule.polls(0.0, 3600.0), rel=0.01)
+
+
+def test_ours_is_as_fast_as_it_believes_and_keeps_its_budget() -> None:
+    found = _run(SMALL)
+    assert found.mean_detection_s == pytest.approx(found.formula_detection_s, rel=0.03)
+    assert found.polls_per_channel_per_tau == pytest.approx(20, rel=0.005)
+    assert (found.orphans, found.empty_wedges) == (0, 0)
+    assert found.max_overshoot < 0.01
+    assert found.legacy_detection_s == pytest.approx(900, rel=0.05)
+
+
+@pytest.mark.parametrize("goal", [Goal.FAIR, Goal.FAIR_SQRT, Goal.FAIR_LOG])
+def test_fair_goals_keep_the_budget_that_subscribers_would_spend(goal: Goal) -> None:
+    assert _run(msgspec.structs.replace(SMALL, goal=goal)).polls_per_channel_per_tau <= 20 * 1.005
+
+
+def test_fast_keeps_its_delay() -> None:
+    found = _run(msgspec.structs.replace(SMALL, goal=Goal.FAST, target_delay_s=60.0))
+    assert found.mean_detection_s == pytest.approx(60, rel=0.03)
+    assert found.polls_per_channel_per_tau < 20
+
+
+@pytest.mark.parametrize("goal", list(Goal))
+@pytest.mark.parametrize("wait_s", [inf, 120.0])
+def test_owners_decide_what_nodes_of_the_product_would(goal: Goal, wait_s: float) -> None:
+    """Summaries, scale and sizes, by ``service.corona.optimum``."""
+    setup = msgspec.structs.replace(SMALL, goal=goal, longest_wait_s=wait_s, target_delay_s=60.0)
+    aims = Aims(goal=goal, polls_per_channel=1, delay_s=60.0, longest_wait_s=wait_s)
+    policy = Policy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
+    channels = draw_channels(setup, np.random.default_rng(1))
+    trie, everything = Trie(first_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
+    people = zip(channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
+    factors = [optimum.Factors(subscribers, interval_s, private=False) for subscribers, interval_s in people]
+    owners = Owners(setup, channels)
+    part = owners.part(everything, trie)
+    assert part == optimum.part(policy, setup.nodes, factors)
+    expected = optimum.decided(policy, setup.nodes, factors, optimum.scale(policy, setup.nodes, part))
+    assert owners.sizes(everything, part, trie) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_longest_wait_is_kept_for_every_channel() -> None:
+    found = _run(msgspec.structs.replace(SMALL, goal=Goal.FAIR, longest_wait_s=120.0))
+    assert 100 < found.longest_mean_wait_s <= 120.1
+    assert found.polls_per_channel_per_tau <= 20 * 1.005
+
+
+def test_the_papers_way_has_orphans_where_wedges_are_empty() -> None:
+    found = _run(PAPER)
+    assert found.empty_wedges > 0
+    assert found.orphans > 0
+    assert found.longest_mean_wait_s == pytest.approx(900)
+    assert _run(msgspec.structs.replace(PAPER, ids=Ids.BALANCED)).orphans == 0
+
+
+def test_random_phases_are_slower_in_the_papers_way() -> None:
+    random = _run(msgspec.structs.replace(PAPER, phases=Phases.RANDOM))
+    assert random.mean_detection_s > 1.2 * _run(PAPER).mean_detection_s
+
+
+def test_churn_and_loss_cost_little_and_no_budget() -> None:
+    found, calm = _run(RESTLESS), _run(SMALL)
+    assert calm.mean_detection_s < found.mean_detection_s < 1.15 * calm.mean_detection_s
+    assert found.polls_per_channel_per_tau <= 20 * 1.005
+
+
+def test_one_of_sixteen_channels_stands_for_all_where_there_are_many() -> None:
+    setup = Setup(nodes=8, channels=7_000, subscriptions=70_000, loss=0.01, rounds=2)
+    found = _run(setup)
+    assert len(corona.followed(draw_channels(setup, np.random.default_rng(1)), setup)) == 437
+    assert found.polls_per_channel_per_tau == pytest.approx(
+        _run(msgspec.structs.replace(setup, loss=0.0)).polls_per_channel_per_tau, rel=0.01
+    )
+
+
+def test_the_papers_bins_are_of_each_level_and_lose_no_channel() -> None:
+    rng = np.random.default_rng(1)
+    weights, orphaned = rng.pareto(1, 500) + 1, rng.random(500) < 0.1
+    most = told_most(64, rng.integers(0, 3, 500), orphaned)
+    problem = Problem.of(weights, least=1.0, most=most)
+    half = [
+        Problem(*(f[part] for f in (problem.weights, problem.costs, problem.least, problem.most)))
+        for part in (slice(250), slice(250, 500))
+    ]
+    for found in (summarised(problem, 16), merged_by_level([summarised(part, 16) for part in half], 16)):
+        assert len(found.rise) <= 3 * 16 + 1
+        assert found.channels.sum() == 500
+        assert found.weight.sum() == pytest.approx(weights.sum())
+        slack = found.most_cost == found.least_cost
+        assert (slack.sum(), found.channels[slack].sum()) == (1, orphaned.sum())
+    assert len(merged_by_level([Clusters.none()], 16).rise) == 0
+
+
+def test_the_wire_loses_what_it_is_told_to() -> None:
+    wire = Wire(0.1, np.random.default_rng(1))
+    delays_s = [wire.delay_s() for _ in range(20_000)]
+    assert sum(delay_s is None for delay_s in delays_s) == pytest.approx(2_000, rel=0.1)
+    assert np.median([delay_s for delay_s in delays_s if delay_s is not None]) == pytest.approx(0.08, rel=0.05)
