@@ -15,6 +15,8 @@ from itertools import islice
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import from_hex
 
+_MOST_SETS_KNOWN = 1_000
+
 
 @dataclass(frozen=True)
 class RingView:
@@ -42,11 +44,17 @@ class RingView:
 
     def nearest(self, point: ChannelId | NodeId, count: int) -> tuple[NodeId, ...]:
         """Return the ``count`` nodes nearest to ``point`` by XOR, nearest first; all if there are fewer."""
-        return tuple(islice(self._by_distance(point), count))
+        found = tuple(islice(self._by_distance(point), count))
+        return self._sets.setdefault(found, found) if len(self._sets) < _MOST_SETS_KNOWN else found
 
     def watchers(self, point: ChannelId | NodeId, count: int = 3) -> tuple[NodeId, ...]:
         """Return the next-nearest nodes after the owner: those that take over (Corona §3.3, F = 3)."""
         return self.nearest(point, count + 1)[1:]
+
+    @cached_property
+    def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
+        """Sets that were found: small fleets have few, and tens of thousands of channels share them."""
+        return {}
 
     @cached_property
     def _members(self) -> frozenset[NodeId]:

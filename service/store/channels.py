@@ -4,6 +4,7 @@ A channel is a hash of :data:`FIELDS`. Only the owner that last adopted it can a
 (:meth:`Channels.publish`); the log keeps the deltas that made each version.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Literal
 
@@ -269,7 +270,8 @@ class Channels:
     async def registered(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the ids in these registry buckets."""
         found = await self._link.many([("SMEMBERS", keys.registry(bucket)) for bucket in buckets])
-        return sorted(cid.decode() for ids in found for cid in ids)
+        # Interned: whoever walks the registry knows most of these ids already, and holds them many times.
+        return sorted(sys.intern(cid.decode()) for ids in found for cid in ids)
 
     async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
         """Return the next channels by id and the next cursor; "" starts and ends."""
