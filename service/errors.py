@@ -7,7 +7,9 @@
     │   ├── BadUrl                not a URL we can watch (the text says why)
     │   ├── AddressRefused        the guard: not a public address, or a port we do not use
     │   ├── NotSubscribed         no such subscription (also: not yours)
-    │   └── LimitReached          one of the user's limits, or what a publisher may be asked
+    │   ├── LimitReached          one of the user's limits, or what a publisher may be asked
+    │   ├── BadKey                no identifier key, or no key group, of this store's layout
+    │   └── UnknownKeyspace       this store has fewer keyspaces
     ├── PublisherError            the publisher's side; the same request may work later
     │   ├── FetchError
     │   │   ├── HostNotFound      the name does not resolve
@@ -26,7 +28,10 @@
         ├── StoreUnavailable      Redis cannot be reached or refuses writes
         ├── NoWorker              no worker answered in time
         ├── LeaseLost             somebody else holds what we thought was ours
-        └── StaleVersion          a delta's base is not the channel's version; has ``current``
+        ├── StaleVersion          a delta's base is not the channel's version; has ``current``
+        ├── StepRefused           a key group cannot be split or merged just so, or not now; nothing changed
+        ├── GroupsMoving          a subscription's key group was not found: groups kept moving
+        └── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
 
 Errors cross process borders as ``Fault(code, detail, status)``: ``code`` is the class attribute below,
 ``detail`` the text, ``status`` that of a BadStatus; :func:`to_fault` and :func:`from_fault` convert.
@@ -80,6 +85,18 @@ class LimitReached(UserError):
     """One of the user's limits is used up, or how often a publisher may be asked."""
 
     code = "limit-reached"
+
+
+class BadKey(UserError):
+    """Not an identifier key, or not a key group's label, of as many bits as this store's keys have."""
+
+    code = "bad-key"
+
+
+class UnknownKeyspace(UserError):
+    """A keyspace's number is not one of this store's."""
+
+    code = "unknown-keyspace"
 
 
 class PublisherError(CoronetError):
@@ -205,6 +222,24 @@ class StaleVersion(OperationalError):
         """Keep the channel's current version."""
         super().__init__(message)
         self.current = current
+
+
+class StepRefused(OperationalError):
+    """A key group cannot be split, merged or moved that way, or not while another move is under way."""
+
+    code = "step-refused"
+
+
+class GroupsMoving(OperationalError):
+    """Every keyspace that was asked for a key sent us elsewhere."""
+
+    code = "groups-moving"
+
+
+class NewerTable(OperationalError):
+    """A keyspace's table has a version that this Coronet does not know."""
+
+    code = "newer-table"
 
 
 def _by_code(root: type[CoronetError]) -> dict[str, type[CoronetError]]:

@@ -12,6 +12,7 @@ from tests.architecture.sources import PROGRAMS, ROOT, Finding, breaches, import
 PURE = (
     "service/overlay",
     "service/corona",
+    "service/clash",
     "service/feeds",
     "service/simulate",
     "bots/commands",

@@ -1,0 +1,73 @@
+"""Subscriptions as they lie in a keyspace, ordered by key and id; a group is a range of them.
+
+A record carries the ``seq`` of its subscriber's change of mind: the greater one is the newer, wherever and in whatever
+order two versions meet. So copies can be taken while people go on writing, and taken twice. An end leaves a record
+that is not ``present`` (a tombstone) in a leaf that is still being filled, for the beginning that may yet arrive there;
+once it is filled, tombstones go.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from service.clash.groups import KeyGroup
+
+Position = tuple[int, str]
+"""A key and an id: where a record stands, and so where a reader goes on."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One subscription. ``id`` tells those of one key apart: channel and subscriber."""
+
+    key: int
+    id: str
+    seq: int
+    present: bool = True
+
+    @property
+    def position(self) -> Position:
+        """Where it stands."""
+        return self.key, self.id
+
+
+def written(held: Record | None, record: Record, *, arriving: bool) -> Record | None:
+    """Return what lies in a leaf after a write, given what it held of that subscription; ``arriving``: it is filled."""
+    latest = record if held is None else newer(record, held)
+    return latest if latest.present or arriving else None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Records of one range in their order. ``complete`` says that none follow in the range."""
+
+    records: tuple[Record, ...]
+    complete: bool
+
+
+def newer(one: Record, other: Record) -> Record:
+    """Return which of two records of one subscription counts; of equal ones, the end does."""
+    return max(one, other, key=lambda record: (record.seq, not record.present))
+
+
+def cut(records: Iterable[Record], group: KeyGroup, after: Position | None, count: int) -> Page:
+    """Return the first ``count`` records of a group beyond a position, from all of a keyspace in their order."""
+    found = (record for record in records if record.key in group and (after is None or record.position > after))
+    page = tuple(record for record, _ in zip(found, range(count + 1), strict=False))
+    return Page(page[:count], complete=len(page) <= count)
+
+
+def joined(earlier: Page, later: Page) -> Page:
+    """Return the page of a leaf that is being filled: of its source, read *earlier*, and of the leaf itself.
+
+    What went over in between is in both, and counts once. It reaches as far as both pages do.
+    """
+    end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
+    found: dict[Position, Record] = {}
+    for record in (*earlier.records, *later.records):
+        if end is None or record.position <= end:
+            found[record.position] = newer(record, found.get(record.position, record))
+    return Page(tuple(found[position] for position in sorted(found)), complete=end is None)
+
+
+def present(records: Iterable[Record]) -> Sequence[Record]:
+    """Return the records without tombstones."""
+    return [record for record in records if record.present]

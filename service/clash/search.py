@@ -1,0 +1,79 @@
+"""The client's search for a key's leaf group, one question at a time (CLASH §V.C, Figure 5).
+
+It is the paper's modified binary search between bounds, low and high, which each answer narrows:
+
+- Theorem 1: an answer of p matching bits says that the depth is at least p + 1.
+- Theorem 2: if p is less than the depth that was guessed, the true depth is less than the guess, too.
+
+We deviate: with a hint, the next guesses are the depths next to it, in doubling steps, since groups that split or
+merged did so by a bit or two; after that, and without a hint, the middle. And where a keyspace says that it has
+given the group away, the search goes there with its proof. While groups move, answers of two keyspaces can contradict
+each other: then the search begins again.
+"""
+
+import msgspec
+
+from service.clash.accepting import Accepted, Answer
+from service.clash.groups import KeyGroup
+from service.clash.keys import check_key
+from service.clash.mapping import Keyspace, Map
+from service.clash.table import Move
+from service.errors import GroupsMoving
+
+MOST_PROBES = 100
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """A question: does ``keyspace`` accept the key? ``depth`` is the guess that led there."""
+
+    keyspace: Keyspace
+    key: int
+    depth: int
+    proof: Move | None = None
+
+
+class DepthSearch:
+    """One search. Ask :attr:`probe`, hand over the answer, and go on until there is a leaf."""
+
+    def __init__(self, key: int, bits: int, keyspaces: Map, hint: int | None = None) -> None:
+        """Search for a key of so many bits, first at the hinted depth. Raises :class:`BadKey` for a longer key."""
+        check_key(key, bits)
+        self._key, self._bits, self._keyspaces = key, bits, keyspaces
+        self._low, self._high = 0, bits
+        self._step = bits if hint is None else 1
+        self.probes = 1
+        """How many questions there were, with the one that is open."""
+        self.probe = self._at(bits // 2 if hint is None else min(hint, bits))
+
+    def answered(self, answer: Answer) -> Accepted | None:
+        """Return what was found, or None: then :attr:`probe` is the next question.
+
+        Raises :class:`GroupsMoving` when it has been led about for too long.
+        """
+        if isinstance(answer, Accepted):
+            return answer
+        if self.probes == MOST_PROBES:
+            raise GroupsMoving(f"The key group of {self._key:#x} keeps moving. Try again.")
+        self.probes += 1
+        if answer.moved is not None:
+            self.probe = Probe(answer.moved.taker, self._key, answer.moved.leaf.depth, answer.moved)
+        else:
+            self.probe = self._at(self._next(answer.min_depth))
+        return None
+
+    def _next(self, min_depth: int) -> int:
+        guess, step = self.probe.depth, self._step
+        self._step *= 2
+        self._low = max(self._low, min_depth + 1)
+        if min_depth < guess:
+            self._high = min(self._high, guess - 1)
+        if self._low > self._high:
+            self._low, self._high = 0, self._bits
+        middle = (self._low + self._high) // 2
+        if min_depth < guess:
+            return max(middle, self._high - step + 1)
+        return min(middle, self._low + step - 1)
+
+    def _at(self, depth: int) -> Probe:
+        group = KeyGroup.around(self._key, depth, self._bits)
+        return Probe(self._keyspaces.keyspace_of(group), self._key, depth)

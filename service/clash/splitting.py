@@ -1,0 +1,56 @@
+"""A split as transitions of tables (CLASH §V.A): each function is one step, in one keyspace.
+
+``split`` is the commit. All others may be repeated, and come late: then they change nothing. What is not possible
+raises :class:`StepRefused` and changes nothing.
+"""
+
+from msgspec.structs import replace
+
+from service.clash.groups import KeyGroup
+from service.clash.mapping import Keyspace, Map
+from service.clash.moving import own_move, takes
+from service.clash.table import Entry, Kind, Move, ServerTable, Standing
+from service.errors import StepRefused
+
+
+def split(table: ServerTable, group: KeyGroup, keyspaces: Map) -> ServerTable:
+    """Commit a split: the left child stays, the right child's keyspace is told next.
+
+    A right child that maps to this keyspace is split again, and so on (§V.A, last sentence).
+    Only a settled leaf can be split, and only while no other move is under way here.
+    """
+    if table.move is not None:
+        raise StepRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
+    if table.standing(group) is not Standing.ACTIVE:
+        raise StepRefused(f"{group.label} cannot be split: it is {table.standing(group) or 'not here'}.")
+    changed: dict[KeyGroup, Entry | None] = {}
+    parent = table.entries[group].parent
+    child: Keyspace = table.keyspace
+    while child == table.keyspace:
+        if group.depth == table.bits:
+            raise StepRefused(f"{group.label} cannot be split: that needs a key of more than {table.bits} bits.")
+        child = keyspaces.keyspace_of(group.right)
+        changed[group] = Entry(Standing.SPLIT, parent, child)
+        changed[group.left] = Entry(Standing.ACTIVE, table.keyspace)
+        parent, group = table.keyspace, group.right
+    number = table.moves + 1
+    move = Move(number, Kind.SPLIT, table.keyspace, child, group)
+    return replace(table.with_entries(changed), moves=number, move=move)
+
+
+def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
+    """In the child: accept the right child. A child never refuses (§V.A), and accepts each move once."""
+    own_move(table, move)
+    if move.number <= table.seen.get(move.keyspace, 0):
+        return table
+    arrived = Entry(Standing.ARRIVING, parent=move.keyspace, source=move.keyspace)
+    seen = {**table.seen, move.keyspace: move.number}
+    return replace(table.with_entries({move.group: arrived}), seen=seen)
+
+
+def settle(table: ServerTable, move: Move) -> ServerTable:
+    """In the child: all subscriptions have arrived."""
+    own_move(table, move)
+    if not takes(table, move):
+        return table
+    return table.with_entries({move.group: Entry(Standing.ACTIVE, parent=move.keyspace)})

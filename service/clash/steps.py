@@ -1,0 +1,152 @@
+"""The steps of splits and merges, each one script in one keyspace's slot.
+
+A step may be done twice, or late, by a keeper that is not the keyspace's any more: it then changes nothing, because
+it names the move that it belongs to, by number.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from service.clash import merging, moving, splitting
+from service.clash.groups import KeyGroup
+from service.clash.mapping import Keyspace, Map
+from service.clash.records import Record
+from service.clash.table import Move, ServerTable
+
+
+class SplitGroup(msgspec.Struct, frozen=True):
+    """Split a leaf of this keyspace; answer with :class:`Begun`."""
+
+    keyspace: Keyspace
+    group: KeyGroup
+
+
+class MergeGroup(msgspec.Struct, frozen=True):
+    """Plan to merge the halves of a group of this keyspace; answer with :class:`Begun`."""
+
+    keyspace: Keyspace
+    group: KeyGroup
+
+
+class _OfMove(msgspec.Struct, frozen=True):
+    move: Move
+
+
+class AcceptKeyGroup(_OfMove, frozen=True):
+    """In the child of a split: it has the right child now. Answer with :class:`Done`."""
+
+
+class Settle(_OfMove, frozen=True):
+    """In the child of a split: all has arrived; drop the tombstones. Answer with :class:`Done`."""
+
+
+class GiveKeyGroup(_OfMove, frozen=True):
+    """In the child of a merge: give the right child back, or decline. Answer with :class:`Decided`."""
+
+
+class Abandon(_OfMove, frozen=True):
+    """In the keyspace of a merge: the child declined. Answer with :class:`Done`."""
+
+
+class TakeBack(_OfMove, frozen=True):
+    """In the keyspace of a merge: it has the whole group now. Answer with :class:`Done`."""
+
+
+class Forget(_OfMove, frozen=True):
+    """In the child of a merge: nothing is left there. Answer with :class:`Done`."""
+
+
+class Finish(_OfMove, frozen=True):
+    """In the move's keyspace: it is over; drop the tombstones of a merge. Answer with :class:`Done`."""
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """In the donor, while it gives: drop these records, and answer with the first of the rest, :class:`Fetched`."""
+
+    move: Move
+    taken_over: tuple[Record, ...] = ()
+
+
+class Put(msgspec.Struct, frozen=True):
+    """In the taker, while it takes: keep the newer of each record and what is there. Answer with :class:`Kept`."""
+
+    move: Move
+    records: tuple[Record, ...]
+
+
+OfMove = AcceptKeyGroup | Settle | GiveKeyGroup | Abandon | TakeBack | Forget | Finish
+Step = SplitGroup | MergeGroup | OfMove | Fetch | Put
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """The move that began; None if both halves are in one keyspace, and all is done."""
+
+    move: Move | None
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """Whether the child gave the group; in the same move it always says the same, until that is over."""
+
+    given: bool
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """Records that the donor still has; none: that was all, or it does not give any more."""
+
+    records: tuple[Record, ...]
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Whether the taker was still taking."""
+
+    taking: bool
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It is so now, or has been."""
+
+
+Outcome = Begun | Decided | Fetched | Kept | Done
+
+
+_TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
+    AcceptKeyGroup: splitting.accept_key_group,
+    Settle: splitting.settle,
+    GiveKeyGroup: merging.give,
+    Abandon: merging.abandon,
+    TakeBack: merging.take_back,
+    Forget: merging.forget,
+    Finish: moving.finish,
+}
+
+
+def keyspace_of(step: Step) -> Keyspace:
+    """Return where a step is carried out."""
+    match step:
+        case SplitGroup() | MergeGroup():
+            return step.keyspace
+        case AcceptKeyGroup() | Settle() | GiveKeyGroup() | Forget():
+            return step.move.child
+        case Fetch():
+            return step.move.donor
+        case Put():
+            return step.move.taker
+        case _:
+            return step.move.keyspace
+
+
+def apply(table: ServerTable, step: Step, keyspaces: Map) -> ServerTable:
+    """Return the table after a step; the very same where it changes nothing.
+
+    Raises :class:`StepRefused` where a split or merge is not possible, or the step is another keyspace's.
+    """
+    match step:
+        case SplitGroup():
+            return splitting.split(table, step.group, keyspaces)
+        case MergeGroup():
+            return merging.merge(table, step.group)
+        case Fetch() | Put():
+            return table
+        case _:
+            return _TRANSITIONS[type(step)](table, step.move)

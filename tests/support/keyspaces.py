@@ -1,0 +1,168 @@
+"""Keyspaces in memory: what the store's scripts do, each method an instant in one keyspace."""
+
+from service.clash import steps
+from service.clash.accepting import Accepted, Answer, admit, answer
+from service.clash.depths import Depths
+from service.clash.groups import KeyGroup
+from service.clash.mapping import Keyspaces
+from service.clash.merging import given
+from service.clash.migration import following
+from service.clash.moving import gives, takes
+from service.clash.records import Page, Position, Record, cut, newer, written
+from service.clash.search import DepthSearch, Probe
+from service.clash.table import LEAVES, Kind, Move, empty_table, root_table
+from service.clash.walk import ReadDonor, ReadLeaf, Walk
+
+PAGE = 2
+MOST_STEPS = 1000
+"""More than anything needs here: what takes longer would never end."""
+NOTHING = Page((), complete=True)
+
+
+class MemoryKeyspaces:
+    """A store of keyspaces, with nobody who keeps them."""
+
+    def __init__(self, count: int, bits: int) -> None:
+        self.map = Keyspaces(count)
+        self.bits = bits
+        root = self.map.keyspace_of(KeyGroup(0, 0, bits))
+        self.tables = [empty_table(keyspace, bits) for keyspace in range(count)]
+        self.tables[root] = root_table(root, bits)
+        self.records: list[dict[Position, Record]] = [{} for _ in range(count)]
+
+    def carry_out(self, step: steps.Step) -> steps.Outcome:
+        """Do a step; raises what :func:`service.clash.steps.apply` raises."""
+        keyspace = steps.keyspace_of(step)
+        before = self.tables[keyspace]
+        after = steps.apply(before, step, self.map)
+        self.tables[keyspace] = after
+        match step:
+            case steps.SplitGroup() | steps.MergeGroup():
+                return steps.Begun(after.move)
+            case steps.GiveKeyGroup():
+                return steps.Decided(given(after, step.move))
+            case steps.Fetch():
+                return self._fetch(step)
+            case steps.Put():
+                return self._put(step)
+            case steps.Settle() | steps.Finish() if after is not before:
+                self._drop_tombstones(keyspace, step.move)
+        return steps.Done()
+
+    def write(self, probe: Probe, record: Record) -> Answer:
+        """AcceptObject, for a subscription or its end."""
+        found = self._asked(probe)
+        if isinstance(found, Accepted):
+            held = self.records[probe.keyspace]
+            latest = written(held.get(record.position), record, arriving=found.move is not None)
+            held.pop(record.position, None)
+            if latest is not None:
+                held[record.position] = latest
+        return found
+
+    def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
+        """AcceptObject, for a reader."""
+        found = self._asked(question.probe)
+        if not isinstance(found, Accepted):
+            return found, NOTHING
+        wanted = max(found.group, question.prefix, key=lambda group: group.depth)
+        return found, cut(self._sorted(question.probe.keyspace), wanted, question.after, question.count)
+
+    def read_donor(self, question: ReadDonor) -> Page:
+        """What has not gone over yet."""
+        move = question.move
+        if not gives(self.tables[move.donor], move):
+            return NOTHING
+        wanted = max(move.group, question.prefix, key=lambda group: group.depth)
+        return cut(self._sorted(move.donor), wanted, question.after, question.count)
+
+    def leaves(self) -> list[KeyGroup]:
+        """Return all groups that accept, or will as soon as somebody asks, in the order of their keys."""
+        found = [group for table in self.tables for group, entry in table.entries.items() if entry.standing in LEAVES]
+        return sorted(found + [move.group for move in self.moves() if self._is_in_between(move)])
+
+    def moves(self) -> list[Move]:
+        return [table.move for table in self.tables if table.move is not None]
+
+    def _is_in_between(self, move: Move) -> bool:
+        """Say whether the donor has given the group and the taker does not know it yet."""
+        if move.kind is Kind.SPLIT:
+            return self.tables[move.child].seen.get(move.keyspace, 0) < move.number
+        return given(self.tables[move.child], move) and not self.tables[move.keyspace].taken
+
+    def _asked(self, probe: Probe) -> Answer:
+        table = admit(self.tables[probe.keyspace], probe.proof)
+        self.tables[probe.keyspace] = table
+        return answer(table, probe.key)
+
+    def _fetch(self, step: steps.Fetch) -> steps.Fetched:
+        donor = step.move.donor
+        if not gives(self.tables[donor], step.move):
+            return steps.Fetched(())
+        for record in step.taken_over:
+            self.records[donor].pop(record.position, None)
+        return steps.Fetched(cut(self._sorted(donor), step.move.group, None, PAGE).records)
+
+    def _put(self, step: steps.Put) -> steps.Kept:
+        taker = step.move.taker
+        if not takes(self.tables[taker], step.move):
+            return steps.Kept(taking=False)
+        for record in step.records:
+            held = self.records[taker].get(record.position, record)
+            self.records[taker][record.position] = newer(held, record)
+        return steps.Kept(taking=True)
+
+    def _drop_tombstones(self, keyspace: int, move: Move) -> None:
+        held = self.records[keyspace]
+        for position in [
+            position for position, record in held.items() if position[0] in move.leaf and not record.present
+        ]:
+            del held[position]
+
+    def _sorted(self, keyspace: int) -> list[Record]:
+        return [record for _, record in sorted(self.records[keyspace].items())]
+
+
+def search(store: MemoryKeyspaces, key: int, depths: Depths) -> DepthSearch:
+    return DepthSearch(key, store.bits, store.map, depths.depth(key))
+
+
+def write(store: MemoryKeyspaces, record: Record, depths: Depths) -> int:
+    """Write through, and return how many probes it took."""
+    asking = search(store, record.key, depths)
+    while (found := asking.answered(store.write(asking.probe, record))) is None:
+        pass
+    depths.learn(found.group)
+    return asking.probes
+
+
+def walk_on(store: MemoryKeyspaces, walk: Walk) -> tuple[Record, ...]:
+    """Answer a walk's question, and return what it found by that."""
+    match walk.question:
+        case ReadLeaf() as question:
+            walk.read_leaf(*store.read_leaf(question))
+            return walk.found
+        case ReadDonor() as question:
+            walk.read_donor(question.move, store.read_donor(question))
+    return ()
+
+
+def everything(store: MemoryKeyspaces, prefix: KeyGroup, depths: Depths) -> list[Record]:
+    """Return what a prefix query finds."""
+    walk = Walk(prefix, store.map, depths, PAGE)
+    found: list[Record] = []
+    for _ in range(MOST_STEPS):
+        found += walk_on(store, walk)
+        if walk.question is None:
+            return found
+    raise AssertionError("A reader goes round in circles.")
+
+
+def carried_through(store: MemoryKeyspaces, step: steps.Step | None) -> int:
+    """Carry out a step and all that follow; return how many."""
+    count = 0
+    while step is not None:
+        step = following(step, store.carry_out(step))
+        count += 1
+        assert count < MOST_STEPS
+    return count
