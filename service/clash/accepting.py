@@ -64,18 +64,21 @@ def answer(table: ServerTable, key: int) -> Answer:
 def arriving(table: ServerTable, leaf: KeyGroup) -> Move | None:
     """Return the move that still fills a leaf, if one does."""
     entry = table.entries[leaf]
-    if entry.source is None:
-        return None
-    if table.move is not None and table.taken and table.move.leaf == leaf:
+    if entry.standing is Standing.RETURNING:
         return table.move
-    return Move(table.seen[entry.source], Kind.SPLIT, entry.source, table.keyspace, leaf)
+    if entry.standing is Standing.ARRIVING and entry.parent is not None:
+        return Move(table.seen[entry.parent], Kind.SPLIT, entry.parent, table.keyspace, leaf)
+    return None
 
 
 def _given_away(table: ServerTable, key: int) -> Move | None:
-    """Return the move that took the key's group from here, while that is under way."""
-    if table.move is not None and table.move.kind is Kind.SPLIT and key in table.move.group:
-        return table.move
+    """Return the latest move that took the key's group from here, of those under way.
+
+    A part of what was given away by a split may have come here since, and be leaving again.
+    """
     for group, entry in table.entries.items():
         if entry.standing is Standing.LEAVING and key in group and entry.parent is not None:
             return Move(table.seen[entry.parent], Kind.MERGE, entry.parent, table.keyspace, group)
+    if table.move is not None and table.move.kind is Kind.SPLIT and key in table.move.group:
+        return table.move
     return None

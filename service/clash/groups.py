@@ -65,6 +65,11 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
     def __contains__(self, key: int) -> bool:
         return shape(key, self.depth, self.bits) == self.key
 
+    def shared(self, other: "KeyGroup") -> "KeyGroup | None":
+        """Return the keys that are in both groups: one of the two, or None."""
+        inner, outer = sorted((self, other), key=lambda group: -group.depth)
+        return inner if inner.key in outer else None
+
     def common_bits(self, key: int) -> int:
         """Return how many of the prefix's bits a key begins with."""
         return min(self.depth, self.bits - (self.key ^ key).bit_length())

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from service.clash.groups import KeyGroup
 from service.clash.moving import own_move
-from service.clash.table import Entry, Kind, Move, ServerTable, Standing
+from service.clash.table import Entry, Kind, Move, ServerTable, Stage, Standing
 from service.errors import StepRefused
 
 
@@ -26,7 +26,7 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
         return table.with_entries({group: whole, group.left: None, group.right: None})
     number = table.moves + 1
     move = Move(number, Kind.MERGE, table.keyspace, entry.right_child, group.right)
-    return replace(table, moves=number, move=move, taken=False)
+    return replace(table, moves=number, move=move, stage=Stage.PLANNED)
 
 
 def give(table: ServerTable, move: Move) -> ServerTable:
@@ -51,19 +51,23 @@ def given(table: ServerTable, move: Move) -> bool:
 def abandon(table: ServerTable, move: Move) -> ServerTable:
     """In the keyspace that carries it out: the child declined."""
     own_move(table, move)
-    return replace(table, move=None) if table.move == move and not table.taken else table
+    return replace(table, move=None, stage=None) if _planned(table, move) else table
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
     """In the keyspace that carries it out: the child gave the group, so the whole is a leaf again."""
     own_move(table, move)
-    if table.move != move or table.taken:
+    if not _planned(table, move):
         return table
-    entry = Entry(Standing.ARRIVING, table.entries[move.leaf].parent, source=move.child)
-    return replace(table.with_entries({move.leaf: entry, move.leaf.left: None}), taken=True)
+    entry = Entry(Standing.RETURNING, table.entries[move.leaf].parent)
+    return replace(table.with_entries({move.leaf: entry, move.leaf.left: None}), stage=Stage.TAKING)
 
 
 def forget(table: ServerTable, move: Move) -> ServerTable:
     """In the child: nothing of the group is left here."""
     own_move(table, move)
     return table.with_entries({move.group: None}) if given(table, move) else table
+
+
+def _planned(table: ServerTable, move: Move) -> bool:
+    return table.move == move and table.stage is Stage.PLANNED

@@ -28,14 +28,14 @@ from service.clash.steps import (
     Step,
     TakeBack,
 )
-from service.clash.table import Kind, Move, ServerTable
+from service.clash.table import Kind, Move, ServerTable, Stage
 
 
 def resumed(table: ServerTable) -> Step | None:
     """Return the step with which the move that is under way in a keyspace goes on."""
     if table.move is None:
         return None
-    return Fetch(table.move) if table.taken else _first(table.move)
+    return Fetch(table.move) if table.stage is Stage.TAKING else _first(table.move)
 
 
 def following(step: Step, outcome: Outcome) -> Step | None:

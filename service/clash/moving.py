@@ -2,30 +2,30 @@
 
 from msgspec.structs import replace
 
-from service.clash.table import Entry, Kind, Move, ServerTable, Standing
+from service.clash.table import Entry, Kind, Move, ServerTable, Stage, Standing
 from service.errors import StepRefused
 
 
 def takes(table: ServerTable, move: Move) -> bool:
     """Say whether this keyspace is taking the subscriptions of this very move now."""
     if move.kind is Kind.MERGE:
-        return table.move == move and table.taken
+        return table.move == move and table.stage is Stage.TAKING
     return table.standing(move.group) is Standing.ARRIVING and _current(table, move)
 
 
 def gives(table: ServerTable, move: Move) -> bool:
     """Say whether this keyspace is giving the subscriptions of this very move now."""
     if move.kind is Kind.SPLIT:
-        return table.move == move
+        return table.move == move and table.stage is Stage.GIVING
     return table.standing(move.group) is Standing.LEAVING and _current(table, move)
 
 
 def finish(table: ServerTable, move: Move) -> ServerTable:
     """End a move in the keyspace that carries it out: all subscriptions have arrived, and the child is done with it."""
     own_move(table, move)
-    if table.move != move or (move.kind is Kind.MERGE and not table.taken):
+    if table.move != move or table.stage is Stage.PLANNED:
         return table
-    table = replace(table, move=None, taken=False)
+    table = replace(table, move=None, stage=None)
     if move.kind is Kind.SPLIT:
         return table
     return table.with_entries({move.leaf: Entry(Standing.ACTIVE, table.entries[move.leaf].parent)})

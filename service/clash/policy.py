@@ -19,7 +19,7 @@ class Limits(msgspec.Struct, frozen=True):
     capacity: float
     overload: float = 0.90
     underload: float = 0.54
-    merged: float = 0.80
+    merged: float = 0.84
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -56,7 +56,7 @@ def cut(records: Iterable[Record], group: KeyGroup, after: Position | None, coun
 
 
 def joined(earlier: Page, later: Page) -> Page:
-    """Return the page of a leaf that is being filled: of its source, read *earlier*, and of the leaf itself.
+    """Return the page of a leaf that is being filled: of its donor, read *earlier*, and of the leaf itself.
 
     What went over in between is in both, and counts once. It reaches as far as both pages do.
     """

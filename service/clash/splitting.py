@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace, Map
 from service.clash.moving import own_move, takes
-from service.clash.table import Entry, Kind, Move, ServerTable, Standing
+from service.clash.table import Entry, Kind, Move, ServerTable, Stage, Standing
 from service.errors import StepRefused
 
 
@@ -35,7 +35,7 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: Map) -> ServerTable:
         parent, group = table.keyspace, group.right
     number = table.moves + 1
     move = Move(number, Kind.SPLIT, table.keyspace, child, group)
-    return replace(table.with_entries(changed), moves=number, move=move)
+    return replace(table.with_entries(changed), moves=number, move=move, stage=Stage.GIVING)
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
@@ -43,9 +43,17 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
     own_move(table, move)
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
-    arrived = Entry(Standing.ARRIVING, parent=move.keyspace, source=move.keyspace)
+    arrived = Entry(Standing.ARRIVING, parent=move.keyspace)
     seen = {**table.seen, move.keyspace: move.number}
     return replace(table.with_entries({move.group: arrived}), seen=seen)
+
+
+def emptied(table: ServerTable, move: Move) -> ServerTable:
+    """In the keyspace that carries it out: a fetch has found nothing left, so it gives no more.
+
+    This comes before the child settles: once that has, it may split the group, and a part of it may come back here.
+    """
+    return replace(table, stage=Stage.EMPTIED) if table.move == move and table.stage is Stage.GIVING else table
 
 
 def settle(table: ServerTable, move: Move) -> ServerTable:

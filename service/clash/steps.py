@@ -62,7 +62,10 @@ class Finish(_OfMove, frozen=True):
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """In the donor, while it gives: drop these records, and answer with the first of the rest, :class:`Fetched`."""
+    """In the donor, while it gives: drop these records, and answer with the first of the rest, :class:`Fetched`.
+
+    If there are none, the same script says so in the table (:func:`service.clash.splitting.emptied`).
+    """
 
     move: Move
     taken_over: tuple[Record, ...] = ()

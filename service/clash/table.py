@@ -3,7 +3,8 @@
 A group's ``standing``:
 
     ACTIVE     a leaf: this keyspace accepts for it
-    ARRIVING   a leaf, too: a part of its subscriptions is still in the keyspace ``source``
+    ARRIVING   a leaf that was split off in its parent's keyspace: a part of its subscriptions is still there
+    RETURNING  a leaf that was merged: a part of its right half's subscriptions is still in that one's keyspace
     SPLIT      not a leaf: its left child is here, its right child in ``right_child``
     LEAVING    given back to its parent's keyspace: what is still here only waits to be fetched
 
@@ -26,11 +27,12 @@ class Standing(StrEnum):
 
     ACTIVE = "active"
     ARRIVING = "arriving"
+    RETURNING = "returning"
     SPLIT = "split"
     LEAVING = "leaving"
 
 
-LEAVES = (Standing.ACTIVE, Standing.ARRIVING)
+LEAVES = (Standing.ACTIVE, Standing.ARRIVING, Standing.RETURNING)
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,7 +41,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     standing: Standing
     parent: Keyspace | None = None
     right_child: Keyspace | None = None
-    source: Keyspace | None = None
 
 
 class Kind(StrEnum):
@@ -47,6 +48,15 @@ class Kind(StrEnum):
 
     SPLIT = "split"
     MERGE = "merge"
+
+
+class Stage(StrEnum):
+    """How far a keyspace's own move is: a split gives, until nothing is left; a merge is planned, then takes."""
+
+    GIVING = "giving"
+    EMPTIED = "emptied"
+    PLANNED = "planned"
+    TAKING = "taking"
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -78,9 +88,9 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class ServerTable(msgspec.Struct, frozen=True):
-    """What one keyspace knows. ``moves`` is how many it has begun; ``move`` the one under way.
+    """What one keyspace knows. ``moves`` is how many it has begun; ``move`` the one under way, and its ``stage``.
 
-    A merge is first *planned* and then *taken*, once the child has given the group (``taken``).
+    ``seen`` is the greatest number of each other keyspace's moves that this one had a part in.
     """
 
     keyspace: Keyspace
@@ -88,7 +98,7 @@ class ServerTable(msgspec.Struct, frozen=True):
     entries: Mapping[KeyGroup, Entry]
     moves: int = 0
     move: Move | None = None
-    taken: bool = False
+    stage: Stage | None = None
     seen: Mapping[Keyspace, int] = {}
 
     def leaf(self, key: int) -> KeyGroup | None:

@@ -31,10 +31,10 @@ class ReadLeaf(msgspec.Struct, frozen=True):
 
 
 class ReadDonor(msgspec.Struct, frozen=True):
-    """Read what a move's donor still has of it under ``prefix``, beyond ``after``; nothing once it gives no more."""
+    """Read what a move's donor still has of ``group``, beyond ``after``; nothing once it gives no more."""
 
     move: Move
-    prefix: KeyGroup
+    group: KeyGroup
     after: Position | None
     count: int
 
@@ -70,12 +70,12 @@ class Walk:
         if leaf is None:
             self._donor = None
             self._ask()
-        elif leaf.move is None:
+        elif leaf.move is None or (wanted := leaf.move.group.shared(self._prefix)) is None:
             self._advance(leaf, page)
         elif self._donor is not None and self._donor[0] == leaf.move:
             self._advance(leaf, joined(self._donor[1], page))
         else:
-            self.question = ReadDonor(leaf.move, self._prefix, self.place, self._count)
+            self.question = ReadDonor(leaf.move, wanted, self.place, self._count)
 
     def read_donor(self, move: Move, page: Page) -> None:
         """Take the answer to a :class:`ReadDonor`; now the leaf is asked again."""

@@ -14,10 +14,11 @@ from typing import Annotated
 import typer
 
 from service.corona.goals import Goal
+from service.simulate.clash_workload import MapKind
 from service.simulate.trace import Publishers
 from service.simulate.workload import Bins, Ids, Phases
 
-REPORTED = ("corona", "schedulers")
+REPORTED = ("clash", "corona", "schedulers")
 """Experiments whose module ``…_report`` has ``write(directory, report)`` and ``STEPS``, how often that reports."""
 
 BASES = (None, 2, 4, 16, 32, 256)
@@ -122,6 +123,37 @@ def schedulers(
         typer.echo(msgspec.json.encode(comparison))
     else:
         show(shown.table(comparison))
+
+
+@app.command()
+def clash(
+    *,
+    seed: Seed = 1,
+    as_json: Json = False,
+    plot: Plot = None,
+    stream_packets: Annotated[int, typer.Option(min=1, help="For how many a source keeps its key, L_d.")] = 1000,
+    queries: Annotated[int, typer.Option(min=0, help="Clients with a stored query.")] = 0,
+    servers: Annotated[int, typer.Option(min=10, max=65_536)] = 1000,
+    sources: Annotated[int, typer.Option(min=100)] = 100_000,
+    overload: Annotated[float, typer.Option(min=0.5, max=1, help="The load above which a server splits.")] = 0.87,
+    hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
+) -> None:
+    """CLASH's simulations beside plain DHTs, six hours of three workloads."""
+    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
+
+    from service.simulate import clash as experiment  # noqa: PLC0415 - same
+    from service.simulate import clash_report as shown  # noqa: PLC0415 - same
+    from service.simulate.clash_workload import Setup  # noqa: PLC0415 - same
+
+    setup = Setup(stream_packets, queries, hashes, overload, servers, sources)
+    with progress(experiment.STEPS, hidden=as_json) as report:
+        outcome = experiment.run(setup, seed, report)
+    if plot is not None:
+        shown.plot(outcome, [outcome], plot)
+    if as_json:
+        typer.echo(msgspec.json.encode(outcome))
+    else:
+        show(shown.table(outcome))
 
 
 @app.command()

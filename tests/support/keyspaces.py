@@ -10,7 +10,8 @@ from service.clash.migration import following
 from service.clash.moving import gives, takes
 from service.clash.records import Page, Position, Record, cut, newer, written
 from service.clash.search import DepthSearch, Probe
-from service.clash.table import LEAVES, Kind, Move, empty_table, root_table
+from service.clash.splitting import emptied
+from service.clash.table import LEAVES, Kind, Move, Stage, empty_table, root_table
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 
 PAGE = 2
@@ -65,7 +66,8 @@ class MemoryKeyspaces:
         found = self._asked(question.probe)
         if not isinstance(found, Accepted):
             return found, NOTHING
-        wanted = max(found.group, question.prefix, key=lambda group: group.depth)
+        wanted = found.group.shared(question.prefix)
+        assert wanted is not None
         return found, cut(self._sorted(question.probe.keyspace), wanted, question.after, question.count)
 
     def read_donor(self, question: ReadDonor) -> Page:
@@ -73,8 +75,7 @@ class MemoryKeyspaces:
         move = question.move
         if not gives(self.tables[move.donor], move):
             return NOTHING
-        wanted = max(move.group, question.prefix, key=lambda group: group.depth)
-        return cut(self._sorted(move.donor), wanted, question.after, question.count)
+        return cut(self._sorted(move.donor), question.group, question.after, question.count)
 
     def leaves(self) -> list[KeyGroup]:
         """Return all groups that accept, or will as soon as somebody asks, in the order of their keys."""
@@ -88,7 +89,7 @@ class MemoryKeyspaces:
         """Say whether the donor has given the group and the taker does not know it yet."""
         if move.kind is Kind.SPLIT:
             return self.tables[move.child].seen.get(move.keyspace, 0) < move.number
-        return given(self.tables[move.child], move) and not self.tables[move.keyspace].taken
+        return given(self.tables[move.child], move) and self.tables[move.keyspace].stage is Stage.PLANNED
 
     def _asked(self, probe: Probe) -> Answer:
         table = admit(self.tables[probe.keyspace], probe.proof)
@@ -101,7 +102,10 @@ class MemoryKeyspaces:
             return steps.Fetched(())
         for record in step.taken_over:
             self.records[donor].pop(record.position, None)
-        return steps.Fetched(cut(self._sorted(donor), step.move.group, None, PAGE).records)
+        left = cut(self._sorted(donor), step.move.group, None, PAGE).records
+        if not left:
+            self.tables[donor] = emptied(self.tables[donor], step.move)
+        return steps.Fetched(left)
 
     def _put(self, step: steps.Put) -> steps.Kept:
         taker = step.move.taker

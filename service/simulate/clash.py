@@ -1,0 +1,195 @@
+"""Experiment ``clash`` (CLASH §VI): 1,000 servers, 100,000 sources and three workloads, beside plain DHTs.
+
+Production's are the tables and their transitions, the policy, the order of a move's steps, the load formula, the map,
+the search and its memory. Measured loads are those between two checks, on the tree that was in force then.
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import mean
+
+import msgspec
+import numpy as np
+
+from service.clash.groups import KeyGroup
+from service.clash.load import group_load
+from service.clash.mapping import Keyspaces
+from service.clash.policy import Limits
+from service.simulate.clash_dht import LENGTHS, Dht, Loads, random_servers, used_of
+from service.simulate.clash_lookups import Lookups
+from service.simulate.clash_servers import Chord, Servers, Sums
+from service.simulate.clash_workload import CHECK_S, KEY_BITS, PHASE_S, SEEN_BITS, Interval, MapKind, Setup, Sources
+
+WORKLOADS = ("A", "B", "C")
+CHECKS = round(PHASE_S / CHECK_S)
+TRANSIENT = 6
+"""So many checks, half an hour, after a change of workload are in the plot, but not in the figures."""
+STEPS = len(WORKLOADS) * CHECKS
+
+NOT_MORE = 0.90
+"""The share of its capacity that a server is to carry at most."""
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What was found at one check; ``messages`` are those of all servers since the last one."""
+
+    at_s: float
+    loads: Loads
+    coarsest_mean: float
+    """The mean load of a tree of the largest groups that are below 90 %: with less servers there is no binary tree."""
+    depth_min: int
+    depth_mean: float
+    depth_max: int
+    lookups: int
+    probes: float
+    probes_without_memory: float
+    messages: float
+    dht: tuple[Loads, ...]
+
+
+class DhtFigures(msgspec.Struct, frozen=True):
+    """Of one DHT(``bits``); its depth is always ``bits``, and a lookup one probe."""
+
+    bits: int
+    servers_used: float
+    mean_load: float
+    max_load_after_transient: float
+    depth_min: int
+    depth_mean: float
+    depth_max: int
+    lookup_probes_mean: float
+    messages_per_server_s: float
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Of one workload after its transient; loads are shares of a server's capacity, means are over its checks."""
+
+    workload: str
+    servers_used: float
+    mean_load: float
+    mean_load_possible: float
+    max_load_after_transient: float
+    overloaded_checks: int
+    """At which any server was above 90 %."""
+    depth_min: int
+    depth_mean: float
+    depth_max: int
+    lookup_probes_mean: float
+    lookup_probes_without_memory: float
+    messages_per_server_s: float
+    """Over all servers, used or not."""
+    messages_per_used_server_s: float
+    share_of_dht_12: float
+    """Servers used, as a share of DHT(12)'s."""
+    dht: tuple[DhtFigures, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What ``coronet simulate clash --json`` prints."""
+
+    experiment: str
+    seed: int
+    setup: Setup
+    workloads: tuple[Figures, ...]
+    splits: int
+    merges: int
+    checks: tuple[Check, ...]
+
+
+def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
+    """Run all three workloads, one after another; report after each check."""
+    rng, map_rng, lookup_rng = np.random.default_rng(seed).spawn(3)
+    chord = Chord(setup.servers, map_rng)
+    keyspaces = Keyspaces(setup.servers) if setup.map is MapKind.EVEN else chord
+    points = None if setup.map is MapKind.EVEN else chord.points
+    sources = Sources(setup, random_servers(setup.servers, points, map_rng), rng)
+    servers = Servers(keyspaces, setup.servers, Limits(setup.capacity_packets_s, overload=setup.overload))
+    lookups = Lookups(setup.servers, lookup_rng)
+    dhts = [Dht(bits, keyspaces, setup.servers, setup.capacity_packets_s) for bits in LENGTHS]
+    checks: list[Check] = []
+    for workload in WORKLOADS:
+        for _ in range(CHECKS):
+            interval = sources.run(workload)
+            check = _measured(servers, lookups, dhts, interval, (len(checks) + 1) * CHECK_S)
+            servers.check(interval)
+            sources.redirect(servers.moved)
+            checks.append(check)
+            report(f"workload {workload}")
+    figures = [
+        _figures(workload, setup, checks[place * CHECKS + TRANSIENT : (place + 1) * CHECKS])
+        for place, workload in enumerate(WORKLOADS)
+    ]
+    return Outcome("clash", seed, setup, tuple(figures), servers.splits, servers.merges, tuple(checks))
+
+
+def _measured(servers: Servers, lookups: Lookups, dhts: Sequence[Dht], interval: Interval, at_s: float) -> Check:
+    capacity = servers.limits.capacity
+    loads = np.array([sum(leaves.values()) for leaves in servers.loads(interval).values()]) / capacity
+    depths = [group.depth for _, group in servers.leaves()]
+    probes, without = lookups.probes(interval.lookups, servers)
+    count = int(interval.lookups.sum())
+    servers_messages = 2 * probes * count + servers.messages
+    return Check(
+        at_s,
+        used_of(loads),
+        float(loads.sum()) / _coarsest(interval, NOT_MORE * capacity),
+        min(depths),
+        mean(depths),
+        max(depths),
+        count,
+        probes,
+        without,
+        servers_messages,
+        tuple(dht.loads(interval) for dht in dhts),
+    )
+
+
+def _coarsest(interval: Interval, most: float) -> int:
+    """Return how many groups of at most this load it takes at least to hold everything that has a load."""
+    packets, queries = Sums(interval.packets), Sums(interval.queries)
+
+    def needed(group: KeyGroup) -> int:
+        load = group_load(packets.of(group), queries.of(group))
+        if load <= most or group.depth == SEEN_BITS:
+            return int(load > 0)
+        return needed(group.left) + needed(group.right)
+
+    return needed(KeyGroup(0, 0, KEY_BITS))
+
+
+def _figures(workload: str, setup: Setup, checks: Sequence[Check]) -> Figures:
+    used = mean(check.loads.servers_used for check in checks)
+    per_s = mean(check.messages for check in checks) / CHECK_S
+    dhts = tuple(_dht_figures(bits, place, checks, setup) for place, bits in enumerate(LENGTHS))
+    return Figures(
+        workload=workload,
+        servers_used=used,
+        mean_load=mean(check.loads.mean for check in checks),
+        mean_load_possible=mean(check.coarsest_mean for check in checks),
+        max_load_after_transient=max(check.loads.max for check in checks),
+        overloaded_checks=sum(check.loads.max > NOT_MORE for check in checks),
+        depth_min=min(check.depth_min for check in checks),
+        depth_mean=mean(check.depth_mean for check in checks),
+        depth_max=max(check.depth_max for check in checks),
+        lookup_probes_mean=mean(check.probes for check in checks),
+        lookup_probes_without_memory=mean(check.probes_without_memory for check in checks),
+        messages_per_server_s=per_s / setup.servers,
+        messages_per_used_server_s=per_s / used,
+        share_of_dht_12=used / dhts[LENGTHS.index(12)].servers_used,
+        dht=dhts,
+    )
+
+
+def _dht_figures(bits: int, place: int, checks: Sequence[Check], setup: Setup) -> DhtFigures:
+    found = [check.dht[place] for check in checks]
+    asked = mean(2 * check.lookups for check in checks)
+    return DhtFigures(
+        bits=bits,
+        servers_used=mean(loads.servers_used for loads in found),
+        mean_load=mean(loads.mean for loads in found),
+        max_load_after_transient=max(loads.max for loads in found),
+        depth_min=bits,
+        depth_mean=bits,
+        depth_max=bits,
+        lookup_probes_mean=1.0,
+        messages_per_server_s=asked / CHECK_S / setup.servers,
+    )

@@ -1,0 +1,39 @@
+"""The runs of the page ``docs/experiments/clash.md``, and the command for each."""
+
+import msgspec
+
+from service.simulate.clash_workload import MapKind, Setup
+
+SEEDS = (1, 2, 3, 4, 5)
+OURS = Setup()
+SETUPS = {
+    "long streams": OURS,
+    "short streams": Setup(stream_packets=50),
+    "long streams, queries": Setup(queries=50_000),
+    "short streams, queries": Setup(stream_packets=50, queries=50_000),
+    "splits above 90 %": Setup(overload=0.90),
+    "Chord's map": Setup(map=MapKind.CHORD),
+}
+"""By what the page calls them."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One run of the page."""
+
+    name: str
+    setup: Setup
+    seed: int
+
+
+JOBS = [Job(name, setup, seed) for name, setup in SETUPS.items() for seed in SEEDS]
+
+
+def command(setup: Setup) -> str:
+    """Return the command that runs this setup."""
+    given = [
+        ("--stream-packets", setup.stream_packets, OURS.stream_packets),
+        ("--queries", setup.queries, OURS.queries),
+        ("--overload", setup.overload, OURS.overload),
+        ("--map", setup.map, OURS.map),
+    ]
+    return " ".join(["coronet simulate clash", *(f"{name} {value}" for name, value, usual in given if value != usual)])

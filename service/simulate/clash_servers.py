@@ -1,0 +1,136 @@
+"""The servers of CLASH §VI: production's tables, policy and moves, around measured loads.
+
+A check takes no time here: what a server decides is carried through before the next interval. Each decides on what it
+measured of its keys in the last one, and goes on until it is content.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from service.clash import steps
+from service.clash.groups import KeyGroup
+from service.clash.load import group_load
+from service.clash.mapping import HASH_BITS, Keyspace, Map, hash_key
+from service.clash.merging import given
+from service.clash.migration import following
+from service.clash.policy import Limits, Pair, wanted
+from service.clash.splitting import emptied
+from service.clash.table import LEAVES, ServerTable, Standing, empty_table, root_table
+from service.simulate.clash_workload import KEY_BITS, SEEN_BITS, Interval
+from service.simulate.trace import Floats, Ints
+
+MOST_ROUNDS = 64
+
+
+class Chord:
+    """The paper's Map: servers at random points of a circle, each with the hashes up to its own."""
+
+    def __init__(self, servers: int, rng: np.random.Generator) -> None:
+        self.points = np.sort(rng.random(servers))
+
+    def keyspace_of(self, group: KeyGroup) -> Keyspace:
+        """Return the group's server."""
+        return int(np.searchsorted(self.points, hash_key(group) / 2**HASH_BITS) % len(self.points))
+
+
+class Sums:
+    """Σ over any group of what is kept by the first 16 bits."""
+
+    def __init__(self, values: Floats | Ints) -> None:
+        self._upto = np.concatenate([[0.0], np.cumsum(values)])
+
+    def of(self, group: KeyGroup) -> float:
+        """Return the sum over a group's keys."""
+        hidden = KEY_BITS - SEEN_BITS
+        return float(self._upto[(group.last >> hidden) + 1] - self._upto[group.key >> hidden])
+
+
+class Servers:
+    """All servers' tables. ``messages`` between servers are counted, ``moved`` are the groups that changed servers."""
+
+    def __init__(self, keyspaces: Map, count: int, limits: Limits) -> None:
+        root = keyspaces.keyspace_of(KeyGroup(0, 0, KEY_BITS))
+        self.keyspaces, self.limits = keyspaces, limits
+        self._tables = [empty_table(keyspace, KEY_BITS) for keyspace in range(count)]
+        self._tables[root] = root_table(root, KEY_BITS)
+        self.messages = 0.0
+        self.moved: list[KeyGroup] = []
+        self.splits = self.merges = 0
+
+    def table(self, keyspace: Keyspace) -> ServerTable:
+        """Return one server's table."""
+        return self._tables[keyspace]
+
+    def leaves(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
+        """Yield all leaves and who has them."""
+        for table in self._tables:
+            for group, entry in table.entries.items():
+                if entry.standing in LEAVES:
+                    yield table.keyspace, group
+
+    def loads(self, interval: Interval) -> dict[Keyspace, dict[KeyGroup, float]]:
+        """Return what each server measured of its leaves."""
+        packets, queries = Sums(interval.packets), Sums(interval.queries)
+        found: dict[Keyspace, dict[KeyGroup, float]] = {}
+        for keyspace, group in self.leaves():
+            found.setdefault(keyspace, {})[group] = group_load(packets.of(group), queries.of(group))
+        return found
+
+    def check(self, interval: Interval) -> None:
+        """Let every server split and merge until all are content."""
+        self.messages, self.moved = 0.0, []
+        queries = Sums(interval.queries)
+        self.messages += sum(len(self._pairs(keyspace, {})) for keyspace in range(len(self._tables)))
+        loads = self.loads(interval)
+        for _ in range(MOST_ROUNDS):
+            acted = False
+            for keyspace in sorted(loads):
+                step = wanted(keyspace, loads.get(keyspace, {}), self._pairs(keyspace, loads), self.limits)
+                if step is not None:
+                    acted = True
+                    self._carry_through(step, queries)
+                    loads = self.loads(interval)
+            if not acted:
+                return
+
+    def _pairs(self, keyspace: Keyspace, loads: dict[Keyspace, dict[KeyGroup, float]]) -> list[Pair]:
+        pairs = []
+        for group, entry in self._tables[keyspace].entries.items():
+            child = entry.right_child
+            if child is None or self._tables[keyspace].standing(group.left) is not Standing.ACTIVE:
+                continue
+            if self._tables[child].standing(group.right) is Standing.ACTIVE:
+                there = loads.get(child, {})
+                left, right = loads.get(keyspace, {}).get(group.left, 0.0), there.get(group.right, 0.0)
+                pairs.append(Pair(group, left, right, sum(there.values()), local=child == keyspace))
+        return pairs
+
+    def _carry_through(self, first: steps.SplitGroup | steps.MergeGroup, queries: Sums) -> None:
+        step: steps.Step | None = first
+        if isinstance(first, steps.SplitGroup):
+            self.splits += 1
+        else:
+            self.merges += 1
+        while step is not None:
+            outcome = self._carry_out(step)
+            if isinstance(outcome, steps.Begun) and outcome.move is not None:
+                self.moved.append(outcome.move.group)
+                self.messages += queries.of(outcome.move.group)
+            step = following(step, outcome)
+
+    def _carry_out(self, step: steps.Step) -> steps.Outcome:
+        keyspace = steps.keyspace_of(step)
+        table = self._tables[keyspace] = steps.apply(self._tables[keyspace], step, self.keyspaces)
+        match step:
+            case steps.SplitGroup() | steps.MergeGroup():
+                return steps.Begun(table.move)
+            case steps.GiveKeyGroup():
+                self.messages += 2
+                return steps.Decided(given(table, step.move))
+            case steps.Fetch():
+                self._tables[keyspace] = emptied(table, step.move)
+                return steps.Fetched(())
+            case steps.AcceptKeyGroup() | steps.Settle() | steps.Forget():
+                self.messages += 2
+        return steps.Done()

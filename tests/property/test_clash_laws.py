@@ -1,0 +1,185 @@
+"""Laws of key groups, tables, depth search and prefix queries, on trees of any shape."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.clash.accepting import Accepted, IncorrectDepth, answer
+from service.clash.depths import Depths
+from service.clash.fields import from_fields, to_fields
+from service.clash.groups import KeyGroup, shape
+from service.clash.keys import Layout
+from service.clash.load import group_load
+from service.clash.mapping import Keyspaces
+from service.clash.policy import Limits, Pair, wanted
+from service.clash.records import Page, Record, cut, joined
+from service.clash.search import DepthSearch
+from service.clash.steps import MergeGroup, SplitGroup
+from service.errors import StepRefused
+from tests.support.keyspaces import MemoryKeyspaces, carried_through
+
+BITS = 8
+KEYS = st.integers(0, (1 << BITS) - 1)
+GROUPS = st.builds(KeyGroup.around, KEYS, st.integers(0, BITS), st.just(BITS))
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> MemoryKeyspaces:
+    """Return a store at rest after any splits, with a right child in the keyspace of its parent now and then."""
+    store = MemoryKeyspaces(draw(st.integers(2, 6)), BITS)
+    for key in draw(st.lists(KEYS, max_size=12)):
+        leaf = next(group for group in store.leaves() if key in group)
+        keyspace = next(table.keyspace for table in store.tables if table.leaf(key))
+        try:
+            carried_through(store, SplitGroup(keyspace, leaf))
+        except StepRefused:
+            continue
+    return store
+
+
+@given(KEYS, st.integers(0, BITS))
+def test_a_virtual_key_shapes_to_itself_at_its_depth_and_above(key: int, depth: int) -> None:
+    virtual = shape(key, depth, BITS)
+    assert all(shape(virtual, deeper, BITS) == virtual for deeper in range(depth, BITS + 1))
+
+
+@given(GROUPS.filter(lambda group: group.depth < BITS), KEYS)
+def test_a_group_is_its_two_halves_and_the_left_one_keeps_its_virtual_key(group: KeyGroup, key: int) -> None:
+    assert (key in group) == (key in group.left) + (key in group.right)
+    assert group.left.key == group.key
+    assert group.left.parent == group.right.parent == group
+
+
+@given(GROUPS)
+def test_a_label_says_which_group_it_is(group: KeyGroup) -> None:
+    assert KeyGroup.labelled(group.label, BITS) == group
+
+
+@given(GROUPS, GROUPS)
+def test_two_groups_share_all_keys_of_one_or_none(one: KeyGroup, other: KeyGroup) -> None:
+    shared = {key for key in range(1 << BITS) if key in one and key in other}
+    found = one.shared(other)
+    assert shared == (set() if found is None else set(range(found.key, found.last + 1)))
+
+
+@given(st.text(min_size=1), st.from_regex("[0-9a-f]{40}", fullmatch=True), st.text(min_size=1))
+def test_a_key_lies_under_its_channel_and_that_under_its_domain(domain: str, channel: str, subscriber: str) -> None:
+    layout = Layout()
+    key = layout.key(domain, channel, subscriber)
+    assert key in layout.channel_group(domain, channel)
+    assert layout.channel_group(domain, channel).shared(layout.domain_group(domain)) is not None
+    assert key >> layout.bits == 0
+
+
+@given(trees(), KEYS, st.integers(0, BITS))
+def test_prefix_matches_bound_the_true_depth(store: MemoryKeyspaces, key: int, guess: int) -> None:
+    """Theorem 1 for any keyspace; Theorem 2 for the one that the guess leads to."""
+    true = next(leaf.depth for leaf in store.leaves() if key in leaf)
+    for table in store.tables:
+        match answer(table, key):
+            case IncorrectDepth(min_depth=least, moved=None):
+                assert least + 1 <= true
+                if table.keyspace == store.map.keyspace_of(KeyGroup.around(key, guess, BITS)) and least < guess:
+                    assert true < guess
+            case Accepted(group=group):
+                assert (group.depth, key in group) == (true, True)
+            case _:
+                raise AssertionError("Nothing moves.")
+
+
+@given(trees(), KEYS, st.none() | st.integers(0, BITS))
+def test_a_search_finds_the_leaf_in_logarithmically_many_probes(
+    store: MemoryKeyspaces, key: int, hint: int | None
+) -> None:
+    search = DepthSearch(key, BITS, store.map, hint)
+    while (found := search.answered(answer(store.tables[search.probe.keyspace], key))) is None:
+        pass
+    assert found.group == next(leaf for leaf in store.leaves() if key in leaf)
+    assert search.probes <= (4 if hint is None else 7)
+
+
+@given(trees(), st.lists(KEYS, min_size=1))
+def test_a_remembered_leaf_is_found_at_once(store: MemoryKeyspaces, keys: list[int]) -> None:
+    depths = Depths()
+    for key in keys:
+        depths.learn(next(leaf for leaf in store.leaves() if key in leaf))
+    for key in keys:
+        search = DepthSearch(key, BITS, store.map, depths.depth(key))
+        assert search.answered(answer(store.tables[search.probe.keyspace], key)) is not None
+    assert len(depths) <= len(store.leaves())
+
+
+@given(st.lists(GROUPS), KEYS)
+def test_what_is_remembered_never_overlaps(groups: list[KeyGroup], key: int) -> None:
+    depths, kept = Depths(), list[KeyGroup]()
+    for group in groups:
+        depths.learn(group)
+        kept = [old for old in kept if old.shared(group) is None] + [group]
+    assert len(depths) == len(kept)
+    holding = [group.depth for group in kept if key in group]
+    if holding:
+        assert depths.depth(key) == holding[0]
+
+
+@given(trees())
+def test_a_table_reads_as_it_was_written(store: MemoryKeyspaces) -> None:
+    for table in store.tables:
+        assert from_fields(table.keyspace, to_fields(table), store.map, BITS) == table
+
+
+@given(trees())
+def test_merging_all_there_is_leads_back_to_the_root(store: MemoryKeyspaces) -> None:
+    while len(store.leaves()) > 1:
+        deepest = max(store.leaves(), key=lambda group: group.depth).parent
+        keyspace = next(table.keyspace for table in store.tables if deepest in table.entries)
+        carried_through(store, MergeGroup(keyspace, deepest))
+    assert store.leaves() == [KeyGroup(0, 0, BITS)]
+    assert sum(len(table.entries) for table in store.tables) == 1
+
+
+RECORDS = st.lists(st.builds(Record, KEYS, st.sampled_from("ab"), st.integers(0, 3), st.booleans()), max_size=20)
+
+
+@given(RECORDS, RECORDS, st.integers(1, 5))
+def test_pages_of_two_places_join_to_what_both_hold(earlier: list[Record], later: list[Record], count: int) -> None:
+    """Page after page, each position once, and of two versions the newer."""
+    everything = KeyGroup(0, 0, BITS)
+    places = [sorted({record.position: record for record in held}.values(), key=_position) for held in (earlier, later)]
+    expected = joined(*(Page(tuple(held), complete=True) for held in places)).records
+    found: list[Record] = []
+    page = Page((), complete=False)
+    while not page.complete:
+        after = found[-1].position if found else None
+        page = joined(*(cut(held, everything, after, count) for held in places))
+        found += page.records
+    assert found == list(expected)
+
+
+@given(st.dictionaries(GROUPS, st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100), st.floats(0, 200))
+def test_a_merge_never_makes_the_next_split_due(
+    leaves: dict[KeyGroup, float], left: float, right: float, other: float
+) -> None:
+    limits = Limits(capacity=100.0)
+    pair = Pair(KeyGroup(0, 0, BITS), left, right, max(other, right), local=False)
+    step = wanted(3, leaves, [pair], limits)
+    if isinstance(step, MergeGroup):
+        assert sum(leaves.values()) + right <= limits.overload * limits.capacity
+    if sum(leaves.values()) > limits.overload * limits.capacity and any(group.depth < BITS for group in leaves):
+        assert isinstance(step, SplitGroup)
+        assert leaves[step.group] == max(load for group, load in leaves.items() if group.depth < BITS)
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e9), st.floats(0, 1e9))
+def test_loads_of_halves_add_up(a: float, b: float, held: float, more: float) -> None:
+    assert abs(group_load(a + b, held + more) - group_load(a, held) - group_load(b, more)) < 1e-3
+
+
+@given(st.integers(1, 300), GROUPS)
+def test_every_group_has_a_keyspace_and_the_left_child_the_same(count: int, group: KeyGroup) -> None:
+    keyspaces = Keyspaces(count)
+    keyspaces.check(keyspaces.keyspace_of(group))
+    if group.depth < BITS:
+        assert keyspaces.keyspace_of(group.left) == keyspaces.keyspace_of(group)
+
+
+def _position(record: Record) -> tuple[int, str]:
+    return record.position
