@@ -135,7 +135,7 @@ def clash(
     queries: Annotated[int, typer.Option(min=0, help="Clients with a stored query.")] = 0,
     servers: Annotated[int, typer.Option(min=10, max=65_536)] = 1000,
     sources: Annotated[int, typer.Option(min=100)] = 100_000,
-    overload: Annotated[float, typer.Option(min=0.5, max=1, help="The load above which a server splits.")] = 0.87,
+    overload: Annotated[float, typer.Option(min=0.5, max=1, help="The load above which a server splits.")] = 0.86,
     hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
 ) -> None:
     """CLASH's simulations beside plain DHTs, six hours of three workloads."""

@@ -4,6 +4,9 @@ Every step, every question of a search and every page of a reader is a rule of i
 order; what a keeper does after it was replaced, too.
 """
 
+from random import Random
+
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -170,5 +173,55 @@ class Moves(RuleBasedStateMachine):
         self.keepers.append(going)
 
 
+BLOCKS, HISTORIES_PER_BLOCK = 50, 300
+blocks = pytest.mark.parametrize(
+    "block", [*range(2), *(pytest.param(block, marks=pytest.mark.storms) for block in range(2, BLOCKS))]
+)
+"""Six hundred histories with every run of the tests, fifteen thousand with ``make storms``."""
+
+
+@blocks
+def test_drawn_histories_keep_every_promise(block: int) -> None:
+    """The same rules, drawn evenly: the errors that were in here took a dozen rules in a row, and long histories."""
+    for seed in range(block * HISTORIES_PER_BLOCK, (block + 1) * HISTORIES_PER_BLOCK):
+        _history(Random(seed))  # noqa: S311 - repeatable, not secret
+
+
+def _history(random: Random) -> None:
+    moves = Moves()
+    moves.begin(random.randint(2, 5))
+    for _ in range(random.randint(20, 120)):
+        _something(moves, random)
+        moves.leaves_partition_the_keys()
+    moves.teardown()
+
+
+KINDS = ("write", "write", "try", "try", "begin", "begin", "go on", "go on", "die", "take", "read", "page", "see")
+
+
+def _something(moves: Moves, random: Random) -> None:
+    key, place, client = random.randrange(1 << BITS), random.randrange(100), random.randrange(CLIENTS)
+    steps = random.choice((1, 2, 3, 4, 100))
+    match random.choice(KINDS):
+        case "write":
+            moves.somebody_writes(key, random.choice(("ada", "bob")), random.random() < 0.6, client)
+        case "try" if moves.writing:
+            moves.a_write_is_tried(place)
+        case "begin":
+            moves.a_keeper_begins(place, random.random() < 0.55, steps)
+        case "go on" if moves.keepers:
+            moves.a_keeper_goes_on(place, steps)
+        case "die" if moves.keepers:
+            moves.a_keeper_dies(place, random.random() < 0.5)
+        case "take" if moves.store.moves():
+            moves.another_keeper_takes_over(place, steps)
+        case "read":
+            moves.somebody_begins_to_read(key, random.randrange(BITS + 1), client)
+        case "see" if random.random() < 0.3:
+            moves.everybody_is_found_once_by_prefix_and_by_key(client)
+        case _ if moves.readings:
+            moves.a_reader_goes_on(place)
+
+
 TestMoves = Moves.TestCase
-TestMoves.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestMoves.settings = settings(max_examples=60, stateful_step_count=80, deadline=None)

@@ -1,0 +1,131 @@
+"""What does not belong to this store is refused with a clear error, and changes nothing."""
+
+import pytest
+
+from service.clash.accepting import IncorrectDepth, answer
+from service.clash.depths import Depths
+from service.clash.fields import from_fields, to_fields
+from service.clash.groups import KeyGroup
+from service.clash.keys import Layout, check_key
+from service.clash.mapping import Keyspaces
+from service.clash.search import MOST_PROBES, DepthSearch
+from service.clash.steps import (
+    Abandon,
+    AcceptKeyGroup,
+    Finish,
+    Forget,
+    GiveKeyGroup,
+    MergeGroup,
+    Settle,
+    SplitGroup,
+    TakeBack,
+    apply,
+)
+from service.clash.table import Kind, Move, empty_table, root_table
+from service.errors import BadKey, GroupsMoving, NewerTable, StepRefused, UnknownKeyspace, from_fault, to_fault
+
+BITS = 8
+ROOT = KeyGroup(0, 0, BITS)
+KEYSPACES = Keyspaces(4)
+HOME = KEYSPACES.keyspace_of(ROOT)
+
+
+@pytest.mark.parametrize("key", [-1, 1 << BITS, 1 << 40])
+def test_a_key_of_another_length_is_refused(key: int) -> None:
+    table = root_table(HOME, BITS)
+    with pytest.raises(BadKey, match="no identifier key of 8 bits"):
+        answer(table, key)
+    with pytest.raises(BadKey):
+        DepthSearch(key, BITS, KEYSPACES)
+
+
+def test_the_layout_makes_keys_of_its_length() -> None:
+    layout = Layout(domain_bits=4, channel_bits=2, subscriber_bits=2)
+    check_key(layout.key("example.org", "a" * 40, "ada"), BITS)
+    assert layout.bits == BITS
+
+
+@pytest.mark.parametrize("label", ["", "0102*", "01", "011010100", "01101010*", "x*", "**"])
+def test_a_label_of_another_length_is_refused(label: str) -> None:
+    with pytest.raises(BadKey, match="labels no group of keys of 8 bits"):
+        KeyGroup.labelled(label, BITS)
+
+
+@pytest.mark.parametrize("keyspace", [-1, 4, 1000])
+def test_an_unknown_keyspace_is_refused(keyspace: int) -> None:
+    with pytest.raises(UnknownKeyspace, match="no keyspace"):
+        KEYSPACES.check(keyspace)
+    with pytest.raises(UnknownKeyspace):
+        from_fields(keyspace, to_fields(root_table(0, BITS)), KEYSPACES, BITS)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "error", "said"),
+    [
+        ("version", "2", NewerTable, "has version 2; this Coronet knows 1"),
+        ("version", "one", BadKey, "is no number"),
+        ("bits", "32", BadKey, "has keys of 32 bits, not 8"),
+        ("0*", "sleeping", BadKey, "describes no group"),
+        ("0*", "split parent=0 right=4", UnknownKeyspace, "no keyspace 4"),
+        ("0*", "active parent=9", UnknownKeyspace, "no keyspace 9"),
+        ("01", "active", BadKey, "labels no group"),
+        ("seen:7", "1", UnknownKeyspace, "no keyspace 7"),
+        ("seen:1", "-1", BadKey, "is no number"),
+        ("move", "1 split 5 1* giving", UnknownKeyspace, "no keyspace 5"),
+        ("move", "1 split 1 1* resting", BadKey, "describes no move"),
+        ("moves", "", BadKey, "is no number"),
+    ],
+)
+def test_a_table_that_is_not_ours_is_refused(field: str, text: str, error: type[Exception], said: str) -> None:
+    fields = to_fields(root_table(HOME, BITS)) | {field: text}
+    with pytest.raises(error, match=said):
+        from_fields(HOME, fields, KEYSPACES, BITS)
+
+
+def test_a_table_in_the_middle_of_a_move_reads_as_it_was_written() -> None:
+    split = apply(root_table(HOME, BITS), SplitGroup(HOME, ROOT), KEYSPACES)
+    assert split.move is not None
+    child = apply(empty_table(split.move.child, BITS), AcceptKeyGroup(split.move), KEYSPACES)
+    for table in (split, child):
+        assert from_fields(table.keyspace, to_fields(table), KEYSPACES, BITS) == table
+
+
+def test_what_cannot_be_split_or_merged_says_why() -> None:
+    table = root_table(HOME, BITS)
+    with pytest.raises(StepRefused, match=r"0\* cannot be split: it is not here"):
+        apply(table, SplitGroup(HOME, ROOT.left), KEYSPACES)
+    with pytest.raises(StepRefused, match=r"\* cannot be merged"):
+        apply(table, MergeGroup(HOME, ROOT), KEYSPACES)
+    busy = apply(table, SplitGroup(HOME, ROOT), KEYSPACES)
+    assert busy.move is not None
+    leaf = next(group for group, entry in busy.entries.items() if entry.standing == "active")
+    with pytest.raises(StepRefused, match="busy with another move"):
+        apply(busy, SplitGroup(HOME, leaf), KEYSPACES)
+    with pytest.raises(StepRefused, match="busy with another move"):
+        apply(busy, MergeGroup(HOME, ROOT), KEYSPACES)
+
+
+def test_with_one_keyspace_there_is_nowhere_to_split_to() -> None:
+    table = root_table(0, BITS)
+    with pytest.raises(StepRefused, match="needs a key of more than 8 bits"):
+        apply(table, SplitGroup(0, ROOT), Keyspaces(1))
+
+
+@pytest.mark.parametrize("step", [AcceptKeyGroup, Settle, GiveKeyGroup, Forget, Abandon, TakeBack, Finish])
+def test_a_step_in_a_keyspace_that_has_no_part_in_it_is_refused(step: type[AcceptKeyGroup]) -> None:
+    move = Move(1, Kind.SPLIT, 0, 1, ROOT.right)
+    with pytest.raises(StepRefused, match=r"Keyspace 2 has no part in the split of 1\*"):
+        apply(empty_table(2, BITS), step(move), KEYSPACES)
+
+
+def test_a_search_that_is_led_about_gives_up() -> None:
+    search = DepthSearch(5, BITS, KEYSPACES, Depths().depth(5))
+    with pytest.raises(GroupsMoving, match="keeps moving"):  # noqa: PT012 - the search goes on until it raises
+        for _ in range(MOST_PROBES):
+            assert search.answered(IncorrectDepth(BITS)) is None
+
+
+@pytest.mark.parametrize("error", [BadKey, UnknownKeyspace, StepRefused, GroupsMoving, NewerTable])
+def test_the_errors_cross_process_borders(error: type[BadKey]) -> None:
+    again = from_fault(to_fault(error("why")))
+    assert (type(again), str(again)) == (error, "why")

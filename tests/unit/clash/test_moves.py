@@ -1,0 +1,167 @@
+"""One split and one merge, step by step, as the tables show them; and the cases that random histories found."""
+
+from service.clash.accepting import Accepted, IncorrectDepth, answer
+from service.clash.depths import Depths
+from service.clash.groups import KeyGroup
+from service.clash.migration import following, resumed
+from service.clash.records import Record
+from service.clash.steps import GiveKeyGroup, MergeGroup, Put, Settle, SplitGroup, Step
+from service.clash.table import Kind, Move, Stage, Standing
+from tests.support.keyspaces import MemoryKeyspaces, carried_through, everything, search, write
+
+BITS = 4
+ROOT = KeyGroup(0, 0, BITS)
+
+
+def store() -> MemoryKeyspaces:
+    """Return two keyspaces; the root's right half is not in the root's."""
+    made = MemoryKeyspaces(2, BITS)
+    assert made.map.keyspace_of(ROOT) != made.map.keyspace_of(ROOT.right)
+    return made
+
+
+def names(made: MemoryKeyspaces, step: Step | None) -> list[str]:
+    """Carry a move through and return its steps' names."""
+    found = []
+    while step is not None:
+        found.append(type(step).__name__)
+        step = following(step, made.carry_out(step))
+    return found
+
+
+def home(made: MemoryKeyspaces) -> int:
+    return made.map.keyspace_of(ROOT)
+
+
+def test_a_split_goes_its_steps() -> None:
+    made = store()
+    write(made, Record(15, "ada", 1), Depths())
+    steps = names(made, SplitGroup(home(made), ROOT))
+    assert steps == ["SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Fetch", "Settle", "Finish"]
+    assert made.leaves() == [ROOT.left, ROOT.right]
+    assert made.records[1 - home(made)] == {(15, "ada"): Record(15, "ada", 1)}
+    assert made.records[home(made)] == {}
+
+
+def test_a_merge_goes_its_steps() -> None:
+    made = store()
+    carried_through(made, SplitGroup(home(made), ROOT))
+    steps = names(made, MergeGroup(home(made), ROOT))
+    assert steps == ["MergeGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Forget", "Finish"]
+    assert made.leaves() == [ROOT]
+
+
+def test_a_child_that_is_no_leaf_any_more_declines_and_the_merge_is_abandoned() -> None:
+    made = store()
+    carried_through(made, SplitGroup(home(made), ROOT))
+    carried_through(made, SplitGroup(1 - home(made), ROOT.right))
+    before = made.leaves()
+    assert names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup", "GiveKeyGroup", "Abandon"]
+    assert made.leaves() == before
+    assert made.moves() == []
+
+
+def test_a_declined_merge_stays_declined_for_a_keeper_that_asks_late() -> None:
+    made = store()
+    carried_through(made, SplitGroup(home(made), ROOT))
+    carried_through(made, SplitGroup(1 - home(made), ROOT.right))
+    begun = made.carry_out(MergeGroup(home(made), ROOT))
+    asked = following(MergeGroup(home(made), ROOT), begun)
+    assert isinstance(asked, GiveKeyGroup)
+    carried_through(made, asked)
+    carried_through(made, MergeGroup(1 - home(made), ROOT.right))
+    before = list(made.tables)
+    assert following(asked, made.carry_out(asked)) is not None
+    assert made.tables == before
+
+
+def test_a_writer_who_is_sent_on_makes_the_taker_take() -> None:
+    """The keeper died right after the commit, and nobody has come to replace it."""
+    made = store()
+    made.carry_out(SplitGroup(home(made), ROOT))
+    refused = answer(made.tables[1 - home(made)], 15)
+    assert isinstance(refused, IncorrectDepth)
+    assert write(made, Record(15, "ada", 1), Depths()) <= 3
+    assert made.tables[1 - home(made)].standing(ROOT.right) is Standing.ARRIVING
+
+
+def test_who_left_while_their_record_was_on_its_way_stays_away() -> None:
+    made = store()
+    write(made, Record(15, "ada", 1), Depths())
+    step: Step | None = SplitGroup(home(made), ROOT)
+    while step is not None and not isinstance(step, Put):
+        step = following(step, made.carry_out(step))
+    assert isinstance(step, Put)
+    write(made, Record(15, "ada", 2, present=False), Depths())
+    carried_through(made, step)
+    assert everything(made, ROOT, Depths()) == []
+    assert made.records == [{}, {}]
+
+
+def test_a_late_step_of_an_old_move_changes_nothing() -> None:
+    """A keeper that slept through the next move settles, puts and drops nothing of it."""
+    made = store()
+    made.carry_out(SplitGroup(home(made), ROOT))
+    old = made.tables[home(made)].move
+    assert old is not None
+    carried_through(made, resumed(made.tables[home(made)]))
+    carried_through(made, MergeGroup(home(made), ROOT))
+    made.carry_out(SplitGroup(home(made), ROOT))
+    new = made.tables[home(made)].move
+    assert new is not None
+    assert (old.number, new.number) == (1, 3)
+    before = list(made.tables)
+    made.carry_out(Settle(old))
+    made.carry_out(Put(old, (Record(15, "ada", 1),)))
+    assert made.tables == before
+    assert made.records == [{}, {}]
+
+
+def test_a_right_child_of_the_same_keyspace_is_split_again() -> None:
+    made = MemoryKeyspaces(3, BITS)
+    parent = next(
+        group
+        for depth in range(BITS - 1)
+        for key in range(1 << BITS)
+        if made.map.keyspace_of(group := KeyGroup.around(key, depth, BITS)) == made.map.keyspace_of(group.right)
+        and made.map.keyspace_of(group.right) != made.map.keyspace_of(group.right.right)
+    )
+    while parent not in made.leaves():
+        leaf = next(group for group in made.leaves() if parent.key in group)
+        carried_through(made, SplitGroup(made.map.keyspace_of(leaf), leaf))
+    carried_through(made, SplitGroup(made.map.keyspace_of(parent), parent))
+    assert {parent.left, parent.right.left, parent.right.right} <= set(made.leaves())
+    keyspace = made.map.keyspace_of(parent)
+    carried_through(made, MergeGroup(keyspace, parent.right))
+    assert names(made, MergeGroup(keyspace, parent)) == ["MergeGroup"]
+    assert parent in made.leaves()
+
+
+def test_an_emptied_donor_gives_nothing_of_what_comes_back_to_it() -> None:
+    """The child has settled and split again, and a part is in the donor, which has not finished the first move."""
+    made = store()
+    made.carry_out(SplitGroup(home(made), ROOT))
+    step = resumed(made.tables[home(made)])
+    while step is not None and not isinstance(step, Settle):
+        step = following(step, made.carry_out(step))
+    assert step is not None
+    made.carry_out(step)
+    assert made.tables[home(made)].stage is Stage.EMPTIED
+    back = next(
+        group
+        for group in (ROOT.right.right, ROOT.right.right.right, ROOT.right.right.right.right)
+        if made.map.keyspace_of(group) == home(made)
+    )
+    carried_through(made, SplitGroup(1 - home(made), ROOT.right))
+    assert back in made.leaves() or back.depth > ROOT.right.right.depth
+    write(made, Record(back.last, "ada", 1), Depths())
+    carried_through(made, resumed(made.tables[home(made)]))
+    assert [record.id for record in everything(made, ROOT, Depths())] == ["ada"]
+
+
+def test_the_proof_of_another_keyspace_says_nothing() -> None:
+    made = store()
+    asking = search(made, 15, Depths())
+    foreign = Move(7, Kind.SPLIT, home(made), 1 - home(made), ROOT.right)
+    probe = type(asking.probe)(home(made), 15, 0, foreign)
+    assert made.write(probe, Record(15, "ada", 1)) == Accepted(ROOT)

@@ -1,0 +1,151 @@
+"""The experiment is repeatable, drives the product's rooms, and says what it found in four ways."""
+
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+
+from service.clash.groups import KeyGroup
+from service.clash.mapping import Keyspaces
+from service.clash.policy import Limits
+from service.simulate.clash import STEPS, Outcome, run
+from service.simulate.clash_dht import LENGTHS, Dht, random_servers
+from service.simulate.clash_jobs import JOBS, OURS, SEEDS, SETUPS, command
+from service.simulate.clash_page import page
+from service.simulate.clash_report import plot, table
+from service.simulate.clash_servers import Chord, Servers
+from service.simulate.clash_workload import (
+    CHECK_S,
+    KEY_BITS,
+    SEEN_BITS,
+    Interval,
+    MapKind,
+    Setup,
+    Sources,
+    base_shares,
+)
+
+SMALL = Setup(queries=1000, servers=200, sources=5000, capacity_packets_s=400.0)
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def outcome(reports: list[str]) -> Outcome:
+    return run(SMALL, 3, reports.append)
+
+
+def test_the_same_seed_gives_the_same_json(outcome: Outcome) -> None:
+    assert msgspec.json.encode(run(SMALL, 3, lambda _what: None)) == msgspec.json.encode(outcome)
+
+
+def test_json_has_the_figures_by_their_names(outcome: Outcome) -> None:
+    found = msgspec.json.decode(msgspec.json.encode(outcome))
+    names = {
+        "servers_used",
+        "mean_load",
+        "max_load_after_transient",
+        "depth_min",
+        "depth_mean",
+        "depth_max",
+        "lookup_probes_mean",
+        "messages_per_server_s",
+    }
+    assert [workload["workload"] for workload in found["workloads"]] == ["A", "B", "C"]
+    for workload in found["workloads"]:
+        assert names <= workload.keys()
+        assert [dht["bits"] for dht in workload["dht"]] == list(LENGTHS)
+        assert all(names <= dht.keys() for dht in workload["dht"])
+        assert 1 <= workload["lookup_probes_mean"] < workload["lookup_probes_without_memory"]
+        assert workload["depth_min"] <= workload["depth_mean"] <= workload["depth_max"] <= SEEN_BITS
+
+
+def test_nothing_that_is_sent_goes_missing(outcome: Outcome) -> None:
+    """CLASH and each DHT carry the same load, in every interval."""
+    for check in outcome.checks:
+        carried = check.loads.mean * check.loads.servers_used
+        for bits, loads in zip(LENGTHS, check.dht, strict=True):
+            queries_s = SMALL.queries / 1000 / SMALL.capacity_packets_s if bits == KEY_BITS else 0.0
+            assert loads.mean * loads.servers_used + queries_s == pytest.approx(carried)
+
+
+def test_every_check_is_reported(outcome: Outcome, reports: list[str]) -> None:
+    assert len(reports) == STEPS == len(outcome.checks)
+
+
+def test_the_table_fits_a_terminal(outcome: Outcome) -> None:
+    console = Console(file=StringIO(), width=80)
+    console.print(table(outcome))
+    assert isinstance(console.file, StringIO)
+    assert "…" not in console.file.getvalue()
+
+
+def test_the_page_names_every_run_with_its_command(outcome: Outcome) -> None:
+    text = page({name: [outcome] * 2 for name in SETUPS})
+    assert all(f"`{command(setup)}`" in text for setup in SETUPS.values())
+    assert text.count("eached") >= 6
+    assert "{" not in text
+    assert len(JOBS) == len(SETUPS) * len(SEEDS)
+    assert command(OURS) == "coronet simulate clash"
+
+
+def test_plots_are_drawn(outcome: Outcome, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot(outcome, [outcome] * 4, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_skews_are_those_that_the_paper_tells() -> None:
+    shares = base_shares(np.random.default_rng(1))
+    hottest = {name: share.reshape(64, 4).sum(axis=1).max() for name, share in shares.items()}
+    assert hottest["A"] < 1.2 / 64
+    assert hottest["B"] < 0.1
+    assert hottest["C"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_sources_send_at_their_rate_and_change_their_keys() -> None:
+    setup = Setup(stream_packets=50, sources=1000, servers=10)
+    rng = np.random.default_rng(1)
+    sources = Sources(setup, random_servers(setup.servers, None, rng), rng)
+    first = sources.run("A")
+    assert first.packets.sum() == pytest.approx(setup.sources)
+    assert first.by_whole_key.sum() == pytest.approx(setup.sources)
+    later = sources.run("B")
+    assert later.packets.sum() == pytest.approx(2 * setup.sources)
+    assert later.lookups.sum() == pytest.approx(2 * CHECK_S / 50 * setup.sources, rel=0.05)
+
+
+def test_servers_split_until_none_is_overloaded_and_merge_when_all_is_quiet() -> None:
+    keyspaces, limits = Keyspaces(100), Limits(100.0)
+    servers = Servers(keyspaces, 100, limits)
+    nothing = np.zeros(1 << SEEN_BITS)
+    busy = Interval(nothing + 1000 / len(nothing), nothing.astype(int), nothing.astype(int), nothing)
+    servers.check(busy)
+    assert max(sum(leaves.values()) for leaves in servers.loads(busy).values()) <= 90
+    assert servers.moved
+    servers.check(Interval(nothing, nothing.astype(int), nothing.astype(int), nothing))
+    assert [group for _, group in servers.leaves()] == [KeyGroup(0, 0, KEY_BITS)]
+
+
+def test_on_chord_a_key_goes_to_the_next_server_on_the_circle() -> None:
+    chord = Chord(50, np.random.default_rng(1))
+    places = [chord.keyspace_of(KeyGroup(key << 16, 8, KEY_BITS)) for key in range(256)]
+    assert set(places) < set(range(50))
+    assert (
+        run(Setup(map=MapKind.CHORD, sources=500, servers=50, capacity_packets_s=40.0), 1, lambda _what: None).splits
+        > 0
+    )
+
+
+def test_a_dht_never_moves_anything() -> None:
+    dht = Dht(6, Keyspaces(100), 100, 10.0)
+    packets = np.zeros(1 << SEEN_BITS)
+    packets[0] = 50.0
+    loads = dht.loads(Interval(packets, packets.astype(int), np.zeros(len(packets), int), np.zeros(100)))
+    assert (loads.servers_used, loads.max) == (1, 5.0)
