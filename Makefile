@@ -53,8 +53,9 @@ experiments: $(venv)/dev.stamp
 	@$(bin)/coronet simulate report $(ARGS)
 
 # A thousand fleets of node protocols through loss, delay, cuts, crashes and joins; every run of the tests has fifty.
+# Fifteen thousand histories of key groups that split and merge under readers, writers and dying keepers; else six hundred.
 storms: $(venv)/dev.stamp
-	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py $(ARGS)
+	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py $(ARGS)
 
 fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz parse $(ARGS)

@@ -17,4 +17,7 @@ schedulers, ``ours`` is Corona's, and ``rhythm`` an addition to it; ``schedulers
 ``paper_bins`` is the paper's own way to sum up, ``wire`` the network. ``timetable``, ``phases``, ``members`` and
 ``nearest`` tell all polls by arithmetic, ``calm`` and ``restless`` those that were really made; ``measures`` finds
 updates by them; ``corona`` puts it together, and ``corona_jobs`` are the runs of its page.
+
+``clash_workload`` is CLASH §VI's world; ``clash_servers`` its servers on production's tables and policy,
+``clash_lookups`` its clients, ``clash_dht`` what it is compared with; ``clash`` puts it together.
 """

@@ -41,9 +41,10 @@ class Sums:
         self._upto = np.concatenate([[0.0], np.cumsum(values)])
 
     def of(self, group: KeyGroup) -> float:
-        """Return the sum over a group's keys."""
+        """Return the sum over a group's keys; what is told apart by later bits only is spread evenly."""
         hidden = KEY_BITS - SEEN_BITS
-        return float(self._upto[(group.last >> hidden) + 1] - self._upto[group.key >> hidden])
+        found = self._upto[(group.last >> hidden) + 1] - self._upto[group.key >> hidden]
+        return float(found) / (1 << max(0, group.depth - SEEN_BITS))
 
 
 class Servers:

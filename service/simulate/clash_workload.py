@@ -20,7 +20,7 @@ from service.simulate.trace import HOUR_S, MINUTE_S, Floats, Ints
 KEY_BITS = 24
 BASE_BITS = 8
 SEEN_BITS = 16
-"""Loads are kept by the first 16 bits; no group in these workloads is deeper."""
+"""Loads are kept by the first 16 bits; the later ones are uniform."""
 
 PHASE_S = 2 * HOUR_S
 CHECK_S = 5 * MINUTE_S

@@ -146,6 +146,8 @@ def clash(
     from service.simulate.clash_workload import Setup  # noqa: PLC0415 - same
 
     setup = Setup(stream_packets, queries, hashes, overload, servers, sources)
+    if 4 * sources > servers * setup.capacity_packets_s:
+        raise typer.BadParameter(f"{sources:,} sources need more than {servers:,} servers: half of them would be full.")
     with progress(experiment.STEPS, hidden=as_json) as report:
         outcome = experiment.run(setup, seed, report)
     if plot is not None:

@@ -137,10 +137,8 @@ def test_on_chord_a_key_goes_to_the_next_server_on_the_circle() -> None:
     chord = Chord(50, np.random.default_rng(1))
     places = [chord.keyspace_of(KeyGroup(key << 16, 8, KEY_BITS)) for key in range(256)]
     assert set(places) < set(range(50))
-    assert (
-        run(Setup(map=MapKind.CHORD, sources=500, servers=50, capacity_packets_s=40.0), 1, lambda _what: None).splits
-        > 0
-    )
+    setup = Setup(map=MapKind.CHORD, sources=500, servers=50, capacity_packets_s=400.0)
+    assert run(setup, 1, lambda _what: None).splits > 0
 
 
 def test_a_dht_never_moves_anything() -> None:
