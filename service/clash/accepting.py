@@ -10,6 +10,7 @@ import msgspec
 from service.clash.groups import KeyGroup
 from service.clash.keys import check_key
 from service.clash.merging import take_back
+from service.clash.moving import gives
 from service.clash.splitting import accept_key_group
 from service.clash.table import Kind, Move, ServerTable, Standing
 
@@ -30,7 +31,7 @@ class Accepted(msgspec.Struct, frozen=True):
 class IncorrectDepth(msgspec.Struct, frozen=True):
     """The key is not accepted here. The true depth is at least ``min_depth + 1`` (Theorem 1).
 
-    ``moved`` is set while the key's group moves from here: its taker has it.
+    ``moved`` is set while the key's group is moving from here: its taker has it.
     """
 
     min_depth: int
@@ -72,13 +73,13 @@ def arriving(table: ServerTable, leaf: KeyGroup) -> Move | None:
 
 
 def _given_away(table: ServerTable, key: int) -> Move | None:
-    """Return the latest move that took the key's group from here, of those under way.
+    """Return the move that is taking the key's group from here.
 
-    A part of what was given away by a split may have come here since, and be leaving again.
+    Its taker has the whole group as a leaf, or will when it sees the proof: it cannot split it before all has arrived.
     """
+    if table.move is not None and key in table.move.group and gives(table, table.move):
+        return table.move
     for group, entry in table.entries.items():
         if entry.standing is Standing.LEAVING and key in group and entry.parent is not None:
             return Move(table.seen[entry.parent], Kind.MERGE, entry.parent, table.keyspace, group)
-    if table.move is not None and table.move.kind is Kind.SPLIT and key in table.move.group:
-        return table.move
     return None

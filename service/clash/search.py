@@ -7,8 +7,8 @@ It is the paper's modified binary search between bounds, low and high, which eac
 
 We deviate: with a hint, the next guesses are the depths next to it, in doubling steps, since groups that split or
 merged did so by a bit or two; after that, and without a hint, the middle. And where a keyspace says that it has
-given the group away, the search goes there with its proof, once: the taker may have split it since. While groups
-move, answers of two keyspaces can contradict each other: then the search begins again.
+given the group away, the search goes there with its proof. While groups move, answers of two keyspaces can contradict
+each other: then the search begins again.
 """
 
 import msgspec
@@ -40,7 +40,6 @@ class DepthSearch:
         check_key(key, bits)
         self._key, self._bits, self._keyspaces = key, bits, keyspaces
         self._low, self._high = 0, bits
-        self._followed: list[Move] = []
         self._step = bits if hint is None else 1
         self.probes = 1
         """How many questions there were, with the one that is open."""
@@ -56,8 +55,7 @@ class DepthSearch:
         if self.probes == MOST_PROBES:
             raise GroupsMoving(f"The key group of {self._key:#x} keeps moving. Try again.")
         self.probes += 1
-        if answer.moved is not None and answer.moved not in self._followed:
-            self._followed.append(answer.moved)
+        if answer.moved is not None:
             self.probe = Probe(answer.moved.taker, self._key, answer.moved.leaf.depth, answer.moved)
         else:
             self.probe = self._at(self._next(answer.min_depth))
