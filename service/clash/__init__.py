@@ -15,7 +15,7 @@ Nobody knows the whole tree: each keyspace has a ``ServerTable`` of its own grou
 - ``accepting``             ``AcceptObject``: what a keyspace answers to a client
 - ``search``, ``depths``    the client's search for the depth, and what it remembers
 - ``records``               subscriptions as they lie in a keyspace, and how two versions of one become one
-- ``walk``                  prefix queries: all subscriptions under a prefix, page by page
+- ``units``, ``walk``       prefix queries: all leaf groups under a prefix; all subscriptions there, page by page
 - ``load``, ``policy``      what a group weighs; what a keeper splits and merges
 - ``steps``, ``migration``  the steps of a move between two keyspaces, and which follows which
 

@@ -15,7 +15,7 @@ from service.clash.records import Page, Record, cut, joined
 from service.clash.search import DepthSearch
 from service.clash.steps import MergeGroup, SplitGroup
 from service.errors import StepRefused
-from tests.support.keyspaces import MemoryKeyspaces, carried_through
+from tests.support.keyspaces import MemoryKeyspaces, carried_through, units
 
 BITS = 8
 KEYS = st.integers(0, (1 << BITS) - 1)
@@ -106,6 +106,12 @@ def test_a_remembered_leaf_is_found_at_once(store: MemoryKeyspaces, keys: list[i
         search = DepthSearch(key, BITS, store.map, depths.depth(key))
         assert search.answered(answer(store.tables[search.probe.keyspace], key)) is not None
     assert len(depths) <= len(store.leaves())
+
+
+@given(trees(), GROUPS)
+def test_units_are_the_leaf_groups_under_a_prefix(store: MemoryKeyspaces, prefix: KeyGroup) -> None:
+    shared = [leaf.shared(prefix) for leaf in store.leaves()]
+    assert units(store, prefix, Depths()) == [unit for unit in shared if unit is not None]
 
 
 @given(st.lists(GROUPS), KEYS)

@@ -18,9 +18,18 @@ from service.clash.records import Position, Record
 from service.clash.search import DepthSearch
 from service.clash.steps import MergeGroup, SplitGroup, Step, keyspace_of
 from service.clash.table import Standing
+from service.clash.units import Units
 from service.clash.walk import Walk
 from service.errors import StepRefused
-from tests.support.keyspaces import PAGE, MemoryKeyspaces, carried_through, everything, search, walk_on
+from tests.support.keyspaces import (
+    PAGE,
+    MemoryKeyspaces,
+    carried_through,
+    everything,
+    next_units,
+    search,
+    walk_on,
+)
 
 BITS = 4
 KEYS = st.integers(0, (1 << BITS) - 1)
@@ -28,6 +37,14 @@ IDS = st.sampled_from(("ada", "bob"))
 STEPS = st.one_of(st.integers(1, 4), st.just(100))
 PLACES = st.integers(0, 100)
 CLIENTS = 2
+
+
+class _Dividing:
+    """A search for the units of a prefix under way, and what it has found."""
+
+    def __init__(self, prefix: KeyGroup, units: Units) -> None:
+        self.prefix, self.units = prefix, units
+        self.found: list[int] = []
 
 
 class _Reading:
@@ -51,6 +68,7 @@ class Moves(RuleBasedStateMachine):
         self.keepers: list[Step] = []
         self.writing: list[tuple[DepthSearch, Record, int]] = []
         self.readings: list[_Reading] = []
+        self.dividings: list[_Dividing] = []
 
     @rule(key=KEYS, identity=IDS, subscribes=st.booleans(), client=st.integers(0, CLIENTS - 1))
     def somebody_writes(self, key: int, identity: str, subscribes: bool, client: int) -> None:  # noqa: FBT001 - a drawn value
@@ -130,6 +148,21 @@ class Moves(RuleBasedStateMachine):
             assert len(reading.found) == len(set(reading.found))
             assert reading.must <= set(reading.found) <= reading.may
 
+    @rule(key=KEYS, depth=st.integers(0, BITS), client=st.integers(0, CLIENTS - 1))
+    def somebody_divides_a_fan_out(self, key: int, depth: int, client: int) -> None:
+        prefix = KeyGroup.around(key, depth, BITS)
+        self.dividings.append(_Dividing(prefix, Units(prefix, self.store.map, self.depths[client])))
+
+    @precondition(lambda self: self.dividings)
+    @rule(place=PLACES)
+    def dividing_goes_on(self, place: int) -> None:
+        dividing = self.dividings[place % len(self.dividings)]
+        for unit in next_units(self.store, dividing.units):
+            dividing.found += range(unit.key, unit.last + 1)
+        if dividing.units.probe is None:
+            self.dividings.remove(dividing)
+            assert dividing.found == list(range(dividing.prefix.key, dividing.prefix.last + 1))
+
     @invariant()
     def leaves_partition_the_keys(self) -> None:
         keys = [key for leaf in self.store.leaves() for key in range(leaf.key, leaf.last + 1)]
@@ -196,29 +229,36 @@ def _history(random: Random) -> None:
     moves.teardown()
 
 
-KINDS = ("write", "write", "try", "try", "begin", "begin", "go on", "go on", "die", "take", "read", "page", "see")
-
-
 def _something(moves: Moves, random: Random) -> None:
     key, place, client = random.randrange(1 << BITS), random.randrange(100), random.randrange(CLIENTS)
-    steps = random.choice((1, 2, 3, 4, 100))
-    match random.choice(KINDS):
-        case "write":
+    steps, depth = random.choice((1, 2, 3, 4, 100)), random.randrange(BITS + 1)
+    match random.randrange(14):
+        case 0 | 1:
             moves.somebody_writes(key, random.choice(("ada", "bob")), random.random() < 0.6, client)
-        case "try" if moves.writing:
+        case 2 | 3 if moves.writing:
             moves.a_write_is_tried(place)
-        case "begin":
+        case 4 | 5:
             moves.a_keeper_begins(place, random.random() < 0.55, steps)
-        case "go on" if moves.keepers:
+        case 6 | 7 if moves.keepers:
             moves.a_keeper_goes_on(place, steps)
-        case "die" if moves.keepers:
+        case 8 if moves.keepers:
             moves.a_keeper_dies(place, random.random() < 0.5)
-        case "take" if moves.store.moves():
+        case 9 if moves.store.moves():
             moves.another_keeper_takes_over(place, steps)
-        case "read":
-            moves.somebody_begins_to_read(key, random.randrange(BITS + 1), client)
-        case "see" if random.random() < 0.3:
+        case kind:
+            _somebody_reads(moves, kind, KeyGroup.around(key, depth, BITS), place, client)
+
+
+def _somebody_reads(moves: Moves, kind: int, prefix: KeyGroup, place: int, client: int) -> None:
+    match kind:
+        case 10:
+            moves.somebody_begins_to_read(prefix.key, prefix.depth, client)
+        case 11:
+            moves.somebody_divides_a_fan_out(prefix.key, prefix.depth, client)
+        case 12 if place < 30:
             moves.everybody_is_found_once_by_prefix_and_by_key(client)
+        case 13 if moves.dividings:
+            moves.dividing_goes_on(place)
         case _ if moves.readings:
             moves.a_reader_goes_on(place)
 

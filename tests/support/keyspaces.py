@@ -12,6 +12,7 @@ from service.clash.records import Page, Position, Record, cut, newer, written
 from service.clash.search import DepthSearch, Probe
 from service.clash.splitting import emptied
 from service.clash.table import LEAVES, Kind, Move, Stage, empty_table, root_table
+from service.clash.units import Units
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 
 PAGE = 2
@@ -52,7 +53,7 @@ class MemoryKeyspaces:
 
     def write(self, probe: Probe, record: Record) -> Answer:
         """AcceptObject, for a subscription or its end."""
-        found = self._asked(probe)
+        found = self.ask(probe)
         if isinstance(found, Accepted):
             held = self.records[probe.keyspace]
             latest = written(held.get(record.position), record, arriving=found.move is not None)
@@ -63,7 +64,7 @@ class MemoryKeyspaces:
 
     def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
         """AcceptObject, for a reader."""
-        found = self._asked(question.probe)
+        found = self.ask(question.probe)
         if not isinstance(found, Accepted):
             return found, NOTHING
         wanted = found.group.shared(question.prefix)
@@ -91,7 +92,8 @@ class MemoryKeyspaces:
             return self.tables[move.child].seen.get(move.keyspace, 0) < move.number
         return given(self.tables[move.child], move) and self.tables[move.keyspace].stage is Stage.PLANNED
 
-    def _asked(self, probe: Probe) -> Answer:
+    def ask(self, probe: Probe) -> Answer:
+        """AcceptObject, for who only wants to know."""
         table = admit(self.tables[probe.keyspace], probe.proof)
         self.tables[probe.keyspace] = table
         return answer(table, probe.key)
@@ -160,6 +162,21 @@ def everything(store: MemoryKeyspaces, prefix: KeyGroup, depths: Depths) -> list
         if walk.question is None:
             return found
     raise AssertionError("A reader goes round in circles.")
+
+
+def units(store: MemoryKeyspaces, prefix: KeyGroup, depths: Depths) -> list[KeyGroup]:
+    """Return the leaf groups under a prefix, as their keyspaces tell them."""
+    asking, found = Units(prefix, store.map, depths), list[KeyGroup]()
+    for _ in range(MOST_STEPS):
+        found += next_units(store, asking)
+    assert asking.probe is None
+    return found
+
+
+def next_units(store: MemoryKeyspaces, asking: Units) -> list[KeyGroup]:
+    """Answer one question, and return what was found by that: one unit or none."""
+    found = None if asking.probe is None else asking.answered(store.ask(asking.probe))
+    return [] if found is None else [found]
 
 
 def carried_through(store: MemoryKeyspaces, step: steps.Step | None) -> int:

@@ -72,6 +72,20 @@ def test_the_experiment_corona_takes_the_papers_mode(call: Call) -> None:
     assert (found["experiment"], found["setup"]["loss"], len(found["windows"])) == ("corona", 0.02, 12)
 
 
+def test_the_experiment_clash_takes_the_papers_map_and_threshold(call: Call) -> None:
+    small = ("--servers", "50", "--sources", "500", "--queries", "50", "--stream-packets", "100")
+    status, out, err = call("simulate", "clash", "--json", *small, "--map", "chord", "--overload", "0.9")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["experiment"], found["setup"]["map"], len(found["workloads"])) == ("clash", "chord", 3)
+
+
+def test_more_sources_than_servers_can_carry_are_refused(call: Call) -> None:
+    status, _, err = call("simulate", "clash", "--servers", "20")
+    assert status == 2
+    assert "100,000 sources need more than 20 servers" in err
+
+
 def test_a_base_that_does_not_divide_ids_is_refused(call: Call) -> None:
     status, _, err = call("simulate", "corona", "--base", "10")
     assert status == 2
