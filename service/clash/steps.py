@@ -12,7 +12,7 @@ from service.clash import merging, moving, splitting
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace, Map
 from service.clash.records import Record
-from service.clash.table import Move, ServerTable
+from service.clash.table import Kind, Move, ServerTable
 
 
 class SplitGroup(msgspec.Struct, frozen=True):
@@ -153,3 +153,16 @@ def apply(table: ServerTable, step: Step, keyspaces: Map) -> ServerTable:
             return table
         case _:
             return _TRANSITIONS[type(step)](table, step.move)
+
+
+def filled(step: Step) -> KeyGroup | None:
+    """Return the leaf that has all its subscriptions once this step has changed the table: its tombstones go with it.
+
+    The end of a split fills nothing in the keyspace that gave: of another split, a part may be arriving there.
+    """
+    match step:
+        case Settle(move=move):
+            return move.leaf
+        case Finish(move=move) if move.kind is Kind.MERGE:
+            return move.leaf
+    return None

@@ -47,8 +47,8 @@ class MemoryKeyspaces:
                 return self._fetch(step)
             case steps.Put():
                 return self._put(step)
-            case steps.Settle() | steps.Finish() if after is not before:
-                self._drop_tombstones(keyspace, step.move)
+        if after is not before and (leaf := steps.filled(step)) is not None:
+            self._drop_tombstones(keyspace, leaf)
         return steps.Done()
 
     def write(self, probe: Probe, record: Record) -> Answer:
@@ -118,11 +118,9 @@ class MemoryKeyspaces:
             self.records[taker][record.position] = newer(held, record)
         return steps.Kept(taking=True)
 
-    def _drop_tombstones(self, keyspace: int, move: Move) -> None:
+    def _drop_tombstones(self, keyspace: int, leaf: KeyGroup) -> None:
         held = self.records[keyspace]
-        for position in [
-            position for position, record in held.items() if position[0] in move.leaf and not record.present
-        ]:
+        for position in [position for position, record in held.items() if position[0] in leaf and not record.present]:
             del held[position]
 
     def _sorted(self, keyspace: int) -> list[Record]:
