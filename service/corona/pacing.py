@@ -5,7 +5,6 @@ it knows the parts of all nodes, or has not for as long as anything silent is be
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 
 import msgspec
@@ -26,8 +25,7 @@ TOLERATED = 0.01
 """A gap this near to what it should be stays: members need not plan anew for every subscriber of any channel."""
 
 
-@dataclass(slots=True)
-class _Pace:
+class _Pace(msgspec.Struct, gc=False):
     subscribers: int
     private: bool
     updates: Updates
