@@ -173,7 +173,7 @@ class Owning:
         prefixes = self._prefixes
         for start in range(0, len(prefixes), _BUCKETS_AT_ONCE):
             registered = await self._store.channels.registered(prefixes[start : start + _BUCKETS_AT_ONCE])
-            mine = [cid for cid in registered if self._view.owner(cid) == self._me]
+            mine = [cid for cid in registered if self._view.has_among(cid, self._me, 1)]
             for some in stretches(mine):
                 listed = await self._listed(some)
                 await self._happened(ChannelsListed(asked.asked_s, tuple(listed), complete=False))

@@ -145,7 +145,7 @@ class Member:
 
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
         """Say whether our ring, if it is at least as new as the owner's, has us outside of the polling set."""
-        return ring_version <= self._view.version and self._me not in self._view.nearest(channel, size)
+        return ring_version <= self._view.version and not self._view.has_among(channel, self._me, size)
 
     def _stop(self, channel: ChannelId) -> Iterator[Effect]:
         del self._assigned[channel]

@@ -63,7 +63,7 @@ class Owner:
     def ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Disown what is nearer to others now, and assign the rest anew at once."""
         self._view = view
-        for channel in [channel for channel in self._owned if view.owner(channel) != self._me]:
+        for channel in [channel for channel in self._owned if not view.has_among(channel, self._me, 1)]:
             del self._owned[channel]
             self._pacing.drop(channel)
             yield Disown(channel)
@@ -92,7 +92,7 @@ class Owner:
         owned = self._owned.get(channel)
         if owned is not None:
             owned.wanted_s = now_s
-        elif self._view.owner(channel) == self._me:
+        elif self._view.has_among(channel, self._me, 1):
             self._owned[channel] = _Owned(wanted_s=now_s, asked_s=now_s, subscribers=subscribers)
             yield Adopt(channel)
 
