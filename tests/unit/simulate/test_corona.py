@@ -157,10 +157,11 @@ def test_owners_decide_what_nodes_of_the_product_would(goal: Goal, wait_s: float
     trie, everything = Trie(first_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
     people = zip(channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
     factors = [optimum.Factors(subscribers, interval_s, private=False) for subscribers, interval_s in people]
+    table = optimum.tabled(factors, len(factors))
     owners = Owners(setup, channels)
     part = owners.part(everything, trie)
-    assert part == optimum.part(policy, setup.nodes, factors)
-    expected = optimum.decided(policy, setup.nodes, factors, optimum.scale(policy, setup.nodes, part))
+    assert part == optimum.part(policy, setup.nodes, table)
+    expected = optimum.decided(policy, setup.nodes, table, optimum.scale(policy, setup.nodes, part))
     assert owners.sizes(everything, part, trie) == pytest.approx(expected, rel=1e-5)
 
 
