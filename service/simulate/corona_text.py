@@ -18,7 +18,7 @@ notification* is that of updates as often as each channel has them.
 
 ## Against the paper
 
-Seeds 1 to 5: mean (least to greatest). In seconds @ polls per channel per τ.
+Seeds 1 to 5: mean (least to greatest); churn: seed 1. In seconds @ polls per channel per τ.
 
 {against}
 
