@@ -174,7 +174,7 @@ class Pacing:
         gap_s = self._policy.poll_interval_s / size
         fits = abs(gap_s / rota.gap_s - 1) <= TOLERATED
         full = rota.size <= self._nodes and rota.size >= min(self._nodes, set_size(size * (1 - TOLERATED), self._nodes))
-        # A next poll further away than one gap was planned before the fleet's clock was set back.
-        if fits and full and rota.next_s(fleet_s) - fleet_s <= rota.gap_s * (1 + TOLERATED):
+        # A next poll further away than two gaps was planned before the fleet's clock was set back.
+        if fits and full and rota.next_s(fleet_s) - fleet_s <= 2 * rota.gap_s * (1 + TOLERATED):
             return rota
         return changed(rota, size, self._nodes, self._policy.poll_interval_s, fleet_s)

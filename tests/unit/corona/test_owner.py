@@ -38,7 +38,7 @@ from tests.support.node import Node
 from tests.support.points import ring
 
 ME, BESIDE, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
-CHANNEL = "1" + "0" * 39
+CHANNEL = "1000001" + "0" * 33
 NEARER = "1" + "0" * 38 + "1"
 POLICY = Policy(poll_interval_s=1200, max_polls_per_hour=6, maintenance_interval_s=10, aims=Aims(polls_per_channel=4))
 ROTA = Rota(37.5, 600.0, 2)  # four polls per interval would be twelve per hour
