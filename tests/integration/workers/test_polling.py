@@ -144,7 +144,7 @@ async def test_a_channel_that_did_not_exist_is_loaded_when_it_is_assigned_again(
     await polling.start([phase])
     await make_channel(store)
     await polling.start([phase])
-    assert _watch(polling, channel.id).channel == channel
+    assert _watch(polling, channel.id).channel.url == channel.url
 
 
 async def test_what_the_store_did_not_let_us_start_is_started_when_it_does(
