@@ -7,7 +7,6 @@ import structlog
 
 from service.errors import CoronetError, NotSubscribed, NoWorker, to_fault
 from service.feeds.sandbox import ParserPool
-from service.model import ChannelId
 from service.store import Store
 from service.store.inbox import Letter
 from service.store.requests import Answer, Ask, Explained, Failed, Polled, PollNow, Probe, Why
@@ -62,10 +61,3 @@ class Answers:
             return Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
         except CoronetError as error:
             return Failed(to_fault(error))
-
-
-def _explained(node: Node, cid: ChannelId) -> Answer:
-    reason = node.why(cid)
-    if reason is None:
-        raise NoWorker("It is not settled yet how often this is polled. Ask again in a minute.")
-    return Explained(reason)

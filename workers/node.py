@@ -30,6 +30,7 @@ from service.corona.events import (
 )
 from service.corona.messages import decode, encode
 from service.corona.policy import Aims, Policy
+from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
 from service.errors import LeaseLost, LimitReached, PublisherError, StoreUnavailable
@@ -146,6 +147,7 @@ class Node:
 
     async def _tick(self) -> None:
         await self._happened(Tick())
+        await self.polling.start_missed()
         await self.polling.record()
         self.owning.retry_fan_outs()
 
@@ -161,13 +163,16 @@ class Node:
                 log.warning("inbox unreadable", node=self.me.id[:8], error=str(error))
                 await asyncio.sleep(_UNREADABLE_S)
                 continue
+            received: list[Event] = []
             for letter in letters:
                 if letter.kind == "ask":
                     self._tasks.start(_run(answer(self, letter)))
                 elif letter.kind == "push":
                     self._tasks.start(self._take_in(letter.payload.decode()))
                 elif (envelope := decode(letter.payload)) is not None:
-                    await self._happened(Received(envelope.sender, envelope.message))
+                    received.append(Received(envelope.sender, envelope.message))
+            if received:
+                await self._happened(*received)
 
     async def _take_in(self, cid: ChannelId) -> None:
         try:
@@ -192,9 +197,13 @@ class Node:
             log.warning("effects lost", node=self.me.id[:8], of=type(events[0]).__name__, error=str(error))
 
     async def _carry_out(self, effects: Sequence[Effect]) -> None:
+        starting: dict[ChannelId, StartPolling] = {}
         for effect in effects:
             match effect:
+                case StartPolling(channel=cid):
+                    starting[cid] = effect
                 case StopPolling(channel=cid):
+                    starting.pop(cid, None)
                     self.polling.stop(cid)
                 case Disown(channel=cid):
                     self.owning.disown(cid)
@@ -208,12 +217,14 @@ class Node:
         if adopted:
             self._tasks.start(self.owning.adopt(adopted))
         # Our own part first: what cannot be sent now is repeated anyway.
-        await self.polling.start([effect for effect in effects if isinstance(effect, StartPolling)])
-        await self.polling.refresh(effect.channel for effect in effects if isinstance(effect, Refresh))
+        await self.polling.start(list(starting.values()))
+        await self.polling.refresh(dict.fromkeys(effect.channel for effect in effects if isinstance(effect, Refresh)))
         await self._send([effect for effect in effects if isinstance(effect, Send)])
 
     async def _send(self, sends: Sequence[Send]) -> None:
-        letters = [(send.node, Letter("peer", self.me.id, encode(self.me.id, send.message))) for send in sends]
+        letters = [
+            (send.node, Letter("peer", self.me.id, encode(self.me.id, send.message))) for send in gathered(sends)
+        ]
         await self._store.inboxes.send(letters)
 
 

@@ -5,7 +5,7 @@ more, a repeated publication is refused by its base version, a repeated fan-out 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -30,9 +30,10 @@ from service.store import Store
 from service.store.channels import Snapshot
 from service.store.state import ChannelState
 from workers.fanout import fan_out
+from workers.stretches import stretches
 from workers.tasks import Tasks
 
-_AT_ONCE = 500
+_BUCKETS_AT_ONCE = 8
 _RETRY_S = 1.0
 _WANTED_AFTER_PROBE_S = 60.0
 
@@ -52,9 +53,11 @@ class Owning:
         self._tasks = tasks
         self._view = RingView(0, ())
         self._prefixes: tuple[str, ...] = ()
-        self._epochs: dict[ChannelId, int] = {}
         self._adopting: set[ChannelId] = set()
-        self._unfinished: set[ChannelId] = set()
+        self._asked: ListOwned | None = None
+        self._walking = False
+        self._unfinished: dict[ChannelId, int] = {}
+        """The epochs under which fan-outs are to go on."""
         self._fanning_out: set[ChannelId] = set()
         self._expected_s: dict[ChannelId, float] = {}
 
@@ -93,9 +96,8 @@ class Owning:
                 self._adopting.add(cid)  # until everybody has moved
                 self._tasks.start(self._give_up(state))
                 continue
-            self._epochs[cid] = state.epoch
             if state.fanned < state.channel.version:
-                self._fan_out_soon(cid)
+                self._fan_out_soon(cid, state.epoch)
             version, private = state.channel.version, state.channel.private
             events.append(Adopted(cid, state.epoch, version, private=private, updates=state.updates))
         if events:
@@ -125,8 +127,7 @@ class Owning:
 
     def disown(self, cid: ChannelId) -> None:
         """Forget a channel that another node owns now, or nobody wants."""
-        self._epochs.pop(cid, None)
-        self._unfinished.discard(cid)
+        self._unfinished.pop(cid, None)
 
     async def publish(self, effect: Publish) -> None:
         """Version a candidate, tell the protocol, and fan out."""
@@ -147,19 +148,36 @@ class Owning:
             # Whoever adopts it now carries out the move: if we do not live to, another node does.
             await self._happened(PublishRefused(offered.channel))
             return
-        self._fan_out_soon(offered.channel)
+        self._fan_out_soon(offered.channel, effect.epoch)
         await self._happened(Published(offered.channel, delta.version))
 
     async def list_owned(self, asked: ListOwned) -> None:
-        """Walk our part of the registry; channels that nobody wants doze from now on."""
+        """Walk our part of the registry; channels that nobody wants doze from now on.
+
+        While a walk is under way, only the latest of those asked for comes after it.
+        """
+        self._asked = asked
+        if self._walking:
+            return
+        self._walking = True
         try:
-            registered = await self._store.channels.registered(self._prefixes)
-            mine = [cid for cid in registered if self._view.owner(cid) == self._me]
-            listed = [channel for some in stretches(mine) for channel in await self._listed(some)]
+            while self._asked is not None:
+                asked, self._asked = self._asked, None
+                await self._walk(asked)
         except StoreUnavailable as error:
             log.warning("registry unreadable", error=str(error))
-            return
-        await self._happened(ChannelsListed(asked.asked_s, tuple(listed)))
+        finally:
+            self._walking = False
+
+    async def _walk(self, asked: ListOwned) -> None:
+        prefixes = self._prefixes
+        for start in range(0, len(prefixes), _BUCKETS_AT_ONCE):
+            registered = await self._store.channels.registered(prefixes[start : start + _BUCKETS_AT_ONCE])
+            mine = [cid for cid in registered if self._view.has_among(cid, self._me, 1)]
+            for some in stretches(mine):
+                listed = await self._listed(some)
+                await self._happened(ChannelsListed(asked.asked_s, tuple(listed), complete=False))
+        await self._happened(ChannelsListed(asked.asked_s, ()))
 
     async def _listed(self, cids: Sequence[ChannelId]) -> list[ListedChannel]:
         counts = await self._store.subscriptions.counts(list(cids))
@@ -181,11 +199,11 @@ class Owning:
 
     def retry_fan_outs(self) -> None:
         """Go on with what the store interrupted."""
-        for cid in self._unfinished - self._fanning_out:
+        for cid in self._unfinished.keys() - self._fanning_out:
             self._tasks.start(self._fan_out(cid))
 
-    def _fan_out_soon(self, cid: ChannelId) -> None:
-        self._unfinished.add(cid)
+    def _fan_out_soon(self, cid: ChannelId, epoch: int) -> None:
+        self._unfinished[cid] = epoch
         self._tasks.start(self._fan_out(cid))
 
     async def _fan_out(self, cid: ChannelId) -> None:
@@ -193,14 +211,16 @@ class Owning:
             return  # the one under way looks again before it ends
         self._fanning_out.add(cid)
         try:
-            while cid in self._unfinished and (epoch := self._epochs.get(cid)) is not None:
-                self._unfinished.discard(cid)
-                if not await fan_out(self._store, cid, epoch):
+            while (epoch := self._unfinished.pop(cid, None)) is not None:
+                try:
+                    done = await fan_out(self._store, cid, epoch)
+                except StoreUnavailable as error:
+                    log.warning("fan-out interrupted", channel=cid[:8], error=str(error))
+                    self._unfinished.setdefault(cid, epoch)
+                    return
+                if not done:
                     # Another owner, who may be wrong or dead by now: if it is still ours, it has to be adopted again.
                     await self._happened(PublishRefused(cid))
-        except StoreUnavailable as error:
-            log.warning("fan-out interrupted", channel=cid[:8], error=str(error))
-            self._unfinished.add(cid)
         finally:
             self._fanning_out.discard(cid)
 
@@ -208,8 +228,3 @@ class Owning:
 def _snapshot(effect: Publish) -> Snapshot:
     offered, updates = effect.candidate, effect.updates
     return Snapshot(offered.validators, offered.memory, offered.title, offered.link, offered.wishes, updates=updates)
-
-
-def stretches(cids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
-    """Cut a long list, so that what is known of all channels is never in memory at once."""
-    return (cids[start : start + _AT_ONCE] for start in range(0, len(cids), _AT_ONCE))

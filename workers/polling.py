@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from math import ceil, inf
 from typing import Any
 
+import msgspec
 import structlog
 
 from service.clock import Clock
@@ -17,6 +18,7 @@ from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
 from workers.agenda import Agenda
 from workers.poller import Poller
+from workers.stretches import stretches
 from workers.tasks import Tasks
 from workers.verdicts import Place, Verdicts
 from workers.watch import Found, Watch, kept, renewed, watch
@@ -27,6 +29,16 @@ _TOGETHER_S = 0.1
 """Polls due within so short a time are made together, at the time of the first: alone, one costs twice as much."""
 
 log = structlog.get_logger(__name__)
+
+
+class _Polled(msgspec.Struct, gc=False):
+    """A channel that we poll: when, from which base (none until the store has answered), and what was found."""
+
+    phase: StartPolling
+    watch: Watch | None = None
+    begun_s: float = -inf
+    """When the last poll that has begun was due, which may be ahead."""
+    found: Found | None = None
 
 
 class Polling:
@@ -57,10 +69,7 @@ class Polling:
         self._fleet_ahead_s = 0.0
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
-        self._phases: dict[ChannelId, StartPolling] = {}
-        self._begun_s: dict[ChannelId, float] = {}
-        self._watches: dict[ChannelId, Watch] = {}
-        self._found: dict[ChannelId, Found] = {}
+        self._polled: dict[ChannelId, _Polled] = {}
         self._verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
         self._under_way: set[ChannelId] = set()
 
@@ -72,52 +81,57 @@ class Polling:
         """Take over the fleet's common time as it was at a moment of ours; after a jump of it, plan every poll anew."""
         before_s, self._fleet_ahead_s = self._fleet_ahead_s, fleet_s - at_monotonic_s
         if abs(self._fleet_ahead_s - before_s) > _CLOCK_JUMP_S:
-            self._begun_s.clear()
-            for phase in self._phases.values():
-                self._plan(phase, self.fleet_s())
-            self._agenda_changed.set()
+            for polled in self._polled.values():
+                polled.begun_s = -inf
+                self._plan(polled)
 
     async def start(self, phases: Sequence[StartPolling]) -> None:
-        """Poll these channels at these phases from now on; what is known already changes nothing."""
-        phases = [
-            phase for phase in phases if self._phases.get(phase.channel) != phase or phase.channel not in self._watches
-        ]
+        """Poll these channels at these phases from now on."""
         # Noted before the store answers: what is stopped meanwhile stays stopped.
-        self._phases.update((phase.channel, phase) for phase in phases)
-        await self._watch([phase.channel for phase in phases if phase.channel not in self._watches])
-        now_s = self.fleet_s()
         for phase in phases:
-            if self._phases.get(phase.channel) is phase:
-                # A poll that is begun ahead of its time must not be planned once more.
-                self._plan(phase, max(now_s, self._begun_s.get(phase.channel, -inf)))
-        self._agenda_changed.set()
+            polled = self._polled.get(phase.channel)
+            if polled is None:
+                self._polled[phase.channel] = _Polled(phase)
+            else:
+                polled.phase = phase
+                self._plan(polled)
+        await self._load_missed(phase.channel for phase in phases)
+
+    async def start_missed(self) -> None:
+        """Start what the store did not let us start."""
+        await self._load_missed(self._polled)
+
+    async def _load_missed(self, cids: Iterable[ChannelId]) -> None:
+        missed = [cid for cid in cids if (polled := self._polled.get(cid)) and polled.watch is None]
+        for some in stretches(missed):
+            self._take_over(await self.load(some))
 
     def stop(self, cid: ChannelId) -> None:
         """Poll this channel no more."""
-        self._phases.pop(cid, None)
-        self._begun_s.pop(cid, None)
-        self._watches.pop(cid, None)
-        self._found.pop(cid, None)
+        self._polled.pop(cid, None)
         self._agenda.drop(cid)
 
     async def refresh(self, cids: Iterable[ChannelId]) -> None:
         """Compare with the store's present versions from now on, and again what was found on an earlier one."""
-        stale = [cid for cid in cids if cid in self._phases]
-        await self._watch(stale)
+        stale = [cid for cid in cids if cid in self._polled]
+        self._take_over(await self.load(stale))
         for cid in stale:
-            if cid in self._found:
-                self._tasks.start(self._compare_again(cid))
+            if (polled := self._polled.get(cid)) and polled.found:
+                self._tasks.start(self._compare_again(polled))
 
-    async def _watch(self, cids: Sequence[ChannelId]) -> None:
-        if not cids:
-            return
-        for cid, loaded in (await self.load(cids)).items():
-            if cid in self._phases:
-                held = self._watches.get(cid)
-                self._watches[cid] = renewed(held, loaded) if held else loaded
+    def _take_over(self, loaded: Mapping[ChannelId, Watch]) -> None:
+        for cid, base in loaded.items():
+            polled = self._polled.get(cid)
+            if polled is not None and polled.watch is not None:
+                polled.watch = renewed(polled.watch, base)
+            elif polled is not None:
+                polled.watch = base
+                self._plan(polled)
 
     async def load(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
         """Return the channels that exist, as the store has them."""
+        if not cids:
+            return {}
         states = await self._store.channels.states(cids)
         counts = await self._store.subscriptions.counts(list(cids))
         now_s = self._clock.wall_s()
@@ -130,7 +144,7 @@ class Polling:
 
         The result is written down before it is returned: who asked looks at the last polls next.
         """
-        held = self._watches.get(cid) or (await self.load([cid])).get(cid)
+        held = await self._held(cid)
         if held is None:
             return None
         await self._poller.may_poll(held)
@@ -141,7 +155,7 @@ class Polling:
     async def take_in(self, cid: ChannelId) -> None:
         """Compare what a hub pushed for a channel; what cannot be read is left to the next poll."""
         pushes = await self._store.websub.taken(cid)
-        held = self._watches.get(cid) or (await self.load([cid])).get(cid)
+        held = await self._held(cid)
         # What a dormant channel lists is to be taken in as a whole.
         if held is None or held.channel.dormant or not pushes:
             return
@@ -164,8 +178,10 @@ class Polling:
                 await self._agenda_change(None if first_s is None else first_s - _AHEAD_S - now_s)
                 continue
             for due_s, cid in self._agenda.take(max(now_s, first_s) + _TOGETHER_S):
-                self._begun_s[cid] = max(due_s, now_s)
-                self._plan(self._phases[cid], max(due_s, now_s))
+                polled = self._polled[cid]
+                # A poll that is begun ahead of its time must not be planned once more.
+                polled.begun_s = max(due_s, now_s)
+                self._plan(polled)
                 self._tasks.start(self._poll_as_planned(cid, min(due_s, first_s)))
 
     async def _agenda_change(self, within_s: float | None) -> None:
@@ -179,31 +195,39 @@ class Polling:
         await self._verdicts.record()
 
     def _place_of(self, cid: ChannelId) -> Place | None:
-        held, phase = self._watches.get(cid), self._phases.get(cid)
-        return Place(held.channel, phase) if held and phase else None
+        polled = self._polled.get(cid)
+        return Place(polled.watch.channel, polled.phase) if polled and polled.watch else None
+
+    async def _held(self, cid: ChannelId) -> Watch | None:
+        polled = self._polled.get(cid)
+        return (polled and polled.watch) or (await self.load([cid])).get(cid)
 
     async def _offer_notice(self, candidate: Candidate) -> None:
         await self._happened(CandidateFound(candidate))
 
-    def _plan(self, phase: StartPolling, after_s: float) -> None:
+    def _plan(self, polled: _Polled) -> None:
+        if polled.watch is None:
+            return
+        phase, after_s = polled.phase, max(self.fleet_s(), polled.begun_s)
         due_s, interval_s = phase.rota.next_poll_s(phase.rank, after_s), phase.rota.interval_s
         # A rota that begins more than a turn (and what clocks differ by) ahead is from before our clock was set back.
         if due_s - after_s > 2 * interval_s:
             due_s -= (ceil((due_s - after_s) / interval_s) - 1) * interval_s
         self._agenda.plan(phase.channel, due_s)
+        self._agenda_changed.set()
 
     async def _poll_as_planned(self, cid: ChannelId, at_s: float) -> None:
-        held = self._watches.get(cid)
-        if held is None or cid in self._under_way:
+        polled = self._polled.get(cid)
+        if polled is None or polled.watch is None or cid in self._under_way:
             return
         self._under_way.add(cid)
         try:
-            await self._poller.may_poll(held)
+            await self._poller.may_poll(polled.watch)
             if (early_s := at_s - self.fleet_s()) > 0:
                 await asyncio.sleep(early_s)
             # While it waited, it may have been stopped, or another version may have come.
-            if (held := self._watches.get(cid)) is not None:
-                await self._poll(held)
+            if (polled := self._polled.get(cid)) and polled.watch:
+                await self._poll(polled.watch)
         except (LimitReached, OperationalError) as error:
             log.info("not polled", channel=cid[:8], why=str(error))
         finally:
@@ -222,20 +246,20 @@ class Polling:
 
     async def _offer(self, found: Found) -> None:
         cid = found.candidate.channel
-        if cid in self._phases:
-            self._found[cid] = found
+        if polled := self._polled.get(cid):
+            polled.found = found
         await self._happened(CandidateFound(found.candidate))
 
-    async def _compare_again(self, cid: ChannelId) -> None:
+    async def _compare_again(self, polled: _Polled) -> None:
         """Offer what is left of a find, if anything, after another version came in between."""
-        found, held = self._found.get(cid), self._watches.get(cid)
+        found, held = polled.found, polled.watch
         if found is None or held is None or found.candidate.base_version >= held.channel.version:
             return
-        del self._found[cid]
+        polled.found = None
         try:
             left = await self._poller.compare_again(held, found)
         except (PublisherError, OperationalError) as error:
-            log.info("not compared again; the next poll will", channel=cid[:8], why=str(error))
+            log.info("not compared again; the next poll will", channel=held.channel.id[:8], why=str(error))
             kept(held, found.documents)
             return
         if left is not None:

@@ -48,7 +48,7 @@ class Found(msgspec.Struct, frozen=True):
 
 def watch(state: ChannelState, subscribers: int, now_s: float) -> Watch:
     """Return a channel's state in the store as the base of its next poll."""
-    channel = state.channel
+    channel = msgspec.structs.replace(state.channel, title="", link="")  # tens of thousands of names for nothing
     return Watch(channel, state.validators, subscribers, wishes=state.wishes, full_day=day_of(channel, now_s))
 
 
@@ -60,9 +60,12 @@ def renewed(held: Watch, loaded: Watch) -> Watch:
 
 
 def day_of(channel: Channel, now_s: float) -> int:
-    """Return the number of the channel's day; days of different channels begin at different times."""
+    """Return the number of the channel's day, of 256 in turn; days of different channels begin at different times.
+
+    Python shares numbers that small, and has a new one of 32 bytes for each channel otherwise.
+    """
     offset_s = int(channel.id[:4], 16) / 65_536 * _DAY_S
-    return int((now_s + offset_s) // _DAY_S)
+    return int((now_s + offset_s) // _DAY_S) % 256
 
 
 def condition(held: Watch, now_s: float) -> Validators:
@@ -102,8 +105,8 @@ def found(
         delta=Delta(channel.id, channel.version, 0, now_s, findings.changes, initial=channel.dormant),
         validators=validators,
         memory=findings.memory,
-        title=findings.title or channel.title,
-        link=findings.link or channel.link,
+        title=findings.title,
+        link=findings.link,
         wishes=findings.wishes,
     )
     return Found(tuple(documents), candidate)

@@ -75,7 +75,7 @@ class Hubs:
     async def _due(self, ring: RingView, me: NodeId) -> list[tuple[ChannelId, HubState]]:
         websub, now_s = self._store.websub, self._clock.wall_s()
         registered = await websub.registered(owned_prefixes(ring, me))
-        mine = [cid for cid in registered if ring.owner(cid) == me]
+        mine = [cid for cid in registered if ring.has_among(cid, me, 1)]
         due: list[tuple[ChannelId, HubState]] = []
         for start in range(0, len(mine), _LOADED_AT_ONCE):
             cids = mine[start : start + _LOADED_AT_ONCE]

@@ -1,7 +1,7 @@
 """What a node's protocol is told (events) and what it asks its shell to do (effects).
 
-Any effect may fail or be forgotten: the shell then simply does not answer, and the protocol asks
-again in the next maintenance interval. While a channel's ``Adopt``, or a ``ListOwned``, is under
+Any effect but ``StartPolling`` may fail or be forgotten: the shell then simply does not answer, and the protocol
+asks again in the next maintenance interval. While a channel's ``Adopt``, or a ``ListOwned``, is under
 way, another one is such a repetition, and the shell ignores it.
 """
 
@@ -30,10 +30,11 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelsListed(msgspec.Struct, frozen=True):
-    """The answer to :class:`ListOwned`, complete: every channel this node owns, or more."""
+    """A part of the answer to :class:`ListOwned`; with the last, it is ``complete``: all this node owns, or more."""
 
     asked_s: float
     channels: tuple[ListedChannel, ...]
+    complete: bool = True
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class ListOwned(msgspec.Struct, frozen=True):
-    """Walk the registry and answer with :class:`ChannelsListed`, repeating ``asked_s``."""
+    """Walk the registry and answer with :class:`ChannelsListed`, part by part, repeating ``asked_s``."""
 
     asked_s: float
 
@@ -122,8 +123,7 @@ class Disown(msgspec.Struct, frozen=True):
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
     """Poll by this rota, as the node of this rank, by comparing with the store's present version.
 
-    Repeated with every assignment, so that a failed one heals: for a channel polled just so it means nothing, for
-    one polled otherwise it means to replan.
+    For a channel that is polled otherwise it means to replan. It is said once: the shell has to try until it can.
     """
 
     channel: ChannelId

@@ -30,12 +30,15 @@ class Solution:
 
     ``sizes`` are n by channel, shape (M,). ``multiplier`` is λ: all steps with greater breakpoints are taken, and
     of equal ones the first that fit. ``undecided`` is the channel whose step makes the bracket's two sides differ
-    (``NONE`` if all steps are taken, or none can be).
+    (``NONE`` if all steps are taken, or none can be); the step is from the one size to the other. If it is a cluster of
+    many channels, the constraint is met exactly when this ``share`` of them takes it.
     """
 
     sizes: Floats
     multiplier: float
-    undecided: int
+    undecided: int = NONE
+    step: tuple[float, float] = (0.0, 0.0)
+    share: float = 0.0
 
 
 def level_sizes(nodes: int, base: int) -> Floats:
@@ -138,7 +141,7 @@ class _Steps:
 
         if allowance <= 0 or used(0.0) <= allowance:
             multiplier = inf if allowance <= 0 else 0.0
-            return Solution(self.sizes_at(multiplier), multiplier, NONE)
+            return Solution(self.sizes_at(multiplier), multiplier)
         low, high = self._bracket(lambda multiplier: used(multiplier) <= allowance)
         choices, left = self._choices_at(high), allowance - used(high)
         for step, length in enumerate(lengths):
@@ -150,9 +153,12 @@ class _Steps:
             choices[tied[:fitting]] += 1
             left -= float(total[fitting - 1]) if fitting else 0.0
             if fitting < len(tied):
-                choices[tied[fitting]] += reach and left > 0
-                return Solution(self._sizes(choices), high, int(self.order[tied[fitting]]))
-        return Solution(self._sizes(choices), high, NONE)
+                last = tied[fitting]
+                choices[last] += reach and left > 0
+                sides = float(self.options[step]), float(self.options[step + 1])
+                share = left / float(amounts[last] * length)
+                return Solution(self._sizes(choices), high, int(self.order[last]), sides, share)
+        return Solution(self._sizes(choices), high)
 
     def _has(self, step: int) -> NDArray[np.bool_]:
         return (self.lowest <= step) & (step < self.highest)

@@ -5,7 +5,8 @@ the base version, and the next one finds the same change again.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from service.corona.events import Effect, Refresh, Send, StartPolling, StopPolling
 from service.corona.messages import Assign, Candidate, Rejected, Unassign
@@ -18,16 +19,14 @@ MAX_OFFERS = 10
 """How often one candidate is sent before it is left to the next poll."""
 
 
-@dataclass(slots=True)
-class _Assigned:
+class _Assigned(msgspec.Struct, gc=False):
     ring_version: int
-    rota: Rota
+    place: StartPolling
     version: int
     heard_s: float
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(msgspec.Struct):
     candidate: Candidate
     offers: int = 0
 
@@ -50,27 +49,36 @@ class Member:
     def rota(self, channel: ChannelId) -> Rota | None:
         """Return the rota by which this node polls a channel, if it does."""
         assigned = self._assigned.get(channel)
-        return assigned.rota if assigned else None
+        return assigned.place.rota if assigned else None
 
     def ring_changed(self, view: RingView) -> Iterator[Effect]:
         """Leave the sets that we are outside of now, without waiting to be told; turn to new owners."""
         self._view = view
         for channel, assigned in list(self._assigned.items()):
-            if self._is_outside(channel, assigned.rota.size, assigned.ring_version):
+            if self._is_outside(channel, assigned.place.rota.size, assigned.ring_version):
                 yield from self._stop(channel)
         yield from self.offer_all()
 
     def assigned(self, message: Assign, now_s: float) -> Iterator[Effect]:
         """Poll what the owner says, unless a newer ring says otherwise."""
-        for place in message.assignments:
-            known = self._assigned.get(place.channel)
-            outdated = known is not None and message.ring_version < known.ring_version
-            if outdated or self._is_outside(place.channel, place.rota.size, message.ring_version):
+        ring_version = message.ring_version
+        for assignment in message.assignments:
+            channel, rota = assignment.channel, assignment.rota
+            known = self._assigned.get(channel)
+            if known is None:
+                if self._is_outside(channel, rota.size, ring_version):
+                    continue
+                known = self._assigned[channel] = _Assigned(
+                    ring_version, StartPolling(channel, assignment.rank, rota), assignment.version, now_s
+                )
+                yield known.place
+            elif ring_version < known.ring_version or not self._stays(known, ring_version, rota.size):
                 continue
-            yield StartPolling(place.channel, place.rank, place.rota)
-            version = place.version if known is None else known.version
-            self._assigned[place.channel] = _Assigned(message.ring_version, place.rota, version, now_s)
-            yield from self.versioned(place.channel, place.version)
+            known.ring_version, known.heard_s = ring_version, now_s
+            if known.place.rank != assignment.rank or known.place.rota != rota:
+                known.place = StartPolling(channel, assignment.rank, rota)
+                yield known.place
+            yield from self.versioned(channel, assignment.version)
 
     def unassigned(self, message: Unassign) -> Iterator[Effect]:
         """Stop polling."""
@@ -129,9 +137,15 @@ class Member:
             kept.offers += 1
             yield Send(owner, kept.candidate)
 
+    def _stays(self, known: _Assigned, ring_version: int, size: int) -> bool:
+        """Say whether we are in a set that has changed like this; one that has not was judged before."""
+        if (ring_version, size) == (known.ring_version, known.place.rota.size):
+            return True
+        return not self._is_outside(known.place.channel, size, ring_version)
+
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
         """Say whether our ring, if it is at least as new as the owner's, has us outside of the polling set."""
-        return ring_version <= self._view.version and self._me not in self._view.nearest(channel, size)
+        return ring_version <= self._view.version and not self._view.has_among(channel, self._me, size)
 
     def _stop(self, channel: ChannelId) -> Iterator[Effect]:
         del self._assigned[channel]

@@ -10,8 +10,9 @@ How many poll it, and when, is :class:`~service.corona.pacing.Pacing`'s to decid
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from math import inf
+
+import msgspec
 
 from service.corona.estimates import Updates
 from service.corona.events import Adopt, Adopted, ChannelsListed, Disown, Effect, Publish, Send
@@ -23,14 +24,14 @@ from service.corona.schedule import Rota
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
-ASSIGNMENTS_PER_MESSAGE = 256
+DECIDED_AT_ONCE = 1_000
+"""So that what is worked out for all channels is never in memory at once."""
 
 ADOPTING = 0
 """The epoch of a channel whose state is not known yet; real ones start at 1."""
 
 
-@dataclass(slots=True)
-class _Owned:
+class _Owned(msgspec.Struct, gc=False):
     wanted_s: float
     """When we last heard that somebody wants it."""
     asked_s: float
@@ -54,13 +55,15 @@ class Owner:
         self._view = RingView(0, ())
         self._pacing = pacing
         self._owned: dict[ChannelId, _Owned] = {}
-        self._unwanted: frozenset[ChannelId] = frozenset()
+        self._unwanted: set[ChannelId] = set()
         """What the last walk found that nobody wants: what a forgotten member finds there does not revive it."""
+        self._walk: tuple[float, set[ChannelId]] = -inf, set()
+        """When the walk under way was asked for, and what it has found that nobody wants."""
 
     def ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Disown what is nearer to others now, and assign the rest anew at once."""
         self._view = view
-        for channel in [channel for channel in self._owned if view.owner(channel) != self._me]:
+        for channel in [channel for channel in self._owned if not view.has_among(channel, self._me, 1)]:
             del self._owned[channel]
             self._pacing.drop(channel)
             yield Disown(channel)
@@ -69,27 +72,27 @@ class Owner:
         yield from self.decide_sets(fleet_s)
 
     def listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
-        """Own what is wanted, and drop what was not wanted any more when the walk began."""
-        wanted = {entry.channel: entry.subscribers for entry in event.channels if entry.subscribers or entry.listed}
-        if event.asked_s > -inf:
-            self._unwanted = frozenset(entry.channel for entry in event.channels) - wanted.keys()
-        unwanted = [
-            channel
-            for channel, owned in self._owned.items()
-            if channel not in wanted and owned.wanted_s < event.asked_s
-        ]
-        for channel in unwanted:
-            yield from self.drop(channel)
-        for channel, subscribers in wanted.items():
-            self._pacing.subscribed(channel, subscribers)
-            yield from self.want(channel, now_s, subscribers)
+        """Own what is wanted; after the last part drop what was not wanted any more when the walk began."""
+        if event.asked_s not in (self._walk[0], -inf):
+            self._walk = event.asked_s, set()
+        for entry in event.channels:
+            if entry.subscribers or entry.listed:
+                self._pacing.subscribed(entry.channel, entry.subscribers)
+                yield from self.want(entry.channel, now_s, entry.subscribers)
+            else:
+                self._walk[1].add(entry.channel)
+        if event.complete and event.asked_s > -inf:
+            self._unwanted = self._walk[1]
+            unwanted = [channel for channel, owned in self._owned.items() if owned.wanted_s < event.asked_s]
+            for channel in unwanted:
+                yield from self.drop(channel)
 
     def want(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
         """Adopt the channel if it is ours and new to us."""
         owned = self._owned.get(channel)
         if owned is not None:
             owned.wanted_s = now_s
-        elif self._view.owner(channel) == self._me:
+        elif self._view.has_among(channel, self._me, 1):
             self._owned[channel] = _Owned(wanted_s=now_s, asked_s=now_s, subscribers=subscribers)
             yield Adopt(channel)
 
@@ -164,7 +167,9 @@ class Owner:
 
     def decide_sets(self, fleet_s: float) -> Iterator[Effect]:
         """Bring all polling sets in line with the rates that channels have now, and tell them."""
-        yield from self._decide_sets(self._adopted(), fleet_s)
+        adopted = [channel for channel, owned in self._owned.items() if owned.epoch != ADOPTING]
+        for start in range(0, len(adopted), DECIDED_AT_ONCE):
+            yield from self._decide_sets(adopted[start : start + DECIDED_AT_ONCE], fleet_s)
 
     def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
         """Return why the channel is polled as it is; see :meth:`Pacing.why`."""
@@ -187,9 +192,6 @@ class Owner:
         owned.asked_s = now_s
         return Adopt(channel)
 
-    def _adopted(self) -> list[ChannelId]:
-        return [channel for channel, owned in self._owned.items() if owned.epoch != ADOPTING]
-
     def _decide_sets(self, channels: Collection[ChannelId], fleet_s: float) -> Iterator[Effect]:
         self._pacing.decide(channels, fleet_s)
         for channel in channels:
@@ -207,6 +209,4 @@ class Owner:
             for rank, member in enumerate(owned.members):
                 by_member.setdefault(member, []).append(Assignment(channel, rank, rota, owned.version))
         for member, assignments in by_member.items():
-            for start in range(0, len(assignments), ASSIGNMENTS_PER_MESSAGE):
-                batch = tuple(assignments[start : start + ASSIGNMENTS_PER_MESSAGE])
-                yield Send(member, Assign(self._view.version, batch))
+            yield Send(member, Assign(self._view.version, tuple(assignments)))

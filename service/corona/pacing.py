@@ -5,7 +5,6 @@ it knows the parts of all nodes, or has not for as long as anything silent is be
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 
 import msgspec
@@ -15,7 +14,7 @@ from service.corona.aggregation import Aggregation
 from service.corona.estimates import Updates, counted
 from service.corona.events import Send
 from service.corona.messages import Summary
-from service.corona.optimum import POLL_COST, Factors
+from service.corona.optimum import POLL_COST, Factors, tabled
 from service.corona.policy import Aims, Policy
 from service.corona.reasons import Reason, explain
 from service.corona.schedule import Rota, begun, changed, set_size
@@ -26,8 +25,7 @@ TOLERATED = 0.01
 """A gap this near to what it should be stays: members need not plan anew for every subscriber of any channel."""
 
 
-@dataclass(slots=True)
-class _Pace:
+class _Pace(msgspec.Struct, gc=False):
     subscribers: int
     private: bool
     updates: Updates
@@ -75,8 +73,8 @@ class Pacing:
         """Tell others of our channels, and of what they cannot hear elsewhere."""
         if now_s - self._summarised_s >= self._policy.maintenance_interval_s:
             self._summarised_s = now_s
-            factors = [self._factors(pace, fleet_s) for pace in self._paces.values()]
-            self._aggregation.own = optimum.part(self._policy, self._nodes, factors)
+            factors = (self._factors(pace, fleet_s) for pace in self._paces.values())
+            self._aggregation.own = optimum.part(self._policy, self._nodes, tabled(factors, len(self._paces)))
         yield from self._aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
@@ -133,8 +131,7 @@ class Pacing:
     def decide(self, channels: Collection[ChannelId], fleet_s: float) -> None:
         """Bring the rotas of these channels in line with c and the ring."""
         paces = [self._paces[channel] for channel in channels]
-        factors = [self._factors(pace, fleet_s) for pace in paces]
-        for channel, pace, size in zip(channels, paces, self._sizes(factors), strict=True):
+        for channel, pace, size in zip(channels, paces, self._sizes(paces, fleet_s), strict=True):
             if pace.rota is None:
                 pace.rota = begun(channel, size, self._nodes, self._policy.poll_interval_s, fleet_s)
             elif self._scale is None:
@@ -164,10 +161,12 @@ class Pacing:
         interval_s = pace.updates.interval_s(fleet_s) if self._policy.aims.goal.weighs_updates else 0.0
         return Factors(pace.subscribers, interval_s, pace.private)
 
-    def _sizes(self, channels: Sequence[Factors]) -> Sequence[float]:
-        if len(channels) == 1:
-            return [optimum.decided_alone(self._policy, self._nodes, channels[0], self._scale)]
-        found: list[float] = optimum.decided(self._policy, self._nodes, channels, self._scale).tolist()
+    def _sizes(self, paces: Sequence[_Pace], fleet_s: float) -> Sequence[float]:
+        factors = (self._factors(pace, fleet_s) for pace in paces)
+        if len(paces) == 1:
+            return [optimum.decided_alone(self._policy, self._nodes, next(factors), self._scale)]
+        table = tabled(factors, len(paces))
+        found: list[float] = optimum.decided(self._policy, self._nodes, table, self._scale).tolist()
         return found
 
     def _fitting(self, rota: Rota, size: float, fleet_s: float) -> Rota:
@@ -175,7 +174,7 @@ class Pacing:
         gap_s = self._policy.poll_interval_s / size
         fits = abs(gap_s / rota.gap_s - 1) <= TOLERATED
         full = rota.size <= self._nodes and rota.size >= min(self._nodes, set_size(size * (1 - TOLERATED), self._nodes))
-        # A next poll further away than one gap was planned before the fleet's clock was set back.
-        if fits and full and rota.next_s(fleet_s) - fleet_s <= rota.gap_s * (1 + TOLERATED):
+        # A next poll further away than two gaps was planned before the fleet's clock was set back.
+        if fits and full and rota.next_s(fleet_s) - fleet_s <= 2 * rota.gap_s * (1 + TOLERATED):
             return rota
         return changed(rota, size, self._nodes, self._policy.poll_interval_s, fleet_s)

@@ -23,6 +23,9 @@ from service.overlay.ids import BITS, from_hex
 ROUNDING_S = 2e-6
 """Times since 1970 are told apart to a quarter of a microsecond; what is nearer is one and the same poll."""
 
+OWNERS_BITS = 24
+"""Of a channel's id, those that decide who owns it: an owner's channels have most of them in common."""
+
 
 def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
     """Return the n whose mean wait D is ``longest_wait_s``: what a bound on waiting asks of every channel."""
@@ -89,7 +92,7 @@ def begun(channel: ChannelId, polls_per_interval: float, nodes: int, poll_interv
         now_s: Fleet time.
     """
     gap_s = poll_interval_s / polls_per_interval
-    offset = from_hex(channel) / (1 << BITS)
+    offset = from_hex(channel) % (1 << BITS - OWNERS_BITS) / (1 << BITS - OWNERS_BITS)
     return Rota(_in_row_s(offset * gap_s, gap_s, now_s), gap_s, set_size(polls_per_interval, nodes))
 
 
@@ -97,13 +100,17 @@ def changed(rota: Rota, polls_per_interval: float, nodes: int, poll_interval_s: 
     """Return the rota with another n, or for another ring, from the channel's next poll on.
 
     That poll stays where it is, and with the node it is due at if that one stays, or is brought forward to
-    one new gap from now. So whatever row of changes comes, none puts off the channel's next poll, and two
-    polls are never nearer than the shorter of the gaps that hold before and after.
+    between one and two new gaps from now. So whatever row of changes comes, none puts off the channel's next poll, and
+    two polls are never nearer than the shorter of the gaps that hold before and after.
+
+    Where in between is told by how much of the present gap is left, which differs from channel to channel. Exactly one
+    gap from now would have all channels that an owner speeds up at once polled in step from then on.
     """
     gap_s = poll_interval_s / polls_per_interval
     size = set_size(polls_per_interval, nodes)
     kept_s = rota.next_s(now_s)
-    return Rota(min(kept_s, now_s + gap_s), gap_s, size, rota.rank_at(kept_s) % size)
+    left = min(1.0, (kept_s - now_s) / rota.gap_s)
+    return Rota(min(kept_s, now_s + (1 + left) * gap_s), gap_s, size, rota.rank_at(kept_s) % size)
 
 
 def _in_row_s(phase_s: float, gap_s: float, after_s: float) -> float:

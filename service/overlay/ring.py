@@ -47,6 +47,17 @@ class RingView:
         found = tuple(islice(self._by_distance(point), count))
         return self._sets.setdefault(found, found) if len(self._sets) < _MOST_SETS_KNOWN else found
 
+    def has_among(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
+        """Say whether a node is one of the ``count`` nearest to ``point``: with 1, whether it is the owner.
+
+        It costs one step per branching on the way to the node, however many are nearer.
+        """
+        if node not in self._members:
+            return False
+        target = from_hex(point)
+        path = self._paths.get(node) or self._path(node)
+        return sum(beside for bit, side, beside in path if target >> bit & 1 != side) < count
+
     def watchers(self, point: ChannelId | NodeId, count: int = 3) -> tuple[NodeId, ...]:
         """Return the next-nearest nodes after the owner: those that take over (Corona §3.3, F = 3)."""
         return self.nearest(point, count + 1)[1:]
@@ -55,6 +66,23 @@ class RingView:
     def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
         """Sets that were found: small fleets have few, and tens of thousands of channels share them."""
         return {}
+
+    @cached_property
+    def _paths(self) -> dict[NodeId, list[tuple[int, int, int]]]:
+        return {}
+
+    def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
+        """Return the branchings on the trie's way to a node: the bit, its side there, and how many are on the other."""
+        points, own = self.points, from_hex(node)
+        low, high = 0, len(points)
+        path = self._paths[node] = []
+        while high - low > 1:
+            bit = (points[low] ^ points[high - 1]).bit_length() - 1
+            middle = bisect_left(points, points[high - 1] >> bit << bit, low, high)
+            side = own >> bit & 1
+            path.append((bit, side, middle - low if side else high - middle))
+            low, high = (middle, high) if side else (low, middle)
+        return path
 
     @cached_property
     def _members(self) -> frozenset[NodeId]:

@@ -12,14 +12,15 @@ from math import isfinite
 import numpy as np
 
 from service.corona.aggregation import BASE, Aggregation
-from service.corona.clusters import Clusters, decode, encode, merged, summarise
+from service.corona.clusters import HELD_BACK, Clusters, decode, encode, merged, summarise
 from service.corona.goals import Floats, Goal, size_for_wait, weights
-from service.corona.honeycomb import Problem, sizes
-from service.corona.levels import level_sizes, levels_for_budget, levels_for_delay, sizes_at
+from service.corona.honeycomb import Problem, load, sizes
+from service.corona.levels import Solution, level_sizes, levels_for_budget, levels_for_delay, sizes_at
 from service.corona.messages import Part
 from service.model import NodeId
 from service.simulate.nearest import Trie
 from service.simulate.paper_bins import merged_by_level, summarised, told_most
+from service.simulate.paper_levels import followed
 from service.simulate.trace import Ints
 from service.simulate.workload import DRAWN_BITS, Bins, Channels, Setup
 
@@ -38,12 +39,15 @@ class Owners:
         self._weights = weights(setup.goal, self._demand, channels.update_interval_s, setup.poll_interval_s)
         self.wanted: Floats = np.ones(setup.channels)
         """Each channel's n as it was wanted last, whatever its wedge holds."""
+        self._excess: Floats = np.zeros(setup.channels)
+        """What each channel's wedge holds beyond that."""
         self._joined: dict[tuple[Part, ...], Part] = {}
         self._decode = lru_cache(REMEMBERED)(decode)
-        self._solved: dict[Part, float] = {}
-        by_level = setup.base is not None and setup.bins is Bins.PAPER
-        self._summarise = summarised if by_level else _summarised
-        self._merge = merged_by_level if by_level else _merged
+        self._scales: dict[Part, float] = {}
+        self._solutions: dict[Part, tuple[Problem, Solution]] = {}
+        self._by_level = setup.base is not None and setup.bins is Bins.PAPER
+        self._summarise = summarised if self._by_level else _summarised
+        self._merge = merged_by_level if self._by_level else _merged
         self._trie: Trie | None = None
         self._nodes = setup.nodes
         self._problem = Problem.of(self._weights)
@@ -73,38 +77,52 @@ class Owners:
         """Return what the owner of these channels has to tell."""
         self._look_at(trie)
         clusters = self._summarise(self._of(owned), self._setup.log_bins)
-        return Part(1, float(self._demand[owned].sum()), encode(clusters))
+        return Part(1, float((self._demand - self._excess)[owned].sum()), encode(clusters))
 
     def sizes(self, owned: Ints, fleet: Part, trie: Trie) -> Floats:
         """Return n of each of these channels, with the fleet as far as their owner knows it."""
         self._look_at(trie)
-        if fleet not in self._solved:
-            self._solved[fleet] = self._solve(fleet, len(trie.nodes))
-        solution, problem = self._solved[fleet], self._of(owned)
+        problem = self._of(owned)
         if self._setup.base is None:
-            self.wanted[owned] = np.maximum(sizes(problem, solution), LEAST_SIZE)
+            self.wanted[owned] = np.maximum(sizes(problem, self._scale(fleet)), LEAST_SIZE)
             return self.wanted[owned]
         options = level_sizes(len(trie.nodes), self._setup.base)
-        chosen = sizes_at(problem, options, solution)
+        told, solution = self._solution(fleet, options)
+        if self._by_level:
+            chosen = followed(problem, self._points[owned], told, options, solution)
+        else:
+            chosen = sizes_at(problem, options, solution.multiplier)
         self.wanted[owned] = chosen
         self._tell_levels(owned, np.searchsorted(-options, -chosen))
         real = np.ones(len(owned))
         for option, wedge in zip(options[:-1], self._wedges, strict=True):
             real = np.where(chosen == option, wedge[owned], real)
+        self._excess[owned] = real - chosen
         return real
 
-    def _solve(self, fleet: Part, nodes: int) -> float:
-        """Return the scale of this fleet, or the multiplier of its levels."""
-        known = decode(fleet.clusters) or Clusters.none()
-        delay_s, interval_s = self._setup.target_delay_s, self._setup.poll_interval_s
-        if self._setup.base is None:
+    def _scale(self, fleet: Part) -> float:
+        """Return the scale of this fleet."""
+        if fleet not in self._scales:
+            known, goal = decode(fleet.clusters) or Clusters.none(), self._setup.goal
+            delay_s, interval_s = self._setup.target_delay_s, self._setup.poll_interval_s
+            fast = goal is Goal.FAST
+            self._scales[fleet] = (
+                known.scale_for_delay(delay_s, interval_s) if fast else known.scale_for_budget(fleet.demand)
+            )
+        return self._scales[fleet]
+
+    def _solution(self, fleet: Part, options: Floats) -> tuple[Problem, Solution]:
+        """Return this fleet's clusters and their levels."""
+        if fleet not in self._solutions:
+            told = (decode(fleet.clusters) or Clusters.none()).levelled()
+            solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - HELD_BACK))
             if self._setup.goal is Goal.FAST:
-                return known.scale_for_delay(delay_s, interval_s)
-            return known.scale_for_budget(fleet.demand)
-        problem, options = known.levelled(), level_sizes(nodes, self._setup.base)
-        if self._setup.goal is Goal.FAST:
-            return levels_for_delay(problem, options, delay_s, interval_s).multiplier
-        return levels_for_budget(problem, options, fleet.demand).multiplier
+                fast = levels_for_delay(told, options, self._setup.target_delay_s, self._setup.poll_interval_s)
+                # A few nodes with many orphans among them would have all they know polled by everybody.
+                if fleet.nodes == self._nodes or load(told, fast.sizes) < load(told, solution.sizes):
+                    solution = fast
+            self._solutions[fleet] = told, solution
+        return self._solutions[fleet]
 
     def _join(self, parts: tuple[Part, ...]) -> Part:
         """Do what ``aggregation.joined`` does, once for all who were told the same, in the bins asked for."""

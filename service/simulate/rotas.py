@@ -17,6 +17,10 @@ class Rotas:
         self._ids = channels.ids()
         self._present: dict[int, Rota] = {}
         self._book = Book()
+        self._repeats = setup.restless
+        """Whether an owner tells what stays as it was: members may have missed it."""
+        self._size: Floats = np.zeros(setup.channels)
+        """By channel, what its present rota was made for."""
         self.followed = followed
 
     def begin(self, numbers: Ints, sizes: Floats, ring: int, trie: Trie, now_s: float) -> None:
@@ -24,13 +28,17 @@ class Rotas:
         chosen = numbers[np.isin(numbers, self.followed, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
             self._write(number, begun(self._ids[number], size, len(trie.nodes), self._interval_s, now_s), ring, now_s)
+        self._size[chosen] = sizes[chosen]
 
     def change(self, numbers: Ints, sizes: Floats, ring: int, trie: Trie, now_s: float) -> None:
         """Go on with another n, or for another ring, from the next poll of each on."""
         nodes = len(trie.nodes)
+        if not self._repeats:
+            numbers = numbers[self._size[numbers] != sizes[numbers]]
         for number, size in zip(numbers.tolist(), sizes[numbers].tolist(), strict=True):
             if (rota := self._present.get(number)) is not None:
                 self._write(number, changed(rota, size, nodes, self._interval_s, now_s), ring, now_s)
+        self._size[numbers] = sizes[numbers]
 
     def timetable(self) -> Timetable:
         """Return everything that was ever in force."""

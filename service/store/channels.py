@@ -4,7 +4,6 @@ A channel is a hash of :data:`FIELDS`. Only the owner that last adopted it can a
 (:meth:`Channels.publish`); the log keeps the deltas that made each version.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Literal
 
@@ -68,6 +67,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """What a delta leaves behind: the content's validators, what is remembered of it, names and wishes.
 
+    An empty ``title`` or ``link`` leaves the one that the channel has.
     ``kind`` is what the channel is from now on, if that changes; ``updates`` what is known of when it does, if that is
     news.
     """
@@ -270,8 +270,7 @@ class Channels:
     async def registered(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the ids in these registry buckets."""
         found = await self._link.many([("SMEMBERS", keys.registry(bucket)) for bucket in buckets])
-        # Interned: whoever walks the registry knows most of these ids already, and holds them many times.
-        return sorted(sys.intern(cid.decode()) for ids in found for cid in ids)
+        return sorted(cid.decode() for ids in found for cid in ids)
 
     async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
         """Return the next channels by id and the next cursor; "" starts and ends."""
@@ -320,7 +319,9 @@ def _fields(channel: Channel) -> list[str]:
 def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
     validators = snapshot.validators
     return [
-        *("title", snapshot.title, "link", snapshot.link, "memory", snapshot.memory),
+        *(("title", snapshot.title) if snapshot.title else ()),
+        *(("link", snapshot.link) if snapshot.link else ()),
+        *("memory", snapshot.memory),
         *("wishes", msgspec.msgpack.encode(snapshot.wishes)),
         *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),
         *(("kind", snapshot.kind) if snapshot.kind else ()),

@@ -5,7 +5,7 @@ from struct import pack
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.corona.clusters import CLUSTER_BYTES, MAX_CLUSTERS, Clusters, decode, encode, merged, summarise
@@ -63,6 +63,34 @@ def test_even_bounds_over_five_orders_of_magnitude_are_within_a_percent() -> Non
     bounds = {"least": random.lognormal(0, 2, 20_000), "most": random.lognormal(4, 2, 20_000)}
     problem = Problem.of(random.pareto(1, 20_000) + 1, random.lognormal(0, 2, 20_000), **bounds)
     _assert_near(problem, _over_the_wire(problem, 16, seed=5), near=0.02)
+
+
+def _fleet(*, goal: Goal, least: float, nodes: int, private: float, popularity: float, seed: int) -> Problem:
+    """Return what a policy can ask for: one longest wait, and two bounds above, of private channels and the others."""
+    subscribers, update_interval_s = corona_fleet(5000, 1e5, seed)
+    weight = weights(goal, np.ceil(subscribers**popularity), update_interval_s, POLL_INTERVAL_S)
+    most = np.where(np.random.default_rng(seed).random(5000) < private, nodes, min(nodes, 30.0))
+    return Problem.of(weight, least=least, most=most)
+
+
+fleets = st.builds(
+    _fleet,
+    goal=st.sampled_from(Goal),
+    least=st.sampled_from([0.0, 0.5, 7.5]),
+    nodes=st.integers(3, 1200),
+    private=st.floats(0, 1),
+    popularity=st.floats(0.3, 2),
+    seed=st.integers(0, 99),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(fleets, st.floats(0.02, 0.98))
+def test_no_fleet_goes_over_its_budget_or_leaves_a_thousandth_of_it(problem: Problem, share: float) -> None:
+    budget = share * load(problem, problem.most)
+    exact = load(problem, sizes(problem, scale_for_budget(problem, budget)))
+    found = load(problem, sizes(problem, _over_the_wire(problem, 16, seed=1).scale_for_budget(budget)))
+    assert 0.999 * exact <= found <= budget
 
 
 @given(problems(40), st.integers(4, 20))

@@ -74,6 +74,35 @@ def test_a_delay_is_kept_one_channel_off_the_optimum(
     assert best <= load(problem, solution.sizes) * (1 + ROUNDING)
 
 
+@given(channels, options, st.floats(0.01, 0.99))
+def test_what_cannot_be_decided_is_met_exactly_by_a_share_of_it(
+    rows: list[tuple[float, float, bool]], sizes: Floats, share: float
+) -> None:
+    problem = _problem(rows, sizes)
+    smallest = np.full(len(rows), sizes.min())
+    low, high = load(problem, smallest), load(problem, problem.most)
+    solution = levels_for_budget(problem, sizes, low + share * (high - low))
+    if solution.undecided != NONE:
+        assert 0 <= solution.share <= 1 + ROUNDING
+        before, after = (_with_step(solution, place) for place in range(2))
+        met = (1 - solution.share) * load(problem, before) + solution.share * load(problem, after)
+        assert met == pytest.approx(low + share * (high - low))
+    slow, fast = delay(problem, smallest), delay(problem, problem.most)
+    wanted = fast + share * (slow - fast)
+    solution = levels_for_delay(problem, sizes, wanted / float(problem.weights.sum()) * TAU_S / 2, TAU_S)
+    if solution.undecided != NONE:
+        before, after = (_with_step(solution, place) for place in range(2))
+        met = (1 - solution.share) * delay(problem, before) + solution.share * delay(problem, after)
+        assert met == pytest.approx(wanted)
+
+
+def _with_step(solution: Solution, place: int) -> Floats:
+    """Return the sizes before the undecided channel's step, or after it."""
+    found = solution.sizes.copy()
+    found[solution.undecided] = solution.step[place]
+    return found
+
+
 @given(channels, options, st.floats(0, 1e6))
 def test_at_a_multiplier_each_channel_has_its_own_best_size(
     rows: list[tuple[float, float, bool]], sizes: Floats, multiplier: float

@@ -40,6 +40,16 @@ def test_a_node_owns_its_own_id(view: RingView) -> None:
     assert all(view.owner(node.id) == node.id and node.id in view for node in view.nodes)
 
 
+@given(rings, points, st.integers(0, 40), st.data())
+def test_whoever_is_among_the_nearest_is_found_without_counting_them(
+    view: RingView, point: NodeId, count: int, data: st.DataObject
+) -> None:
+    node = data.draw(st.sampled_from(view.ids) if view.ids else points)
+    assert view.has_among(point, node, count) == (node in view.nearest(point, count))
+    stranger = data.draw(points.filter(lambda drawn: drawn not in view))
+    assert not view.has_among(point, stranger, count)
+
+
 def test_an_empty_ring_has_no_owner() -> None:
     assert ring([]).owner("0" * 40) is None
     assert "0" * 40 not in ring([])

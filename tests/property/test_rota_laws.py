@@ -73,7 +73,7 @@ def test_no_row_of_changes_puts_a_poll_off_or_lets_two_collide(
         after_s = rota.next_s(now_s)
         shortest_s = min(shortest_s, rota.gap_s)
         assert now_s < after_s <= before_s
-        assert after_s - now_s <= rota.gap_s + ROUNDING_S or after_s == before_s
+        assert after_s - now_s <= 2 * rota.gap_s + ROUNDING_S or after_s == before_s
         assert rota.rank_at(after_s) == held % rota.size
         assert rota.next_s(after_s) - after_s == pytest.approx(rota.gap_s, abs=ROUNDING_S)
 

@@ -64,6 +64,7 @@ class Worker:
         self._planned_s: dict[ChannelId, float] = {}
         self._polled_s: dict[ChannelId, float] = {}
         self._under_way: set[object] = set()
+        self._missed: dict[ChannelId, events.StartPolling] = {}
 
     def handle(self, event: events.Event) -> None:
         if self.alive:
@@ -73,6 +74,8 @@ class Worker:
     def tick(self) -> None:
         if self.alive:
             self.handle(events.Tick())
+            for phase in list(self._missed.values()):
+                self._start(phase)
             self.fleet.after(TICK_S, self.tick)
 
     def _perform(self, effect: events.Effect) -> None:  # noqa: C901 - one arm per effect
@@ -85,6 +88,7 @@ class Worker:
                 self._ask_once("aims", lambda: events.AimsRead(self.fleet.aims))
             case events.StopPolling(channel):
                 self.phases.pop(channel, None)
+                self._missed.pop(channel, None)
                 self._planned_s.pop(channel, None)
             case events.Refresh(channel):
                 if self.fleet.store_answers():
@@ -100,10 +104,14 @@ class Worker:
                 self.fleet.ask(self, lambda: self.fleet.publish(effect))
 
     def _start(self, phase: events.StartPolling) -> None:
-        if self.phases.get(phase.channel) != phase and self.fleet.store_answers():
-            self.phases[phase.channel] = phase
+        if phase.channel not in self.phases and not self.fleet.store_answers():
+            self._missed[phase.channel] = phase
+            return
+        self._missed.pop(phase.channel, None)
+        if phase.channel not in self.phases:
             self._load(phase.channel)
-            self._plan(phase.channel)
+        self.phases[phase.channel] = phase
+        self._plan(phase.channel)
 
     def _ask_once(self, what: object, question: Callable[[], events.Event]) -> None:
         if what not in self._under_way:

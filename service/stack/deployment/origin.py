@@ -51,16 +51,30 @@ def answer(updates: Updates, head: bytes, now_s: float) -> bytes:
     if asked is None or int(asked[1]) >= len(updates.published_s):
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
     channel = int(asked[1])
-    count = bisect_right(updates.published_s[channel], now_s)
-    etag = f'ETag: "{count}"\r\n'
+    count = _count(updates, channel, now_s)
+    etag = f"ETag: {etag_of(count)}\r\n"
     if known is not None and int(known[1]) == count:
         return f"HTTP/1.1 304 Not Modified\r\n{etag}\r\n".encode()
-    body = feed(channel, count)
+    body = _feed(channel, count)
     return f"HTTP/1.1 200 OK\r\n{etag}Content-Type: text/xml\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def feed(channel: int, count: int) -> bytes:
-    """Return a channel's document after so many entries."""
+def shown(updates: Updates, channel: int, now_s: float) -> tuple[int, bytes]:
+    """Return how many entries a channel has had by then, and its document."""
+    count = _count(updates, channel, now_s)
+    return count, _feed(channel, count)
+
+
+def etag_of(count: int) -> str:
+    """Return the validator of a document after so many entries."""
+    return f'"{count}"'
+
+
+def _count(updates: Updates, channel: int, now_s: float) -> int:
+    return bisect_right(updates.published_s[channel], now_s)
+
+
+def _feed(channel: int, count: int) -> bytes:
     items = "".join(
         f'<item><guid isPermaLink="false">{entry_title(number)}</guid><title>{entry_title(number)}</title></item>'
         for number in range(count - 1, max(-1, count - 1 - _SHOWN), -1)

@@ -1,13 +1,17 @@
 """The channels of a deployment and who subscribes to them, as the product would have written them one by one."""
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Sequence
 from itertools import count
 
+from service.feeds.examine import examine
 from service.feeds.urls import channel_id
+from service.feeds.wire import Document, Examine
 from service.model import Channel, ChannelId, UserId, Validators
-from service.stack.deployment.updates import url
+from service.stack.deployment.origin import etag_of, shown
+from service.stack.deployment.updates import Updates, url
 from service.store import Store, keys
 from service.store.channels import Snapshot
 from service.store.link import Link, script
@@ -20,18 +24,23 @@ _PEOPLE = 1_500
 _PAIRS_AT_ONCE = 5_000
 
 
-async def add_channels(store: Store, port: int, channels: int) -> list[ChannelId]:
-    """Create the channels, at version 1 and with nothing remembered; return their ids, in order."""
+async def add_channels(store: Store, port: int, updates: Updates) -> list[ChannelId]:
+    """Create the channels, as a look at what they show now would have; return their ids, in order."""
     made: list[ChannelId] = []
 
     async def add(number: int) -> ChannelId:
         at = url(number, port)
-        channel = Channel(channel_id(at), at, created_s=time.time(), private=True)
-        await store.channels.create(channel, Snapshot(Validators(), b"", f"Channel {number}", ""), (), time.time())
+        now_s = time.time()
+        count, body = shown(updates, number, now_s)
+        findings = examine(Examine((Document(body, at, {}),), b"", at, "feed", now_s))
+        known = Validators(etag_of(count), body_sha256=hashlib.sha256(body).hexdigest())
+        channel = Channel(channel_id(at), at, created_s=now_s, private=True)
+        latest = tuple(reversed(findings.latest))
+        await store.channels.create(channel, Snapshot(known, findings.memory, findings.title, ""), latest, now_s)
         return channel.id
 
-    for first in range(0, channels, _AT_ONCE):
-        made += await asyncio.gather(*map(add, range(first, min(first + _AT_ONCE, channels))))
+    for first in range(0, len(updates.subscribers), _AT_ONCE):
+        made += await asyncio.gather(*map(add, range(first, min(first + _AT_ONCE, len(updates.subscribers)))))
     return made
 
 

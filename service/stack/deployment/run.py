@@ -61,9 +61,9 @@ async def deploy(setup: Setup, report: Report) -> Deployment:
             # They come first: sixty nodes that join one after the other would share out everything sixty times.
             async with _workers(setup, redis.url, Path(folder), store) as workers:
                 report("channels")
-                channels = await add_channels(store, publisher.port, setup.channels)
-                report("subscriptions")
                 updates = updates_of(plan)
+                channels = await add_channels(store, publisher.port, updates)
+                report("subscriptions")
                 await subscribe(store, channels, updates.subscribers)
                 report("settling")
                 await asyncio.sleep(setup.settle_s)

@@ -1,5 +1,7 @@
 """A node's own channels, whatever other nodes believe to own."""
 
+import asyncio
+
 import pytest
 
 from service.clock import SystemClock
@@ -44,12 +46,11 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
     await store.subscriptions.subscribe(ALICE, channel.id)
     (state,) = await store.channels.adopt([channel.id], US)
     assert state is not None
-    owning._epochs[channel.id] = state.epoch
     delta = Delta(channel.id, 1, 0, 2_000.0, (Change("addition", Entry("x")),))
     await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=False)
     if adopted_meanwhile:
         await store.channels.adopt([channel.id], OTHER)
-    owning._fan_out_soon(channel.id)
+    owning._fan_out_soon(channel.id, state.epoch)
     await until_so(lambda: not tasks._running, "the fan-out has ended")
     assert happened == ([PublishRefused(channel.id)] if adopted_meanwhile else [])
     assert await store.outbox.waiting() == ([] if adopted_meanwhile else [keys.user_id(ALICE)])
@@ -124,9 +125,30 @@ async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
         assert await owner.settle() == [Received("", ChannelRemoved(channel.id))]
     for wanted in (True, False):
         await owner.owning.list_owned(ListOwned(1.0))
-        (listed,) = await owner.settle()
-        assert isinstance(listed, ChannelsListed)
-        assert ListedChannel(channel.id, 0, listed=wanted) in listed.channels
+        *parts, end = await owner.settle()
+        assert ChannelsListed(1.0, (ListedChannel(channel.id, 0, listed=wanted),), complete=False) in parts
+        assert end == ChannelsListed(1.0, ())
         await owner.owning.adopt([channel.id])
         await owner.settle()
     assert await store.link.call("EXISTS", keys.joining(channel_id(NEW))) == 0
+
+
+async def test_of_walks_that_are_asked_for_during_one_only_the_latest_comes_after_it(store: Store) -> None:
+    owner = Owner(store)
+    await asyncio.gather(*(owner.owning.list_owned(ListOwned(asked_s)) for asked_s in (1.0, 2.0, 3.0)))
+    assert await owner.settle() == [ChannelsListed(1.0, ()), ChannelsListed(3.0, ())]
+
+
+async def test_a_walk_that_the_store_interrupts_is_never_complete_and_the_next_one_is(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = Owner(store)
+
+    async def away(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.channels, "registered", away)
+        await owner.owning.list_owned(ListOwned(1.0))
+    await owner.owning.list_owned(ListOwned(2.0))
+    assert await owner.settle() == [ChannelsListed(2.0, ())]

@@ -30,6 +30,12 @@ def every_interval(cid: ChannelId) -> StartPolling:
     return StartPolling(cid, 0, Rota(int(cid[:2], 16) / 256 * INTERVAL_S, INTERVAL_S, 1))
 
 
+def _watch(polling: Polling, cid: ChannelId) -> Watch:
+    watch = polling._polled[cid].watch
+    assert watch is not None
+    return watch
+
+
 class HeldPoller(Poller):
     """Counts polls, each of which lasts until it is released."""
 
@@ -113,7 +119,7 @@ async def test_what_is_stopped_while_it_is_loaded_stays_stopped(
     polling.stop(channel.id)
     loaded.set()
     await starting
-    assert (len(polling._agenda), polling._phases, polling._watches) == (0, {}, {})
+    assert (len(polling._agenda), polling._polled) == (0, {})
 
 
 async def test_what_is_stopped_while_it_is_refreshed_stays_stopped(
@@ -128,7 +134,7 @@ async def test_what_is_stopped_while_it_is_refreshed_stays_stopped(
     polling.stop(channel.id)
     loaded.set()
     await refreshing
-    assert polling._watches == {}
+    assert polling._polled == {}
 
 
 async def test_a_channel_that_did_not_exist_is_loaded_when_it_is_assigned_again(store: Store, polling: Polling) -> None:
@@ -138,7 +144,24 @@ async def test_a_channel_that_did_not_exist_is_loaded_when_it_is_assigned_again(
     await polling.start([phase])
     await make_channel(store)
     await polling.start([phase])
-    assert channel.id in polling._watches
+    assert _watch(polling, channel.id).channel.url == channel.url
+
+
+async def test_what_the_store_did_not_let_us_start_is_started_when_it_does(
+    store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = await make_channel(store)
+
+    async def away(_: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(polling, "load", away)
+        with pytest.raises(StoreUnavailable):
+            await polling.start([every_interval(channel.id)])
+    assert len(polling._agenda) == 0
+    await polling.start_missed()
+    assert 0 < polling._agenda.planned_s(channel.id) - polling.fleet_s() <= INTERVAL_S
 
 
 async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polled(
@@ -166,7 +189,7 @@ async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(st
     await polling.refresh([channel.id])
     await publish(store, channel, "from another node")
     await polling.refresh([channel.id])
-    await until_so(lambda: polling._watches[channel.id].unversioned == (document,), "it waits for the next poll")
+    await until_so(lambda: _watch(polling, channel.id).unversioned == (document,), "it waits for the next poll")
 
 
 async def test_what_is_pushed_for_a_dormant_channel_does_not_wake_it_up(store: Store, polling: Polling) -> None:
@@ -197,11 +220,11 @@ async def test_a_poll_that_takes_longer_than_its_interval_does_not_overlap_itsel
     keeping = asyncio.create_task(polling.keep_agenda())
     for _ in range(3):
         clock.now_s += INTERVAL_S
-        await polling.start([])
+        polling._agenda_changed.set()
         await until_so(lambda: polling._agenda.planned_s(channels[0].id) > clock.now_s, "planned anew")
     await polling.start([every_interval(channels[1].id)])
     clock.now_s += INTERVAL_S
-    await polling.start([])
+    polling._agenda_changed.set()
     await until_so(lambda: channels[1].id in poller.begun, "the other channel is polled")
     keeping.cancel()
     assert sorted(poller.begun) == sorted(channel.id for channel in channels)

@@ -27,20 +27,19 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
     await nodes_in_the_ring(store, 3)
     channel = await subscribed(store, publisher.feed_url())
 
-    async def polled_by(nodes: int) -> Reason | None:
+    async def polled_by(nodes: int, each_s: float) -> Reason | None:
         try:
             why = await store.requests.why(channel.id)
         except NoWorker:
             return None  # not settled yet
-        return why if len(why.turns) == nodes else None
+        settled = len(why.turns) == nodes and why.interval_s == pytest.approx(each_s, rel=0.02)
+        return why if settled else None
 
-    why = await until(lambda: polled_by(3), "three workers poll")
+    why = await until(lambda: polled_by(3, settings.poll_interval_s), "three workers poll")
     assert why is not None
     assert (why.size, why.bound, why.wait_s) == (3.0, Bound.NODES, settings.poll_interval_s / 6)
     await store.policy.set(Aims(budget_polls_per_minute=60 / settings.poll_interval_s))
-    why = await until(lambda: polled_by(1), "one worker polls")
-    assert why is not None
-    assert why.interval_s == pytest.approx(settings.poll_interval_s, rel=0.02)
+    assert await until(lambda: polled_by(1, settings.poll_interval_s), "one worker polls")
 
 
 async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Store, start_worker: StartWorker) -> None:

@@ -1,5 +1,6 @@
 """What a policy makes of channels: budgets, bounds, and the one number c. τ is a minute: polls per τ are per minute."""
 
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.corona.aggregation import joined
 from service.corona.messages import Part
-from service.corona.optimum import Factors, decided, decided_alone, limits, part, scale
+from service.corona.optimum import Factors, Table, decided, decided_alone, limits, part, scale, tabled
 from service.corona.policy import Aims, Goal, Policy
 
 DAY_S = 86_400.0
@@ -24,10 +25,15 @@ def _channel(subscribers: int, update_interval_s: float = DAY_S, *, private: boo
     return Factors(subscribers, update_interval_s, private)
 
 
+def _table(channels: Sequence[Factors]) -> Table:
+    return tabled(channels, len(channels))
+
+
 def _sizes(policy: Policy, *channels: Factors) -> list[float]:
     """Return the sizes in a fleet in which somebody else has as many of the same channels."""
-    fleet = joined((part(policy, NODES, channels), part(policy, NODES, channels)))
-    found: list[float] = decided(policy, NODES, channels, scale(policy, fleet.nodes, fleet)).tolist()
+    table = _table(channels)
+    fleet = joined((part(policy, NODES, table), part(policy, NODES, table)))
+    found: list[float] = decided(policy, NODES, table, scale(policy, fleet.nodes, fleet)).tolist()
     return found
 
 
@@ -49,9 +55,9 @@ def test_a_cap_is_shared_out_by_weight() -> None:
 
 def test_of_a_cap_a_node_takes_the_share_of_the_nodes_that_it_knows() -> None:
     policy = _policy(Aims(budget_polls_per_minute=8.0))
-    known = part(policy, NODES, [_channel(100)] * 2)
+    known = part(policy, NODES, _table([_channel(100)] * 2))
     half = scale(policy, 2, known)
-    assert decided(policy, 2, [_channel(100)] * 2, half).sum() == pytest.approx(4, rel=1e-4)
+    assert decided(policy, 2, _table([_channel(100)] * 2), half).sum() == pytest.approx(4, rel=1e-4)
 
 
 def test_fair_asks_often_who_publishes_often() -> None:
@@ -71,30 +77,30 @@ def test_fast_is_capped_as_well() -> None:
 
 
 def test_a_node_polls_once_per_interval_unless_the_longest_wait_takes_more() -> None:
-    assert decided(_policy(), 2, [_channel(500)], 100.0).tolist() == [2.0]
-    assert decided(_policy(Aims(longest_wait_s=6.0)), 2, [_channel(1)], 0.1).tolist() == [5.0]
+    assert decided(_policy(), 2, _table([_channel(500)]), 100.0).tolist() == [2.0]
+    assert decided(_policy(Aims(longest_wait_s=6.0)), 2, _table([_channel(1)]), 0.1).tolist() == [5.0]
 
 
 def test_a_public_channel_is_not_polled_more_often_than_allowed_whatever_is_wanted() -> None:
     policy = _policy(Aims(longest_wait_s=1.0))
     assert limits(policy, NODES, private=False).channel_budget == 2.0
     assert limits(policy, NODES, private=True).channel_budget == inf
-    assert decided(policy, NODES, [_channel(500, private=False)], 100.0).tolist() == [2.0]
+    assert decided(policy, NODES, _table([_channel(500, private=False)]), 100.0).tolist() == [2.0]
 
 
 def test_before_the_fleet_is_known_channels_have_what_their_subscribers_would_impose() -> None:
-    found = decided(_policy(), 5, [_channel(1), _channel(4), _channel(50), _channel(50, private=False)], None)
+    found = decided(_policy(), 5, _table([_channel(1), _channel(4), _channel(50), _channel(50, private=False)]), None)
     assert found.tolist() == [3, 4, 5, 2]
 
 
 def test_a_fleet_without_channels_has_no_scale() -> None:
-    assert part(_policy(), NODES, []) == Part(1, 0.0, b"")
+    assert part(_policy(), NODES, _table([])) == Part(1, 0.0, b"")
     assert scale(_policy(), NODES, Part(2, 0.0, b"")) is None
 
 
 def test_three_polls_are_three_nodes_whatever_rounding_says() -> None:
     policy = _policy()
-    assert np.ceil(decided(policy, NODES, [_channel(1)], 3.0000000001)).tolist() == [3.0]
+    assert np.ceil(decided(policy, NODES, _table([_channel(1)]), 3.0000000001)).tolist() == [3.0]
 
 
 @given(
@@ -103,5 +109,5 @@ def test_three_polls_are_three_nodes_whatever_rounding_says() -> None:
     st.builds(Aims, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
 )
 def test_a_channel_alone_is_decided_like_one_of_many(channel: Factors, scale: float | None, aims: Aims) -> None:
-    (among_many,) = decided(_policy(aims), NODES, [channel], scale).tolist()
+    (among_many,) = decided(_policy(aims), NODES, _table([channel]), scale).tolist()
     assert decided_alone(_policy(aims), NODES, channel, scale) == pytest.approx(among_many)

@@ -38,7 +38,7 @@ from tests.support.node import Node
 from tests.support.points import ring
 
 ME, BESIDE, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
-CHANNEL = "1" + "0" * 39
+CHANNEL = "1000001" + "0" * 33
 NEARER = "1" + "0" * 38 + "1"
 POLICY = Policy(poll_interval_s=1200, max_polls_per_hour=6, maintenance_interval_s=10, aims=Aims(polls_per_channel=4))
 ROTA = Rota(37.5, 600.0, 2)  # four polls per interval would be twelve per hour
@@ -102,7 +102,7 @@ def test_a_private_channel_is_polled_as_often_as_there_are_nodes() -> None:
 
 def test_assignments_are_repeated_each_maintenance_interval() -> None:
     node = _owner()
-    repeated = [Send(BESIDE, _assign(1, version=5)), ListOwned(10), ReadAims(), POLLING]
+    repeated = [Send(BESIDE, _assign(1, version=5)), ListOwned(10), ReadAims()]
     node.handle(Tick(), 0)
     assert node.handle(Tick(), 9) == []
     assert node.handle(Tick(), 10) == repeated
@@ -110,19 +110,19 @@ def test_assignments_are_repeated_each_maintenance_interval() -> None:
 
 def test_many_assignments_travel_in_messages_of_bounded_size() -> None:
     node = _node(BESIDE)
-    channels = [f"1{number:039x}" for number in range(600)]
+    channels = [f"1{number:039x}" for number in range(1_500)]
     for channel in channels:
         node.handle(Received("", ChannelAdded(channel)), 0)
         node.handle(Adopted(channel, 1, 1), 0)
     sent = [effect.message for effect in node.handle(Tick(), 10) if isinstance(effect, Send)]
     batches = [message.assignments for message in sent if isinstance(message, Assign)]
-    assert [len(batch) for batch in batches] == [256, 256, 88]
+    assert [len(batch) for batch in batches] == [1_000, 500]
     assert [place.channel for batch in batches for place in batch] == channels
 
 
 def test_a_new_ring_is_a_new_polling_set_at_once() -> None:
     effects = _owner().handle(RingChanged(ring([ME, FAR], version=2)), 3)
-    assert effects == [Send(FAR, _assign(1, version=5, ring_version=2)), ListOwned(3), POLLING]
+    assert effects == [Send(FAR, _assign(1, version=5, ring_version=2)), ListOwned(3)]
 
 
 def test_a_channel_nearer_to_another_node_is_disowned() -> None:
@@ -149,6 +149,19 @@ def test_a_channel_wanted_since_the_walk_began_is_kept() -> None:
     node = _owner()
     node.handle(Received("", ChannelAdded(CHANNEL)), 2)
     assert node.handle(ChannelsListed(1, ()), 3) == []
+
+
+def test_nothing_is_dropped_before_the_walk_is_complete() -> None:
+    node = _owner()
+    assert node.handle(ChannelsListed(1, (ListedChannel(CHANNEL, 0),), complete=False), 2) == []
+    assert Disown(CHANNEL) in node.handle(ChannelsListed(1, ()), 2)
+
+
+def test_what_any_part_of_a_walk_has_found_unwanted_is_not_revived_by_who_still_polls_it() -> None:
+    node = _node()
+    node.handle(ChannelsListed(1, (ListedChannel(CHANNEL, 0),), complete=False), 1)
+    node.handle(ChannelsListed(1, (ListedChannel(NEARER, 0),)), 1)
+    assert node.handle(Received(FAR, _candidate(5)), 2) == []
 
 
 def test_a_removed_channel_is_dropped_once() -> None:

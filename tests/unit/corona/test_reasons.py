@@ -12,7 +12,7 @@ from service.corona.reasons import Bound, Limits, bounded, explain
 from service.corona.schedule import begun
 
 TAU_S = 1800.0
-CHANNEL = "4" + "0" * 39
+CHANNEL = "4000004" + "0" * 33
 NODES = ("a" * 40, "b" * 40, "c" * 40)
 bounds = st.one_of(st.just(inf), st.floats(0, 100))
 every_limits = st.builds(Limits, nodes=bounds, channel_budget=bounds, host_budget=bounds)

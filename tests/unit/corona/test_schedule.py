@@ -1,9 +1,10 @@
+import numpy as np
 import pytest
 
 from service.corona.schedule import Rota, begun, changed
 
 FIRST = "0" * 40
-MIDDLE = "8" + "0" * 39
+MIDDLE = "0" * 6 + "8" + "0" * 33
 
 
 def test_ranks_poll_one_after_another() -> None:
@@ -26,4 +27,13 @@ def test_rounding_does_not_repeat_a_poll() -> None:
 def test_a_poll_that_is_planned_is_brought_forward_but_not_put_off() -> None:
     rota = Rota(9000, 300, 3)
     assert changed(rota, 1, 5, poll_interval_s=900, now_s=9001) == Rota(9300, 900, 1)
-    assert changed(rota, 9, 5, poll_interval_s=900, now_s=9001) == Rota(9101, 100, 5, 1)
+    assert changed(rota, 9, 5, poll_interval_s=900, now_s=9270) == Rota(9300, 100, 5, 1)
+    assert changed(rota, 9, 5, poll_interval_s=900, now_s=9075) == Rota(9075 + 175, 100, 5, 1)
+
+
+def test_an_owners_channels_are_not_polled_in_step_even_if_all_are_sped_up_at_once() -> None:
+    rotas = [begun(f"abc{number * 2**32 // 50:037x}", 1, 60, poll_interval_s=1800, now_s=0) for number in range(50)]
+    spread_s = np.sort([rota.first_s for rota in rotas])
+    assert np.diff(spread_s).max() < 1800 / 5
+    sped_up = [changed(rota, 20, 60, poll_interval_s=1800, now_s=0) for rota in rotas]
+    assert np.diff(np.sort([rota.first_s % 90 for rota in sped_up])).max() < 90 / 5
