@@ -34,6 +34,7 @@ _ANSWER_WITHIN_S = 5.0
 # Of each pool. Who comes when all are busy waits; more of them would not make Redis faster, and cost descriptors.
 _PROMPT_CONNECTIONS = 32
 _BLOCKING_CONNECTIONS = 100
+_VITAL_CONNECTIONS = 4
 
 # Replies that say "not now" although they come as plain errors; scripts and pipelines wrap them in words of their own.
 _OPERATIONAL = re.compile(r"\b(MISCONF|NOREPLICAS|LOADING|MASTERDOWN|READONLY|OOM|CLUSTERDOWN|TRYAGAIN|BUSY|NOPERM)\b")
@@ -79,7 +80,7 @@ def _stay_cancelled() -> None:
 
 
 class Link:
-    """Pools of connections to one Redis: for commands that answer at once, that block, or that are sent only once.
+    """Pools of connections to one Redis: for commands that answer at once, block, are sent only once, or are vital.
 
     What may be repeated is sent again when its connection breaks before the answer.
     """
@@ -89,6 +90,7 @@ class Link:
         self._prompt = _client(settings, _PROMPT_CONNECTIONS, _ANSWER_WITHIN_S, tries=4)
         self._blocking = _client(settings, _BLOCKING_CONNECTIONS, BLOCK_AT_MOST_S + _ANSWER_WITHIN_S, tries=4)
         self._once = _client(settings, _PROMPT_CONNECTIONS, _ANSWER_WITHIN_S, tries=1)
+        self._vital = _client(settings, _VITAL_CONNECTIONS, _ANSWER_WITHIN_S, tries=4)
 
     async def call(self, *command: Value) -> Any:
         """Run one command. Raises :class:`StoreUnavailable`."""
@@ -99,6 +101,11 @@ class Link:
         """Run one command that blocks, for at most ``BLOCK_AT_MOST_S``. Raises :class:`StoreUnavailable`."""
         with _translated():
             return await self._blocking.execute_command(*command)  # type: ignore[no-untyped-call]  # same
+
+    async def vital(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
+        """Run one script that must not wait until others are done, as a heartbeat. Raises :class:`StoreUnavailable`."""
+        with _translated():
+            return await self._vital.execute_command(*script(name, keys, *arguments))  # type: ignore[no-untyped-call]  # same
 
     async def script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run one script. Raises :class:`StoreUnavailable`."""
@@ -120,6 +127,7 @@ class Link:
         await self._prompt.aclose()
         await self._blocking.aclose()
         await self._once.aclose()
+        await self._vital.aclose()
 
 
 async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:

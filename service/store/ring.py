@@ -63,7 +63,7 @@ class Ring:
         return beat.time_s, beat.ring or RingView(0, ())
 
     async def _beat(self, node: NodeId, epoch: int, ttl_s: float, known_version: int) -> Beat:
-        held, version, now_ms, found, expired = await self._link.script(
+        held, version, now_ms, found, expired = await self._link.vital(
             "ring_beat", _RING, node, epoch, int(ttl_s * 1000), known_version
         )
         if node and not held:

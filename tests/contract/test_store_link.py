@@ -110,3 +110,17 @@ async def test_any_number_of_commands_at_once_is_answered(redis_url: str) -> Non
     link = Link(Settings(redis_url=redis_url))
     assert await asyncio.gather(*(link.call("PING") for _ in range(500))) == [True] * 500
     await link.close()
+
+
+async def test_a_heartbeat_does_not_wait_for_what_keeps_all_other_connections_busy(
+    link: Link,
+) -> None:
+    busy = [asyncio.create_task(link.call("BLPOP", f"nothing:{number}", "2")) for number in range(32)]
+    await asyncio.sleep(0.2)
+    ring = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
+    async with asyncio.timeout(1):
+        assert (await link.vital("ring_beat", ring, "", 0, 0, -1))[2] > 0
+    assert not any(task.done() for task in busy)
+    for task in busy:
+        task.cancel()
+    await asyncio.wait(busy)

@@ -21,41 +21,42 @@ OBSERVER = "observer@localhost"
 
 _AT_ONCE = 64
 _PEOPLE = 1_500
-_PAIRS_AT_ONCE = 5_000
 
 
 async def add_channels(store: Store, port: int, updates: Updates) -> list[ChannelId]:
-    """Create the channels, as a look at what they show now would have; return their ids, in order."""
+    """Create the channels, as a look at what they show now would have, with their subscribers; return ids, in order.
+
+    Each has the observer among its subscribers.
+    """
     made: list[ChannelId] = []
-
-    async def add(number: int) -> ChannelId:
-        at = url(number, port)
-        now_s = time.time()
-        count, body = shown(updates, number, now_s)
-        findings = examine(Examine((Document(body, at, {}),), b"", at, "feed", now_s))
-        known = Validators(etag_of(count), body_sha256=hashlib.sha256(body).hexdigest())
-        channel = Channel(channel_id(at), at, created_s=now_s, private=True)
-        latest = tuple(reversed(findings.latest))
-        await store.channels.create(channel, Snapshot(known, findings.memory, findings.title, ""), latest, now_s)
-        return channel.id
-
+    people = _people(updates.subscribers)
     for first in range(0, len(updates.subscribers), _AT_ONCE):
-        made += await asyncio.gather(*map(add, range(first, min(first + _AT_ONCE, len(updates.subscribers)))))
+        numbers = range(first, min(first + _AT_ONCE, len(updates.subscribers)))
+        some = await asyncio.gather(*(_add(store, port, updates, number) for number in numbers))
+        pairs = [
+            (jid, keys.user_id(jid), cid) for number, cid in zip(numbers, some, strict=True) for jid in people[number]
+        ]
+        await _subscribe(store.link, pairs)
+        made += some
     return made
 
 
-async def subscribe(store: Store, channels: Sequence[ChannelId], subscribers: Sequence[int]) -> None:
-    """Give each channel so many subscribers, of whom one is the observer, in the steps of a single subscription."""
-    people = max(_PEOPLE, *subscribers)
-    places = count()
-    pairs = [
-        (OBSERVER if nth == 0 else f"person{next(places) % people}@localhost", cid)
-        for cid, wanted in zip(channels, subscribers, strict=True)
-        for nth in range(wanted)
+def _people(subscribers: Sequence[int]) -> list[list[str]]:
+    count_of, places = max(_PEOPLE, *subscribers), count()
+    return [
+        [OBSERVER, *(f"person{next(places) % count_of}@localhost" for _ in range(wanted - 1))] for wanted in subscribers
     ]
-    for first in range(0, len(pairs), _PAIRS_AT_ONCE):
-        some = [(jid, keys.user_id(jid), cid) for jid, cid in pairs[first : first + _PAIRS_AT_ONCE]]
-        await _subscribe(store.link, some)
+
+
+async def _add(store: Store, port: int, updates: Updates, number: int) -> ChannelId:
+    at, now_s = url(number, port), time.time()
+    shows, body = shown(updates, number, now_s)
+    findings = examine(Examine((Document(body, at, {}),), b"", at, "feed", now_s))
+    known = Validators(etag_of(shows), body_sha256=hashlib.sha256(body).hexdigest())
+    channel = Channel(channel_id(at), at, created_s=now_s, private=True)
+    latest = tuple(reversed(findings.latest))
+    await store.channels.create(channel, Snapshot(known, findings.memory, findings.title, ""), latest, now_s)
+    return channel.id
 
 
 async def _subscribe(link: Link, some: Sequence[tuple[str, UserId, ChannelId]]) -> None:

@@ -19,7 +19,7 @@ from service.model import ChannelId, Delta
 from service.settings import Settings
 from service.stack.child import Child, Program, environment
 from service.stack.deployment.figures import Deployment, Versioned, detection, in_paper_seconds
-from service.stack.deployment.people import OBSERVER, add_channels, subscribe
+from service.stack.deployment.people import OBSERVER, add_channels
 from service.stack.deployment.updates import COMPRESSION, Plan, updates_of
 from service.stack.redis import PrivateRedis
 from service.store import Store, connect, keys
@@ -45,7 +45,7 @@ class Setup(msgspec.Struct, frozen=True):
     seed: int = 1
 
 
-STEPS = 7
+STEPS = 6
 
 
 async def deploy(setup: Setup, report: Report) -> Deployment:
@@ -63,8 +63,6 @@ async def deploy(setup: Setup, report: Report) -> Deployment:
                 report("channels")
                 updates = updates_of(plan)
                 channels = await add_channels(store, publisher.port, updates)
-                report("subscriptions")
-                await subscribe(store, channels, updates.subscribers)
                 report("settling")
                 await asyncio.sleep(setup.settle_s)
                 report("measuring")

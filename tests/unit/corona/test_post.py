@@ -34,5 +34,5 @@ def test_assignments_of_different_rings_stay_apart() -> None:
 
 
 def test_messages_do_not_grow_for_ever() -> None:
-    sizes = [len(send.message.assignments) for send in gathered(_to(ONE, *map(_assign, range(2_500))))]  # type: ignore[union-attr]
+    sizes = [len(send.message.assignments) for send in gathered(_to(ONE, *map(_assign, range(2_500))))]  # type: ignore[union-attr]  # all are Assign
     assert sizes == [MOST_ASSIGNMENTS, MOST_ASSIGNMENTS, 500]
