@@ -14,7 +14,7 @@ _BYTES_KEPT = 8 * 1024 * 1024
 _DAY_S = 86_400
 
 
-class Watch(msgspec.Struct):
+class Watch(msgspec.Struct, gc=False):
     """The base that the next poll compares with, and what makes that poll conditional.
 
     Validators may run ahead of the store's while the content says nothing new; they never run ahead of a
