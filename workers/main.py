@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from service.shutdown import until_stopped
 from service.store import Store, open_store
 from workers.answers import Answers
 from workers.courtesy import Courtesy
+from workers.heap import tend_heap
 from workers.lanes import Lanes
 from workers.memories import Memories
 from workers.node import Node
@@ -29,16 +29,13 @@ from workers.poller import Poller
 from workers.websub import Hubs
 
 _RETRY_S = 1.0
-_COLLECTED_AFTER = 20_000, 20, 20
-"""Garbage collection walks over what tens of thousands of channels need, in which there are no cycles: Python's own 700
-new objects would have a busy worker do that most of the time."""
 
 log = structlog.get_logger(__name__)
 
 
 async def run(settings: Settings) -> None:
     """Be a worker until SIGTERM or SIGINT."""
-    gc.set_threshold(*_COLLECTED_AFTER)
+    tend_heap()
     await until_stopped(work(settings))
 
 

@@ -1,0 +1,14 @@
+"""A worker's process collects garbage rarely."""
+
+import gc
+
+from workers.heap import tend_heap
+
+
+def test_a_few_hundred_new_objects_do_not_start_a_collection() -> None:
+    usual = gc.get_threshold()
+    try:
+        tend_heap()
+        assert gc.get_threshold()[0] > 10_000 > usual[0]
+    finally:
+        gc.set_threshold(*usual)
