@@ -12,8 +12,8 @@ def tend_heap() -> None:
     """Settle both, for this process.
 
     Garbage collection walks over what tens of thousands of channels need, in which there are no cycles: every 700 new
-    objects, as is usual, are a quarter of a busy worker's time. And once glibc has seen a large block freed, it takes such
-    blocks from the heap, where tables and arrays that are gone leave holes: with a fixed limit it does not.
+    objects, as is usual, it takes a quarter of a busy worker's time. And once glibc has seen a large block freed, it
+    takes the next from the heap, where what is gone leaves holes: with a fixed limit it does not.
     """
     gc.set_threshold(*_COLLECTED_AFTER)
     libc = ctypes.CDLL(None)
