@@ -182,14 +182,15 @@ async def test_polls_of_a_set_are_evenly_spaced_and_conditional(
     await nodes_in_the_ring(store, 3)
     channel = await subscribed(store, publisher.feed_url())
 
-    async def settled() -> bool:
-        # A poll that was planned before the last node joined is not put off: the rounds after it are even.
-        polls = await store.channels.polls(channel.id, 12)
-        return len(polls) == 12 and set(Counter(poll.node for poll in polls).values()) == {4}
-
-    await until(settled, "four rounds of polls by three nodes")
-    times = sorted(poll.at_s for poll in (await store.channels.polls(channel.id, 6)))
-    gaps = [later - earlier for earlier, later in pairwise(times)]
     share_s = settings.poll_interval_s / 3
-    assert all(0.5 * share_s < gap < 1.5 * share_s for gap in gaps), gaps
+
+    async def settled() -> bool:
+        # A poll that was planned before the last node joined is not put off, and this machine may stall for a while: the
+        # rounds after it are even.
+        polls = await store.channels.polls(channel.id, 12)
+        times = sorted(poll.at_s for poll in polls)[-6:]
+        even = all(0.5 * share_s < later - earlier < 1.5 * share_s for earlier, later in pairwise(times))
+        return len(polls) == 12 and set(Counter(poll.node for poll in polls).values()) == {4} and even
+
+    await until(settled, "four rounds of polls by three nodes, the last two evenly spaced")
     assert all(poll.status == 304 for poll in await store.channels.polls(channel.id, 3))
