@@ -185,8 +185,8 @@ async def test_polls_of_a_set_are_evenly_spaced_and_conditional(
     share_s = settings.poll_interval_s / 3
 
     async def settled() -> bool:
-        # A poll that was planned before the last node joined is not put off, and this machine may stall for a while: the
-        # rounds after it are even.
+        # A poll that was planned before the last node joined is not put off, and this machine may stall for a while:
+        # the rounds after it are even.
         polls = await store.channels.polls(channel.id, 12)
         times = sorted(poll.at_s for poll in polls)[-6:]
         even = all(0.5 * share_s < later - earlier < 1.5 * share_s for earlier, later in pairwise(times))
