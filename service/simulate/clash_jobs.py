@@ -1,10 +1,8 @@
 """The runs of the page ``docs/experiments/clash.md``, and the command for each."""
 
-import msgspec
-
 from service.simulate.clash_workload import MapKind, Setup
+from service.simulate.jobs import SEEDS, Job
 
-SEEDS = (1, 2, 3, 4, 5)
 OURS = Setup()
 SETUPS = {
     "long streams": OURS,
@@ -15,14 +13,6 @@ SETUPS = {
     "Chord's map": Setup(map=MapKind.CHORD),
 }
 """By what the page calls them."""
-
-
-class Job(msgspec.Struct, frozen=True):
-    """One run of the page."""
-
-    name: str
-    setup: Setup
-    seed: int
 
 
 JOBS = [Job(name, setup, seed) for name, setup in SETUPS.items() for seed in SEEDS]

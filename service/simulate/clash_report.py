@@ -1,7 +1,6 @@
 """The experiment ``clash`` as people read it: a table, a plot and a page of ``docs/experiments``."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from service.simulate.clash import Figures, Outcome, run
-from service.simulate.clash_dht import LENGTHS
+from service.simulate.clash_dht import LENGTHS, Loads
 from service.simulate.clash_jobs import JOBS
-from service.simulate.clash_page import Found, page
+from service.simulate.clash_page import page
 from service.simulate.clash_workload import Setup
+from service.simulate.jobs import run_all
 
 STEPS = len(JOBS)
 
@@ -49,12 +49,7 @@ def table(outcome: Outcome) -> Table:
 
 def write(directory: Path, report: Callable[[str], None]) -> None:
     """Run everything, two at a time, and write ``clash.md`` and ``clash.png``."""
-    found: Found = {}
-    with ProcessPoolExecutor(2) as pool:
-        outcomes = pool.map(_outcome, [job.setup for job in JOBS], [job.seed for job in JOBS])
-        for job, outcome in zip(JOBS, outcomes, strict=True):
-            found.setdefault(job.name, []).append(outcome)
-            report(f"{job.name}, seed {job.seed}")
+    found = run_all(JOBS, _outcome, report)
     first = [outcomes[0] for outcomes in list(found.values())[:4]]
     plot(first[0], first, directory / "clash.png")
     (directory / "clash.md").write_text(page(found), encoding="utf-8")
@@ -87,31 +82,29 @@ def _hours(outcome: Outcome) -> list[float]:
     return [check.at_s / 3600 for check in outcome.checks]
 
 
+def _beside_dhts(axis: Any, outcome: Outcome, shown: Callable[[Loads], float]) -> None:
+    axis.plot(_hours(outcome), [shown(check.loads) for check in outcome.checks], "k", label="ours")
+    for place in (1, 2, 3):
+        values = [shown(check.dht[place]) for check in outcome.checks]
+        axis.plot(_hours(outcome), values, ":", label=f"DHT({LENGTHS[place]})")
+
+
 def _mean(axis: Any, outcome: Outcome) -> None:
     axis.axhspan(0.5, 0.6, color="0.9", label="CLASH in the paper")
-    axis.plot(_hours(outcome), [check.loads.mean for check in outcome.checks], "k", label="ours")
-    for place in (1, 2, 3):
-        loads = [check.dht[place].mean for check in outcome.checks]
-        axis.plot(_hours(outcome), loads, ":", label=f"DHT({LENGTHS[place]})")
+    _beside_dhts(axis, outcome, lambda loads: loads.mean)
     axis.set(title="Mean load of used servers (Fig. 7)", ylabel="share of capacity", ylim=(0, 1.5))
 
 
 def _max(axis: Any, outcome: Outcome) -> None:
     axis.axhline(0.9, color="0.7", label="CLASH in the paper, at most")
     axis.axhline(25, color="0.7", linestyle="--", label="DHT(6) in the paper, C")
-    axis.plot(_hours(outcome), [check.loads.max for check in outcome.checks], "k", label="ours")
-    for place in (1, 2, 3):
-        loads = [check.dht[place].max for check in outcome.checks]
-        axis.plot(_hours(outcome), loads, ":", label=f"DHT({LENGTHS[place]})")
+    _beside_dhts(axis, outcome, lambda loads: loads.max)
     axis.set(title="Load of the busiest server (Fig. 7)", ylabel="share of capacity", yscale="log")
 
 
 def _servers(axis: Any, outcome: Outcome) -> None:
     axis.axhspan(70, 80, color="0.9", label="CLASH in the paper")
-    axis.plot(_hours(outcome), [check.loads.servers_used for check in outcome.checks], "k", label="ours")
-    for place in (1, 2, 3):
-        used = [check.dht[place].servers_used for check in outcome.checks]
-        axis.plot(_hours(outcome), used, ":", label=f"DHT({LENGTHS[place]})")
+    _beside_dhts(axis, outcome, lambda loads: loads.servers_used)
     axis.set(title="Servers used (Fig. 7)", ylabel="servers", yscale="log")
 
 

@@ -3,20 +3,12 @@
 import msgspec
 
 from service.corona.goals import Goal
+from service.simulate.jobs import SEEDS, Job
 from service.simulate.workload import Bins, Ids, Phases, Setup
 
-SEEDS = (1, 2, 3, 4, 5)
 OURS = Setup()
 PAPERS = Setup(base=16, ids=Ids.RANDOM, bins=Bins.PAPER)
 SIXTY = {"nodes": 60, "channels": 7_500, "subscriptions": 150_000, "maintenance_s": 1800.0, "rounds": 12}
-
-
-class Job(msgspec.Struct, frozen=True):
-    """One run of the page."""
-
-    name: str
-    setup: Setup
-    seed: int = 1
 
 
 def _with(setup: Setup, **changes: object) -> Setup:

@@ -2,7 +2,6 @@
 
 import gc
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.table import Table
 from service.simulate.corona import Outcome, run
 from service.simulate.corona_jobs import JOBS
 from service.simulate.corona_page import Found, page
+from service.simulate.jobs import run_all
 from service.simulate.workload import Setup
 
 STEPS = len(JOBS)
@@ -49,12 +49,7 @@ def plot_runs(outcomes: Sequence[Outcome], file: Path) -> None:
 
 def write(directory: Path, report: Callable[[str], None]) -> None:
     """Run everything, two at a time, and write ``corona.md`` and ``corona.png``."""
-    found: Found = {}
-    with ProcessPoolExecutor(2) as pool:
-        outcomes = pool.map(_outcome, [job.setup for job in JOBS], [job.seed for job in JOBS])
-        for job, outcome in zip(JOBS, outcomes, strict=True):
-            found.setdefault(job.name, []).append(outcome)
-            report(f"{job.name}, seed {job.seed}")
+    found = run_all(JOBS, _outcome, report)
     plot(found, directory / "corona.png")
     (directory / "corona.md").write_text(page(found), encoding="utf-8")
 

@@ -13,7 +13,7 @@ from service.clash.mapping import Keyspaces
 from service.clash.policy import Limits
 from service.simulate.clash import STEPS, Outcome, run
 from service.simulate.clash_dht import LENGTHS, Dht, random_servers
-from service.simulate.clash_jobs import JOBS, OURS, SEEDS, SETUPS, command
+from service.simulate.clash_jobs import JOBS, OURS, SETUPS, command
 from service.simulate.clash_page import page
 from service.simulate.clash_report import plot, table
 from service.simulate.clash_servers import Chord, Servers
@@ -27,6 +27,7 @@ from service.simulate.clash_workload import (
     Sources,
     base_shares,
 )
+from service.simulate.jobs import SEEDS
 
 SMALL = Setup(queries=1000, servers=200, sources=5000, capacity_packets_s=400.0)
 

@@ -47,7 +47,7 @@ def test_the_table_shows_each_run_in_a_column(found: Found) -> None:
 
 
 def test_everything_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: Found) -> None:
-    monkeypatch.setattr(corona_report, "ProcessPoolExecutor", _Here)
+    monkeypatch.setattr("service.simulate.jobs.ProcessPoolExecutor", _Here)
     by_setup = {(job.setup, job.seed): found[job.name][0] for job in JOBS}
     monkeypatch.setattr(corona_report, "_outcome", lambda setup, seed: by_setup[setup, seed])
     done: list[str] = []
