@@ -47,6 +47,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.ParseKilled: "I cannot watch {it}: reading it takes more time or memory than I give one channel.",
     errors.StoreUnavailable: "I cannot get at my memory just now, so nothing was changed. "
     "Please try again in a minute.",
+    errors.NotSettled: "How often {it} is looked at is just being settled. Ask again in half a minute.",
     errors.NoWorker: "No worker is free to look at {it} just now. Please try again in a minute.",
     errors.PublisherError: "I cannot watch {it}: {detail}",
     errors.OperationalError: "Something on my side failed, so nothing was changed. Please try again in a minute.",

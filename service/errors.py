@@ -27,6 +27,7 @@
     └── OperationalError          our side; retrying is right
         ├── StoreUnavailable      Redis cannot be reached or refuses writes
         ├── NoWorker              no worker answered in time
+        ├── NotSettled            how a channel is polled has not been decided yet
         ├── LeaseLost             somebody else holds what we thought was ours
         ├── StaleVersion          a delta's base is not the channel's version; has ``current``
         ├── StepRefused           a key group cannot be split or merged just so, or not now; nothing changed
@@ -205,6 +206,12 @@ class NoWorker(OperationalError):
     """No worker took the request in time."""
 
     code = "no-worker"
+
+
+class NotSettled(OperationalError):
+    """How a channel is polled has not been decided yet: it is new, or nodes have just come or gone."""
+
+    code = "not-settled"
 
 
 class LeaseLost(OperationalError):

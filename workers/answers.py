@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import structlog
 
-from service.errors import CoronetError, NotSubscribed, NoWorker, to_fault
+from service.errors import CoronetError, NotSettled, NotSubscribed, NoWorker, to_fault
 from service.feeds.sandbox import ParserPool
 from service.store import Store
 from service.store.inbox import Letter
@@ -53,9 +53,7 @@ class Answers:
                     case Why(channel=cid):
                         reason = node.why(cid)
                         if reason is None:
-                            return Failed(
-                                to_fault(NoWorker("It is not settled yet how this is polled. Ask again soon."))
-                            )
+                            return Failed(to_fault(NotSettled("It is not settled yet how this is polled.")))
                         return Explained(reason)
         except TimeoutError:
             return Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from service.corona.estimates import Updates, dated
 from service.corona.messages import Candidate
 from service.errors import (
     BadUrl,
@@ -197,7 +198,15 @@ class Probing:
     async def _create(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         now_s = time.time()
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
-        snapshot = Snapshot(fetched.validators, findings.memory, findings.title, findings.link, findings.wishes)
+        dates_s = [entry.published for entry in findings.latest if entry.published is not None]
+        snapshot = Snapshot(
+            fetched.validators,
+            findings.memory,
+            findings.title,
+            findings.link,
+            findings.wishes,
+            updates=Updates(dated(dates_s, now_s), now_s),
+        )
         await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
 
     async def _wake(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from service.corona.reasons import Reason
-from service.errors import NoWorker, UserError
+from service.errors import NotSettled, NoWorker, UserError
 from service.feeds.urls import selector_of
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Wishes
 from service.store import Store
@@ -131,7 +131,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
 async def _why(store: Store, cid: ChannelId) -> Reason | None:
     try:
         return await store.requests.why(cid, _WHY_WITHIN_S)
-    except NoWorker:
+    except (NotSettled, NoWorker):
         return None
 
 

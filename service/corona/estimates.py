@@ -6,6 +6,7 @@ updates over the time watched uses both, and is right for channels that are poll
 than they publish: the rate of a Poisson process with a gamma prior, forgetting exponentially.
 """
 
+from collections.abc import Sequence
 from math import exp
 
 import msgspec
@@ -46,8 +47,21 @@ class UpdateEstimate(msgspec.Struct, frozen=True):
 
 
 def expected(interval_s: float) -> UpdateEstimate:
-    """Return the estimate to begin with, where something (entries' dates, a similar channel) suggests this interval."""
+    """Return the estimate to begin with, where something suggests this interval."""
     return UpdateEstimate(watched_s=_bounded_s(interval_s))
+
+
+def dated(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
+    """Return the estimate to begin with, by the dates of what a channel lists when it is first seen.
+
+    Dates to come tell nothing, and one alone, or all at once, no interval.
+    """
+    past_s = [at_s for at_s in published_s if at_s <= now_s]
+    gaps = len(past_s) - 1
+    if gaps < 1 or max(past_s) == min(past_s):
+        return UpdateEstimate()
+    oldest_s = min(past_s)
+    return observed(expected((max(past_s) - oldest_s) / gaps), gaps, now_s - oldest_s)
 
 
 def observed(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> UpdateEstimate:

@@ -10,7 +10,7 @@ With a ``rhythm`` (an addition that only this experiment has so far) rotas and e
 
 import numpy as np
 
-from service.corona.estimates import UpdateEstimate, expected, observed
+from service.corona.estimates import UpdateEstimate, dated, observed
 from service.corona.goals import Goal, weights
 from service.corona.honeycomb import Problem, scale_for_budget, sizes
 from service.corona.schedule import Rota, changed
@@ -87,12 +87,10 @@ class Fleet:
     def _begin(self, seen: Seen, rows: Ints) -> None:
         """Read the dates in the first document of each of these channels as the first observation."""
         for row in rows:
-            channel, known = seen.channel[row], int(seen.known[row])
+            channel, listed = seen.channel[row], seen.published_s[seen.first[row] : seen.upto[row]]
             self._told_s[channel] = seen.now_s[row]
-            if known > 1:
-                oldest_s = float(seen.published_s[seen.first[row]])
-                gap_s = float(seen.newest_s[row] - oldest_s) / (known - 1)
-                self._estimates[channel] = observed(expected(gap_s), known - 1, float(seen.now_s[row]) - oldest_s)
+            if len(listed) > 1:
+                self._estimates[channel] = dated(listed.tolist(), float(seen.now_s[row]))
 
     def _learn(self, now_s: float) -> None:
         untold_s = self._polled_s - self._told_s

@@ -1,6 +1,8 @@
 """A worker looks at a URL that somebody brings: where the channel is now, and which hub tells of its news."""
 
 import asyncio
+import time
+from email.utils import formatdate
 from typing import Literal
 
 import pytest
@@ -108,3 +110,23 @@ async def test_the_hub_of_a_new_channel_is_asked_after_the_first_look(
         await store.requests.probe(publisher.url())
         await until(asked, "the hub is asked")
         assert [form["hub.topic"] for form in hub.asked] == [publisher.url()]
+
+
+async def test_how_often_a_new_channel_is_updated_is_known_from_its_dates(
+    store: Store, start_worker: StartWorker
+) -> None:
+    """What is learnt from versions alone would say "every 8 hours" of a feed that has something every minute."""
+    dates = [formatdate(time.time() - 60 * number) for number in range(1, 21)]
+    items = "".join(f"<item><guid>{date}</guid><title>Entry</title><pubDate>{date}</pubDate></item>" for date in dates)
+
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(ok(f"<rss version='2.0'><channel><title>Often</title>{items}</channel></rss>".encode()))
+        await writer.drain()
+
+    await one_worker(store, start_worker)
+    async with raw_publisher(answer) as publisher:
+        channel = (await store.requests.probe(publisher.url())).channel
+    assert channel is not None
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    assert state.updates.interval_s(time.time()) == pytest.approx(60, rel=0.15)

@@ -4,7 +4,7 @@ import pytest
 
 from service.corona.policy import Aims
 from service.corona.reasons import Bound, Reason
-from service.errors import NoWorker
+from service.errors import NotSettled
 from service.settings import Settings
 from service.stack.publisher import SamplePublisher
 from service.store import Store
@@ -30,7 +30,7 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
     async def polled_by(nodes: int, each_s: float) -> Reason | None:
         try:
             why = await store.requests.why(channel.id)
-        except NoWorker:
+        except NotSettled:
             return None  # not settled yet
         settled = len(why.turns) == nodes and why.interval_s == pytest.approx(each_s, rel=0.02)
         return why if settled else None
@@ -45,5 +45,5 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
 async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Store, start_worker: StartWorker) -> None:
     await start_worker()
     await nodes_in_the_ring(store, 1)
-    with pytest.raises(NoWorker):
+    with pytest.raises(NotSettled):
         await store.requests.why("c" * 40)

@@ -24,7 +24,7 @@ from bots.exchange import (
 )
 from bots.replies import text
 from service.corona.reasons import Reason
-from service.errors import CoronetError, NotAFeed, NoWorker
+from service.errors import CoronetError, NotAFeed, NotSettled
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store.requests import Probed
@@ -101,7 +101,7 @@ class Person:
                 return self.entries.get(cid, ())[:count]
             case AskWhy(cid):
                 if cid not in self.reasons:
-                    raise NoWorker("It is not settled yet.")
+                    raise NotSettled("It is not settled yet.")
                 return self.reasons[cid]
             case CheckHealth():
                 return Health(self.workers, self.failing)

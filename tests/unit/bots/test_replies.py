@@ -31,6 +31,7 @@ CAUSES = [
     errors.ParseKilled(""),
     errors.StoreUnavailable(""),
     errors.NoWorker(""),
+    errors.NotSettled(""),
 ]
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from service.corona.estimates import UpdateEstimate, Updates, counted, observed
+from service.corona.estimates import UpdateEstimate, Updates, counted, dated, observed
 from service.model import Change, Delta, Entry, Notice
 
 CHANNEL = "c" * 40
@@ -45,3 +45,14 @@ def test_a_notice_is_no_update() -> None:
 def test_silence_since_the_last_version_counts() -> None:
     assert BEFORE.interval_s(1_000.0) == BEFORE.estimate.interval_s == Updates().interval_s(5e9)
     assert BEFORE.interval_s(1_000.0 + 30 * 86_400) > 10 * 86_400
+
+
+def test_what_a_channel_lists_at_first_tells_how_often_it_is_updated() -> None:
+    hourly = [3_600.0 * number for number in range(10)]
+    assert dated(hourly, hourly[-1]).interval_s == pytest.approx(3_600, rel=0.01)
+    assert dated([*hourly, 1e9], hourly[-1]) == dated(hourly, hourly[-1])
+
+
+@pytest.mark.parametrize("dates_s", [[], [5.0], [5.0, 5.0], [5.0, 20_000.0]])
+def test_dates_without_a_past_interval_tell_nothing(dates_s: list[float]) -> None:
+    assert dated(dates_s, 10_000.0) == UpdateEstimate()
