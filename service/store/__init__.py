@@ -6,6 +6,8 @@ idempotent, or healed by an intent. No policy: what to do is decided by pure roo
 Every method may raise :class:`service.errors.StoreUnavailable`.
 """
 
+from service.clash.keys import Layout
+from service.clash.mapping import Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.accounts import Accounts
@@ -13,6 +15,7 @@ from service.store.channels import Channels
 from service.store.hosts import Hosts
 from service.store.inbox import Inboxes
 from service.store.index import HashIndex
+from service.store.keyspaces import KeyspaceStore
 from service.store.leases import Leases
 from service.store.link import Link
 from service.store.moves import Moves
@@ -21,8 +24,12 @@ from service.store.policy import PolicyStore
 from service.store.requests import Requests
 from service.store.ring import Ring
 from service.store.subscriptions import Subscriptions
+from service.store.together import Together
 from service.store.users import Users
 from service.store.websub import WebSub
+
+LAYOUT = Layout()
+"""Of the keys of all subscriptions."""
 
 
 class Store:
@@ -31,6 +38,7 @@ class Store:
     def __init__(self, link: Link) -> None:
         """Wire the parts."""
         self.link = link
+        self.keyspaces = KeyspaceStore(Together(link), Keyspaces(), LAYOUT.bits)
         self.index = HashIndex(link)
         self.channels = Channels(link, self.index)
         self.outbox = Outbox(link)

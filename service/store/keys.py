@@ -26,6 +26,12 @@ key                          type    meaning
 ``cn:{c:CID}:hub``           string  the subscription at a hub: HubState (msgpack)
 ``cn:{c:CID}:pushed``        list    what the hub sent and no worker has read: Push (msgpack); expires
 ``cn:{c:CID}:pushes``        string  how often it sent something this minute; expires
+``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.fields``
+``cn:{clash:K}:pages``       zset    where each page of its subscriptions begins, in order
+``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``packing``
+``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → how many of its subscriptions are here
+``cn:{clash:K}:ends``        zset    where ended subscriptions are kept, in groups that are moving here
+``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
@@ -54,6 +60,7 @@ key                          type    meaning
 import hashlib
 from base64 import urlsafe_b64encode
 
+from service.clash.mapping import Keyspace
 from service.model import ChannelId, NodeId, UserId
 
 RING_NODES = "cn:{r}:nodes"
@@ -149,6 +156,17 @@ def pushed(cid: ChannelId) -> str:
 def push_rate(cid: ChannelId) -> str:
     """How often a channel's hub sent something in the present minute."""
     return f"cn:{{c:{cid}}}:pushes"
+
+
+def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
+    """A keyspace: its table, where pages begin, the pages, how many subscribe to each channel, and what ended."""
+    own = f"cn:{{clash:{number}}}"
+    return own, f"{own}:pages", f"{own}:records", f"{own}:channels", f"{own}:ends"
+
+
+def keyspace_told(number: Keyspace) -> str:
+    """How much fan-out read of each of a keyspace's groups."""
+    return f"cn:{{clash:{number}}}:told"
 
 
 def user(uid: UserId) -> str:

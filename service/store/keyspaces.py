@@ -1,64 +1,224 @@
-"""Keyspaces on Redis: what ``service.clash`` decides, carried out in one slot at a time."""
+"""Keyspaces on Redis: what ``service.clash`` decides, each method an instant in one slot.
+
+Whatever changes a table is a pure transition: the table is read, changed here, and written if it is still as it was
+read. Only ``AcceptObject`` has a short way of its own: the script answers for a leaf at rest, and leaves every other
+case to the table, which comes back with the reply.
+"""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from service.clash.accepting import Answer
+import msgspec
+
+from service.clash import steps
+from service.clash.accepting import Accepted, Answer, admit, answer
+from service.clash.fields import from_fields, to_fields
 from service.clash.groups import KeyGroup
-from service.clash.keys import Layout
+from service.clash.keys import check_key
 from service.clash.mapping import Keyspace, Keyspaces
+from service.clash.merging import given
+from service.clash.moving import gives, takes
 from service.clash.records import Page, Record
 from service.clash.search import Probe
-from service.clash.steps import Outcome, Step
-from service.clash.table import ServerTable
+from service.clash.splitting import emptied
+from service.clash.table import Move, ServerTable, Standing, empty_table, root_table
 from service.clash.walk import ReadDonor, ReadLeaf
-from service.store.link import Link
+from service.store import keys
+from service.store.link import Command, Value, script
+from service.store.packing import RECORD_BYTES, bounds, packed, position_bytes, unpacked
+from service.store.together import Together
+
+PAGE = 500
+"""Records that a move takes over at once: some milliseconds of Redis."""
+_ENDS_AT_ONCE = 500
+_NOTHING = Page((), complete=True)
+
+Fields = Mapping[str, str]
 
 
 class KeyspaceStore:
     """All keyspaces of a store. Calls of one turn of the event loop share a round trip.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`, and where it meets a table that is not ours
-    :class:`service.errors.NewerTable`, :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`.
+    Every method may raise :class:`service.errors.StoreUnavailable`, and where it is given or meets what is not of this
+    store :class:`service.errors.UnknownKeyspace`, :class:`service.errors.BadKey` or :class:`service.errors.NewerTable`:
+    then nothing has changed.
     """
 
-    def __init__(self, link: Link, keyspaces: Keyspaces = Keyspaces(), bits: int = Layout().bits) -> None:
-        """Use this link to Redis; so many keyspaces, and bits of a key."""
+    def __init__(self, link: Together, keyspaces: Keyspaces, bits: int) -> None:
+        """Use this link to Redis. All processes need the same keyspaces, and bits of a key (at most 32)."""
         self._link = link
         self.map = keyspaces
         self.bits = bits
+        self._root = KeyGroup(0, 0, bits)
 
-    async def carry_out(self, step: Step) -> Outcome:
+    async def carry_out(self, step: steps.Step) -> steps.Outcome:
         """Do a step of a move, atomically; raises :class:`service.errors.StepRefused` as the pure transition does."""
-        raise NotImplementedError(step)
+        keyspace = steps.keyspace_of(step)
+        outcome = None
+        while outcome is None:
+            outcome = await self._try(step, *await self._read(keyspace))
+        return outcome
 
     async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
         """Return keyspaces' tables, in the order asked for."""
-        raise NotImplementedError(keyspaces)
+        for keyspace in keyspaces:
+            self.map.check(keyspace)
+        found = await self._link.many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
+        return [self._table(keyspace, _fields(reply)) for keyspace, reply in zip(keyspaces, found, strict=True)]
 
     async def ask(self, probe: Probe) -> Answer:
         """AcceptObject, for who only wants to know."""
-        raise NotImplementedError(probe)
+        return (await self._accept(probe, "ask"))[0]
 
     async def write(self, probe: Probe, record: Record) -> Answer:
         """AcceptObject, for a subscription or its end: written if, and only if, it is accepted."""
-        raise NotImplementedError(probe, record)
+        check_key(record.key, self.bits)
+        return (await self._accept(probe, "write", packed(record)))[0]
+
+    async def count(self, probe: Probe, mark: bytes) -> tuple[Answer, int]:
+        """AcceptObject, for who counts: how many subscriptions to the channel of this mark the keyspace has."""
+        found, (number,) = await self._accept(probe, "count", mark)
+        return found, number
 
     async def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
         """AcceptObject, for a reader."""
-        raise NotImplementedError(question)
+        low, high = bounds(question.prefix, question.after)
+        found, pages = await self._accept(question.probe, "read", low, high, question.count)
+        return found, _page(pages, question.count) if isinstance(found, Accepted) else _NOTHING
 
     async def read_donor(self, question: ReadDonor) -> Page:
         """Read what has not gone over yet."""
-        raise NotImplementedError(question)
+        donor = question.move.donor
+        self.map.check(donor)
+        low, high = bounds(question.group, question.after)
+        fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
+        table = self._table(donor, _fields(fields))
+        return _page(pages, question.count) if gives(table, question.move) else _NOTHING
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
         """Return how many subscriptions of each group lie in a keyspace."""
-        raise NotImplementedError(keyspace, groups)
+        self.map.check(keyspace)
+        found: list[int] = await self._run(keyspace, "sizes", *(bound for group in groups for bound in bounds(group)))
+        return found
 
     async def told(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
         """Note that so many people of a leaf were told something. May be lost: loads are soft state."""
-        raise NotImplementedError(keyspace, group, deliveries)
+        self.map.check(keyspace)
+        await self._link.many([("HINCRBY", keys.keyspace_told(keyspace), group.label, deliveries)])
 
     async def take_told(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return what was noted since the last call, by leaf, and begin again from nothing."""
-        raise NotImplementedError(keyspace)
+        self.map.check(keyspace)
+        (found,) = await self._link.many([script("keyspace_told", (keys.keyspace_told(keyspace),))])
+        return {KeyGroup.labelled(label, self.bits): int(number) for label, number in _fields(found).items()}
+
+    async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[Answer, list[Any]]:
+        """Return the answer, and what the script has added to it."""
+        self.map.check(probe.keyspace)
+        check_key(probe.key, self.bits)
+        if probe.proof is not None:
+            await self._admit(probe.keyspace, probe.proof)
+        while True:
+            said, *rest = await self._run(probe.keyspace, what, f"{probe.key:0{self.bits}b}", *arguments)
+            if isinstance(said, bytes):
+                return Accepted(KeyGroup.labelled(said.decode(), self.bits)), rest
+            fields = _fields(said)
+            table = self._table(probe.keyspace, fields)
+            if fields or not table.entries:
+                return answer(table, probe.key), rest
+            # The first question of all: the root's table is made.
+            await self._write(probe.keyspace, fields, table)
+
+    async def _admit(self, keyspace: Keyspace, proof: Move) -> None:
+        while True:
+            fields, before = await self._read(keyspace)
+            after = admit(before, proof)
+            if after is before or await self._write(keyspace, fields, after):
+                return
+
+    async def _try(self, step: steps.Step, fields: Fields, before: ServerTable) -> steps.Outcome | None:
+        """Do a step on a table that was read; None if it has changed since, and nothing was done."""
+        match step:
+            case steps.Fetch():
+                return await self._fetch(step, fields, before)
+            case steps.Put():
+                return await self._put(step, fields, before)
+            case _:
+                return await self._change(step, fields, before)
+
+    async def _change(self, step: steps.Step, fields: Fields, before: ServerTable) -> steps.Outcome | None:
+        after = steps.apply(before, step, self.map)
+        leaf = steps.filled(step)
+        if leaf is not None and after.standing(leaf) is Standing.ACTIVE:
+            # Also if it was at rest before: who did this step may have died on the way through its ends.
+            if not await self._drop_ends(fields, after, leaf):
+                return None
+        elif after is not before and not await self._write(before.keyspace, fields, after):
+            return None
+        match step:
+            case steps.SplitGroup() | steps.MergeGroup():
+                return steps.Begun(after.move)
+            case steps.GiveKeyGroup():
+                return steps.Decided(given(after, step.move))
+        return steps.Done()
+
+    async def _drop_ends(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
+        """Change the table, and drop the first ends of a leaf in the same instant; false if there are more."""
+        changes = _changes(fields, after)
+        done, *dropped = await self._run(after.keyspace, "filled", changes, *bounds(leaf), _ENDS_AT_ONCE)
+        return bool(done) and dropped[0] < _ENDS_AT_ONCE
+
+    async def _fetch(self, step: steps.Fetch, fields: Fields, table: ServerTable) -> steps.Fetched | None:
+        if not gives(table, step.move):
+            return steps.Fetched(())
+        dropped = b"".join(position_bytes(record) for record in step.taken_over)
+        changes = _changes(fields, emptied(table, step.move))
+        done, *pages = await self._run(table.keyspace, "fetch", changes, dropped, *bounds(step.move.group), PAGE)
+        return steps.Fetched(_page(pages, PAGE).records) if done else None
+
+    async def _put(self, step: steps.Put, fields: Fields, table: ServerTable) -> steps.Kept | None:
+        if not takes(table, step.move):
+            return steps.Kept(taking=False)
+        records = b"".join(packed(record) for record in step.records)
+        (done,) = await self._run(table.keyspace, "put", _changes(fields, table), records)
+        return steps.Kept(taking=True) if done else None
+
+    async def _read(self, keyspace: Keyspace) -> tuple[Fields, ServerTable]:
+        self.map.check(keyspace)
+        (found,) = await self._link.many([("HGETALL", keys.keyspace(keyspace)[0])])
+        return _fields(found), self._table(keyspace, _fields(found))
+
+    async def _write(self, keyspace: Keyspace, fields: Fields, table: ServerTable) -> bool:
+        """Write a table in place of one that was read; False if that is not there any more."""
+        (done,) = await self._run(keyspace, "change", _changes(fields, table))
+        return bool(done)
+
+    def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
+        if fields:
+            return from_fields(keyspace, fields, self.map, self.bits)
+        is_root = keyspace == self.map.keyspace_of(self._root)
+        return root_table(keyspace, self.bits) if is_root else empty_table(keyspace, self.bits)
+
+    async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
+        command: Command = script("keyspace", keys.keyspace(keyspace), what, *arguments)
+        return (await self._link.many([command]))[0]
+
+
+def _changes(fields: Fields, table: ServerTable) -> bytes:
+    """Return a table as it was read, and what makes another of it, for the script."""
+    after = to_fields(table)
+    changed = {name: text for name, text in after.items() if fields.get(name) != text}
+    return msgspec.json.encode({"read": fields, "set": changed, "drop": [*(fields.keys() - after.keys())]})
+
+
+def _fields(reply: Any) -> Fields:
+    """Return a hash that came from HGETALL itself, or through a script."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {name.decode(): text.decode() for name, text in pairs}
+
+
+def _page(reply: Sequence[Any], count: int) -> Page:
+    """Return the first records of what a script found in a range."""
+    more, *pages = reply
+    found = b"".join(pages)
+    return Page(unpacked(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
