@@ -1,4 +1,4 @@
-"""The servers that tests share: one real Redis and one real Prosody per test process, started when first asked for."""
+"""The servers that tests share, one each per test process, started when first asked for: all are real."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from service.stack.prosody import PrivateProsody
 from service.stack.redis import PrivateRedis
+from tests.support.redis_cluster import RedisCluster
 
 # Laws hold at any speed: no example has a deadline, because the machine may be busy.
 settings.register_profile("laws", deadline=None)
@@ -32,6 +33,20 @@ async def clean_redis(redis_url: str) -> str:
     writer.close()
     await writer.wait_closed()
     return redis_url
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisCluster]:
+    """A private Redis Cluster of six nodes; whoever kills one of them takes a cluster of their own."""
+    async with RedisCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture
+async def clean_cluster(redis_cluster: RedisCluster) -> RedisCluster:
+    """A private Redis Cluster that holds nothing."""
+    await redis_cluster.clear()
+    return redis_cluster
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -113,13 +113,16 @@ async def test_any_number_of_commands_at_once_is_answered(redis_url: str) -> Non
     await link.close()
 
 
-async def test_a_heartbeat_does_not_wait_for_what_keeps_all_other_connections_busy(link: Link, store: Store) -> None:
+async def test_a_heartbeat_does_not_wait_for_what_keeps_all_other_connections_busy(
+    link: Link, clean_redis: str
+) -> None:
     busy = [asyncio.create_task(link.call("BLPOP", f"nothing:{number}", "2")) for number in range(_PROMPT_CONNECTIONS)]
 
     async def all_wait() -> bool:
-        return bool((await store.link.call("INFO", "clients"))["blocked_clients"] == _PROMPT_CONNECTIONS)
+        return bool((await other.link.call("INFO", "clients"))["blocked_clients"] == _PROMPT_CONNECTIONS)
 
-    await until(all_wait, "no connection is left")
+    async with opened(clean_redis) as other:
+        await until(all_wait, "no connection is left")
     ring = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
     async with asyncio.timeout(1):
         assert (await link.vital("ring_beat", ring, "", 0, 0, -1))[2] > 0

@@ -14,6 +14,7 @@ from service.store.moves import agreed_version
 from service.store.state import ChannelState
 from tests.contract.test_store_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, make_channel, publish
+from tests.support.everywhere import everywhere
 from tests.support.waiting import until
 from workers.fanout import fan_out
 
@@ -134,7 +135,7 @@ async def test_a_chain_of_moves_leads_to_its_end_and_back_if_the_publisher_goes_
 
 async def test_whatever_step_a_process_dies_at_the_next_one_completes_the_move(store: Store) -> None:
     for survives in range(60):
-        await store.link.call("FLUSHALL")
+        await everywhere(store, "FLUSHALL")
         await make_channel(store, URL)
         await store.subscriptions.subscribe(ALICE, OLD_ID)
         await _say_moved(store)
@@ -161,7 +162,7 @@ async def test_a_subscription_whose_mover_died_is_healed_without_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for survives in range(60):
-        await store.link.call("FLUSHALL")
+        await everywhere(store, "FLUSHALL")
         await make_channel(store, URL)
         await store.subscriptions.subscribe(ALICE, OLD_ID)
         await _say_moved(store)

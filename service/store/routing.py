@@ -1,0 +1,222 @@
+"""Sending commands to a Redis, or to the nodes of a Redis Cluster that have their keys.
+
+What Redis is, nobody has to say: only a node of a cluster answers MOVED, and one such answer, to whatever command,
+makes us ask for the map of slots. A single Redis is never asked for one.
+
+In a cluster a write is acknowledged when a replica has it as well (``WAIT``), as long as its master has one: a
+failover then loses nothing that was acknowledged (docs/decisions/0020).
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from redis import exceptions
+from redis.asyncio import Redis
+
+from service.errors import StoreUnavailable
+from service.settings import Settings
+from service.store.pools import ANSWER_WITHIN_S, address_of, open_pool, seeds
+from service.store.slots import Address, Command, SlotMap, parse_slots, slot_of, writes
+
+_COPIED_WITHIN_MS = 500
+_MAP_KEPT_S = 10.0
+_PAUSE_S = 0.05
+
+# What was not carried out, and will be elsewhere or later.
+_ELSEWHERE = (exceptions.MovedError, exceptions.AskError)
+_LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.MasterDownError, exceptions.ReadOnlyError)
+_NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+
+
+class Slots:
+    """What is known of the cluster: shared by all lanes of a link, None of a Redis that is none."""
+
+    def __init__(self) -> None:
+        self.map: SlotMap | None = None
+        self._learnt_s = 0.0
+
+    def learn(self, reply: Sequence[Any], asked: Address | None) -> None:
+        """Take the reply to ``CLUSTER SLOTS``."""
+        self.map = parse_slots(reply, asked)
+        self._learnt_s = time.monotonic()
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it is time to ask again: replicas and failovers show nowhere else."""
+        return time.monotonic() - self._learnt_s > _MAP_KEPT_S
+
+
+class Lane:
+    """Connections for one kind of command. ``tries``: how often a single Redis is asked when a connection breaks.
+
+    With 1, commands are not repeated that may have been carried out. ``copied``: writes wait for a replica.
+    """
+
+    def __init__(
+        self, settings: Settings, slots: Slots, connections: int, timeout_s: float, *, tries: int, copied: bool
+    ) -> None:
+        self._settings, self._slots = settings, slots
+        self._connections, self._timeout_s = connections, timeout_s
+        self._tries, self._copied = tries, copied
+        self._seeds = seeds(settings)
+        self._pools: dict[Address | None, Redis] = {}
+
+    async def call(self, command: Command) -> Any:
+        """Run one command."""
+        if self._slots.map is None:
+            try:
+                return await self._at(None).execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+            except exceptions.MovedError:
+                await self._look(self._seed_addresses())
+            except _NO_ANSWER:
+                if not await self._another_seed():
+                    raise
+        return (await self._in_cluster([command]))[0]
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        """Run independent commands in one round trip to each node."""
+        if self._slots.map is None:
+            try:
+                replies = await _pipelined(self._at(None), commands)
+            except _NO_ANSWER:
+                if not await self._another_seed():
+                    raise
+                return await self._in_cluster(commands)
+            if not any(isinstance(reply, exceptions.MovedError) for reply in replies):
+                return _without_errors(commands, replies)
+            await self._look(self._seed_addresses())
+            moved = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.MovedError)]
+            again = await self._in_cluster([commands[place] for place in moved])
+            for place, reply in zip(moved, again, strict=True):
+                replies[place] = reply
+            return _without_errors(commands, replies)
+        return await self._in_cluster(commands)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for pool in self._pools.values():
+            await pool.aclose()
+
+    async def _in_cluster(self, commands: Sequence[Command]) -> list[Any]:
+        """Run commands where their slots are, and go after them, until all are answered or patience ends."""
+        replies: list[Any] = [None] * len(commands)
+        waiting = list(range(len(commands)))
+        patient_until: float | None = None
+        while True:
+            await self._ask([(place, commands[place]) for place in waiting], replies)
+            waiting = [place for place in waiting if self._unanswered(replies[place])]
+            if not waiting:
+                return _without_errors(commands, replies)
+            if patient_until is None:
+                patient_until = time.monotonic() + ANSWER_WITHIN_S
+            elif time.monotonic() >= patient_until:
+                raise replies[waiting[0]]
+            else:
+                await asyncio.sleep(_PAUSE_S)
+            await self._look_after({place: replies[place] for place in waiting}, commands)
+
+    async def _look_after(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
+        """Ask for the map those who know better first, and those last who did not answer."""
+        moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
+        silent = {self._node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_ANSWER)}
+        if all(isinstance(error, exceptions.AskError) for error in failed.values()) and not moved:
+            return
+        await self._look(sorted([*dict.fromkeys([*moved, *self._known()])], key=silent.__contains__))
+
+    def _unanswered(self, reply: Any) -> bool:
+        return isinstance(reply, (*_ELSEWHERE, *_LATER)) or (self._tries > 1 and isinstance(reply, _NO_ANSWER))
+
+    async def _ask(self, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
+        """Send each command to its node, all nodes at once; what goes wrong is its reply."""
+        by_node: dict[Address | None, list[tuple[int, Command]]] = {}
+        for place, command in asked:
+            before = replies[place]
+            if isinstance(before, exceptions.AskError) and not isinstance(before, exceptions.MovedError):
+                by_node.setdefault(before.node_addr, []).append((-1, ("ASKING",)))
+                by_node[before.node_addr].append((place, command))
+            else:
+                by_node.setdefault(self._node_of(command), []).append((place, command))
+        await asyncio.gather(*(self._ask_node(node, some, replies) for node, some in by_node.items()))
+
+    async def _ask_node(self, node: Address | None, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
+        slots = self._slots
+        commands = [command for _, command in asked]
+        copied = self._copied and slots.map is not None and node in slots.map.copied and any(map(writes, commands))
+        extra: list[Command] = [("WAIT", 1, _COPIED_WITHIN_MS)] if copied else []
+        extra += [("CLUSTER", "SLOTS")] if slots.outdated else []
+        try:
+            found = await _pipelined(self._at(node), [*commands, *extra])
+        except _NO_ANSWER as error:
+            found = [error] * len(asked)
+        for (place, _), reply in zip(asked, found, strict=False):
+            if place >= 0:
+                replies[place] = reply
+        told = found[len(asked) :]
+        if slots.outdated and told and isinstance(told[-1], list):
+            slots.learn(told[-1], node)
+        if copied and told and told[0] == 0:
+            await self._look(self._known())
+            raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
+
+    def _node_of(self, command: Command) -> Address | None:
+        slot = slot_of(command)
+        known = self._slots.map
+        if known is None:
+            return None
+        return known.master(slot) if slot is not None else next(iter(known.masters), None)
+
+    async def _look(self, nodes: Iterable[Address | None]) -> None:
+        """Ask the first node that answers for the map."""
+        for node in nodes:
+            try:
+                (reply,) = await _pipelined(self._at(node), [("CLUSTER", "SLOTS")])
+            except _NO_ANSWER:
+                continue
+            if isinstance(reply, list) and reply:
+                self._slots.learn(reply, node or address_of(self._seeds[0]))
+                return
+
+    def _known(self) -> list[Address | None]:
+        masters = self._slots.map.masters if self._slots.map else []
+        return [*dict.fromkeys([*masters, *self._seed_addresses()])]
+
+    def _seed_addresses(self) -> list[Address | None]:
+        return [address_of(url) for url in self._seeds]
+
+    async def _another_seed(self) -> bool:
+        """After the first of several seeds did not answer: say whether another knows the cluster."""
+        await self._look(self._seed_addresses()[1:])
+        return self._slots.map is not None and self._tries > 1
+
+    def _at(self, node: Address | None) -> Redis:
+        pool = self._pools.get(node)
+        if pool is None:
+            tries = self._tries if node is None and len(self._seeds) == 1 else 1
+            pool = open_pool(
+                self._settings,
+                self._seeds[0],
+                node,
+                connections=self._connections,
+                timeout_s=self._timeout_s,
+                tries=tries,
+            )
+            self._pools[node] = pool
+        return pool
+
+
+async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:
+    """Return the replies; what a node answers with an error is one."""
+    async with client.pipeline(transaction=False) as pipeline:
+        for command in commands:
+            pipeline.execute_command(*command)
+        return await pipeline.execute(raise_on_error=False)
+
+
+def _without_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
+    for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
+        if isinstance(reply, exceptions.RedisError | OSError):
+            reply.add_note(f"It was the answer to {command[0]!r}, command {place + 1} of {len(commands)}.")
+            raise reply
+    return replies

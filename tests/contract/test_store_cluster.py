@@ -1,0 +1,126 @@
+"""A Redis Cluster: nobody has to say that it is one, and nothing that was acknowledged is lost with a master."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from service.errors import StoreUnavailable
+from service.feeds.parts import Parts
+from service.settings import Settings
+from service.store import Store, connect, keys
+from service.store.inbox import Letter
+from service.store.link import Link
+from service.store.slots import slot_of
+from tests.support.channels import make_channel
+from tests.support.everywhere import everywhere
+from tests.support.redis_cluster import RedisCluster
+from tests.support.waiting import until_so
+
+NAMES = [f"name:{number}" for number in range(300)]
+ALICE = "alice@localhost"
+
+
+@pytest_asyncio.fixture
+async def store(clean_cluster: RedisCluster) -> AsyncIterator[Store]:
+    opened = await connect(Settings(redis_url=clean_cluster.url))
+    yield opened
+    await opened.close()
+
+
+async def test_the_url_of_one_node_is_enough_and_commands_find_their_nodes(store: Store) -> None:
+    """In whatever order, and whether alone or together, replies are those of the commands."""
+    assert [await store.link.call("SET", name, name) for name in NAMES[:20]] == [True] * 20
+    assert await store.link.many([("SET", name, name) for name in NAMES]) == [True] * len(NAMES)
+    held = await store.link.many([("GET", name) for name in reversed(NAMES)])
+    assert held == [name.encode() for name in reversed(NAMES)]
+    assert all(size > len(NAMES) / 6 for size in await everywhere(store, "DBSIZE"))
+
+
+async def test_a_pipeline_may_be_the_first_that_meets_the_cluster(clean_cluster: RedisCluster) -> None:
+    link = Link(Settings(redis_url=clean_cluster.url))
+    assert await link.many_once([("INCR", name) for name in NAMES]) == [1] * len(NAMES)
+    assert await link.many([("GET", name) for name in NAMES]) == [b"1"] * len(NAMES)
+    await link.close()
+
+
+async def test_a_person_subscribes_is_told_and_reads_whatever_slots_that_takes(store: Store) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(ALICE, channel.id)
+    assert await store.subscriptions.counts([channel.id]) == [1]
+    uid = keys.user_id(ALICE)
+    assert await store.outbox.enqueue([uid], channel.id, 2, 5.0, Parts()) == []
+    (batch,) = (await store.outbox.claim([uid], 10, 6.0)).values()
+    assert [(item.channel, item.version) for item in batch.items] == [(channel.id, 2)]
+
+
+async def test_a_reader_that_blocks_is_woken(store: Store) -> None:
+    nodes = [f"{number:02x}" * 20 for number in range(6)]
+    assert len({slot_of(("XLEN", keys.inbox(node))) for node in nodes}) == len(nodes)
+    reading = [asyncio.create_task(store.inboxes.read(node, "0")) for node in nodes]
+    await store.inboxes.send([(node, Letter("ask", "", node.encode())) for node in nodes])
+    assert [letters[0].payload for letters, _ in await asyncio.gather(*reading)] == [node.encode() for node in nodes]
+
+
+async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster: RedisCluster) -> None:
+    """Half of its keys are there already (ASK), then all of them (MOVED), and the others are not disturbed."""
+    here, there = (f"{name}{{moving}}" for name in ("here", "there"))
+    await store.link.many([("SET", here, "1"), ("SET", there, "1")])
+    slot = slot_of(("GET", here))
+    assert slot is not None
+    known = store.link._prompt._slots.map
+    assert known is not None
+    donor = (known.master(slot) or ("", 0))[1]
+    taker = next(port for port in await clean_cluster.masters() if port != donor)
+    ids = {port: str(await clean_cluster.ask(port, "CLUSTER", "MYID")) for port in (donor, taker)}
+    await clean_cluster.ask(taker, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[donor])
+    await clean_cluster.ask(donor, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[taker])
+    await clean_cluster.ask(donor, "MIGRATE", "127.0.0.1", taker, there, 0, 5000)
+    assert await store.link.many([("INCR", here), ("INCR", there), ("INCR", "elsewhere")]) == [2, 2, 1]
+    assert await store.link.call("INCR", there) == 3
+    await clean_cluster.ask(donor, "MIGRATE", "127.0.0.1", taker, here, 0, 5000)
+    for port in (taker, donor):
+        await clean_cluster.ask(port, "CLUSTER", "SETSLOT", slot, "NODE", ids[taker])
+    assert await store.link.call("INCR", here) == 3
+    assert await store.link.many_once([("INCR", here), ("INCR", there)]) == [4, 4]
+
+
+async def _count_up(link: Link, name: str, acknowledged: dict[str, int]) -> None:
+    for number in count(1):
+        with contextlib.suppress(StoreUnavailable):
+            await link.call("SET", name, number)
+            acknowledged[name] = number
+
+
+async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_path: Path) -> None:
+    """Writers go on when the replica has taken over; who comes while the first node is away asks the others."""
+    async with RedisCluster(tmp_path) as cluster:
+        link = Link(Settings(redis_url=cluster.urls))
+        acknowledged = dict.fromkeys(NAMES[:30], 0)
+        writers = [asyncio.create_task(_count_up(link, name, acknowledged)) for name in acknowledged]
+        await until_so(lambda: min(acknowledged.values()) > 20, "all write")
+        lost = cluster.ports[0]
+        await cluster.kill(lost)
+        at_death = dict(acknowledged)
+        await until_so(lambda: all(acknowledged[name] > at_death[name] + 20 for name in at_death), "all write on")
+        for writer in writers:
+            writer.cancel()
+        await asyncio.wait(writers)
+        late = await connect(Settings(redis_url=cluster.urls))
+        held = await late.link.many([("GET", name) for name in acknowledged])
+        assert all(int(value) >= number for value, number in zip(held, acknowledged.values(), strict=True))
+        assert lost not in await cluster.masters()
+        await late.close()
+        await link.close()
+
+
+async def test_a_cluster_that_does_not_answer_is_unavailable(unused_tcp_port: int) -> None:
+    link = Link(Settings(redis_url=f"redis://127.0.0.1:{unused_tcp_port}, redis://127.0.0.1:{unused_tcp_port}"))
+    for asked in (link.call("GET", "a"), link.many([("GET", "a")]), link.many_once([("SET", "a", "b")])):
+        with pytest.raises(StoreUnavailable):
+            await asked
+    await link.close()

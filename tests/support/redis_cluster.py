@@ -1,0 +1,135 @@
+"""A Redis Cluster of our own: three masters and three replicas on free ports of loopback."""
+
+import asyncio
+import contextlib
+import secrets
+import signal
+from pathlib import Path
+from typing import Any, Self
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from service.errors import OperationalError
+from service.stack.child import Child, Program
+from service.stack.ports import LOOPBACK, _is_free, accepts
+from service.stack.redis import _server_binary
+from tests.support.waiting import until
+
+MASTERS = 3
+NODES = 6
+SLOTS = 16_384
+_BUS = 10_000
+_FAILED_AFTER_MS = 1_000
+
+
+class RedisCluster:
+    """Six processes over one directory. The first three nodes are masters at the start, the others their replicas."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._children: dict[int, Child] = {}
+        self.ports: list[int] = []
+
+    @property
+    def url(self) -> str:
+        """That of the first node; the others are found by themselves."""
+        return f"redis://{LOOPBACK}:{self.ports[0]}"
+
+    @property
+    def urls(self) -> str:
+        """Those of all nodes, as the settings take them."""
+        return ",".join(f"redis://{LOOPBACK}:{port}" for port in self.ports)
+
+    async def ask(self, port: int, *command: str | int) -> Any:
+        """Ask one node."""
+        async with Redis(host=LOOPBACK, port=port, decode_responses=True, socket_timeout=5) as client:
+            return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+
+    async def masters(self) -> list[int]:
+        """Return the ports of the nodes that are masters with slots now, by the word of those that answer."""
+        for port in self.ports:
+            try:
+                ranges = await self.ask(port, "CLUSTER", "SLOTS")
+            except (RedisError, OSError):
+                continue
+            return sorted({int(master[1]) for _, _, master, *_ in ranges})
+        raise OperationalError("No node of the cluster answers.")
+
+    async def clear(self) -> None:
+        """Delete everything."""
+        for port in await self.masters():
+            await self.ask(port, "FLUSHALL")
+
+    async def kill(self, port: int) -> None:
+        """Kill one node with SIGKILL."""
+        child = self._children.pop(port)
+        child._signal_group(signal.SIGKILL)
+        await child.exited()
+
+    async def start_node(self, port: int) -> None:
+        """Start a node, or start it again over what it wrote."""
+        directory = self._directory / str(port)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        argv = [_server_binary(), "--port", str(port), "--bind", LOOPBACK, "--dir", str(directory), "--save", ""]
+        argv += ["--cluster-enabled", "yes", "--cluster-node-timeout", str(_FAILED_AFTER_MS)]
+        argv += ["--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"]
+        # A replica is listed once it has received something: at the latest, its master's first ping.
+        argv += ["--repl-ping-replica-period", "1", "--appendonly", "yes"]
+
+        async def answers() -> bool:
+            return await accepts(port)
+
+        child = await Child.start(Program(f"redis-{port}", tuple(argv), directory / "redis.log", answers))
+        self._children[port] = child
+        await child.ready(30)
+
+    async def whole(self) -> bool:
+        """Say whether every living node knows three masters that have a replica each."""
+        for port in self._children:
+            ranges = await self.ask(port, "CLUSTER", "SLOTS")
+            if sum(last - first + 1 for first, last, *_ in ranges) != SLOTS:
+                return False
+            if not all(replicas for _, _, _, *replicas in ranges):
+                return False
+            if "cluster_state:ok" not in str(await self.ask(port, "CLUSTER", "INFO")).replace("'", ""):
+                return False
+        return True
+
+    async def _assemble(self) -> None:
+        ids = [str(await self.ask(port, "CLUSTER", "MYID")) for port in self.ports]
+        for place, port in enumerate(self.ports[:MASTERS]):
+            await self.ask(port, "CLUSTER", "SET-CONFIG-EPOCH", place + 1)
+            own = range(place * SLOTS // MASTERS, (place + 1) * SLOTS // MASTERS)
+            await self.ask(port, "CLUSTER", "ADDSLOTS", *own)
+        for place, port in enumerate(self.ports):
+            for other in self.ports[:place]:
+                await self.ask(port, "CLUSTER", "MEET", LOOPBACK, other)
+
+        for port, master in zip(self.ports[MASTERS:], ids, strict=False):
+
+            async def replicates(port: int = port, master: str = master) -> bool:
+                with contextlib.suppress(RedisError):  # it does not know its master yet
+                    await self.ask(port, "CLUSTER", "REPLICATE", master)
+                    return True
+                return False
+
+            await until(replicates, "a replica knows its master", within_s=30)
+        await until(self.whole, "the cluster is whole", within_s=30)
+
+    async def __aenter__(self) -> Self:
+        while len(self.ports) < NODES:
+            port = 12_000 + secrets.randbelow(9_000)
+            if port not in self.ports and _is_free(port) and _is_free(port + _BUS):
+                self.ports.append(port)
+        try:
+            await asyncio.gather(*map(self.start_node, self.ports))
+            await self._assemble()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for port in list(self._children):
+            await self.kill(port)
