@@ -14,10 +14,11 @@ from service.store.accounts import Accounts
 from service.store.channels import Channels
 from service.store.hosts import Hosts
 from service.store.inbox import Inboxes
-from service.store.index import HashIndex
+from service.store.index import GroupIndex
 from service.store.keyspaces import KeyspaceStore
 from service.store.leases import Leases
 from service.store.link import Link
+from service.store.loads import LoadStore
 from service.store.moves import Moves
 from service.store.outbox import Outbox
 from service.store.policy import PolicyStore
@@ -38,11 +39,13 @@ class Store:
     def __init__(self, link: Link) -> None:
         """Wire the parts."""
         self.link = link
-        self.keyspaces = KeyspaceStore(Together(link), Keyspaces(), LAYOUT.bits)
-        self.index = HashIndex(link)
+        together = Together(link)
+        self.keyspaces = KeyspaceStore(together, Keyspaces(), LAYOUT.bits)
+        self.loads = LoadStore(together, self.keyspaces)
+        self.index = GroupIndex(together, self.keyspaces, LAYOUT)
         self.channels = Channels(link, self.index)
         self.outbox = Outbox(link)
-        self.subscriptions = Subscriptions(link, self.index, self.channels, self.outbox)
+        self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox)
         self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)
         self.ring = Ring(link)
@@ -63,6 +66,7 @@ class Store:
         await self.subscriptions.end_all(cid)
         await self.channels.forget(cid)
         await self.subscriptions.end_all(cid)
+        await self.channels.forgotten(cid)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -46,6 +46,8 @@ FIELDS = {
     "body_sha256": "same",
     "memory": "what is remembered of its content: see service.feeds.examine (msgpack)",
     "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
+    "site": "the registrable domain by which its subscriptions are placed: see service.store.places",
+    "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
     "updates": "how often it changes, as far as is known (corona.estimates.Updates, msgpack)",
     "failing_since": "Unix s of the first failed poll after the last good one",
     "refusals": "how many polls in a row found the publisher busy",
@@ -198,8 +200,9 @@ class Channels:
         Does nothing if somebody has subscribed, or is about to come from a channel that moved: they count on the
         polls that there have been.
         """
-        own = (keys.channel(cid), keys.channel_index(cid), keys.joining(cid))
-        await self._link.script("channel_doze", own)
+        joins = await self._link.call("HGET", keys.channel(cid), "joins")
+        if (await self._index.count([cid]))[0] == 0:
+            await self._link.script("channel_doze", (keys.channel(cid), keys.joining(cid)), joins or b"")
 
     async def polled(self, reports: Sequence[tuple[ChannelId, Report]]) -> list[Case | None]:
         """Keep how polls ended; return what there is to judge, in the same order."""
@@ -259,13 +262,14 @@ class Channels:
         await self._link.script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
 
     async def forget(self, cid: ChannelId) -> None:
-        """Delete a channel and its log. Its subscriptions have to be ended first and again afterwards."""
-        await self._link.many(
-            [
-                ("DEL", keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid)),
-                ("SREM", keys.registry(cid[:2]), cid),
-            ]
-        )
+        """Delete a channel and its log. Its subscriptions have to be ended before, and once more after."""
+        own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
+        await self._link.many([script("channel_forget", own, ""), ("SREM", keys.registry(cid[:2]), cid)])
+
+    async def forgotten(self, cid: ChannelId) -> None:
+        """Delete what was left of a channel to end its last subscriptions by."""
+        own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
+        await self._link.script("channel_forget", own, "1")
 
     async def registered(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the ids in these registry buckets."""

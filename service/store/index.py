@@ -1,18 +1,34 @@
-"""The channel index: who has to be told of a channel's changes. A port, and its first filling.
+"""The channel index: who has to be told of a channel's changes.
 
 The index may hold too much (a user who just left), never too little: the user index is the truth,
 and the last step of fan-out asks it. Each entry carries the ``seq`` of the user's change of mind
 that put it there, so that a late replay never undoes a later change.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
+from service.clash.accepting import Accepted
+from service.clash.depths import Depths
+from service.clash.keys import Layout
+from service.clash.mapping import Keyspace
+from service.clash.records import Position, Record
+from service.clash.search import DepthSearch, Probe
+from service.clash.units import Units
+from service.clash.walk import ReadDonor, ReadLeaf, Walk
+from service.errors import GroupsMoving, NewerTable, StoreUnavailable
 from service.model import ChannelId, UserId
 from service.store import keys
-from service.store.link import Link, script
+from service.store.keyspaces import KeyspaceStore
+from service.store.link import script
+from service.store.packing import channel_mark, record_id, users
+from service.store.places import Places
+from service.store.together import Together
 
-_CHANNEL_UNKNOWN = -1
+_BROUGHT_AT_ONCE = 200
+"""Entries of an older Coronet: some 10 ms of Redis."""
 
 
 class ChannelIndex(Protocol):
@@ -21,8 +37,8 @@ class ChannelIndex(Protocol):
     Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated.
     """
 
-    async def add(self, cid: ChannelId, uid: UserId, seq: int) -> tuple[bool, int | None]:
-        """Add a user; return whether this call added them, and the channel's version (None: no such channel)."""
+    async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
+        """Add a user; False if there is no such channel, and then nobody is added."""
         ...
 
     async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
@@ -34,43 +50,159 @@ class ChannelIndex(Protocol):
         ...
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
-        """Return about ``count`` entries and the next cursor; "" starts and ends.
+        """Return up to ``count`` entries and the next cursor; "" starts and ends.
 
         Nobody who is present from the first page to the last is missed.
         """
         ...
 
 
-class HashIndex:
-    """One Redis hash per channel, beside the channel itself."""
+class GroupIndex:
+    """Subscriptions by key groups: a channel's are those under its prefix, wherever its groups are by now.
 
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
+    Adding is two writes in two slots: the entry, and then the channel is told that somebody joined. So
+
+    - *nobody is missed*: whoever is there before a version is made is found by the walk that fans it out. Of the
+      versions that are made before that, a subscriber was promised none.
+    - *nothing comes twice*: a version counts as given or not in the user's slot, from the version on that the channel
+      had before any of this began.
+    - *a channel that is removed keeps nobody*: whoever joins it too late is told so, and takes the entry back; whoever
+      joined in time is found when its subscriptions are ended once more after that.
+    - *a channel does not doze under a subscriber*: who joins after it was counted makes its count void.
+    """
+
+    def __init__(self, link: Together, keyspaces: KeyspaceStore, layout: Layout) -> None:
+        """Use this link to Redis, and these keyspaces with keys of this layout."""
         self._link = link
+        self._keyspaces = keyspaces
+        self._layout = layout
+        self._places = Places(link)
+        self._depths = Depths()
 
-    async def add(self, cid: ChannelId, uid: UserId, seq: int) -> tuple[bool, int | None]:
+    async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """See :class:`ChannelIndex`."""
-        added, version = await self._link.script("index_add", (keys.channel_index(cid), keys.channel(cid)), uid, seq)
-        return bool(added), None if version == _CHANNEL_UNKNOWN else version
+        (site,) = await self._places.sites([cid])
+        if site is None:
+            return False
+        with _translated():
+            await self._write(site, cid, uid, seq)
+        joined = await self._link.script("channel_joined", (keys.channel(cid),))
+        if not joined:
+            await self.remove(cid, [(uid, seq)])
+        return bool(joined)
 
     async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
         """See :class:`ChannelIndex`."""
-        await self._link.many([script("index_remove", (keys.channel_index(cid),), uid, seq) for uid, seq in entries])
+        (site,) = await self._places.sites([cid])
+        if site is None:
+            return
+        with _translated():
+            await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
         """See :class:`ChannelIndex`."""
-        return await self._link.many([("HLEN", keys.channel_index(cid)) for cid in cids])
+        sites = await self._places.sites(cids)
+        with _translated():
+            older, *found = await asyncio.gather(
+                self._link.many([("HLEN", keys.channel_index(cid)) for cid in cids]),
+                *(self._count(site, cid) for site, cid in zip(sites, cids, strict=True)),
+            )
+        return [left + number for left, number in zip(older, found, strict=True)]
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
         """See :class:`ChannelIndex`."""
-        run, _, place = cursor.partition(":")
-        now_run, entries, following = await self._scan(cid, place or "0", count)
-        if run and run != now_run:
-            # Another process of Redis walks a hash in another order: only from the start is nobody missed.
-            now_run, entries, following = await self._scan(cid, "0", count)
-        return entries, f"{now_run}:{following}" if following else ""
+        (site,) = await self._places.sites([cid])
+        if site is None:
+            return [], ""
+        place = _place(cursor)
+        if place is None:
+            await self.bring_over([cid])
+        walk = Walk(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths, count, place)
+        mark = channel_mark(cid).decode("latin-1")
+        found: list[Record] = []
+        with _translated():
+            while walk.question is not None and not found:
+                found = [record for record in await self._answered(walk) if record.id.startswith(mark)]
+        entries = list(zip(users(found), [record.seq for record in found], strict=True))
+        return entries, "" if walk.question is None else _cursor(walk.place)
 
-    async def _scan(self, cid: ChannelId, place: str, count: int) -> tuple[str, list[tuple[UserId, int]], int]:
-        asked = [("INFO", "server"), ("HSCAN", keys.channel_index(cid), place, "COUNT", count)]
-        server, (following, found) = await self._link.many(asked)
-        return server["run_id"], [(uid.decode(), int(seq)) for uid, seq in found.items()], int(following)
+    async def bring_over(self, cids: Sequence[ChannelId]) -> None:
+        """Bring over what an older Coronet has in one hash per channel; can be repeated after a crash.
+
+        An entry is written here before it leaves there. Whoever has changed their mind meanwhile has a greater seq
+        here, or is not in the user index any more. So it does not matter who is at work besides.
+        """
+        left = await self._link.many([("HLEN", keys.channel_index(cid)) for cid in cids])
+        for cid in [cid for cid, entries in zip(cids, left, strict=True) if entries]:
+            (site,) = await self._places.sites([cid])
+            if site is not None:
+                with _translated():
+                    await self._bring_over(site, cid)
+
+    async def _bring_over(self, site: str, cid: ChannelId) -> None:
+        own, place = keys.channel_index(cid), "0"
+        while await self._link.call("EXISTS", own):
+            following, found = await self._link.call("HSCAN", own, place, "COUNT", _BROUGHT_AT_ONCE)
+            entries = [(uid.decode(), int(seq)) for uid, seq in found.items()]
+            await asyncio.gather(*(self._write(site, cid, uid, seq) for uid, seq in entries))
+            await self._link.many([script("index_remove", (own,), uid, seq) for uid, seq in entries])
+            place = str(int(following))
+
+    async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
+        record = Record(self._layout.key(site, cid, uid), record_id(cid, uid), seq, present)
+        search = DepthSearch(record.key, self._layout.bits, self._keyspaces.map, self._depths.depth(record.key))
+        while (leaf := search.answered(await self._keyspaces.write(search.probe, record))) is None:
+            pass
+        self._depths.learn(leaf.group)
+
+    async def _answered(self, walk: Walk) -> tuple[Record, ...]:
+        """Answer a walk's question, and return what it found by that."""
+        question = walk.question
+        if isinstance(question, ReadDonor):
+            walk.read_donor(question.move, await self._keyspaces.read_donor(question))
+        elif isinstance(question, ReadLeaf):
+            answer, page = await self._keyspaces.read_leaf(question)
+            walk.read_leaf(answer, page)
+            if isinstance(answer, Accepted) and walk.found:
+                await self._keyspaces.told(question.probe.keyspace, answer.group, len(walk.found))
+        return walk.found
+
+    async def _count(self, site: str | None, cid: ChannelId) -> int:
+        if site is None:
+            return 0
+        mark, found = channel_mark(cid), dict[Keyspace, int]()
+        units = Units(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+        while units.probe is not None:
+            await self._count_leaf(units, units.probe, mark, found)
+        return sum(found.values())
+
+    async def _count_leaf(self, units: Units, probe: Probe, mark: bytes, found: dict[Keyspace, int]) -> None:
+        """Count in the keyspace of one leaf, and before that in the donor of a leaf that is being filled."""
+        answer, number = await self._keyspaces.count(probe, mark)
+        if isinstance(answer, Accepted) and answer.move is not None:
+            donor = answer.move.donor
+            found[donor] = int(await self._link.call("HGET", keys.keyspace(donor)[3], mark) or 0)
+            answer, number = await self._keyspaces.count(probe, mark)
+        if isinstance(answer, Accepted):
+            found[probe.keyspace] = number
+        units.answered(answer)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (GroupsMoving, NewerTable) as error:
+        raise StoreUnavailable(str(error)) from error
+
+
+def _cursor(place: Position | None) -> str:
+    """Return a walk's place as text."""
+    key, name = place or (0, "")
+    return f"{key:x}.{name.encode('latin-1').hex()}"
+
+
+def _place(cursor: str) -> Position | None:
+    """Return a walk's place; None is the start, also for the cursor of an older Coronet."""
+    key, stop, name = cursor.partition(".")
+    return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

@@ -19,7 +19,7 @@ key                          type    meaning
 ``cn:{c:CID}``               hash    a channel: see ``channels.FIELDS``
 ``cn:{c:CID}:log``           stream  ``VERSION-0`` → ``d``: Delta (msgpack); the newest ~1,000
 ``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
-``cn:{c:CID}:subs``          hash    the channel index: user id → seq of the subscription
+``cn:{c:CID}:subs``          hash    subscriptions of an older Coronet, until brought over: user id → seq
 ``cn:{c:CID}:joining``       hash    channel whose subscribers are moving here → the version they join at
 ``cn:{c:CID}:pause``         string  the publisher asked to be left alone; expires when that is over
 ``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
@@ -32,6 +32,7 @@ key                          type    meaning
 ``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → how many of its subscriptions are here
 ``cn:{clash:K}:ends``        zset    where ended subscriptions are kept, in groups that are moving here
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked
+``cn:{clash:K}:rates``       hash    label of a key group → deliveries per second, and when that was measured (Unix s)
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
@@ -124,7 +125,7 @@ def polls(cid: ChannelId) -> str:
 
 
 def channel_index(cid: ChannelId) -> str:
-    """A channel's subscribers, as fan-out finds them."""
+    """A channel's subscribers, where an older Coronet kept them."""
     return f"cn:{{c:{cid}}}:subs"
 
 
@@ -167,6 +168,11 @@ def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
 def keyspace_told(number: Keyspace) -> str:
     """How much fan-out read of each of a keyspace's groups."""
     return f"cn:{{clash:{number}}}:told"
+
+
+def keyspace_rates(number: Keyspace) -> str:
+    """How fast a keyspace's groups were told, as its keeper measured it."""
+    return f"cn:{{clash:{number}}}:rates"
 
 
 def user(uid: UserId) -> str:

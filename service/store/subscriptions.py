@@ -16,8 +16,9 @@ from service.model import ChannelId, Subscription, UserId
 from service.store import keys
 from service.store.channels import Channels
 from service.store.index import ChannelIndex
-from service.store.link import Link, script
+from service.store.link import script
 from service.store.outbox import Outbox
+from service.store.together import Together
 
 _LEFT_BEHIND_AFTER_S = 5.0
 _PAGE = 500
@@ -27,7 +28,7 @@ _MOVED_AT_ONCE = 16
 class Subscriptions:
     """Who wants to be told of what."""
 
-    def __init__(self, link: Link, index: ChannelIndex, channels: Channels, outbox: Outbox) -> None:
+    def __init__(self, link: Together, index: ChannelIndex, channels: Channels, outbox: Outbox) -> None:
         """Use this link to Redis; channels and outboxes are for subscriptions that move."""
         self._link = link
         self._index = index
@@ -40,9 +41,9 @@ class Subscriptions:
         Raises :class:`NotSubscribed` if the channel does not exist (any more).
         """
         uid = keys.user_id(jid)
-        stamp = await self._announce(uid)
-        await self._link.call("SADD", keys.USERS, uid)
-        channel = await self._channels.resolve(cid)
+        stamp, _, channel = await asyncio.gather(
+            self._announce(uid), self._link.call("SADD", keys.USERS, uid), self._channels.resolve(cid)
+        )
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
         new, _ = await self._link.script("user_subscribe", own, jid, cid, seen, int(time.time()))
@@ -138,18 +139,13 @@ class Subscriptions:
 
     async def _settle(self, uid: UserId, cid: ChannelId, intent: str) -> None:
         what, seq = intent.split()
-        start_at: int | str = ""
         if what == "del":
             await self._index.remove(cid, [(uid, int(seq))])
-        else:
-            added, version = await self._index.add(cid, uid, int(seq))
-            if version is None:
-                await self._link.call("HDEL", keys.user_index(uid), cid)
-            elif what == "move":
-                await self._catch_up(uid, cid)
-            elif added:
-                start_at = version
-        await self._link.script("user_settle", (keys.user_index(uid), keys.intents(uid)), cid, intent, start_at)
+        elif not await self._index.add(cid, uid, int(seq)):
+            await self._link.call("HDEL", keys.user_index(uid), cid)
+        elif what == "move":
+            await self._catch_up(uid, cid)
+        await self._link.script("user_settle", (keys.intents(uid),), cid, intent)
 
     async def _catch_up(self, uid: UserId, cid: ChannelId) -> None:
         """Queue, in order, every version that a subscription lacks: fan-out will give it the later ones."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.errors import StoreUnavailable
-from service.store.link import Command, Link
+from service.store.link import Command, Link, Value, script
 
 
 class Together:
@@ -28,6 +28,14 @@ class Together:
         replies: asyncio.Future[list[Any]] = loop.create_future()
         self._gathered.append((commands, replies))
         return await replies
+
+    async def call(self, *command: Value) -> Any:
+        """Run one command. Raises :class:`StoreUnavailable`."""
+        return (await self.many([command]))[0]
+
+    async def script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
+        """Run one script. Raises :class:`StoreUnavailable`."""
+        return await self.call(*script(name, keys, *arguments))
 
     def _send(self) -> None:
         gathered, self._gathered = self._gathered, []

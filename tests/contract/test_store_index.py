@@ -1,31 +1,178 @@
-"""The channel index: whoever is in it all the while is found, whatever Redis goes through."""
+"""The channel index: whoever is in it all the while is found once, wherever key groups and older data go."""
 
-from pathlib import Path
+import asyncio
+from collections.abc import Sequence
+from itertools import count, cycle
 
-from service.settings import Settings
-from service.stack.redis import PrivateRedis
-from service.store import connect, keys
+import pytest
 
-SUBSCRIBERS = 2_000
-CHANNEL = "c" * 40
+from service.clash.groups import KeyGroup
+from service.clash.migration import following
+from service.clash.steps import MergeGroup, SplitGroup, Step
+from service.errors import StepRefused, StoreUnavailable
+from service.feeds.urls import channel_id
+from service.model import Channel, ChannelId, UserId
+from service.store import LAYOUT, Store, keys
+from tests.contract.test_store_subscriptions import DyingLink
+from tests.support.channels import make_channel
+
+SITE = "example.org"
+PEOPLE = [keys.user_id(f"person{number}@localhost") for number in range(40)]
 
 
-async def test_nobody_is_missed_when_redis_starts_again_between_two_pages(tmp_path: Path) -> None:
-    """A restarted Redis walks its hashes in another order, in which an old cursor means nothing."""
-    redis = PrivateRedis(tmp_path)
-    await redis.start()
-    store = await connect(Settings(redis_url=redis.url))
-    try:
-        subscribers = [str(number) for number in range(SUBSCRIBERS)]
-        pairs = [value for uid in subscribers for value in (uid, 1)]
-        await store.link.call("HSET", keys.channel_index(CHANNEL), *pairs)
-        found, cursor = await store.index.page(CHANNEL, "", 500)
-        await redis.stop()
-        await redis.start()
-        while cursor:
-            entries, cursor = await store.index.page(CHANNEL, cursor, 500)
-            found += entries
-        assert {uid for uid, _ in found} == set(subscribers)
-    finally:
-        await store.close()
-        await redis.stop()
+async def _everybody(store: Store, cid: ChannelId, cursor: str = "", count: int = 7) -> list[UserId]:
+    """Return whom a walk through the index meets, in order."""
+    entries, cursor = await store.index.page(cid, cursor, count)
+    found = [uid for uid, _ in entries]
+    while cursor:
+        entries, cursor = await store.index.page(cid, cursor, count)
+        found += [uid for uid, _ in entries]
+    return found
+
+
+async def _subscribed(store: Store, people: Sequence[UserId] = PEOPLE, url: str = f"https://{SITE}/feed") -> Channel:
+    channel = await make_channel(store, url)
+    assert all(await asyncio.gather(*(store.index.add(channel.id, uid, 1) for uid in people)))
+    return channel
+
+
+def _same_place() -> tuple[str, str]:
+    """Return the URLs of two channels whose subscriptions have the same keys."""
+    seen: dict[KeyGroup, str] = {}
+    for number in count():
+        url = f"https://{SITE}/{number}"
+        group = LAYOUT.channel_group(SITE, channel_id(url))
+        if group in seen:
+            return seen[group], url
+        seen[group] = url
+    raise AssertionError
+
+
+async def test_everybody_is_found_once_page_by_page(store: Store) -> None:
+    channel = await _subscribed(store)
+    assert sorted(await _everybody(store, channel.id)) == sorted(PEOPLE)
+    assert await store.index.count([channel.id]) == [len(PEOPLE)]
+
+
+async def test_two_channels_of_the_same_keys_are_told_apart(store: Store) -> None:
+    urls = _same_place()
+    both = [await _subscribed(store, PEOPLE[: number + 3], url) for number, url in enumerate(urls)]
+    assert await store.index.count([channel.id for channel in both]) == [3, 4]
+    await store.index.remove(both[0].id, [(PEOPLE[0], 1)])
+    assert sorted(await _everybody(store, both[0].id)) == sorted(PEOPLE[1:3])
+    assert sorted(await _everybody(store, both[1].id)) == sorted(PEOPLE[:4])
+
+
+async def test_at_every_step_of_splits_and_merges_all_is_found_counted_and_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group of a channel is split until its people are in several keyspaces, and merged again."""
+    monkeypatch.setattr("service.store.keyspaces.PAGE", 15)
+    channel = await _subscribed(store)
+    prefix, place = LAYOUT.channel_group(SITE, channel.id), store.keyspaces.map.keyspace_of
+    path = [KeyGroup.around(prefix.key, depth, LAYOUT.bits) for depth in range(prefix.depth + 3)]
+    people = _People(store, channel.id)
+    for group in path:
+        await _carried_through(SplitGroup(place(group), group), people, checks=group.depth >= prefix.depth)
+    used = [number for number in range(store.keyspaces.map.count) if await _holds(store, number)]
+    assert len(used) > 2
+    for group in reversed(path):
+        await _carried_through(MergeGroup(place(group), group), people, checks=group.depth >= prefix.depth)
+    assert [number for number in range(store.keyspaces.map.count) if await _holds(store, number)] == [place(path[0])]
+    await people.change_and_check(exact=True)
+
+
+class _People:
+    """Who is subscribed, one more or one less at each look."""
+
+    def __init__(self, store: Store, cid: ChannelId) -> None:
+        self.store, self._cid = store, cid
+        self._seqs = dict.fromkeys(PEOPLE, 1)
+        self._here = set(PEOPLE)
+        self._turns = cycle(PEOPLE)
+
+    async def change_and_check(self, *, exact: bool = False) -> None:
+        uid = next(self._turns)
+        self._seqs[uid] += 1
+        if uid in self._here:
+            await self.store.index.remove(self._cid, [(uid, self._seqs[uid])])
+        else:
+            assert await self.store.index.add(self._cid, uid, self._seqs[uid])
+        self._here ^= {uid}
+        assert sorted(await _everybody(self.store, self._cid, count=25)) == sorted(self._here)
+        (number,) = await self.store.index.count([self._cid])
+        assert number == len(self._here) if exact else number >= len(self._here)
+
+
+async def _carried_through(first: Step, people: _People, *, checks: bool) -> None:
+    coming: Step | None = first
+    while coming is not None:
+        try:
+            outcome = await people.store.keyspaces.carry_out(coming)
+        except StepRefused:
+            assert coming is first  # split in passing, because both halves were in one keyspace
+            return
+        coming = following(coming, outcome)
+        if checks:
+            await people.change_and_check()
+
+
+async def _holds(store: Store, keyspace: int) -> bool:
+    return bool(await store.link.call("EXISTS", keys.keyspace(keyspace)[2]))
+
+
+async def test_what_an_older_coronet_kept_is_brought_over_whoever_dies_on_the_way(store: Store) -> None:
+    channel = await make_channel(store)
+    old = keys.channel_index(channel.id)
+    await store.link.call("HSET", old, *(value for uid in PEOPLE for value in (uid, 1)))
+    assert await store.index.count([channel.id]) == [len(PEOPLE)]
+    await store.index.add(channel.id, PEOPLE[0], 3)
+    for survives in range(20):
+        try:
+            await Store(DyingLink(store.link, survives)).index.bring_over([channel.id])
+        except StoreUnavailable:
+            assert (await store.index.count([channel.id]))[0] >= len(PEOPLE)
+            continue
+        break
+    else:
+        pytest.fail("it never came through")
+    assert await store.link.call("EXISTS", old) == 0
+    entries, _ = await store.index.page(channel.id, "", 100)
+    assert sorted(entries) == sorted((uid, 3 if uid == PEOPLE[0] else 1) for uid in PEOPLE)
+    assert await store.index.count([channel.id]) == [len(PEOPLE)]
+
+
+@pytest.mark.parametrize("cursor", ["", "3f1c0de:1536"])
+async def test_a_fan_out_that_comes_first_brings_over_and_begins_again(store: Store, cursor: str) -> None:
+    """A cursor of the older Coronet means nothing any more."""
+    channel = await make_channel(store)
+    await store.link.call("HSET", keys.channel_index(channel.id), *(value for uid in PEOPLE for value in (uid, 1)))
+    assert sorted(await _everybody(store, channel.id, cursor)) == sorted(PEOPLE)
+
+
+async def test_a_channel_does_not_doze_if_somebody_joined_after_it_was_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel, counted = await make_channel(store), store.index.count
+
+    async def count_and_be_late(cids: Sequence[ChannelId]) -> list[int]:
+        found = await counted(cids)
+        assert await store.index.add(channel.id, PEOPLE[0], 1)
+        return found
+
+    monkeypatch.setattr(store.index, "count", count_and_be_late)
+    await store.channels.doze(channel.id)
+    (dozing,) = await store.channels.many([channel.id])
+    assert dozing is not None
+    assert not dozing.dormant
+
+
+async def test_who_joins_a_channel_that_is_removed_meanwhile_is_told_so_and_not_kept(store: Store) -> None:
+    channel = await _subscribed(store, PEOPLE[:1])
+    late = Store(store.link).index
+    assert await late.add(channel.id, PEOPLE[1], 1)
+    await store.channels.forget(channel.id)
+    assert not await late.add(channel.id, PEOPLE[2], 1)
+    assert sorted(await _everybody(store, channel.id)) == sorted(PEOPLE[:2])
+    await store.remove_channel(channel.id)
+    assert await store.link.call("EXISTS", keys.channel(channel.id)) == 0

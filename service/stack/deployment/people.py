@@ -14,7 +14,7 @@ from service.stack.deployment.origin import etag_of, shown
 from service.stack.deployment.updates import Updates, url
 from service.store import Store, keys
 from service.store.channels import Snapshot
-from service.store.link import Link, script
+from service.store.link import script
 
 OBSERVER = "observer@localhost"
 """Subscribes to every channel: its outbox tells when each version was on its way to people."""
@@ -36,7 +36,7 @@ async def add_channels(store: Store, port: int, updates: Updates) -> list[Channe
         pairs = [
             (jid, keys.user_id(jid), cid) for number, cid in zip(numbers, some, strict=True) for jid in people[number]
         ]
-        await _subscribe(store.link, pairs)
+        await _subscribe(store, pairs)
         made += some
     return made
 
@@ -59,22 +59,18 @@ async def _add(store: Store, port: int, updates: Updates, number: int) -> Channe
     return channel.id
 
 
-async def _subscribe(link: Link, some: Sequence[tuple[str, UserId, ChannelId]]) -> None:
-    now_s = int(time.time())
+async def _subscribe(store: Store, some: Sequence[tuple[str, UserId, ChannelId]]) -> None:
+    link, now_s = store.link, int(time.time())
     own = [(keys.user(uid), keys.user_index(uid), keys.intents(uid)) for _, uid, _ in some]
     written = await link.many(
         [script("user_subscribe", held, jid, cid, 1, now_s) for held, (jid, _, cid) in zip(own, some, strict=True)]
     )
     seqs = [record.split()[1].decode() for _, record in written]
+    added = zip(some, seqs, strict=True)
+    await asyncio.gather(*(store.index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
     await link.many(
         [
-            script("index_add", (keys.channel_index(cid), keys.channel(cid)), uid, seq)
-            for (_, uid, cid), seq in zip(some, seqs, strict=True)
-        ]
-    )
-    await link.many(
-        [
-            script("user_settle", (keys.user_index(uid), keys.intents(uid)), cid, f"add {seq}", 1)
+            script("user_settle", (keys.intents(uid),), cid, f"add {seq}")
             for (_, uid, cid), seq in zip(some, seqs, strict=True)
         ]
     )

@@ -14,6 +14,7 @@ from service.feeds.opml import Subscribed, read, write
 from service.feeds.urls import channel_id
 from service.model import Channel, FeedLink
 from service.store import Store
+from service.store.keys import user_id
 from service.store.requests import Answer, Failed, PollNow, Probe, Probed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor, worker
@@ -54,7 +55,7 @@ async def _import(api: aiohttp.ClientSession, body: bytes) -> tuple[int, Any]:
 async def test_what_is_polled_is_exported_and_nothing_else(store: Store, api: aiohttp.ClientSession) -> None:
     await make_channel(store, CATS, listed=True)
     subscribed = await make_channel(store, DOGS)
-    await store.index.add(subscribed.id, "somebody", 1)
+    await store.index.add(subscribed.id, user_id("somebody@localhost"), 1)
     await make_channel(store, GONE)
     async with api.get("channels.opml") as answer:
         assert answer.content_type == "text/x-opml"
