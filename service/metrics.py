@@ -31,3 +31,7 @@ OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with something waitin
 PARSE_KILLS: Final = Counter("coronet_parse_kills_total", "Parser processes killed for using too much time or memory.")
 
 MESSAGES: Final = Counter("coronet_messages_total", "Messages handed to the XMPP server.")
+
+GROUP_MOVES: Final = Counter(
+    "coronet_key_group_moves_total", "Splits and merges of key groups that were carried through.", ["kind"]
+)

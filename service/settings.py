@@ -37,7 +37,8 @@ class Settings(BaseModel):
     preset: Preset = "single"
 
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """``redis://``, ``rediss://`` or ``unix://``; a password belongs in ``redis_password``."""
+    """``redis://``, ``rediss://`` or ``unix://``; a password belongs in ``redis_password``. Of a Redis Cluster any
+    node, or several with commas between them, which are tried in turn; the others are found by themselves."""
     redis_username: str = ""
     redis_password: SecretStr = SecretStr("")
 
@@ -95,6 +96,10 @@ class Settings(BaseModel):
     """A node that has not renewed its lease for this long is taken to be dead."""
     maintenance_interval_s: float = Field(default=10.0, ge=0.5)
     """How often soft state (polling sets, owned channels, intents) is sent and healed."""
+
+    keyspace_capacity: float = Field(default=1000.0, gt=0)
+    """How many people are told per second out of one part of the subscriptions (a keyspace), at most; 1,000 that nobody
+    tells anything count as one. Above 90 % a part is divided, below 54 % it can be joined with another again."""
 
     allow_private: bool = False
     """Opens the socket guard to loopback addresses. For trials and tests only."""

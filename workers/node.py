@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from service.clash.policy import Limits
 from service.clock import Clock
 from service.corona.events import (
     Adopt,
@@ -39,6 +40,7 @@ from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from service.store.inbox import Letter
+from workers.keeper import Keeper
 from workers.owning import Owning
 from workers.poller import Poller
 from workers.polling import Polling
@@ -95,6 +97,14 @@ class Node:
             tasks=self._tasks,
         )
         self.owning = Owning(me.id, store, clock=clock, happened=self._happened, tasks=self._tasks)
+        self._keeper = Keeper(
+            me.id,
+            store,
+            Limits(settings.keyspace_capacity),
+            interval_s=settings.maintenance_interval_s,
+            clock=clock,
+            tasks=self._tasks,
+        )
 
     async def live(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
         """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""
@@ -105,6 +115,7 @@ class Node:
             with Phases() as phases:
                 phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat)
                 phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick)
+                phases.every(self._settings.maintenance_interval_s, self._keep_key_groups)
                 phases.every(UPKEEP_S, self._keep_up_hubs)
                 await self._lost
         finally:
@@ -143,6 +154,7 @@ class Node:
             self._ring = beat.ring
             log.info("ring changed", node=self.me.id[:8], version=beat.ring.version, nodes=len(beat.ring.nodes))
             self.owning.ring_changed(beat.ring)
+            self._keeper.ring_changed(beat.ring)
             await self._happened(RingChanged(beat.ring))
 
     async def _tick(self) -> None:
@@ -150,6 +162,9 @@ class Node:
         await self.polling.start_missed()
         await self.polling.record()
         self.owning.retry_fan_outs()
+
+    async def _keep_key_groups(self) -> None:
+        await self._keeper.keep(self.polling.fleet_s())
 
     async def _keep_up_hubs(self) -> None:
         await self._hubs.keep_up(self._ring, self.me.id)

@@ -1,4 +1,9 @@
-"""What a key group weighs: one formula, in deliveries per second."""
+"""What key groups weigh, in deliveries per second, and how it is remembered."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+
+from service.clash.groups import KeyGroup
 
 SUBSCRIPTIONS_PER_DELIVERY_S = 1000.0
 """So many subscriptions that nobody is told anything weigh as much as one delivery a second."""
@@ -12,3 +17,36 @@ def group_load(deliveries_per_s: float, subscriptions: float) -> float:
     number of stored queries (§VI.A), because its servers match data against an index of them; ours walk all.
     """
     return deliveries_per_s + subscriptions / SUBSCRIPTIONS_PER_DELIVERY_S
+
+
+def half_life_s(interval_s: float) -> float:
+    """Return how fast rates fade that are measured so often."""
+    return 6 * interval_s
+
+
+def faded(rate: float, age_s: float, half_life_s: float) -> float:
+    """Return what a rate counts for when it is so old.
+
+    A group is hot at once and cold only after a while (we deviate: the paper looks at one interval alone): news comes
+    in bursts, and who has just split would merge again between two of them. A clock that was set back ages nothing.
+    """
+    return float(rate * 0.5 ** (max(age_s, 0.0) / half_life_s))
+
+
+def loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
+    """Return the load of each leaf of a keyspace, given its subscriptions, and the deliveries per second of prefixes.
+
+    A prefix can be any part of a leaf, usually a channel, so that a rate still says where it belongs when its leaf has
+    split. It can also be a leaf that has split since: then its halves are taken to have the same share.
+    """
+    leaves = sorted(sizes)
+    starts = [leaf.key for leaf in leaves]
+    deliveries = dict.fromkeys(leaves, 0.0)
+    for prefix, rate in rates.items():
+        around = bisect_right(starts, prefix.key) - 1
+        if around >= 0 and leaves[around].depth <= prefix.depth and prefix.key in leaves[around]:
+            deliveries[leaves[around]] += rate
+            continue
+        for leaf in leaves[bisect_left(starts, prefix.key) : bisect_right(starts, prefix.last)]:
+            deliveries[leaf] += rate / (1 << leaf.depth - prefix.depth)
+    return {leaf: group_load(deliveries[leaf], size) for leaf, size in sizes.items()}

@@ -35,6 +35,10 @@ class Keyspaces(msgspec.Struct, frozen=True):
         """Return the group's keyspace."""
         return hash_key(group) * self.count >> HASH_BITS
 
+    def point(self, keyspace: Keyspace) -> str:
+        """Return the keyspace's id among those of nodes: the first hash of its share, in 40 hex digits."""
+        return f"{-(-(keyspace << HASH_BITS) // self.count):040x}"
+
     def check(self, keyspace: Keyspace) -> None:
         """Raise :class:`UnknownKeyspace` unless there is such a keyspace."""
         if not 0 <= keyspace < self.count:

@@ -11,6 +11,10 @@ import msgspec
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace
 from service.clash.steps import MergeGroup, SplitGroup
+from service.clash.table import ServerTable, Standing
+
+Loads = Mapping[Keyspace, Mapping[KeyGroup, float]]
+"""Of each leaf of some keyspaces."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -33,6 +37,22 @@ class Pair(msgspec.Struct, frozen=True):
     right: float
     right_keyspace: float
     local: bool
+
+
+def pairs(
+    table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: Loads
+) -> list[Pair]:
+    """Return the pairs of leaves at rest that a keyspace could merge, given the tables and loads of right children."""
+    found = []
+    for group, entry in table.entries.items():
+        child = entry.right_child
+        if child is None or table.standing(group.left) is not Standing.ACTIVE:
+            continue
+        if tables[child].standing(group.right) is Standing.ACTIVE:
+            there = loads.get(child, {})
+            left, right = loads.get(table.keyspace, {}).get(group.left, 0.0), there.get(group.right, 0.0)
+            found.append(Pair(group, left, right, sum(there.values()), local=child == table.keyspace))
+    return found
 
 
 def wanted(

@@ -14,9 +14,9 @@ from service.clash.load import group_load
 from service.clash.mapping import HASH_BITS, Keyspace, Map, hash_key
 from service.clash.merging import given
 from service.clash.migration import following
-from service.clash.policy import Limits, Pair, wanted
+from service.clash.policy import Limits, Pair, pairs, wanted
 from service.clash.splitting import emptied
-from service.clash.table import LEAVES, ServerTable, Standing, empty_table, root_table
+from service.clash.table import LEAVES, ServerTable, empty_table, root_table
 from service.simulate.clash_workload import KEY_BITS, SEEN_BITS, Interval
 from service.simulate.trace import Floats, Ints
 
@@ -96,16 +96,7 @@ class Servers:
                 return
 
     def _pairs(self, keyspace: Keyspace, loads: dict[Keyspace, dict[KeyGroup, float]]) -> list[Pair]:
-        pairs = []
-        for group, entry in self._tables[keyspace].entries.items():
-            child = entry.right_child
-            if child is None or self._tables[keyspace].standing(group.left) is not Standing.ACTIVE:
-                continue
-            if self._tables[child].standing(group.right) is Standing.ACTIVE:
-                there = loads.get(child, {})
-                left, right = loads.get(keyspace, {}).get(group.left, 0.0), there.get(group.right, 0.0)
-                pairs.append(Pair(group, left, right, sum(there.values()), local=child == keyspace))
-        return pairs
+        return pairs(self._tables[keyspace], self._tables, loads)
 
     def _carry_through(self, first: steps.SplitGroup | steps.MergeGroup, queries: Sums) -> None:
         step: steps.Step | None = first
