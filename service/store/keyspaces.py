@@ -31,6 +31,8 @@ from service.store.together import Together
 PAGE = 500
 """Records that a move takes over at once: some milliseconds of Redis."""
 _ENDS_AT_ONCE = 500
+_ADDING = ("count", "read")
+"""Scripts that add something to their answer."""
 _NOTHING = Page((), complete=True)
 
 Fields = Mapping[str, str]
@@ -119,7 +121,9 @@ class KeyspaceStore:
         if probe.proof is not None:
             await self._admit(probe.keyspace, probe.proof)
         while True:
-            said, *rest = await self._run(probe.keyspace, what, f"{probe.key:0{self.bits}b}", *arguments)
+            key = f"{probe.key:0{self.bits}b}"
+            reply = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
+            said, *rest = reply if what in _ADDING else (reply,)
             if isinstance(said, bytes):
                 return Accepted(KeyGroup.labelled(said.decode(), self.bits)), rest
             fields = _fields(said)
@@ -200,7 +204,7 @@ class KeyspaceStore:
         return root_table(keyspace, self.bits) if is_root else empty_table(keyspace, self.bits)
 
     async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
-        command: Command = script("keyspace", keys.keyspace(keyspace), what, *arguments)
+        command: Command = script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
         return (await self._link.many([command]))[0]
 
 

@@ -48,13 +48,21 @@ _REFUSALS = (
     exceptions.MasterDownError,
 )
 
+_WITH = "-- with "
+"""Begins a line of a script that another one takes the place of: functions that several have in common."""
+
 
 @cache
 def _script(name: str) -> str:
     """Return a script without its comments, which need not travel with every command."""
     lines = files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8").splitlines()
     kept = lines[:1] if lines[0] == READS_ONLY else []
-    return "\n".join([*kept, *(line.strip() for line in lines if not line.lstrip().startswith("--"))])
+    for line in lines:
+        if line.startswith(_WITH):
+            kept.append(_script(line.removeprefix(_WITH)))
+        elif not line.lstrip().startswith("--"):
+            kept.append(line.strip())
+    return "\n".join(kept)
 
 
 def script(name: str, keys: Sequence[str], *arguments: Value) -> Command:

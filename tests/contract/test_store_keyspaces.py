@@ -118,7 +118,7 @@ class BothMoves(Moves):
 def redis(clean_redis: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
     """A Redis whose pages and moves are so small that few records are many pages."""
     whole = links._script
-    assert "MOST = 28, 24, 128\n" in whole("keyspace")
+    assert "MOST = 28, 24, 128\n" in whole("keyspace_write")
     monkeypatch.setattr(
         links, "_script", lambda name: whole(name).replace("MOST = 28, 24, 128\n", "MOST = 28, 24, 3\n")
     )

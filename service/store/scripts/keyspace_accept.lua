@@ -1,0 +1,36 @@
+-- AcceptObject: what a keyspace answers for a key, told in 0s and 1s, and a guess of its depth. KEYS table
+local function leaf_standing(entry)
+  local standing = entry and string.match(entry, '^%a+')
+  return (standing == 'active' or standing == 'arriving' or standing == 'returning') and standing or nil
+end
+
+local function label_of(bits, depth)
+  return depth < #bits and string.sub(bits, 1, depth) .. '*' or bits
+end
+
+-- The label of the key's leaf and its standing; nothing if no leaf here has it, or the table is not one we know.
+local function accepted(bits, depth)
+  local label = label_of(bits, tonumber(depth))
+  local found = redis.call('HMGET', KEYS[1], 'version', 'bits', label)
+  if found[1] ~= '1' or found[2] ~= tostring(#bits) then
+    return nil
+  end
+  local standing = leaf_standing(found[3])
+  if standing then
+    return label, standing
+  end
+  local labels = {}
+  for other = 0, #bits do
+    labels[other + 1] = label_of(bits, other)
+  end
+  for place, entry in ipairs(redis.call('HMGET', KEYS[1], unpack(labels))) do
+    if leaf_standing(entry) then
+      return labels[place], leaf_standing(entry)
+    end
+  end
+end
+
+-- A leaf at rest is told by its label; in every other case the table has the answer.
+local function answer(label, standing)
+  return standing == 'active' and label or redis.call('HGETALL', KEYS[1])
+end
