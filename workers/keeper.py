@@ -102,11 +102,11 @@ class Keeper:
         return wanted(table.keyspace, loads[table.keyspace], pairs(table, tables, loads), self._limits)
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Carry a move through, and at once what is due after it: a split may leave too much where it was."""
+        """Carry a move through, and others of its kind at once: a split may leave too much where it was."""
         try:
             while await self._carried_through(keyspace, step, fleet_s):
                 due = await self._due(await self._tables([keyspace]), fleet_s)
-                if keyspace not in due:
+                if type(due.get(keyspace)) is not type(step):
                     return
                 step = due[keyspace]
         except _REFUSED as error:

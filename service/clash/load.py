@@ -33,6 +33,26 @@ def faded(rate: float, age_s: float, half_life_s: float) -> float:
     return float(rate * 0.5 ** (max(age_s, 0.0) / half_life_s))
 
 
+def parted(rates: Mapping[KeyGroup, float], group: KeyGroup) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
+    """Return the rates that go with a group that leaves a keyspace, and what changes of those that stay (0: gone).
+
+    Of a prefix that the group is a part of, a share goes, and the rest stays by its own prefixes.
+    """
+    going: dict[KeyGroup, float] = {}
+    staying: dict[KeyGroup, float] = {}
+    for prefix, rate in rates.items():
+        shared = prefix.shared(group)
+        if shared is None:
+            continue
+        going[shared] = going.get(shared, 0.0) + rate / (1 << shared.depth - prefix.depth)
+        staying[prefix] = 0.0
+        for depth in range(prefix.depth + 1, shared.depth + 1):
+            part = KeyGroup.around(group.key, depth, group.bits)
+            sibling = part.parent.left if part.key != part.parent.key else part.parent.right
+            staying[sibling] = staying.get(sibling, rates.get(sibling, 0.0)) + rate / (1 << depth - prefix.depth)
+    return going, staying
+
+
 def loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
     """Return the load of each leaf of a keyspace, given its subscriptions, and the deliveries per second of prefixes.
 

@@ -164,7 +164,9 @@ class GroupIndex:
             answer, page = await self._keyspaces.read_leaf(question)
             walk.read_leaf(answer, page)
             if isinstance(answer, Accepted) and walk.found:
-                await self._keyspaces.told(question.probe.keyspace, answer.group, len(walk.found))
+                # By channel, not by leaf: so it is known which half of the leaf was told.
+                told = answer.group.shared(question.prefix) or answer.group
+                await self._keyspaces.told(question.probe.keyspace, told, len(walk.found))
         return walk.found
 
     async def _count(self, site: str | None, cid: ChannelId) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from service.clash.groups import KeyGroup
-from service.clash.load import faded, loads
+from service.clash.load import faded, loads, parted
 from service.clash.mapping import Keyspace
 from service.clash.table import LEAVES, Move, ServerTable
 from service.store import keys
@@ -70,9 +70,10 @@ class LoadStore:
     async def hand_over(self, move: Move, now_s: float, half_life_s: float) -> None:
         """Have the rates of a group that has moved stand where it is now, until its new keeper measures."""
         (rates,) = await self._rates([move.donor], now_s, half_life_s)
-        gone = {prefix: rate for prefix, rate in rates.items() if prefix.shared(move.group) == prefix}
-        await self._note(move.taker, gone, [], now_s)
-        await self._note(move.donor, {}, list(gone), now_s)
+        going, staying = parted(rates, move.group)
+        await self._note(move.taker, going, [], now_s)
+        kept = {prefix: rate for prefix, rate in staying.items() if rate}
+        await self._note(move.donor, kept, [prefix for prefix, rate in staying.items() if not rate], now_s)
 
     async def _note(self, keyspace: Keyspace, rates: Rates, gone: Sequence[KeyGroup], now_s: float) -> None:
         own = keys.keyspace_rates(keyspace)
