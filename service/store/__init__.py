@@ -43,7 +43,7 @@ class Store:
         self.keyspaces = KeyspaceStore(together, Keyspaces(), LAYOUT.bits)
         self.loads = LoadStore(together, self.keyspaces)
         self.index = GroupIndex(together, self.keyspaces, LAYOUT)
-        self.channels = Channels(link, self.index)
+        self.channels = Channels(link, self.index, together)
         self.outbox = Outbox(link)
         self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox)
         self.moves = Moves(self.channels, self.subscriptions)

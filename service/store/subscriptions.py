@@ -8,6 +8,7 @@ replays what was left behind.
 import asyncio
 import secrets
 import time
+from collections.abc import Mapping
 from math import inf
 
 from service.errors import NotSubscribed
@@ -16,7 +17,7 @@ from service.model import ChannelId, Subscription, UserId
 from service.store import keys
 from service.store.channels import Channels
 from service.store.index import ChannelIndex
-from service.store.link import script
+from service.store.link import Command, script
 from service.store.outbox import Outbox
 from service.store.together import Together
 
@@ -46,9 +47,9 @@ class Subscriptions:
         )
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
-        new, _ = await self._link.script("user_subscribe", own, jid, cid, seen, int(time.time()))
-        await self._replay(uid, stamp)
-        held = await self._link.call("HGET", keys.user_index(uid), cid)
+        new, _, intents = await self._link.script("user_subscribe", own, jid, cid, seen, int(time.time()))
+        await self._settle_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
+        _, held = await self._link.many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), cid)])
         if held is None:
             raise NotSubscribed("That channel was removed just now. Subscribe by its URL to add it again.")
         return _subscription(cid, held), bool(new)
@@ -131,11 +132,13 @@ class Subscriptions:
         return stamp
 
     async def _replay(self, uid: UserId, stamp: float) -> None:
-        pending = await self._link.call("HGETALL", keys.intents(uid))
+        await self._settle_all(uid, await self._link.call("HGETALL", keys.intents(uid)))
+        await self._link.call(*_unless_touched(uid, stamp))
+
+    async def _settle_all(self, uid: UserId, pending: Mapping[bytes, bytes]) -> None:
         # Into an index before out of another: who walks the old one of a channel that moved has to find who is left.
         for cid, intent in sorted(pending.items(), key=lambda change: change[1].startswith(b"del")):
             await self._settle(uid, cid.decode(), intent.decode())
-        await self._link.call(*script("zrem_if", (keys.INTENT_USERS,), uid, repr(stamp)))
 
     async def _settle(self, uid: UserId, cid: ChannelId, intent: str) -> None:
         what, seq = intent.split()
@@ -157,6 +160,11 @@ class Subscriptions:
                 content = Parts(news=None) if delta is None or delta.initial else parts(delta)
                 await self._outbox.enqueue([uid], cid, version, time.time(), content)
             given = newest
+
+
+def _unless_touched(uid: UserId, stamp: float) -> Command:
+    """Return what takes a user off the list of those with intents, unless they were announced again."""
+    return script("zrem_if", (keys.INTENT_USERS,), uid, repr(stamp))
 
 
 def _subscription(cid: ChannelId, record: bytes) -> Subscription:

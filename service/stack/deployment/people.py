@@ -65,7 +65,7 @@ async def _subscribe(store: Store, some: Sequence[tuple[str, UserId, ChannelId]]
     written = await link.many(
         [script("user_subscribe", held, jid, cid, 1, now_s) for held, (jid, _, cid) in zip(own, some, strict=True)]
     )
-    seqs = [record.split()[1].decode() for _, record in written]
+    seqs = [record.split()[1].decode() for _, record, _ in written]
     added = zip(some, seqs, strict=True)
     await asyncio.gather(*(store.index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
     await link.many(

@@ -1,0 +1,151 @@
+"""What subscriptions in key groups cost: to subscribe, to be found by a fan-out, and in Redis's memory.
+
+A population with the skew of feed directories (Zipf, exponent 1, one channel with a fifth of all) subscribes through
+one process, as people's commands do; then the hottest channel is enumerated as a fan-out does. Beside each, in the
+same run, what bare Redis costs: as many single writes, a walk through one hash, and one sorted set with an index of
+the same content.
+
+``python -m tests.bench.bench_clash [--subscriptions N] [--channels N]`` prints JSON.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from service.feeds.urls import channel_id
+from service.model import ChannelId
+from service.settings import Settings
+from service.stack.redis import PrivateRedis
+from service.store import Store, connect, keys
+from tests.support.channels import make_channel
+
+AT_ONCE = 500
+PAGE = 1_000
+HOTTEST_SHARE = 0.2
+SITES = 2_000
+ROUNDS = 3
+
+
+def population(subscriptions: int, channels: int) -> list[tuple[str, str]]:
+    """Return who subscribes to which URL, each pair once, in no order."""
+    drawn = random.Random(5)  # noqa: S311 - repeatable, not secret
+    urls = [f"https://site{number % SITES}.example/{number}" for number in range(channels)]
+    people = int(subscriptions * HOTTEST_SHARE)
+    pairs = {(f"person{person}@localhost", urls[0]) for person in range(people)}
+    weights = list(accumulate(1 / rank for rank in range(2, channels + 1)))
+    while len(pairs) < subscriptions:
+        (url,) = drawn.choices(urls[1:], cum_weights=weights)
+        pairs.add((f"person{drawn.randrange(people)}@localhost", url))
+    shuffled = sorted(pairs)
+    drawn.shuffle(shuffled)
+    return shuffled
+
+
+async def memory(store: Store) -> int:
+    """Return the bytes that Redis uses."""
+    return int((await store.link.call("INFO", "memory"))["used_memory"])
+
+
+async def subscribing(store: Store, pairs: Sequence[tuple[str, ChannelId]]) -> float:
+    """Return how many people subscribe in a second."""
+    began = time.perf_counter()
+    for first in range(0, len(pairs), AT_ONCE):
+        some = pairs[first : first + AT_ONCE]
+        await asyncio.gather(*(store.subscriptions.subscribe(jid, cid) for jid, cid in some))
+    return len(pairs) / (time.perf_counter() - began)
+
+
+async def enumerating(store: Store, cid: ChannelId) -> tuple[int, float, float]:
+    """Return how many a fan-out of a channel finds, and how fast: per second, and per second of our processor."""
+    found, cursor, began, busy = 0, "", time.perf_counter(), time.process_time()
+    while True:
+        entries, cursor = await store.index.page(cid, cursor, PAGE)
+        found += len(entries)
+        if not cursor:
+            return found, found / (time.perf_counter() - began), found / (time.process_time() - busy)
+
+
+async def bare(store: Store, pairs: Sequence[tuple[str, ChannelId]], hottest: ChannelId) -> dict[str, float]:
+    """Return the same of Redis alone: writes as many at once, a walk through a hash, and the memory of a sorted set."""
+    entries = [(keys.user_id(jid), cid) for jid, cid in pairs]
+    before, began = await memory(store), time.perf_counter()
+    for first in range(0, len(entries), AT_ONCE):
+        some = entries[first : first + AT_ONCE]
+        await store.link.many([("ZADD", "bare", 0, bytes.fromhex(cid) + uid.encode()) for uid, cid in some])
+    written_s, grown = time.perf_counter() - began, await memory(store) - before
+    own = [value for uid, cid in entries if cid == hottest for value in (uid, 1)]
+    await store.link.call("HSET", "hash", *own)
+    began, cursor, found = time.perf_counter(), "0", 0
+    while True:
+        following, some_found = await store.link.call("HSCAN", "hash", cursor, "COUNT", PAGE)
+        found += len([(uid.decode(), int(seq)) for uid, seq in some_found.items()])
+        cursor = str(int(following))
+        if cursor == "0":
+            break
+    walked_s = time.perf_counter() - began
+    await store.link.call("DEL", "bare", "hash")
+    return {"writes_per_s": len(entries) / written_s, "walk_per_s": found / walked_s, "bytes": grown / len(entries)}
+
+
+async def measure(subscriptions: int, channels: int) -> dict[str, float]:
+    """Return everything."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with PrivateRedis(Path(directory)) as redis:
+            store = await connect(Settings(redis_url=redis.url))
+            try:
+                return await _measure(store, subscriptions, channels)
+            finally:
+                await store.close()
+
+
+async def _measure(store: Store, subscriptions: int, channels: int) -> dict[str, float]:
+    pairs = population(subscriptions, channels)
+    urls = sorted({url for _, url in pairs})
+    for first in range(0, len(urls), AT_ONCE):
+        await asyncio.gather(*(make_channel(store, url) for url in urls[first : first + AT_ONCE]))
+    wanted = [(jid, channel_id(url)) for jid, url in pairs]
+    before = await memory(store)
+    rate = await subscribing(store, wanted)
+    grown = await memory(store) - before
+    index = sum(await store.link.many([("MEMORY", "USAGE", name, "SAMPLES", 0) for name in await _of_index(store)]))
+    hottest = channel_id("https://site0.example/0")
+    rounds = [await enumerating(store, hottest) for _ in range(ROUNDS)]
+    assert {found for found, _, _ in rounds} == set(await store.index.count([hottest]))
+    alone = await bare(store, wanted, hottest)
+    return {
+        "subscriptions": len(pairs),
+        "people": len({jid for jid, _ in pairs}),
+        "subscribes_per_s": round(rate),
+        "subscribes_to_bare_writes": round(rate / alone["writes_per_s"], 3),
+        "enumerated_per_s": round(max(wall for _, wall, _ in rounds)),
+        "enumerated_per_cpu_s": round(max(busy for _, _, busy in rounds)),
+        "enumerated_to_hash_walk": round(max(wall for _, wall, _ in rounds) / alone["walk_per_s"], 2),
+        "bytes_per_subscription": round(grown / len(pairs), 1),
+        "bytes_in_channel_index": round(index / len(pairs), 1),
+        "bytes_in_a_sorted_set": round(alone["bytes"], 1),
+    }
+
+
+async def _of_index(store: Store) -> list[str]:
+    names = [name for number in range(store.keyspaces.map.count) for name in keys.keyspace(number)]
+    there = await store.link.many([("EXISTS", name) for name in names])
+    return [name for name, exists in zip(names, there, strict=True) if exists]
+
+
+def main() -> None:
+    """Print what was measured."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--subscriptions", type=int, default=200_000)
+    parser.add_argument("--channels", type=int, default=10_000)
+    asked = parser.parse_args()
+    print(json.dumps(asyncio.run(measure(asked.subscriptions, asked.channels)), indent=2))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
