@@ -16,7 +16,6 @@ from service.clash.migration import resumed
 from service.clash.policy import Limits, Loads, pairs, wanted
 from service.clash.steps import Finish, Step
 from service.clash.table import ServerTable, empty_table
-from service.clock import Clock
 from service.errors import BadKey, NewerTable, StepRefused, StoreUnavailable, UnknownKeyspace
 from service.metrics import GROUP_MOVES
 from service.model import NodeId
@@ -33,15 +32,12 @@ log = structlog.get_logger(__name__)
 class Keeper:
     """A node's own keyspaces."""
 
-    def __init__(
-        self, me: NodeId, store: Store, limits: Limits, *, interval_s: float, clock: Clock, tasks: Tasks
-    ) -> None:
+    def __init__(self, me: NodeId, store: Store, limits: Limits, *, interval_s: float, tasks: Tasks) -> None:
         self._me = me
         self._store = store
         self._limits = limits
         self._interval_s = interval_s
         self._half_life_s = half_life_s(interval_s)
-        self._clock = clock
         self._tasks = tasks
         self._mine: tuple[Keyspace, ...] = ()
         self._looked_s: dict[Keyspace, float] = {}
@@ -59,29 +55,35 @@ class Keeper:
         try:
             mine = await self._tables(self._mine)
             await asyncio.gather(*(self._measure(keyspace, fleet_s) for keyspace in mine))
-            for keyspace, step in (await self._due(mine, fleet_s)).items():
-                if keyspace not in self._busy:
-                    self._busy.add(keyspace)
-                    self._tasks.start(self._move(keyspace, step, fleet_s))
+            await self._begin(mine, fleet_s)
         except StoreUnavailable as error:
             log.warning("keyspaces not looked after", keyspaces=len(self._mine), error=str(error))
 
-    async def _tables(self, keyspaces: Sequence[Keyspace]) -> dict[Keyspace, ServerTable]:
-        """Return the tables that have entries and can be read; they share a round trip."""
-        found = await asyncio.gather(*map(self._table, keyspaces))
-        return {table.keyspace: table for table in found if table is not None and table.entries}
+    async def _begin(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
+        """Begin or go on with what is due in these keyspaces, unless that is under way here."""
+        for keyspace, step in (await self._due(tables, fleet_s)).items():
+            if keyspace not in self._busy:
+                self._busy.add(keyspace)
+                self._tasks.start(self._move(keyspace, step, fleet_s))
 
-    async def _table(self, keyspace: Keyspace) -> ServerTable | None:
+    async def _tables(self, keyspaces: Sequence[Keyspace]) -> dict[Keyspace, ServerTable]:
+        """Return the tables that have entries and can be read."""
         try:
-            return (await self._store.keyspaces.tables([keyspace]))[0]
+            found = await self._store.keyspaces.tables(keyspaces)
         except _REFUSED as error:
-            log.warning("table not to be read", keyspace=keyspace, error=str(error))
-            return None
+            log.warning("a keyspace's table cannot be read", error=str(error))
+            found = [table for some in await asyncio.gather(*map(self._alone, keyspaces)) for table in some]
+        return {table.keyspace: table for table in found if table.entries}
+
+    async def _alone(self, keyspace: Keyspace) -> list[ServerTable]:
+        try:
+            return await self._store.keyspaces.tables([keyspace])
+        except _REFUSED:
+            return []
 
     async def _measure(self, keyspace: Keyspace, fleet_s: float) -> None:
-        now_s = self._clock.monotonic_s()
-        elapsed_s = now_s - self._looked_s.get(keyspace, now_s - self._interval_s)
-        self._looked_s[keyspace] = now_s
+        elapsed_s = fleet_s - self._looked_s.get(keyspace, fleet_s - self._interval_s)
+        self._looked_s[keyspace] = fleet_s
         if elapsed_s > 0:
             await self._store.loads.measure(keyspace, elapsed_s, fleet_s, self._half_life_s)
 
@@ -123,6 +125,9 @@ class Keeper:
             kind = completed(step, outcome)
             if isinstance(step, Finish):
                 await self._store.loads.hand_over(step.move, fleet_s, self._half_life_s)
+                if step.move.child in self._mine:
+                    # What was hot may be there now.
+                    await self._begin(await self._tables([step.move.child]), fleet_s)
             if kind is not None:
                 GROUP_MOVES.labels(kind).inc()
                 log.info("key groups moved", kind=kind, keyspace=keyspace, step=repr(step))

@@ -102,7 +102,6 @@ class Node:
             store,
             Limits(settings.keyspace_capacity),
             interval_s=settings.maintenance_interval_s,
-            clock=clock,
             tasks=self._tasks,
         )
 

@@ -1,0 +1,168 @@
+"""Keepers: what is hot splits, what is cold merges, and whoever dies over it is succeeded."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+
+from service.clash.groups import KeyGroup
+from service.clash.policy import Limits
+from service.clash.steps import Outcome, SplitGroup, Step
+from service.clash.table import Move, Standing
+from service.model import ChannelId, NodeInfo
+from service.overlay.ring import RingView
+from service.store import LAYOUT, Store, keys
+from service.store.carrying import carried_out
+from service.store.keyspaces import KeyspaceStore
+from service.store.together import Together
+from tests.support.channels import make_channel
+from tests.support.waiting import until_so
+from workers.keeper import Keeper
+from workers.tasks import Tasks
+
+PEOPLE = 300
+UIDS = [keys.user_id(f"user{n}@localhost") for n in range(PEOPLE)]
+LIMITS = Limits(capacity=20.0)
+# In the half of the keys that a first split moves.
+URL = next(
+    f"https://{name}/feed"
+    for name in (f"site{n}.example" for n in range(100))
+    if LAYOUT.domain_group(name).key >> LAYOUT.bits - 1
+)
+ONE, OTHER = "11" * 20, "ee" * 20
+
+
+class Died(Exception):
+    """Stands for kill -9."""
+
+
+class Dying(KeyspaceStore):
+    """Keyspaces to a keeper that dies before its last step, or after that but before it knows."""
+
+    def __init__(self, store: Store, survives: int, *, done: bool) -> None:
+        super().__init__(Together(store.link), store.keyspaces.map, store.keyspaces.bits)
+        self.left, self._done = survives, done
+
+    async def carry_out(self, step: Step) -> Outcome:
+        if self.left == 0 and self._done:
+            await super().carry_out(step)
+        if self.left == 0:
+            raise Died
+        self.left -= 1
+        return await super().carry_out(step)
+
+
+class Kept:
+    """A keeper that is alone on its ring."""
+
+    def __init__(self, store: Store, limits: Limits, node: str = ONE) -> None:
+        self.tasks = Tasks()
+        self._keeper = Keeper(node, store, limits, interval_s=10.0, tasks=self.tasks)
+        self._keeper.ring_changed(RingView(1, (NodeInfo(node, 1, node[:4], 0.0, ""),)))
+
+    async def keep(self, fleet_s: float) -> None:
+        """Go through one interval, with all moves that it takes."""
+        await self._keeper.keep(fleet_s)
+        await until_so(lambda: not self._keeper._busy, "no move is under way")
+
+
+@pytest_asyncio.fixture
+async def channel(store: Store) -> ChannelId:
+    cid = (await make_channel(store, URL)).id
+    assert all(await asyncio.gather(*(store.index.add(cid, UIDS[n], n + 1) for n in range(PEOPLE))))
+    return cid
+
+
+async def told(store: Store, cid: ChannelId) -> list[tuple[str, int]]:
+    """Whom a fan-out would tell, in order."""
+    found, cursor = await store.index.page(cid, "", 100)
+    while cursor:
+        entries, cursor = await store.index.page(cid, cursor, 100)
+        found += entries
+    return sorted(found)
+
+
+async def leaves(store: Store) -> dict[KeyGroup, int]:
+    """All leaves and their keyspaces."""
+    tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
+    return {
+        group: table.keyspace
+        for table in tables
+        for group, entry in table.entries.items()
+        if entry.standing is Standing.ACTIVE
+    }
+
+
+async def test_a_hot_channel_comes_to_lie_in_several_keyspaces_and_together_again_when_it_is_cold(
+    store: Store, channel: ChannelId
+) -> None:
+    """300 people told in 10 s are more than the 18 a second of one keyspace; all the time everybody is there once."""
+    everybody = [(uid, n + 1) for n, uid in enumerate(UIDS)]
+    assert await told(store, channel) == sorted(everybody)
+    kept = Kept(store, LIMITS)
+    await kept.keep(1_000.0)
+    hot = await leaves(store)
+    assert len(set(hot.values())) > 1
+    assert await told(store, channel) == sorted(everybody)
+    assert await store.index.count([channel]) == [PEOPLE]
+    tables = [table for table in await store.keyspaces.tables(range(256)) if table.entries]
+    weighed = await store.loads.weigh(tables, 1_000.0, 60.0)
+    assert all(sum(own.values()) <= 18.0 for own in weighed.loads.values())
+    intervals = iter(range(60))
+    while len(await leaves(store)) > 1:
+        await kept.keep(1_600.0 + 10 * next(intervals))
+    assert await told(store, channel) == sorted(everybody)
+    await kept.tasks.cancel()
+
+
+async def moves(store: Store) -> list[Move]:
+    tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
+    return [table.move for table in tables if table.move is not None]
+
+
+@pytest.mark.parametrize(
+    "done", [pytest.param(False, id="before", marks=pytest.mark.storms), pytest.param(True, id="after")]
+)
+@pytest.mark.parametrize("kind", ["split", "merge"])
+async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_nobody_is_lost_or_doubled(
+    store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, *, done: bool
+) -> None:
+    """People come and go, and are told, between the death and the succession."""
+    monkeypatch.setattr("service.store.keyspaces.PAGE", 16)
+    asyncio.get_running_loop().set_debug(False)  # it would take most of the time
+    cid = (await make_channel(store, URL)).id
+    expected = {UIDS[n]: n + 1 for n in range(40)}
+    await asyncio.gather(*(store.index.add(cid, uid, seq) for uid, seq in expected.items()))
+    newcomers = iter(UIDS[40:])
+    died = True
+    survives = 0
+    cold, whole = Limits(1e9), KeyGroup(0, 0, store.keyspaces.bits)
+    while died:
+        (root,) = (await leaves(store)).values()
+        doomed = Store(store.link)
+        if kind == "split":
+            doomed.keyspaces = Dying(store, survives, done=done)
+            await store.keyspaces.told(root, whole, 5_000)
+            mortal = Kept(doomed, Limits(400.0))
+        else:
+            async for _ in carried_out(store.keyspaces, SplitGroup(root, whole)):
+                pass
+            doomed.keyspaces = Dying(store, survives, done=done)
+            mortal = Kept(doomed, cold)
+        await mortal.keep(1_000.0 * (survives + 1))
+        died = doomed.keyspaces.left == 0
+        gone, come = next(iter(expected)), next(newcomers)
+        await store.index.remove(cid, [(gone, expected.pop(gone) + 1)])
+        expected[come] = 7
+        assert await store.index.add(cid, come, 7)
+        assert await told(store, cid) == sorted(expected.items())
+        successor = Kept(store, cold, OTHER)
+        await successor.keep(1_000.0 * (survives + 1) + 500)
+        assert await moves(store) == []
+        assert await told(store, cid) == sorted(expected.items())
+        await successor.keep(1_000.0 * (survives + 1) + 900)
+        assert len(await leaves(store)) == 1
+        assert await told(store, cid) == sorted(expected.items())
+        assert await store.index.count([cid]) == [len(expected)]
+        survives += 1
+    assert survives > 10
