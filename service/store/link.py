@@ -18,7 +18,7 @@ from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store.pools import ANSWER_WITHIN_S
 from service.store.routing import Lane, Slots
-from service.store.slots import READS_ONLY, Command, Value
+from service.store.slots import READS_ONLY, Address, Command, Value
 
 __all__ = ["BLOCK_AT_MOST_S", "Command", "Link", "Value", "script"]
 
@@ -141,6 +141,10 @@ class Link:
         Raises :class:`StoreUnavailable`; whether they were carried out is then unknown.
         """
         return await _stretched(self._once, commands)
+
+    def node_of(self, command: Command) -> Address | None:
+        """Return which node of a cluster a command goes to; None if there is one Redis, or nobody knows yet."""
+        return self._prompt.node_of(command)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -120,7 +120,7 @@ class Lane:
     async def _look_after(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
         """Ask for the map those who know better first, and those last who did not answer."""
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
-        silent = {self._node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_ANSWER)}
+        silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_ANSWER)}
         if all(isinstance(error, exceptions.AskError) for error in failed.values()) and not moved:
             return
         await self._look(sorted([*dict.fromkeys([*moved, *self._known()])], key=silent.__contains__))
@@ -137,7 +137,7 @@ class Lane:
                 by_node.setdefault(before.node_addr, []).append((-1, ("ASKING",)))
                 by_node[before.node_addr].append((place, command))
             else:
-                by_node.setdefault(self._node_of(command), []).append((place, command))
+                by_node.setdefault(self.node_of(command), []).append((place, command))
         await asyncio.gather(*(self._ask_node(node, some, replies) for node, some in by_node.items()))
 
     async def _ask_node(self, node: Address | None, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
@@ -160,11 +160,12 @@ class Lane:
             await self._look(self._known())
             raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
 
-    def _node_of(self, command: Command) -> Address | None:
-        slot = slot_of(command)
+    def node_of(self, command: Command) -> Address | None:
+        """Return the master that a command goes to; None if there is one Redis, or nobody knows yet."""
         known = self._slots.map
         if known is None:
             return None
+        slot = slot_of(command)
         return known.master(slot) if slot is not None else next(iter(known.masters), None)
 
     async def _look(self, nodes: Iterable[Address | None]) -> None:

@@ -10,6 +10,7 @@ from service.errors import NotSubscribed, StoreUnavailable
 from service.feeds.parts import Parts
 from service.store import Store, keys
 from service.store.link import Command, Link, Value
+from service.store.slots import Address
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"
@@ -30,6 +31,9 @@ class DyingLink(Link):
     async def call(self, *command: Value) -> Any:
         self._step()
         return await self._link.call(*command)
+
+    def node_of(self, command: Command) -> Address | None:
+        return self._link.node_of(command)
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         self._step()

@@ -1,12 +1,15 @@
 """Commands of several askers travel together; each asker gets its own answer, or hears why there is none."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from redis.exceptions import RedisError
 
 from service.store import Store
-from service.store.link import Command
+from service.store.link import Command, Link
+from service.store.slots import Address
 from service.store.together import Together
 
 
@@ -32,3 +35,35 @@ async def test_a_bug_in_one_command_leaves_nobody_waiting(store: Store) -> None:
     assert [isinstance(reply, RedisError) for reply in replies] == [True, True]
     with pytest.raises(RedisError):
         await together.many(asked[0])
+
+
+class _OneNodeIsDown(Link):
+    """Two nodes of a cluster, by what a command says."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sequence[Command]] = []
+
+    def node_of(self, command: Command) -> Address | None:
+        return str(command[1]), 1
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        self.sent.append(commands)
+        if any(self.node_of(command) == ("down", 1) for command in commands):
+            await asyncio.Event().wait()
+        return [command[0] for command in commands]
+
+
+async def test_who_asks_a_node_that_is_down_holds_up_nobody_who_asks_another() -> None:
+    link = _OneNodeIsDown()
+    together = Together(link)
+    waits = asyncio.ensure_future(together.many([("a", "down"), ("b", "up")]))
+    try:
+        async with asyncio.timeout(5):
+            replies = await asyncio.gather(together.many([("c", "up")]), together.many([("d", "up")]))
+        assert replies == [["c"], ["d"]]
+        assert len(link.sent) == 2
+        assert not waits.done()
+    finally:
+        waits.cancel()
+        for sending in together._sending:
+            sending.cancel()
