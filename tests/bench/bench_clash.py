@@ -114,20 +114,26 @@ async def _measure(store: Store, subscriptions: int, channels: int) -> dict[str,
     rate = await subscribing(store, wanted)
     grown = await memory(store) - before
     index = sum(await store.link.many([("MEMORY", "USAGE", name, "SAMPLES", 0) for name in await _of_index(store)]))
+    people = sorted({jid for jid, _ in pairs})
+    held = await store.link.many(
+        [("MEMORY", "USAGE", keys.user_index(keys.user_id(jid)), "SAMPLES", 0) for jid in people]
+    )
     hottest = channel_id("https://site0.example/0")
     rounds = [await enumerating(store, hottest) for _ in range(ROUNDS)]
     assert {found for found, _, _ in rounds} == set(await store.index.count([hottest]))
     alone = await bare(store, wanted, hottest)
     return {
         "subscriptions": len(pairs),
-        "people": len({jid for jid, _ in pairs}),
+        "people": len(people),
         "subscribes_per_s": round(rate),
         "subscribes_to_bare_writes": round(rate / alone["writes_per_s"], 3),
         "enumerated_per_s": round(max(wall for _, wall, _ in rounds)),
         "enumerated_per_cpu_s": round(max(busy for _, _, busy in rounds)),
         "enumerated_to_hash_walk": round(max(wall for _, wall, _ in rounds) / alone["walk_per_s"], 2),
-        "bytes_per_subscription": round(grown / len(pairs), 1),
+        "bytes_per_subscription": round((index + sum(held)) / len(pairs), 1),
         "bytes_in_channel_index": round(index / len(pairs), 1),
+        "bytes_in_user_index": round(sum(held) / len(pairs), 1),
+        "bytes_with_what_is_known_of_people": round(grown / len(pairs), 1),
         "bytes_in_a_sorted_set": round(alone["bytes"], 1),
     }
 

@@ -142,6 +142,23 @@ async def test_what_an_older_coronet_kept_is_brought_over_whoever_dies_on_the_wa
     assert await store.index.count([channel.id]) == [len(PEOPLE)]
 
 
+async def test_an_index_of_a_newer_coronet_is_no_bug_of_ours_but_a_store_that_cannot_be_used(store: Store) -> None:
+    """So workers wait, and say why, until they are upgraded."""
+    channel = await _subscribed(store, PEOPLE[:1])
+    root = store.keyspaces.map.keyspace_of(KeyGroup(0, 0, LAYOUT.bits))
+    await store.link.call("HSET", keys.keyspace(root)[0], "version", "2")
+    for asked in (
+        store.index.add(channel.id, PEOPLE[1], 1),
+        store.index.remove(channel.id, [(PEOPLE[0], 1)]),
+        store.index.count([channel.id]),
+        store.index.page(channel.id, "", 10),
+    ):
+        with pytest.raises(StoreUnavailable, match="Upgrade this process"):
+            await asked
+    await store.link.call("HSET", keys.keyspace(root)[0], "version", "1")
+    assert await _everybody(store, channel.id) == PEOPLE[:1]
+
+
 @pytest.mark.parametrize("cursor", ["", "3f1c0de:1536"])
 async def test_a_fan_out_that_comes_first_brings_over_and_begins_again(store: Store, cursor: str) -> None:
     """A cursor of the older Coronet means nothing any more."""
