@@ -27,6 +27,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+admin = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(admin, name="admin", help="Look into a running Coronet, and step in.")
+
 AllowPrivate = Annotated[
     bool, typer.Option("--allow-private", help="Let feeds be on this machine's loopback. For trials and tests only.")
 ]
@@ -149,6 +152,30 @@ def doctor(
     typer.echo(report.as_text(findings))
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
+
+
+@admin.command()
+def shards(
+    *,
+    split: Annotated[str, typer.Option(metavar="LABEL", help="Split this leaf now, whatever its load.")] = "",
+    merge: Annotated[str, typer.Option(metavar="LABEL", help="Merge the halves of this group now.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show where subscriptions lie. That is the tree of key groups with loads, sizes and keyspaces."""
+    import msgspec  # noqa: PLC0415 - see the module's docstring
+
+    from service import settings  # noqa: PLC0415 - same
+    from service import shards as tree  # noqa: PLC0415 - same
+
+    if split and merge:
+        raise typer.BadParameter("Either --split or --merge, one at a time")
+    effective = settings.load()
+    if split or merge:
+        told = asyncio.run(tree.split(effective, split) if split else tree.merge(effective, merge))
+        typer.echo(msgspec.json.encode({"done": told}) if as_json else told)
+        return
+    found = asyncio.run(tree.show(effective))
+    typer.echo(msgspec.json.encode(found) if as_json else tree.as_text(found))
 
 
 @app.command(

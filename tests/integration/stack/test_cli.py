@@ -51,7 +51,7 @@ def test_wrong_use_is_answered_in_one_line(call: Call, arguments: list[str], nam
 def test_called_with_nothing_it_says_what_there_is(call: Call) -> None:
     status, out, _ = call()
     assert status == 0
-    for command in ("up", "worker", "bot", "console", "inspect", "doctor", "simulate"):
+    for command in ("up", "worker", "bot", "console", "inspect", "doctor", "admin", "simulate"):
         assert command in out
     assert "..." not in out.partition("Commands:")[2]
 

@@ -1,0 +1,169 @@
+"""What ``coronet admin shards`` shows and does: the tree of key groups, and where each of them is."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from service.clash.groups import KeyGroup
+from service.clash.load import half_life_s
+from service.clash.mapping import Keyspace
+from service.clash.steps import MergeGroup, SplitGroup
+from service.clash.table import LEAVES, ServerTable, Standing
+from service.errors import BadKey, StepRefused
+from service.settings import Settings
+from service.store import Store, connect
+from service.store.carrying import carried_out, completed
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """One group in one keyspace's table. ``load`` is in deliveries per second; of a split group, nothing lies here."""
+
+    label: str
+    keyspace: Keyspace
+    standing: str
+    right_keyspace: Keyspace | None
+    subscriptions: int
+    load: float
+
+
+class Shards(msgspec.Struct, frozen=True):
+    """The whole tree, in the order of keys, and the moves under way, as people read them."""
+
+    key_bits: int
+    keyspaces: int
+    keyspaces_used: int
+    capacity: float
+    subscriptions: int
+    shards: list[Shard]
+    moves: list[str]
+
+
+async def show(settings: Settings) -> Shards:
+    """Look at all tables. Raises :class:`service.errors.StoreUnavailable`, and what unreadable tables raise."""
+    store = await connect(settings)
+    try:
+        return await _look(store, settings)
+    finally:
+        await store.close()
+
+
+async def split(settings: Settings, label: str) -> str:
+    """Split a leaf, whatever its load, and say where its halves are."""
+    store = await connect(settings)
+    try:
+        group = KeyGroup.labelled(label, store.keyspaces.bits)
+        table = _holder(await _tables(store), group, LEAVES)
+        await _carry_through(store, SplitGroup(table.keyspace, group))
+        return await _halves(store, group, table.keyspace)
+    finally:
+        await store.close()
+
+
+async def merge(settings: Settings, label: str) -> str:
+    """Merge the halves of a group, whatever their loads, and say where it is."""
+    store = await connect(settings)
+    try:
+        group = KeyGroup.labelled(label, store.keyspaces.bits)
+        table = _holder(await _tables(store), group, (Standing.SPLIT,))
+        if not await _carry_through(store, MergeGroup(table.keyspace, group)):
+            child = table.entries[group].right_child
+            raise StepRefused(
+                f"{label} was not merged: its right half in keyspace {child} is no leaf at rest. Merge that one first."
+            )
+        (size,) = await store.keyspaces.sizes(table.keyspace, [group])
+        return f"Merged {label}: all {size:,} subscriptions are in keyspace {table.keyspace}."
+    finally:
+        await store.close()
+
+
+def as_text(found: Shards) -> str:
+    """Return the tree for people to read, in the order of keys: each group stands above its halves."""
+    places = f"{found.keyspaces_used} of {found.keyspaces} keyspaces"
+    lines = [
+        f"{found.subscriptions:,} subscriptions in {places}; each may deliver {found.capacity:g} a second.",
+        "",
+        f"{'key group':{found.key_bits + 6}} {'keyspace':>8} {'subscriptions':>13} {'load per s':>10}",
+    ]
+    for shard in found.shards:
+        start = f"{shard.label:{found.key_bits + 6}} {shard.keyspace:>8}"
+        if shard.standing == Standing.SPLIT:
+            lines.append(f"{start} {'':>13} {'':>10}  split, its right half is in {shard.right_keyspace}")
+        else:
+            standing = "" if shard.standing == Standing.ACTIVE else f"  {shard.standing}"
+            lines.append(f"{start} {shard.subscriptions:>13,} {shard.load:>10.1f}{standing}")
+    return "\n".join([*lines, *(["", "Under way:", *found.moves] if found.moves else [])])
+
+
+async def _look(store: Store, settings: Settings) -> Shards:
+    tables = [table for table in await _tables(store) if table.entries]
+    now_s, _ = await store.ring.glance()
+    weighed = await store.loads.weigh(tables, now_s, half_life_s(settings.maintenance_interval_s))
+    shards = [
+        Shard(
+            group.label,
+            table.keyspace,
+            entry.standing.value,
+            entry.right_child,
+            weighed.sizes[table.keyspace].get(group, 0),
+            round(weighed.loads[table.keyspace].get(group, 0.0), 3),
+        )
+        for table in tables
+        for group, entry in table.entries.items()
+    ]
+    moves = [_move_text(table) for table in tables if table.move is not None]
+    return Shards(
+        key_bits=store.keyspaces.bits,
+        keyspaces=store.keyspaces.map.count,
+        keyspaces_used=sum(bool(leaves) for leaves in weighed.sizes.values()),
+        capacity=settings.keyspace_capacity,
+        subscriptions=sum(sum(leaves.values()) for leaves in weighed.sizes.values()),
+        shards=sorted(shards, key=lambda shard: (shard.label.removesuffix("*"), shard.keyspace)),
+        moves=moves,
+    )
+
+
+def _move_text(table: ServerTable) -> str:
+    move = table.move
+    if move is None:
+        return ""
+    return (
+        f"{move.kind} of {move.leaf.label}: {move.group.label} goes from {move.donor} to {move.taker} ({table.stage})"
+    )
+
+
+async def _tables(store: Store) -> list[ServerTable]:
+    return await store.keyspaces.tables(range(store.keyspaces.map.count))
+
+
+def _holder(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[Standing]) -> ServerTable:
+    """Return the table in which a group stands like this."""
+    for table in tables:
+        if table.standing(group) in standings:
+            return table
+    held = {leaf.label for table in tables for leaf, entry in table.entries.items() if entry.standing in standings}
+    what = "leaf" if standings is LEAVES else "split group"
+    near = sorted(held, key=lambda label: (_unlike(label, group.label), label))[:3]
+    raise BadKey(f"{group.label} is no {what}. Near it: {', '.join(near) or 'none'}; coronet admin shards shows all.")
+
+
+def _unlike(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return -next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+async def _carry_through(store: Store, first: SplitGroup | MergeGroup) -> bool:
+    """Do what a keeper would, and say whether it came to its end; if we die in between, the keeper goes on."""
+    kind = None
+    async for step, outcome in carried_out(store.keyspaces, first):
+        kind = completed(step, outcome)
+    return kind is not None
+
+
+async def _halves(store: Store, group: KeyGroup, keyspace: Keyspace) -> str:
+    (table,) = await store.keyspaces.tables([keyspace])
+    places: Mapping[KeyGroup, Keyspace | None] = {group.left: keyspace, group.right: table.entries[group].right_child}
+    told = []
+    for half, place in places.items():
+        (size,) = await store.keyspaces.sizes(place if place is not None else keyspace, [half])
+        told.append(f"{half.label} with {size:,} subscriptions in keyspace {place}")
+    return f"Split {group.label}: {' and '.join(told)}."
