@@ -13,14 +13,13 @@ from typing import Protocol
 from service.clash.accepting import Accepted
 from service.clash.depths import Depths
 from service.clash.keys import Layout
-from service.clash.mapping import Keyspace
 from service.clash.records import Position, Record
-from service.clash.search import DepthSearch, Probe
-from service.clash.units import Units
+from service.clash.search import DepthSearch
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 from service.errors import GroupsMoving, NewerTable, StoreUnavailable
 from service.model import ChannelId, UserId
 from service.store import keys
+from service.store.counting import Counting
 from service.store.keyspaces import KeyspaceStore
 from service.store.link import script
 from service.store.packing import channel_mark, record_id, users
@@ -109,6 +108,12 @@ class GroupIndex:
             )
         return [left + number for left, number in zip(older, found, strict=True)]
 
+    async def _count(self, site: str | None, cid: ChannelId) -> int:
+        if site is None:
+            return 0
+        prefix = self._layout.channel_group(site, cid)
+        return await Counting(self._keyspaces, channel_mark(cid)).under(prefix, self._depths)
+
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
         """See :class:`ChannelIndex`."""
         (site,) = await self._places.sites([cid])
@@ -168,26 +173,6 @@ class GroupIndex:
                 told = answer.group.shared(question.prefix) or answer.group
                 await self._keyspaces.told(question.probe.keyspace, told, len(walk.found))
         return walk.found
-
-    async def _count(self, site: str | None, cid: ChannelId) -> int:
-        if site is None:
-            return 0
-        mark, found = channel_mark(cid), dict[Keyspace, int]()
-        units = Units(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
-        while units.probe is not None:
-            await self._count_leaf(units, units.probe, mark, found)
-        return sum(found.values())
-
-    async def _count_leaf(self, units: Units, probe: Probe, mark: bytes, found: dict[Keyspace, int]) -> None:
-        """Count in the keyspace of one leaf, and before that in the donor of a leaf that is being filled."""
-        answer, number = await self._keyspaces.count(probe, mark)
-        if isinstance(answer, Accepted) and answer.move is not None:
-            donor = answer.move.donor
-            found[donor] = int(await self._link.call("HGET", keys.keyspace(donor)[3], mark) or 0)
-            answer, number = await self._keyspaces.count(probe, mark)
-        if isinstance(answer, Accepted):
-            found[probe.keyspace] = number
-        units.answered(answer)
 
 
 @contextmanager

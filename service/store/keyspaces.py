@@ -1,18 +1,14 @@
 """Keyspaces on Redis: what ``service.clash`` decides, each method an instant in one slot.
 
-Whatever changes a table is a pure transition: the table is read, changed here, and written if it is still as it was
-read. Only ``AcceptObject`` has a short way of its own: the script answers for a leaf at rest, and leaves every other
-case to the table, which comes back with the reply.
+Only ``AcceptObject`` has a short way of its own: its scripts answer for a leaf at rest, and leave every other case to
+the table, which comes back with the reply.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from service.clash import steps
 from service.clash.accepting import Accepted, Answer, admit, answer
-from service.clash.fields import from_fields, to_fields
 from service.clash.groups import KeyGroup
 from service.clash.keys import check_key
 from service.clash.mapping import Keyspace, Keyspaces
@@ -21,11 +17,12 @@ from service.clash.moving import gives, takes
 from service.clash.records import Page, Record
 from service.clash.search import Probe
 from service.clash.splitting import emptied
-from service.clash.table import Move, ServerTable, Standing, empty_table, root_table
+from service.clash.table import Move, ServerTable, Standing
 from service.clash.walk import ReadDonor, ReadLeaf
 from service.store import keys
-from service.store.link import Command, Value, script
+from service.store.link import Value
 from service.store.packing import RECORD_BYTES, bounds, packed, position_bytes, unpacked
+from service.store.tables import Fields, Tables, changes, fields_of
 from service.store.together import Together
 
 PAGE = 500
@@ -34,8 +31,6 @@ _ENDS_AT_ONCE = 500
 _ADDING = ("count", "read")
 """Scripts that add something to their answer."""
 _NOTHING = Page((), complete=True)
-
-Fields = Mapping[str, str]
 
 
 class KeyspaceStore:
@@ -51,22 +46,20 @@ class KeyspaceStore:
         self._link = link
         self.map = keyspaces
         self.bits = bits
-        self._root = KeyGroup(0, 0, bits)
+        self._tables = Tables(link, keyspaces, bits)
 
     async def carry_out(self, step: steps.Step) -> steps.Outcome:
         """Do a step of a move, atomically; raises :class:`service.errors.StepRefused` as the pure transition does."""
         keyspace = steps.keyspace_of(step)
         outcome = None
         while outcome is None:
-            outcome = await self._try(step, *await self._read(keyspace))
+            ((fields, table),) = await self._tables.read([keyspace])
+            outcome = await self._try(step, fields, table)
         return outcome
 
     async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
         """Return keyspaces' tables, in the order asked for."""
-        for keyspace in keyspaces:
-            self.map.check(keyspace)
-        found = await self._link.many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
-        return [self._table(keyspace, _fields(reply)) for keyspace, reply in zip(keyspaces, found, strict=True)]
+        return [table for _, table in await self._tables.read(keyspaces)]
 
     async def ask(self, probe: Probe) -> Answer:
         """AcceptObject, for who only wants to know."""
@@ -82,6 +75,11 @@ class KeyspaceStore:
         found, (number,) = await self._accept(probe, "count", mark)
         return found, number
 
+    async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
+        """Return how many subscriptions to the channel of this mark a keyspace has, whatever it accepts."""
+        self.map.check(keyspace)
+        return int(await self._link.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
+
     async def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
         """AcceptObject, for a reader."""
         low, high = bounds(question.prefix, question.after)
@@ -91,53 +89,52 @@ class KeyspaceStore:
     async def read_donor(self, question: ReadDonor) -> Page:
         """Read what has not gone over yet."""
         donor = question.move.donor
-        self.map.check(donor)
         low, high = bounds(question.group, question.after)
-        fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
-        table = self._table(donor, _fields(fields))
+        fields, *pages = await self._tables.run(donor, "read_donor", low, high, question.count)
+        table = self._tables.table(donor, fields_of(fields))
         return _page(pages, question.count) if gives(table, question.move) else _NOTHING
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
         """Return how many subscriptions of each group lie in a keyspace."""
-        self.map.check(keyspace)
-        found: list[int] = await self._run(keyspace, "sizes", *(bound for group in groups for bound in bounds(group)))
+        found: list[int] = await self._tables.run(
+            keyspace, "sizes", *(bound for group in groups for bound in bounds(group))
+        )
         return found
 
     async def told(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
         """Note that so many people of a leaf were told something. May be lost: loads are soft state."""
         self.map.check(keyspace)
-        await self._link.many([("HINCRBY", keys.keyspace_told(keyspace), group.label, deliveries)])
+        await self._link.call("HINCRBY", keys.keyspace_told(keyspace), group.label, deliveries)
 
     async def take_told(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return what was noted since the last call, by leaf, and begin again from nothing."""
         self.map.check(keyspace)
-        (found,) = await self._link.many([script("keyspace_told", (keys.keyspace_told(keyspace),))])
-        return {KeyGroup.labelled(label, self.bits): int(number) for label, number in _fields(found).items()}
+        found = await self._link.script("keyspace_told", (keys.keyspace_told(keyspace),))
+        return {KeyGroup.labelled(label, self.bits): int(number) for label, number in fields_of(found).items()}
 
     async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[Answer, list[Any]]:
         """Return the answer, and what the script has added to it."""
-        self.map.check(probe.keyspace)
         check_key(probe.key, self.bits)
         if probe.proof is not None:
             await self._admit(probe.keyspace, probe.proof)
         while True:
             key = f"{probe.key:0{self.bits}b}"
-            reply = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
+            reply = await self._tables.run(probe.keyspace, what, key, probe.depth, *arguments)
             said, *rest = reply if what in _ADDING else (reply,)
             if isinstance(said, bytes):
                 return Accepted(KeyGroup.labelled(said.decode(), self.bits)), rest
-            fields = _fields(said)
-            table = self._table(probe.keyspace, fields)
+            fields = fields_of(said)
+            table = self._tables.table(probe.keyspace, fields)
             if fields or not table.entries:
                 return answer(table, probe.key), rest
             # The first question of all: the root's table is made.
-            await self._write(probe.keyspace, fields, table)
+            await self._tables.write(fields, table)
 
     async def _admit(self, keyspace: Keyspace, proof: Move) -> None:
         while True:
-            fields, before = await self._read(keyspace)
+            ((fields, before),) = await self._tables.read([keyspace])
             after = admit(before, proof)
-            if after is before or await self._write(keyspace, fields, after):
+            if after is before or await self._tables.write(fields, after):
                 return
 
     async def _try(self, step: steps.Step, fields: Fields, before: ServerTable) -> steps.Outcome | None:
@@ -157,7 +154,7 @@ class KeyspaceStore:
             # Also if it was at rest before: who did this step may have died on the way through its ends.
             if not await self._drop_ends(fields, after, leaf):
                 return None
-        elif after is not before and not await self._write(before.keyspace, fields, after):
+        elif after is not before and not await self._tables.write(fields, after):
             return None
         match step:
             case steps.SplitGroup() | steps.MergeGroup():
@@ -168,57 +165,24 @@ class KeyspaceStore:
 
     async def _drop_ends(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
         """Change the table, and drop the first ends of a leaf in the same instant; false if there are more."""
-        changes = _changes(fields, after)
-        done, *dropped = await self._run(after.keyspace, "filled", changes, *bounds(leaf), _ENDS_AT_ONCE)
+        changed = changes(fields, after)
+        done, *dropped = await self._tables.run(after.keyspace, "filled", changed, *bounds(leaf), _ENDS_AT_ONCE)
         return bool(done) and dropped[0] < _ENDS_AT_ONCE
 
     async def _fetch(self, step: steps.Fetch, fields: Fields, table: ServerTable) -> steps.Fetched | None:
         if not gives(table, step.move):
             return steps.Fetched(())
         dropped = b"".join(position_bytes(record) for record in step.taken_over)
-        changes = _changes(fields, emptied(table, step.move))
-        done, *pages = await self._run(table.keyspace, "fetch", changes, dropped, *bounds(step.move.group), PAGE)
+        changed = changes(fields, emptied(table, step.move))
+        done, *pages = await self._tables.run(table.keyspace, "fetch", changed, dropped, *bounds(step.move.group), PAGE)
         return steps.Fetched(_page(pages, PAGE).records) if done else None
 
     async def _put(self, step: steps.Put, fields: Fields, table: ServerTable) -> steps.Kept | None:
         if not takes(table, step.move):
             return steps.Kept(taking=False)
         records = b"".join(packed(record) for record in step.records)
-        (done,) = await self._run(table.keyspace, "put", _changes(fields, table), records)
+        (done,) = await self._tables.run(table.keyspace, "put", changes(fields, table), records)
         return steps.Kept(taking=True) if done else None
-
-    async def _read(self, keyspace: Keyspace) -> tuple[Fields, ServerTable]:
-        self.map.check(keyspace)
-        (found,) = await self._link.many([("HGETALL", keys.keyspace(keyspace)[0])])
-        return _fields(found), self._table(keyspace, _fields(found))
-
-    async def _write(self, keyspace: Keyspace, fields: Fields, table: ServerTable) -> bool:
-        """Write a table in place of one that was read; False if that is not there any more."""
-        (done,) = await self._run(keyspace, "change", _changes(fields, table))
-        return bool(done)
-
-    def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
-        if fields:
-            return from_fields(keyspace, fields, self.map, self.bits)
-        is_root = keyspace == self.map.keyspace_of(self._root)
-        return root_table(keyspace, self.bits) if is_root else empty_table(keyspace, self.bits)
-
-    async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
-        command: Command = script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
-        return (await self._link.many([command]))[0]
-
-
-def _changes(fields: Fields, table: ServerTable) -> bytes:
-    """Return a table as it was read, and what makes another of it, for the script."""
-    after = to_fields(table)
-    changed = {name: text for name, text in after.items() if fields.get(name) != text}
-    return msgspec.json.encode({"read": fields, "set": changed, "drop": [*(fields.keys() - after.keys())]})
-
-
-def _fields(reply: Any) -> Fields:
-    """Return a hash that came from HGETALL itself, or through a script."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {name.decode(): text.decode() for name, text in pairs}
 
 
 def _page(reply: Sequence[Any], count: int) -> Page:

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -150,7 +151,8 @@ def main() -> None:
     parser.add_argument("--subscriptions", type=int, default=200_000)
     parser.add_argument("--channels", type=int, default=10_000)
     asked = parser.parse_args()
-    print(json.dumps(asyncio.run(measure(asked.subscriptions, asked.channels)), indent=2))  # noqa: T201
+    json.dump(asyncio.run(measure(asked.subscriptions, asked.channels)), sys.stdout, indent=2)
+    sys.stdout.write("\n")
 
 
 if __name__ == "__main__":
