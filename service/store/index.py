@@ -101,11 +101,11 @@ class GroupIndex:
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
         """See :class:`ChannelIndex`."""
         sites = await self._places.sites(cids)
+        # First what goes from there to the key groups: so it is counted in one of both.
+        older = await self._link.many([("HLEN", keys.channel_index(cid)) for cid in cids])
         with _translated():
-            older, *found = await asyncio.gather(
-                self._link.many([("HLEN", keys.channel_index(cid)) for cid in cids]),
-                *(self._count(site, cid) for site, cid in zip(sites, cids, strict=True)),
-            )
+            counts = (self._count(site, cid) for site, cid in zip(sites, cids, strict=True))
+            found = await asyncio.gather(*counts)
         return [left + number for left, number in zip(older, found, strict=True)]
 
     async def _count(self, site: str | None, cid: ChannelId) -> int:
