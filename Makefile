@@ -8,7 +8,7 @@ pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check -
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 
-.PHONY: setup run test check bench fuzz live experiments storms lock
+.PHONY: setup run test check bench fuzz live shards experiments storms lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -49,14 +49,20 @@ live: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.live $(ARGS)
 
+# 200,000 subscriptions on a Redis Cluster of six, a burst, keepers killed at every step and a master: seven minutes, JSON.
+shards: $(venv)/dev.stamp
+	@scripts/need redis-server
+	@$(bin)/python -m tests.live.shards $(ARGS)
+
 # What the papers claim, other readers, and ours, in simulated time: writes docs/experiments.
 experiments: $(venv)/dev.stamp
 	@$(bin)/coronet simulate report $(ARGS)
 
 # A thousand fleets of node protocols through loss, delay, cuts, crashes and joins; every run of the tests has fifty.
 # Fifteen thousand histories of key groups that split and merge under readers, writers and dying keepers; else six hundred.
+# The store's whole contract on a Redis Cluster as well.
 storms: $(venv)/dev.stamp
-	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py $(ARGS)
+	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py tests/contract tests/integration/workers/test_keeper.py $(ARGS)
 
 fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz parse $(ARGS)

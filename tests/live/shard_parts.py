@@ -1,0 +1,146 @@
+"""The processes of ``tests.live.shards``: keepers that kill themselves, and a reader that is the burst."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+
+import msgspec
+import structlog
+
+from service.clash.policy import Limits
+from service.clash.steps import Outcome, Step
+from service.errors import LeaseLost, StoreUnavailable
+from service.feeds.urls import channel_id
+from service.model import ChannelId, UserId
+from service.overlay.joining import balanced_id
+from service.settings import Settings
+from service.store import Store, connect, keys
+from service.store.keyspaces import KeyspaceStore
+from service.store.together import Together
+from workers.keeper import Keeper
+from workers.tasks import Tasks
+
+CHANNELS = 10_000
+HOT_SHARE = 0.2
+LEASE_S = 0.8
+INTERVAL_S = 1.0
+PAGE = 500
+
+
+def site(rank: int) -> str:
+    """The publisher of a channel: some have several."""
+    return f"site{rank % 3_000}.example"
+
+
+def cid(rank: int) -> ChannelId:
+    """The channel of this popularity; 0 is the hot one."""
+    return channel_id(f"https://{site(rank)}/{rank}")
+
+
+def uid(number: int) -> UserId:
+    """A person's id."""
+    return keys.user_id(f"person{number}@example.org")
+
+
+def sizes(subscriptions: int) -> list[int]:
+    """How many subscribe to each channel: 20 % to the hot one, the rest by Zipf's law with exponent 1."""
+    hot = round(subscriptions * HOT_SHARE)
+    weights = [1 / rank for rank in range(1, CHANNELS)]
+    ends = [round((subscriptions - hot) * reached / sum(weights)) for reached in accumulate(weights)]
+    return [hot, *(end - start for start, end in pairwise([0, *ends]))]
+
+
+def everybody(subscriptions: int) -> Iterator[tuple[int, int]]:
+    """Yield each subscription as the ranks of its channel and of its person there."""
+    for rank, size in enumerate(sizes(subscriptions)):
+        yield from ((rank, number) for number in range(size))
+
+
+class Mortal(KeyspaceStore):
+    """Keyspaces to a keeper that is killed at its n-th step: before it on even n, after it on odd n."""
+
+    def __init__(self, store: Store, left: int) -> None:
+        super().__init__(Together(store.link), store.keyspaces.map, store.keyspaces.bits)
+        self._left, self._after = left // 2, left % 2
+
+    async def carry_out(self, step: Step) -> Outcome:
+        if self._left != 0 or self._after:
+            outcome = await super().carry_out(step)
+        if self._left == 0:
+            _say([type(step).__name__, "after" if self._after else "before"])
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= 1
+        return outcome
+
+
+async def keep(redis_url: str, capacity: float, dies_at: int) -> None:
+    """Be a node that only keeps keyspaces; with ``dies_at`` below 0, until stopped."""
+    store = await connect(Settings(redis_url=redis_url))
+    if dies_at >= 0:
+        store.keyspaces = Mortal(store, dies_at)
+    while True:
+        try:
+            me = await store.ring.join(f"keeper:{os.getpid()}", "", LEASE_S, balanced_id)
+            tasks, version, looked_s = Tasks(), -1, 0.0
+            keeper = Keeper(me.id, store, Limits(capacity), interval_s=INTERVAL_S, tasks=tasks)
+            while True:
+                beat = await store.ring.beat(me, LEASE_S, version)
+                if beat.ring is not None:
+                    version = beat.ring.version
+                    keeper.ring_changed(beat.ring)
+                if time.monotonic() - looked_s >= INTERVAL_S:
+                    looked_s = time.monotonic()
+                    await keeper.keep(beat.time_s)
+                await asyncio.sleep(LEASE_S / 4)
+        except (StoreUnavailable, LeaseLost):
+            await asyncio.sleep(0.1)
+
+
+async def read(redis_url: str, subscriptions: int, pause_s: float) -> None:
+    """Walk the hot channel as a fan-out does, again and again: whoever was there at the start is to be found once.
+
+    Says after each walk how long it took, and how many it missed or found twice.
+    """
+    store = await connect(Settings(redis_url=redis_url))
+    expected = {uid(number) for number in range(sizes(subscriptions)[0])}
+    while True:
+        started_s, cursor, found, failed = time.time(), None, [], 0
+        slowest_s = 0.0
+        while cursor != "":
+            page_s = time.monotonic()
+            try:
+                entries, cursor = await store.index.page(cid(0), cursor or "", PAGE)
+                found += [user for user, _ in entries]
+            except StoreUnavailable:
+                failed += 1
+            slowest_s = max(slowest_s, time.monotonic() - page_s)
+        missed, doubled = len(expected - set(found)), len(found) - len(set(found))
+        seen = [started_s, time.time() - started_s, len(found), missed, doubled, failed, slowest_s]
+        _say(seen)
+        await asyncio.sleep(pause_s)
+
+
+def _say(seen: list[str] | list[float]) -> None:
+    sys.stdout.write(msgspec.json.encode(seen).decode() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=["keep", "read"])
+    parser.add_argument("redis_url")
+    parser.add_argument("--capacity", type=float, default=1.0)
+    parser.add_argument("--dies-at", type=int, default=-1)
+    parser.add_argument("--subscriptions", type=int, default=0)
+    parser.add_argument("--pause-s", type=float, default=0.2)
+    given = parser.parse_args()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    if given.part == "keep":
+        asyncio.run(keep(given.redis_url, given.capacity, given.dies_at))
+    else:
+        asyncio.run(read(given.redis_url, given.subscriptions, given.pause_s))

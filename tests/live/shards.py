@@ -1,0 +1,276 @@
+"""Subscriptions under a burst: ``python -m tests.live.shards [--subscriptions N] [--capacity C] [--burst-s S]``.
+
+A Redis Cluster of six nodes holds 200,000 subscriptions, 20 % of them to one channel. A burst on it makes its groups
+split; keepers are killed at every step, and in the middle of it a master. When it is cold, groups merge. All the time
+people subscribe and leave. Prints what was seen as JSON; what was written is the channel index, not the user index.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import random
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from service.clash.depths import Depths
+from service.clash.groups import KeyGroup
+from service.clash.table import LEAVES
+from service.clash.walk import ReadDonor, ReadLeaf, Walk
+from service.errors import StoreUnavailable
+from service.settings import Settings
+from service.store import Store, connect, keys
+from service.store.packing import record_id
+from service.store.slots import slot_of
+from tests.live.shard_parts import cid, everybody, site, sizes, uid
+from tests.support.redis_cluster import RedisCluster
+
+WRITES_PER_S = 200
+
+
+class Seen:
+    """What the run has seen so far."""
+
+    def __init__(self) -> None:
+        self.waits_s: list[tuple[float, float]] = []
+        self.refused = 0
+        self.deaths: Counter[str] = Counter()
+        self.reads: list[list[float]] = []
+        self.trees: list[dict[str, Any]] = []
+
+
+async def load(store: Store, subscriptions: int) -> float:
+    """Write all subscriptions into the index; return how many per second."""
+    started_s, all_of_them = time.monotonic(), everybody(subscriptions)
+
+    async def some() -> None:
+        while stretch := list(itertools.islice(all_of_them, 1_000)):
+            await asyncio.gather(
+                *(store.index._write(site(rank), cid(rank), uid(number), 1) for rank, number in stretch)
+            )
+
+    await asyncio.gather(some(), some(), some())
+    return subscriptions / (time.monotonic() - started_s)
+
+
+async def write(store: Store, held: dict[tuple[int, int], int], seen: Seen) -> None:
+    """Let people subscribe and leave, half of them the hot channel, and note how long each waits."""
+    chosen = random.Random(5)  # noqa: S311 - a workload
+    asked: set[asyncio.Task[None]] = set()
+    for seq in itertools.count(10):
+        rank = 0 if chosen.random() < 0.5 else chosen.randrange(1, 10_000)
+        person = 1_000_000 + chosen.randrange(5_000)
+        task = asyncio.create_task(_change(store, held, seen, (rank, person), seq))
+        asked.add(task)
+        task.add_done_callback(asked.discard)
+        await asyncio.sleep(1 / WRITES_PER_S)
+
+
+async def _change(store: Store, held: dict[tuple[int, int], int], seen: Seen, who: tuple[int, int], seq: int) -> None:
+    started_s = time.monotonic()
+    present = held.get(who, 0) <= 0
+    held[who] = seq if present else -seq
+    while True:
+        try:
+            await store.index._write(site(who[0]), cid(who[0]), uid(who[1]), seq, present=present)
+            break
+        except StoreUnavailable:
+            seen.refused += 1
+            await asyncio.sleep(0.05)
+    seen.waits_s.append((time.time(), time.monotonic() - started_s))
+
+
+async def part(*arguments: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.live.shard_parts", *arguments, stdout=PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+
+
+async def keepers(url: str, capacity: float, seen: Seen, deaths: int) -> None:
+    """Run one keeper after the other: so many that die, each a step later than the one before, then one that lives."""
+    for number in itertools.count():
+        dies_at = number if number < deaths else -1
+        keeper = await part("keep", url, f"--capacity={capacity}", f"--dies-at={dies_at}")
+        try:
+            assert keeper.stdout is not None
+            while line := await keeper.stdout.readline():
+                seen.deaths[" ".join(msgspec.json.decode(line))] += 1
+            await keeper.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                keeper.kill()
+            await keeper.wait()
+
+
+async def burst(url: str, subscriptions: int, seen: Seen) -> None:
+    reader = await part("read", url, f"--subscriptions={subscriptions}")
+    try:
+        assert reader.stdout is not None
+        while line := await reader.stdout.readline():
+            seen.reads.append(msgspec.json.decode(line))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            reader.kill()
+        await reader.wait()
+
+
+async def watch(store: Store, seen: Seen) -> None:
+    """Note, every two seconds, how many leaves the hot channel has, and where."""
+    layout_group = store.index._layout.channel_group(site(0), cid(0))
+    while True:
+        with contextlib.suppress(StoreUnavailable, OSError):
+            tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
+            leaves = [
+                (table.keyspace, group)
+                for table in tables
+                for group, entry in table.entries.items()
+                if entry.standing in LEAVES
+            ]
+            hot = {keyspace for keyspace, group in leaves if group.shared(layout_group) is not None}
+            known = store.link._prompt._slots.map
+            assert known is not None
+            masters = {known.master(slot_of(("HLEN", keys.keyspace(keyspace)[0])) or 0) for keyspace in hot}
+            seen.trees.append(
+                {
+                    "at_s": time.time(),
+                    "leaves": len(leaves),
+                    "hot_keyspaces": len(hot),
+                    "hot_primaries": len(masters),
+                    "moves": sum(table.moves for table in tables),
+                    "under_way": sum(table.move is not None for table in tables),
+                }
+            )
+        await asyncio.sleep(2)
+
+
+async def audit(store: Store, subscriptions: int, held: dict[tuple[int, int], int]) -> dict[str, int]:
+    """Walk all keys, and compare with everything that was acknowledged."""
+    expected = {record_id(cid(rank), uid(number)) for rank, number in everybody(subscriptions)}
+    expected |= {record_id(cid(rank), uid(person)) for (rank, person), seq in held.items() if seq > 0}
+    walk = Walk(KeyGroup(0, 0, store.keyspaces.bits), store.keyspaces.map, Depths(), 2_000)
+    found: Counter[str] = Counter()
+    while walk.question is not None:
+        match walk.question:
+            case ReadLeaf() as question:
+                walk.read_leaf(*await store.keyspaces.read_leaf(question))
+                found.update(record.id for record in walk.found)
+            case ReadDonor() as question:
+                walk.read_donor(question.move, await store.keyspaces.read_donor(question))
+    return {
+        "expected": len(expected),
+        "found": found.total(),
+        "lost": len(expected - found.keys()),
+        "not_ended": len(found.keys() - expected),
+        "doubled": sum(number - 1 for number in found.values()),
+    }
+
+
+def quantile(waits: list[float], share: float) -> float:
+    """Return a quantile in milliseconds."""
+    return round(1000 * sorted(waits)[min(int(share * len(waits)), len(waits) - 1)], 2) if waits else 0.0
+
+
+def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """Return what was seen, by phase."""
+    by_phase = {}
+    for name, (start_s, end_s) in phases.items():
+        waits = [wait for at_s, wait in seen.waits_s if start_s <= at_s < end_s]
+        trees = [tree for tree in seen.trees if start_s <= tree["at_s"] < end_s] or [{}]
+        by_phase[name] = {
+            "seconds": round(end_s - start_s, 1),
+            "writes": len(waits),
+            "write_ms": {f"p{share * 100:g}": quantile(waits, share) for share in (0.5, 0.99, 0.999)},
+            "write_ms_max": round(1000 * max(waits, default=0), 1),
+            "most": {
+                name: max(tree.get(name, 0) for tree in trees) for name in ("leaves", "hot_keyspaces", "hot_primaries")
+            },
+            "last": {name: value for name, value in trees[-1].items() if name != "at_s"},
+        }
+    reads = seen.reads
+    return {
+        "phases": by_phase,
+        "write_ms_p99_of_all": quantile([wait for _, wait in seen.waits_s], 0.99),
+        "writes_repeated": seen.refused,
+        "keepers_killed": dict(sorted(seen.deaths.items())),
+        "walks_of_the_hot_channel": len(reads),
+        "walks_missed": sum(int(read[3]) for read in reads),
+        "walks_doubled": sum(int(read[4]) for read in reads),
+        "reads_failed": sum(int(read[5]) for read in reads),
+        "walked_per_s": round(sum(read[2] for read in reads) / max(sum(read[1] for read in reads), 1e-9)),
+        "slowest_page_ms": round(1000 * max((read[6] for read in reads), default=0), 1),
+    }
+
+
+async def run(
+    *, subscriptions: int, capacity: float, burst_s: float, cold_s: float, deaths: int, deaths_when_cold: int
+) -> dict[str, Any]:
+    """Do it all; return the report."""
+    seen, held = Seen(), dict[tuple[int, int], int]()
+    phases: dict[str, tuple[float, float]] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = await stack.enter_async_context(RedisCluster(directory))
+        store = await connect(Settings(redis_url=cluster.urls))
+        stack.push_async_callback(store.close)
+        await store.link.call("HSET", keys.channel(cid(0)), "url", f"https://{site(0)}/0", "site", site(0))
+        per_s = await load(store, subscriptions)
+        tasks = list[asyncio.Task[None]]()
+
+        async def stop() -> None:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        stack.push_async_callback(stop)
+
+        async def phase(name: str, seconds: float) -> None:
+            started_s = time.time()
+            await asyncio.sleep(seconds)
+            phases[name] = started_s, time.time()
+
+        tasks += [asyncio.create_task(write(store, held, seen)), asyncio.create_task(watch(store, seen))]
+        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, 0)))
+        await phase("at rest", 5)
+        mortal = asyncio.create_task(keepers(cluster.urls, capacity, seen, deaths))
+        tasks.append(mortal)
+        reading = asyncio.create_task(burst(cluster.urls, subscriptions, seen))
+        tasks.append(reading)
+        await phase("burst", burst_s)
+        lost = (await cluster.masters())[0]
+        await cluster.kill(lost)
+        await phase("burst with a master dead", 10)
+        await cluster.start_node(lost)
+        reading.cancel()
+        mortal.cancel()
+        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, deaths_when_cold)))
+        await phase("cold", cold_s)
+        await stop()
+        lies = await audit(store, subscriptions, held)
+    return {
+        "subscriptions": subscriptions,
+        "hot": sizes(subscriptions)[0],
+        "capacity": capacity,
+        "loaded_per_s": round(per_s),
+        **told(seen, phases),
+        "audit": lies,
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--subscriptions", type=int, default=200_000)
+    parser.add_argument("--capacity", type=float, default=8_000.0)
+    parser.add_argument("--burst-s", type=float, default=150.0)
+    parser.add_argument("--cold-s", type=float, default=120.0)
+    parser.add_argument("--deaths", type=int, default=14, help="Keepers killed in the burst, each a step later.")
+    parser.add_argument("--deaths-when-cold", type=int, default=14)
+    given = parser.parse_args()
+    found = asyncio.run(run(**vars(given)))
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
