@@ -1,0 +1,35 @@
+"""Which node of a cluster a command goes to, by what Redis itself says of slots."""
+
+import pytest
+
+from service.store.slots import READS_ONLY, Command, parse_slots, slot_of, writes
+
+
+@pytest.mark.parametrize(
+    ("command", "slot"),
+    [
+        (("GET", "foo"), 12182),  # as CLUSTER KEYSLOT answers
+        (("HSET", "a{foo}b", "field", 1), 12182),
+        (("EVAL", "return 1", 2, "{foo}", "x{foo}", "bar"), 12182),
+        (("EVAL", "return 1", 0, "bar"), None),
+        (("XREAD", "COUNT", 5, "BLOCK", 10, "STREAMS", "foo", "$"), 12182),
+        (("PING",), None),
+    ],
+)
+def test_a_command_goes_where_its_first_key_is(command: Command, slot: int | None) -> None:
+    assert slot_of(command) == slot
+
+
+def test_only_what_may_change_something_waits_for_a_replica() -> None:
+    assert [writes(command) for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"))] == [True, True]
+    assert not any(map(writes, [("GET", "a"), ("PING",), ("EVAL", f"{READS_ONLY}\nreturn 1", 1, "a")]))
+
+
+def test_a_map_says_who_has_which_slot_and_who_has_a_copy() -> None:
+    """A node that does not know its own address leaves it out: it is where we asked."""
+    first, second = [b"10.0.0.1", 7000, b"id"], [b"", 7001, b"id"]
+    found = parse_slots([[8192, 16383, second], [0, 8191, first, [b"10.0.0.3", 7002, b"id"]]], ("10.0.0.2", 7001))
+    assert [found.master(slot) for slot in (0, 8191, 8192, 16383)] == [("10.0.0.1", 7000)] * 2 + [
+        ("10.0.0.2", 7001)
+    ] * 2
+    assert found.copied == {("10.0.0.1", 7000)}
