@@ -6,6 +6,7 @@ failing store are asked for again by the protocol's soft state.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
@@ -83,6 +84,8 @@ class Node:
         self._policy = policy(settings)
         self._protocol = NodeProtocol(me.id, self._policy)
         self._ring = RingView(-1, ())
+        self._read_to = "0"
+        """How far our inbox is read."""
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
         self.polling = Polling(
@@ -149,16 +152,21 @@ class Node:
         await self._happened(Tick())
         await self.polling.start_missed()
         await self.polling.record()
+        await self._drop_read()
         self.owning.retry_fan_outs()
+
+    async def _drop_read(self) -> None:
+        # Once for many letters; their number is bounded meanwhile.
+        with contextlib.suppress(StoreUnavailable):
+            await self._store.inboxes.drop_read(self.me.id, self._read_to)
 
     async def _keep_up_hubs(self) -> None:
         await self._hubs.keep_up(self._ring, self.me.id)
 
     async def _read_inbox(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
-        place = "0"
         while True:
             try:
-                letters, place = await self._store.inboxes.read(self.me.id, place)
+                letters, self._read_to = await self._store.inboxes.read(self.me.id, self._read_to)
             except StoreUnavailable as error:
                 log.warning("inbox unreadable", node=self.me.id[:8], error=str(error))
                 await asyncio.sleep(_UNREADABLE_S)
