@@ -226,7 +226,7 @@ class Node:
             self._tasks.start(self.owning.adopt(adopted))
         # Our own part first: what cannot be sent now is repeated anyway.
         await self.polling.start(list(starting.values()))
-        await self.polling.refresh(dict.fromkeys(effect.channel for effect in effects if isinstance(effect, Refresh)))
+        await self.polling.refresh([effect for effect in effects if isinstance(effect, Refresh)])
         await self._send([effect for effect in effects if isinstance(effect, Send)])
 
     async def _send(self, sends: Sequence[Send]) -> None:

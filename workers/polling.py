@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from service.clock import Clock
-from service.corona.events import CandidateFound, Event, StartPolling
+from service.corona.events import CandidateFound, Event, Refresh, StartPolling
 from service.corona.messages import Candidate
 from service.errors import LimitReached, OperationalError, PublisherError
 from service.feeds.wire import Document
@@ -21,7 +21,7 @@ from workers.poller import Poller
 from workers.stretches import stretches
 from workers.tasks import Tasks
 from workers.verdicts import Place, Verdicts
-from workers.watch import Found, Watch, kept, renewed, watch
+from workers.watch import Found, Watch, advanced, is_of, kept, renewed, watch
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1
@@ -114,15 +114,26 @@ class Polling:
         self._polled.pop(cid, None)
         self._agenda.drop(cid)
 
-    async def refresh(self, cids: Iterable[ChannelId]) -> None:
-        """Compare with the store's present versions from the next poll on, and now what was found on an earlier one."""
-        stale = [(cid, polled) for cid in cids if (polled := self._polled.get(cid))]
-        for _, polled in stale:
-            polled.outdated = True
-        await self._renew([cid for cid, polled in stale if polled.found])
-        for cid, polled in stale:
+    async def refresh(self, effects: Iterable[Refresh]) -> None:
+        """Compare with other versions from the next poll on, and now what was found on an earlier one."""
+        stale = {effect.channel: polled for effect in effects if (polled := self._told(effect))}
+        if at_once := [cid for cid, polled in stale.items() if polled.found and polled.outdated]:
+            await self._renew(at_once)
+        for cid, polled in stale.items():
             if polled.found and self._polled.get(cid) is polled:
                 self._tasks.start(self._compare_again(polled))
+
+    def _told(self, effect: Refresh) -> _Polled | None:
+        """Take over the version that we were told, or else have it loaded; return the channel if we poll it."""
+        polled, told = self._polled.get(effect.channel), effect.told
+        if polled is None or polled.watch is None or told is None or told.base is None or polled.outdated:
+            if polled is not None:
+                polled.outdated = True
+        elif polled.watch.channel.version < told.version:
+            polled.watch = advanced(polled.watch, told.version, told.base)
+            if polled.found and is_of(polled.found.candidate, told.base):
+                polled.found = None
+        return polled
 
     async def _renew(self, cids: Sequence[ChannelId]) -> None:
         self._take_over(await self.load(cids))
