@@ -36,6 +36,7 @@ from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
 from service.errors import LeaseLost, LimitReached, PublisherError, StoreUnavailable
 from service.model import ChannelId, NodeInfo
+from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
@@ -106,8 +107,10 @@ class Node:
             self._tasks.start(self._vital(self._read_inbox(answer)))
             self._tasks.start(self._vital(self.polling.keep_agenda()))
             with Phases() as phases:
-                phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat)
-                phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick)
+                # Nodes of one process begin together: what they do together holds up the polls of all.
+                share = from_hex(self.me.id) / (1 << BITS)
+                phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat, share)
+                phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick, share)
                 phases.every(UPKEEP_S, self._keep_up_hubs)
                 await self._lost
         finally:
