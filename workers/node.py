@@ -6,6 +6,7 @@ failing store are asked for again by the protocol's soft state.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
@@ -36,6 +37,7 @@ from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
 from service.errors import LeaseLost, LimitReached, PublisherError, StoreUnavailable
 from service.model import ChannelId, NodeInfo
+from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
@@ -85,6 +87,8 @@ class Node:
         self._policy = policy(settings)
         self._protocol = NodeProtocol(me.id, self._policy)
         self._ring = RingView(-1, ())
+        self._read_to = "0"
+        """How far our inbox is read."""
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
         self.polling = Polling(
@@ -112,9 +116,11 @@ class Node:
             self._tasks.start(self._vital(self._read_inbox(answer)))
             self._tasks.start(self._vital(self.polling.keep_agenda()))
             with Phases() as phases:
-                phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat)
-                phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick)
-                phases.every(self._settings.maintenance_interval_s, self._keep_key_groups)
+                # Nodes of one process begin together: what they do together holds up the polls of all.
+                share = from_hex(self.me.id) / (1 << BITS)
+                phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat, share)
+                phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick, share)
+                phases.every(self._settings.maintenance_interval_s, self._keep_key_groups, share)
                 phases.every(UPKEEP_S, self._keep_up_hubs)
                 await self._lost
         finally:
@@ -160,19 +166,24 @@ class Node:
         await self._happened(Tick())
         await self.polling.start_missed()
         await self.polling.record()
+        await self._drop_read()
         self.owning.retry_fan_outs()
 
     async def _keep_key_groups(self) -> None:
         await self._keeper.keep(self.polling.fleet_s())
 
+    async def _drop_read(self) -> None:
+        # Once for many letters; their number is bounded meanwhile.
+        with contextlib.suppress(StoreUnavailable):
+            await self._store.inboxes.drop_read(self.me.id, self._read_to)
+
     async def _keep_up_hubs(self) -> None:
         await self._hubs.keep_up(self._ring, self.me.id)
 
     async def _read_inbox(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
-        place = "0"
         while True:
             try:
-                letters, place = await self._store.inboxes.read(self.me.id, place)
+                letters, self._read_to = await self._store.inboxes.read(self.me.id, self._read_to)
             except StoreUnavailable as error:
                 log.warning("inbox unreadable", node=self.me.id[:8], error=str(error))
                 await asyncio.sleep(_UNREADABLE_S)
@@ -232,7 +243,7 @@ class Node:
             self._tasks.start(self.owning.adopt(adopted))
         # Our own part first: what cannot be sent now is repeated anyway.
         await self.polling.start(list(starting.values()))
-        await self.polling.refresh(dict.fromkeys(effect.channel for effect in effects if isinstance(effect, Refresh)))
+        await self.polling.refresh([effect for effect in effects if isinstance(effect, Refresh)])
         await self._send([effect for effect in effects if isinstance(effect, Send)])
 
     async def _send(self, sends: Sequence[Send]) -> None:

@@ -7,7 +7,7 @@ run less often.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -21,15 +21,21 @@ class Phases:
             timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         )
 
-    def every(self, interval_s: float, phase: Callable[[], Awaitable[None]]) -> None:
-        """Run ``phase`` every ``interval_s`` from now on. What it raises is its own bug: it is logged."""
+    def every(self, interval_s: float, phase: Callable[[], Awaitable[None]], share: float = 1.0) -> None:
+        """Run ``phase`` every ``interval_s``, at first after this share of it.
+
+        What it raises is its own bug: it is logged.
+        """
 
         async def uncancelled() -> None:
             # The end of the program is no failure of a phase, which the scheduler would log.
             with contextlib.suppress(asyncio.CancelledError):
                 await phase()
 
-        self._scheduler.add_job(uncancelled, "interval", seconds=interval_s, name=phase.__qualname__)
+        first = datetime.now(UTC) + timedelta(seconds=interval_s * share)
+        self._scheduler.add_job(
+            uncancelled, "interval", seconds=interval_s, next_run_time=first, name=phase.__qualname__
+        )
 
     def __enter__(self) -> Self:
         """Start the clockwork, in the running event loop."""

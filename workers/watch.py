@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from service.corona.messages import Candidate
+from service.corona.messages import Base, Candidate
 from service.feeds.wire import Document, Findings
 from service.model import Channel, Delta, Validators, Wishes
 from service.store.state import ChannelState
@@ -57,6 +57,19 @@ def renewed(held: Watch, loaded: Watch) -> Watch:
     return msgspec.structs.replace(
         held, channel=loaded.channel, validators=loaded.validators, subscribers=loaded.subscribers, unversioned=()
     )
+
+
+def advanced(held: Watch, version: int, base: Base) -> Watch:
+    """Return the watch at a version that we were told of, with what only this node knows."""
+    channel = msgspec.structs.replace(held.channel, version=version)
+    return msgspec.structs.replace(
+        held, channel=channel, validators=base.validators, subscribers=base.subscribers, unversioned=()
+    )
+
+
+def is_of(candidate: Candidate, base: Base) -> bool:
+    """Say whether a version was made from this very candidate: then nothing of it is left to tell."""
+    return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 
 
 def day_of(channel: Channel, now_s: float) -> int:

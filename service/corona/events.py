@@ -8,7 +8,7 @@ way, another one is such a repetition, and the shell ignores it.
 import msgspec
 
 from service.corona.estimates import Updates
-from service.corona.messages import Candidate, Message
+from service.corona.messages import Candidate, Message, Versioned
 from service.corona.policy import Aims
 from service.corona.schedule import Rota
 from service.model import ChannelId, NodeId
@@ -138,13 +138,14 @@ class StopPolling(msgspec.Struct, frozen=True):
 
 
 class Refresh(msgspec.Struct, frozen=True):
-    """Reload the state that polls compare with: the channel has another version.
+    """Compare with another version from now on: the one that was ``told`` with its base, or the store's present one.
 
     What the last poll fetched is compared with it once more, and what the version lacks is a new
     candidate: two members may have found different changes of the same base.
     """
 
     channel: ChannelId
+    told: Versioned | None = None
 
 
 class Publish(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from service.corona.events import Effect, Refresh, Send, StartPolling, StopPolling
-from service.corona.messages import Assign, Candidate, Rejected, Unassign
+from service.corona.messages import Assign, Candidate, Rejected, Unassign, Versioned
 from service.corona.policy import Policy
 from service.corona.schedule import Rota
 from service.model import ChannelId, NodeId
@@ -78,7 +78,7 @@ class Member:
             if known.place.rank != assignment.rank or known.place.rota != rota:
                 known.place = StartPolling(channel, assignment.rank, rota)
                 yield known.place
-            yield from self.versioned(channel, assignment.version)
+            yield from self.versioned(Versioned(channel, assignment.version))
 
     def unassigned(self, message: Unassign) -> Iterator[Effect]:
         """Stop polling."""
@@ -98,17 +98,17 @@ class Member:
         elif owner is not None:
             yield Send(owner, candidate)
 
-    def versioned(self, channel: ChannelId, version: int) -> Iterator[Effect]:
-        """Let go of a candidate that is now outdated or confirmed; compare with ``version`` from now on."""
-        kept = self._kept.get(channel)
-        answered = kept is not None and kept.candidate.base_version < version
-        yield from self._answered(channel, version, answered=answered)
+    def versioned(self, told: Versioned) -> Iterator[Effect]:
+        """Let go of a candidate that is now outdated or confirmed; compare with this version from now on."""
+        kept = self._kept.get(told.channel)
+        answered = kept is not None and kept.candidate.base_version < told.version
+        yield from self._answered(told, answered=answered)
 
     def rejected(self, message: Rejected) -> Iterator[Effect]:
         """Let go of the candidate that was meant; the next poll decides anew."""
         kept = self._kept.get(message.channel)
         answered = kept is not None and kept.candidate.base_version == message.base_version
-        yield from self._answered(message.channel, message.current_version, answered=answered)
+        yield from self._answered(Versioned(message.channel, message.current_version), answered=answered)
 
     def expire(self, now_s: float) -> Iterator[Effect]:
         """Stop what no owner has repeated."""
@@ -121,13 +121,13 @@ class Member:
         for channel in list(self._kept):
             yield from self._offer(channel)
 
-    def _answered(self, channel: ChannelId, version: int, *, answered: bool) -> Iterator[Effect]:
+    def _answered(self, told: Versioned, *, answered: bool) -> Iterator[Effect]:
         if answered:
-            del self._kept[channel]
-        known = self._assigned.get(channel)
-        if known is not None and (answered or known.version != version):
-            known.version = version
-            yield Refresh(channel)
+            del self._kept[told.channel]
+        known = self._assigned.get(told.channel)
+        if known is not None and (answered or known.version != told.version):
+            known.version = told.version
+            yield Refresh(told.channel, told if told.base else None)
 
     def _offer(self, channel: ChannelId) -> Iterator[Effect]:
         kept, owner = self._kept[channel], self._view.owner(channel)

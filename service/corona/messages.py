@@ -68,11 +68,23 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
         return self.delta.base_version
 
 
+class Base(msgspec.Struct, frozen=True, array_like=True):
+    """What a new version leaves for the next polls to go on from, so that nobody has to load it.
+
+    ``detected_s`` is the candidate's (Unix s): its finder knows it again by that. ``subscribers`` are the channel's.
+    """
+
+    validators: model.Validators
+    detected_s: float
+    subscribers: int
+
+
 class Versioned(msgspec.Struct, frozen=True, tag=True):
-    """Owner to the polling set: the channel has a new version."""
+    """Owner to the polling set: the channel has a new version; without a ``base``, only the store knows more."""
 
     channel: ChannelId
     version: int
+    base: Base | None = None
 
 
 class Rejected(msgspec.Struct, frozen=True, tag=True):

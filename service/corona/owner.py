@@ -16,7 +16,7 @@ import msgspec
 
 from service.corona.estimates import Updates
 from service.corona.events import Adopt, Adopted, ChannelsListed, Disown, Effect, Publish, Send
-from service.corona.messages import Assign, Assignment, Candidate, Rejected, Unassign, Versioned
+from service.corona.messages import Assign, Assignment, Base, Candidate, Rejected, Unassign, Versioned
 from service.corona.pacing import Pacing
 from service.corona.policy import Policy
 from service.corona.reasons import Reason
@@ -44,6 +44,16 @@ class _Owned(msgspec.Struct, gc=False):
     """The candidate to decide once adopted, or at the store, and who found it."""
     updates: Updates | None = None
     """What is known of the channel's updates if the store takes the candidate."""
+
+    def base_of(self, version: int) -> Base | None:
+        """Return what a version leaves, if it is our candidate's and changes nothing else of the channel."""
+        if self.candidate is None or version != self.version:
+            return None
+        _, candidate = self.candidate
+        delta = candidate.delta
+        if delta.initial or delta.notice or delta.base_version + 1 != version:
+            return None
+        return Base(candidate.validators, delta.detected_s, self.subscribers)
 
 
 class Owner:
@@ -78,6 +88,8 @@ class Owner:
         for entry in event.channels:
             if entry.subscribers or entry.listed:
                 self._pacing.subscribed(entry.channel, entry.subscribers)
+                if owned := self._owned.get(entry.channel):
+                    owned.subscribers = entry.subscribers
                 yield from self.want(entry.channel, now_s, entry.subscribers)
             else:
                 self._walk[1].add(entry.channel)
@@ -144,12 +156,13 @@ class Owner:
         owned = self._owned.get(channel)
         if owned is not None:
             owned.version = max(owned.version, version)
+            told = Versioned(channel, owned.version, owned.base_of(version))
             owned.candidate = None
             if owned.updates is not None:
                 self._pacing.learn(channel, owned.updates)
                 owned.updates = None
             for member in owned.members:
-                yield Send(member, Versioned(channel, owned.version))
+                yield Send(member, told)
 
     def refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
         """Load the channel again: another node, or our own unanswered attempt, was faster."""

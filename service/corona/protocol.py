@@ -112,8 +112,8 @@ class NodeProtocol:
                 yield from self._member.unassigned(message)
             case Candidate() as candidate:
                 yield from self._owner.offered(event.sender, candidate, now_s, fleet_s)
-            case Versioned(channel=channel, version=version):
-                yield from self._member.versioned(channel, version)
+            case Versioned() as message:
+                yield from self._member.versioned(message)
             case Rejected() as message:
                 yield from self._member.rejected(message)
             case ChannelAdded(channel=channel):

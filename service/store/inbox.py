@@ -47,7 +47,7 @@ class Inboxes:
     async def read(self, node: NodeId, after: str) -> tuple[list[Letter], str]:
         """Wait for letters after this place ("0" from the start); return them and the next place.
 
-        What was returned is kept no longer: a letter that its reader does not live to answer is lost.
+        What was returned is not given again: a letter that its reader does not live to answer is lost.
         """
         block_ms = int(BLOCK_AT_MOST_S * 1000)
         found = await self._link.wait("XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after)
@@ -56,9 +56,11 @@ class Inboxes:
             for entry, fields in entries:
                 after = entry.decode()
                 letters.append(Letter(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]))
-        if letters:
-            await self._link.call("XTRIM", keys.inbox(node), "MINID", after)
         return letters, after
+
+    async def drop_read(self, node: NodeId, place: str) -> None:
+        """Keep no longer what was read up to this place."""
+        await self._link.call("XTRIM", keys.inbox(node), "MINID", place)
 
     async def discard(self, nodes: tuple[NodeId, ...]) -> None:
         """Delete the inboxes of nodes that are gone."""

@@ -76,5 +76,6 @@ async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever
     read, place = await store.inboxes.read(node, "0")
     assert read == letters
     await store.inboxes.send([(node, Letter("peer", "", b"three"))])
+    await store.inboxes.drop_read(node, place)
     assert await store.link.call("XLEN", keys.inbox(node)) <= 2
     assert [letter.payload for letter in (await store.inboxes.read(node, place))[0]] == [b"three"]

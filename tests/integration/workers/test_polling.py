@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import pytest
 import pytest_asyncio
 
-from service.corona.events import Event, StartPolling
-from service.corona.messages import Candidate
+from service.corona.events import Event, Refresh, StartPolling
+from service.corona.messages import Base, Candidate, Versioned
 from service.corona.schedule import Rota
 from service.errors import StoreUnavailable
 from service.feeds.wire import Document
@@ -129,7 +129,7 @@ async def test_what_is_stopped_while_it_is_refreshed_stays_stopped(
     await polling.start([every_interval(channel.id)])
     loaded = asyncio.Event()
     monkeypatch.setattr(polling, "load", held(polling.load, loaded))
-    refreshing = asyncio.create_task(polling.refresh([channel.id]))
+    refreshing = asyncio.create_task(polling.refresh([Refresh(channel.id)]))
     await asyncio.sleep(0)
     polling.stop(channel.id)
     loaded.set()
@@ -186,10 +186,54 @@ async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(st
     await polling.start([every_interval(channel.id)])
     document = Document(b"news", channel.url, {})
     await polling._offer(Found((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
-    await polling.refresh([channel.id])
+    await polling.refresh([Refresh(channel.id)])
     await publish(store, channel, "from another node")
-    await polling.refresh([channel.id])
+    await polling.refresh([Refresh(channel.id)])
     await until_so(lambda: _watch(polling, channel.id).unversioned == (document,), "it waits for the next poll")
+
+
+BASE = Base(Validators('"2"', body_sha256="2" * 64), 1.0, 7)
+
+
+async def test_a_version_that_was_told_with_its_base_is_not_loaded(
+    store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = await make_channel(store)
+    await polling.start([every_interval(channel.id)])
+    with monkeypatch.context() as patched:
+        patched.setattr(polling, "load", held(polling.load, asyncio.Event()))
+        await polling.refresh([Refresh(channel.id, Versioned(channel.id, 2, BASE))])
+        watch = _watch(polling, channel.id)
+        assert (watch.channel.version, watch.validators, watch.subscribers) == (2, BASE.validators, 7)
+        await polling.refresh([Refresh(channel.id, Versioned(channel.id, 1, Base(Validators(), 0.0, 0)))])
+        assert _watch(polling, channel.id) == watch
+
+
+async def test_a_version_without_a_base_is_loaded_before_the_next_poll(
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+) -> None:
+    channel = await make_channel(store)
+    await polling.start([every_interval(channel.id)])
+    await publish(store, channel, "from another node")
+    await polling.refresh([Refresh(channel.id)])
+    assert _watch(polling, channel.id).channel.version == 1
+    clock.now_s += INTERVAL_S
+    keeping = asyncio.create_task(polling.keep_agenda())
+    await until_so(lambda: poller.begun, "it is polled")
+    assert _watch(polling, channel.id).channel.version == 2
+    keeping.cancel()
+
+
+async def test_only_who_found_a_version_has_nothing_left_to_compare_with_it(store: Store, polling: Polling) -> None:
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in (1, 2)]
+    await polling.start([every_interval(channel.id) for channel in channels])
+    document = Document(b"news", channels[0].url, {})
+    for channel, detected_s in zip(channels, (BASE.detected_s, 0.5), strict=True):
+        candidate = Candidate(Delta(channel.id, 1, 0, detected_s, ()), BASE.validators, b"")
+        await polling._offer(Found((document,), candidate))
+    await polling.refresh([Refresh(channel.id, Versioned(channel.id, 2, BASE)) for channel in channels])
+    await until_so(lambda: _watch(polling, channels[1].id).unversioned, "the other's find waits for the next poll")
+    assert _watch(polling, channels[0].id).unversioned == ()
 
 
 async def test_what_is_pushed_for_a_dormant_channel_does_not_wake_it_up(store: Store, polling: Polling) -> None:

@@ -16,7 +16,7 @@ from service.corona.events import (
     Tick,
 )
 from service.corona.member import MAX_OFFERS
-from service.corona.messages import Assign, Assignment, Candidate, Message, Rejected, Unassign, Versioned
+from service.corona.messages import Assign, Assignment, Base, Candidate, Message, Rejected, Unassign, Versioned
 from service.corona.policy import Policy
 from service.corona.schedule import Rota
 from service.model import Delta, NodeId, Notice, Validators
@@ -127,6 +127,11 @@ def test_news_of_a_version_reloads_what_polls_compare_with() -> None:
 
 def test_a_missed_version_is_learned_from_the_next_assignment() -> None:
     assert _receive(_polling(), _assign(version=8)) == [Refresh(CHANNEL)]
+
+
+def test_a_version_told_with_its_base_need_not_be_loaded() -> None:
+    told = Versioned(CHANNEL, 8, Base(Validators('"8"'), 1.0, 3))
+    assert _receive(_polling(), told) == [Refresh(CHANNEL, told)]
 
 
 def test_a_find_goes_to_the_owner_and_is_offered_again_until_answered() -> None:

@@ -1,5 +1,7 @@
 """What a node does as a channel's owner. Three nodes; ``CHANNEL`` is ours, ``BESIDE`` and ``FAR`` follow."""
 
+import pytest
+
 from service.corona.estimates import Updates
 from service.corona.events import (
     Adopt,
@@ -24,6 +26,7 @@ from service.corona.events import (
 from service.corona.messages import (
     Assign,
     Assignment,
+    Base,
     Candidate,
     ChannelAdded,
     ChannelRemoved,
@@ -33,7 +36,7 @@ from service.corona.messages import (
 )
 from service.corona.policy import Aims, Policy
 from service.corona.schedule import Rota
-from service.model import Delta, NodeId, Validators
+from service.model import Delta, NodeId, Notice, Validators
 from tests.support.node import Node
 from tests.support.points import ring
 
@@ -179,8 +182,17 @@ def test_a_published_version_is_told_to_the_polling_set() -> None:
     node = _owner()
     _offer(node, 5)
     told = node.handle(Published(CHANNEL, 6), 1)
-    assert Send(BESIDE, Versioned(CHANNEL, 6)) in told
+    assert Send(BESIDE, Versioned(CHANNEL, 6, Base(Validators(), 0.0, 1))) in told
     assert _offer(node, 6) == [_publish(6, epoch=1)]
+
+
+@pytest.mark.parametrize(
+    "delta", [Delta(CHANNEL, 5, 0, 0.0, (), initial=True), Delta(CHANNEL, 5, 0, 0.0, (), notice=Notice("dead"))]
+)
+def test_a_version_that_changes_more_than_its_base_has_to_be_loaded(delta: Delta) -> None:
+    node = _owner()
+    node.handle(Received(BESIDE, Candidate(delta, Validators(), b"")), 0)
+    assert Send(BESIDE, Versioned(CHANNEL, 6)) in node.handle(Published(CHANNEL, 6), 1)
 
 
 def test_one_candidate_per_channel_is_at_the_store() -> None:
