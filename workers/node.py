@@ -164,7 +164,6 @@ class Node:
 
     async def _tick(self) -> None:
         await self._happened(Tick())
-        await self.polling.start_missed()
         await self.polling.record()
         await self._drop_read()
         self.owning.retry_fan_outs()
@@ -222,13 +221,11 @@ class Node:
             log.warning("effects lost", node=self.me.id[:8], of=type(events[0]).__name__, error=str(error))
 
     async def _carry_out(self, effects: Sequence[Effect]) -> None:
-        starting: dict[ChannelId, StartPolling] = {}
         for effect in effects:
             match effect:
-                case StartPolling(channel=cid):
-                    starting[cid] = effect
+                case StartPolling():
+                    self.polling.start(effect)
                 case StopPolling(channel=cid):
-                    starting.pop(cid, None)
                     self.polling.stop(cid)
                 case Disown(channel=cid):
                     self.owning.disown(cid)
@@ -242,7 +239,6 @@ class Node:
         if adopted:
             self._tasks.start(self.owning.adopt(adopted))
         # Our own part first: what cannot be sent now is repeated anyway.
-        await self.polling.start(list(starting.values()))
         await self.polling.refresh([effect for effect in effects if isinstance(effect, Refresh)])
         await self._send([effect for effect in effects if isinstance(effect, Send)])
 

@@ -18,7 +18,6 @@ from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
 from workers.agenda import Agenda
 from workers.poller import Poller
-from workers.stretches import stretches
 from workers.tasks import Tasks
 from workers.verdicts import Place, Verdicts
 from workers.watch import Found, Watch, advanced, is_of, kept, renewed, watch
@@ -33,15 +32,15 @@ log = structlog.get_logger(__name__)
 
 
 class _Polled(msgspec.Struct, gc=False):
-    """A channel that we poll: when, from which base (none until the store has answered), and what was found."""
+    """A channel that we poll: when, from which base (none before the first poll), and what was found."""
 
     phase: StartPolling
     watch: Watch | None = None
     begun_s: float = -inf
     """When the last poll that has begun was due, which may be ahead."""
     found: Found | None = None
-    outdated: bool = False
-    """The channel has another version than the base: that is loaded before the next poll."""
+    outdated: bool = True
+    """The channel has another version than the base, as far as we know: it is loaded before the next poll."""
 
 
 class Polling:
@@ -88,26 +87,18 @@ class Polling:
                 polled.begun_s = -inf
                 self._plan(polled)
 
-    async def start(self, phases: Sequence[StartPolling]) -> None:
-        """Poll these channels at these phases from now on."""
-        # Noted before the store answers: what is stopped meanwhile stays stopped.
-        for phase in phases:
-            polled = self._polled.get(phase.channel)
-            if polled is None:
-                self._polled[phase.channel] = _Polled(phase)
-            else:
-                polled.phase = phase
-                self._plan(polled)
-        await self._load_missed(phase.channel for phase in phases)
+    def start(self, phase: StartPolling) -> None:
+        """Poll a channel at this phase from now on.
 
-    async def start_missed(self) -> None:
-        """Start what the store did not let us start."""
-        await self._load_missed(self._polled)
-
-    async def _load_missed(self, cids: Iterable[ChannelId]) -> None:
-        missed = [cid for cid in cids if (polled := self._polled.get(cid)) and polled.watch is None]
-        for some in stretches(missed):
-            self._take_over(await self.load(some))
+        What its polls compare with is loaded before the first of them. A node that takes over thousands of
+        channels from a dead one would do nothing else for seconds, if it loaded them at once.
+        """
+        polled = self._polled.get(phase.channel)
+        if polled is None:
+            polled = self._polled[phase.channel] = _Polled(phase)
+        else:
+            polled.phase = phase
+        self._plan(polled)
 
     def stop(self, cid: ChannelId) -> None:
         """Poll this channel no more."""
@@ -144,11 +135,7 @@ class Polling:
             if polled is None:
                 continue
             polled.outdated = False
-            if polled.watch is not None:
-                polled.watch = renewed(polled.watch, base)
-            else:
-                polled.watch = base
-                self._plan(polled)
+            polled.watch = base if polled.watch is None else renewed(polled.watch, base)
 
     async def load(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
         """Return the channels that exist, as the store has them."""
@@ -242,8 +229,6 @@ class Polling:
         await self._happened(CandidateFound(candidate))
 
     def _plan(self, polled: _Polled) -> None:
-        if polled.watch is None:
-            return
         phase, after_s = polled.phase, max(self.fleet_s(), polled.begun_s)
         due_s, interval_s = phase.rota.next_poll_s(phase.rank, after_s), phase.rota.interval_s
         # A rota that begins more than a turn (and what clocks differ by) ahead is from before our clock was set back.

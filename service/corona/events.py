@@ -1,7 +1,7 @@
 """What a node's protocol is told (events) and what it asks its shell to do (effects).
 
-Any effect but ``StartPolling`` may fail or be forgotten: the shell then simply does not answer, and the protocol
-asks again in the next maintenance interval. While a channel's ``Adopt``, or a ``ListOwned``, is under
+Any effect but ``StartPolling``, which cannot fail, may be forgotten: the shell then simply does not answer, and the
+protocol asks again in the next maintenance interval. While a channel's ``Adopt``, or a ``ListOwned``, is under
 way, another one is such a repetition, and the shell ignores it.
 """
 
@@ -123,7 +123,8 @@ class Disown(msgspec.Struct, frozen=True):
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
     """Poll by this rota, as the node of this rank, by comparing with the store's present version.
 
-    For a channel that is polled otherwise it means to replan. It is said once: the shell has to try until it can.
+    For a channel that is polled otherwise it means to replan. It is said once, so it only plans polls: what they
+    need of the store, the shell asks before each until it knows.
     """
 
     channel: ChannelId

@@ -64,7 +64,6 @@ class Worker:
         self._planned_s: dict[ChannelId, float] = {}
         self._polled_s: dict[ChannelId, float] = {}
         self._under_way: set[object] = set()
-        self._missed: dict[ChannelId, events.StartPolling] = {}
 
     def handle(self, event: events.Event) -> None:
         if self.alive:
@@ -74,8 +73,6 @@ class Worker:
     def tick(self) -> None:
         if self.alive:
             self.handle(events.Tick())
-            for phase in list(self._missed.values()):
-                self._start(phase)
             self.fleet.after(TICK_S, self.tick)
 
     def _perform(self, effect: events.Effect) -> None:  # noqa: C901 - one arm per effect
@@ -88,10 +85,13 @@ class Worker:
                 self._ask_once("aims", lambda: events.AimsRead(self.fleet.aims))
             case events.StopPolling(channel):
                 self.phases.pop(channel, None)
-                self._missed.pop(channel, None)
+                self.known.pop(channel, None)
                 self._planned_s.pop(channel, None)
-            case events.Refresh(channel):
-                if self.fleet.store_answers():
+            case events.Refresh(channel, told):
+                if told is not None and channel in self.known:
+                    self.known[channel] = max(self.known[channel], told.version)
+                    self._decide(channel)
+                elif self.fleet.store_answers():
                     self.fleet.after(PROMPT_S, lambda: self._refresh(channel))
             case events.Disown(channel):
                 self.owned.remove(channel)
@@ -104,12 +104,6 @@ class Worker:
                 self.fleet.ask(self, lambda: self.fleet.publish(effect))
 
     def _start(self, phase: events.StartPolling) -> None:
-        if phase.channel not in self.phases and not self.fleet.store_answers():
-            self._missed[phase.channel] = phase
-            return
-        self._missed.pop(phase.channel, None)
-        if phase.channel not in self.phases:
-            self._load(phase.channel)
         self.phases[phase.channel] = phase
         self._plan(phase.channel)
 
@@ -134,6 +128,10 @@ class Worker:
             return
         self._polled_s[channel] = due_s
         self._plan(channel)
+        if channel not in self.known:
+            if not self.fleet.store_answers():
+                return
+            self._load(channel)
         stored = self.fleet.channels[channel]
         stored.polls_s.append(self.fleet.now_s)
         self._fetched[channel] = stored.published

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
@@ -34,6 +35,13 @@ def _watch(polling: Polling, cid: ChannelId) -> Watch:
     watch = polling._polled[cid].watch
     assert watch is not None
     return watch
+
+
+async def begun(polling: Polling, *phases: StartPolling) -> None:
+    """Start polling, with the channels loaded."""
+    for phase in phases:
+        polling.start(phase)
+    await polling._renew([phase.channel for phase in phases])
 
 
 class HeldPoller(Poller):
@@ -98,77 +106,90 @@ async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIte
 Load = Callable[[Sequence[ChannelId]], Awaitable[dict[ChannelId, Watch]]]
 
 
-def held(load: Load, until_set: asyncio.Event) -> Load:
+def held(load: Load, asked: asyncio.Event, until_set: asyncio.Event) -> Load:
     """Ask the store the same, with an answer that comes only when the event is set."""
 
     async def late(cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
+        asked.set()
         await until_set.wait()
         return await load(cids)
 
     return late
 
 
+@asynccontextmanager
+async def agenda_kept(polling: Polling, clock: SetClock) -> AsyncIterator[Callable[[], None]]:
+    """Have polls begin when they are due; yields what lets an interval pass."""
+
+    def pass_interval() -> None:
+        clock.now_s += INTERVAL_S
+        polling._agenda_changed.set()
+
+    keeping = asyncio.create_task(polling.keep_agenda())
+    try:
+        yield pass_interval
+    finally:
+        keeping.cancel()
+
+
 async def test_what_is_stopped_while_it_is_loaded_stays_stopped(
-    store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
-    loaded = asyncio.Event()
-    monkeypatch.setattr(polling, "load", held(polling.load, loaded))
-    starting = asyncio.create_task(polling.start([every_interval(channel.id)]))
-    await asyncio.sleep(0)
-    polling.stop(channel.id)
-    loaded.set()
-    await starting
-    assert (len(polling._agenda), polling._polled) == (0, {})
+    asked, loaded = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(polling, "load", held(polling.load, asked, loaded))
+    polling.start(every_interval(channel.id))
+    async with agenda_kept(polling, clock) as pass_interval:
+        pass_interval()
+        await asked.wait()
+        polling.stop(channel.id)
+        loaded.set()
+        await until_so(lambda: not polling._tasks._running, "it is loaded")
+    assert (poller.asked, len(polling._agenda), polling._polled) == ([], 0, {})
 
 
-async def test_what_is_stopped_while_it_is_refreshed_stays_stopped(
-    store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
+async def test_a_channel_that_did_not_exist_is_polled_as_soon_as_it_does(
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
-    await polling.start([every_interval(channel.id)])
-    loaded = asyncio.Event()
-    monkeypatch.setattr(polling, "load", held(polling.load, loaded))
-    refreshing = asyncio.create_task(polling.refresh([Refresh(channel.id)]))
-    await asyncio.sleep(0)
-    polling.stop(channel.id)
-    loaded.set()
-    await refreshing
-    assert polling._polled == {}
-
-
-async def test_a_channel_that_did_not_exist_is_loaded_when_it_is_assigned_again(store: Store, polling: Polling) -> None:
-    channel = await make_channel(store)
-    phase = every_interval(channel.id)
     await store.remove_channel(channel.id)
-    await polling.start([phase])
-    await make_channel(store)
-    await polling.start([phase])
+    polling.start(every_interval(channel.id))
+    async with agenda_kept(polling, clock) as pass_interval:
+        pass_interval()
+        await until_so(lambda: polling._agenda.planned_s(channel.id) > clock.now_s, "its turn has passed")
+        await until_so(lambda: not polling._tasks._running, "it was looked for")
+        assert poller.asked == []
+        await make_channel(store)
+        pass_interval()
+        await until_so(lambda: poller.begun, "it is polled")
     assert _watch(polling, channel.id).channel.url == channel.url
 
 
-async def test_what_the_store_did_not_let_us_start_is_started_when_it_does(
-    store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
+async def test_what_the_store_did_not_let_us_poll_is_polled_at_its_next_turn(
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
+    refused = asyncio.Event()
 
     async def away(_: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
+        refused.set()
         raise StoreUnavailable("away")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(polling, "load", away)
-        with pytest.raises(StoreUnavailable):
-            await polling.start([every_interval(channel.id)])
-    assert len(polling._agenda) == 0
-    await polling.start_missed()
-    assert 0 < polling._agenda.planned_s(channel.id) - polling.fleet_s() <= INTERVAL_S
+    polling.start(every_interval(channel.id))
+    async with agenda_kept(polling, clock) as pass_interval:
+        with monkeypatch.context() as patched:
+            patched.setattr(polling, "load", away)
+            pass_interval()
+            await refused.wait()
+        pass_interval()
+        await until_so(lambda: poller.begun, "it is polled")
 
 
 async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polled(
     store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
-    await polling.start([every_interval(channel.id)])
+    await begun(polling, every_interval(channel.id))
     poller.granted.clear()
     clock.now_s += INTERVAL_S
     keeping = asyncio.create_task(polling.keep_agenda())
@@ -183,7 +204,7 @@ async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polle
 async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(store: Store, polling: Polling) -> None:
     """The publisher may list it no more by then."""
     channel = await make_channel(store)
-    await polling.start([every_interval(channel.id)])
+    await begun(polling, every_interval(channel.id))
     document = Document(b"news", channel.url, {})
     await polling._offer(Found((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
     await polling.refresh([Refresh(channel.id)])
@@ -199,9 +220,9 @@ async def test_a_version_that_was_told_with_its_base_is_not_loaded(
     store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
-    await polling.start([every_interval(channel.id)])
+    await begun(polling, every_interval(channel.id))
     with monkeypatch.context() as patched:
-        patched.setattr(polling, "load", held(polling.load, asyncio.Event()))
+        patched.setattr(polling, "load", held(polling.load, asyncio.Event(), asyncio.Event()))
         await polling.refresh([Refresh(channel.id, Versioned(channel.id, 2, BASE))])
         watch = _watch(polling, channel.id)
         assert (watch.channel.version, watch.validators, watch.subscribers) == (2, BASE.validators, 7)
@@ -213,7 +234,7 @@ async def test_a_version_without_a_base_is_loaded_before_the_next_poll(
     store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
-    await polling.start([every_interval(channel.id)])
+    await begun(polling, every_interval(channel.id))
     await publish(store, channel, "from another node")
     await polling.refresh([Refresh(channel.id)])
     assert _watch(polling, channel.id).channel.version == 1
@@ -226,7 +247,7 @@ async def test_a_version_without_a_base_is_loaded_before_the_next_poll(
 
 async def test_only_who_found_a_version_has_nothing_left_to_compare_with_it(store: Store, polling: Polling) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in (1, 2)]
-    await polling.start([every_interval(channel.id) for channel in channels])
+    await begun(polling, *(every_interval(channel.id) for channel in channels))
     document = Document(b"news", channels[0].url, {})
     for channel, detected_s in zip(channels, (BASE.detected_s, 0.5), strict=True):
         candidate = Candidate(Delta(channel.id, 1, 0, detected_s, ()), BASE.validators, b"")
@@ -251,7 +272,7 @@ async def test_a_jump_of_the_stores_clock_puts_no_poll_off(
 ) -> None:
     channel = await make_channel(store)
     polling.set_fleet_time(1e9, clock.now_s)
-    await polling.start([every_interval(channel.id)])
+    await begun(polling, every_interval(channel.id))
     polling.set_fleet_time(1e9 + jump_s, clock.now_s)
     assert 0 < polling._agenda.planned_s(channel.id) - polling.fleet_s() <= INTERVAL_S
 
@@ -260,13 +281,13 @@ async def test_a_poll_that_takes_longer_than_its_interval_does_not_overlap_itsel
     store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
 ) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in (1, 2)]
-    await polling.start([every_interval(channels[0].id)])
+    await begun(polling, every_interval(channels[0].id))
     keeping = asyncio.create_task(polling.keep_agenda())
     for _ in range(3):
         clock.now_s += INTERVAL_S
         polling._agenda_changed.set()
         await until_so(lambda: polling._agenda.planned_s(channels[0].id) > clock.now_s, "planned anew")
-    await polling.start([every_interval(channels[1].id)])
+    await begun(polling, every_interval(channels[1].id))
     clock.now_s += INTERVAL_S
     polling._agenda_changed.set()
     await until_so(lambda: channels[1].id in poller.begun, "the other channel is polled")
@@ -279,11 +300,11 @@ async def test_another_rota_repeats_no_poll_that_was_begun_ahead_of_its_time(
 ) -> None:
     channel = await make_channel(store)
     due_s = clock.now_s + INTERVAL_S
-    await polling.start([StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S, 1))])
+    polling.start(StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S, 1)))
     clock.now_s = due_s - 0.05
     keeping = asyncio.create_task(polling.keep_agenda())
     await until_so(lambda: poller.begun, "it is polled")
-    await polling.start([StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S / 4, 2))])
+    polling.start(StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S / 4, 2)))
     assert polling._agenda.planned_s(channel.id) == due_s + INTERVAL_S / 2
     keeping.cancel()
 
@@ -291,5 +312,5 @@ async def test_another_rota_repeats_no_poll_that_was_begun_ahead_of_its_time(
 async def test_another_rota_brings_the_next_poll_forward_or_puts_it_off(store: Store, polling: Polling) -> None:
     channel = await make_channel(store)
     for first_s in (1_100.0, 1_050.0, 1_200.0):
-        await polling.start([StartPolling(channel.id, 0, Rota(first_s, 300.0, 1))])
+        polling.start(StartPolling(channel.id, 0, Rota(first_s, 300.0, 1)))
         assert polling._agenda.planned_s(channel.id) == first_s
