@@ -16,7 +16,7 @@ from service.feeds.verdicts import GOOD, Case, Evidence, Report
 from service.model import Change, Channel, ChannelId, Delta, Entry, NodeId, Notice, PollResult, Validators, Wishes
 from service.store import keys
 from service.store.index import ChannelIndex
-from service.store.link import Link, script
+from service.store.link import script
 from service.store.state import OF_CHANNEL, OF_STATE, ChannelState, present, state_of
 from service.store.together import Together
 
@@ -87,10 +87,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 class Channels:
     """Create, find, adopt, version and remove channels."""
 
-    def __init__(self, link: Link, index: ChannelIndex, together: Together) -> None:
-        """Use this link to Redis, in common with others for what many ask at once; the index tells who subscribes."""
+    def __init__(self, link: Together, index: ChannelIndex) -> None:
+        """Use this link to Redis; the index tells how many subscribe."""
         self._link = link
-        self._together = together
         self._index = index
 
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
@@ -147,7 +146,7 @@ class Channels:
 
     async def many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
         """Return channels in the order asked for."""
-        found = await self._together.many([("HMGET", keys.channel(cid), *OF_CHANNEL) for cid in cids])
+        found = await self._link.many([("HMGET", keys.channel(cid), *OF_CHANNEL) for cid in cids])
         states = [state_of(cid, present(OF_CHANNEL, values)) for cid, values in zip(cids, found, strict=True)]
         return [state.channel if state else None for state in states]
 

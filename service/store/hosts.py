@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import Command, Link, script
+from service.store.link import Command, script
 from service.store.together import Together
 
 SECONDS_PER_HOUR = 3600.0
@@ -38,10 +38,9 @@ class Waits(NamedTuple):
 class Hosts:
     """Budgets of sites and networks, by name, and of single channels, whether or not the store has these."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Together) -> None:
         """Use this link to Redis."""
         self._link = link
-        self._together = Together(link)
 
     async def take(self, site: Bound, egress: Bound | None = None) -> float:
         """Take one request's token; return 0.0 if granted, else the seconds until one is there.
@@ -52,7 +51,7 @@ class Hosts:
         buckets = {keys.host(site.name): site}
         if egress is not None:
             buckets[keys.host_egress(site.name, egress.name)] = egress
-        (wait_ms,) = await self._together.many([_take(site.name, buckets)])
+        (wait_ms,) = await self._link.many([_take(site.name, buckets)])
         return float(wait_ms) / 1000
 
     async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: Bound | None = None) -> Waits:
@@ -60,7 +59,7 @@ class Hosts:
         budget = keys.pause(cid), keys.poll_budget(cid)
         commands = [script("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
         commands += [_network(network)] if network else []
-        (paused_ms, poll_ms), *network_ms = await self._together.many(commands)
+        (paused_ms, poll_ms), *network_ms = await self._link.many(commands)
         return Waits(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
 
     async def take_network(self, network: Bound) -> float:
@@ -91,7 +90,7 @@ class Hosts:
 
     async def paused_s(self, cid: ChannelId) -> float:
         """Return how much of a channel's pause is left; 0.0 if there is none."""
-        (left_ms,) = await self._together.many([("PTTL", keys.pause(cid))])
+        (left_ms,) = await self._link.many([("PTTL", keys.pause(cid))])
         return float(max(0, left_ms)) / 1000
 
 

@@ -7,6 +7,7 @@ import msgspec
 from service.model import NodeId
 from service.store import keys
 from service.store.link import BLOCK_AT_MOST_S, Command, Link
+from service.store.together import Together
 
 _LENGTH = 10_000
 _KEPT_S = 3600
@@ -30,9 +31,10 @@ class Letter(msgspec.Struct, frozen=True):
 class Inboxes:
     """Send to any node's inbox; read one's own. Soft state: what is lost is sent again by the protocol."""
 
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
+    def __init__(self, link: Link, together: Together) -> None:
+        """Use this link to Redis: to wait for letters alone, for all else together with others."""
         self._link = link
+        self._together = together
 
     async def send(self, letters: list[tuple[NodeId, Letter]]) -> None:
         """Put letters into inboxes, in order, in one round trip."""
@@ -42,7 +44,7 @@ class Inboxes:
             commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _LENGTH, "*", *fields))
         # Letters may follow a node into its grave, where nobody reads them.
         commands += [("EXPIRE", keys.inbox(to), _KEPT_S) for to in dict.fromkeys(to for to, _ in letters)]
-        await self._link.many(commands)
+        await self._together.many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[Letter], str]:
         """Wait for letters after this place ("0" from the start); return them and the next place.
@@ -60,9 +62,9 @@ class Inboxes:
 
     async def drop_read(self, node: NodeId, place: str) -> None:
         """Keep no longer what was read up to this place."""
-        await self._link.call("XTRIM", keys.inbox(node), "MINID", place)
+        await self._together.call("XTRIM", keys.inbox(node), "MINID", place)
 
     async def discard(self, nodes: tuple[NodeId, ...]) -> None:
         """Delete the inboxes of nodes that are gone."""
         if nodes:
-            await self._link.many([("UNLINK", keys.inbox(node)) for node in nodes])
+            await self._together.many([("UNLINK", keys.inbox(node)) for node in nodes])
