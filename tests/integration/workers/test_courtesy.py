@@ -95,10 +95,10 @@ async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_on
 
 
 async def test_what_many_channels_ask_at_once_is_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = Mock(wraps=store.link.many)
-    monkeypatch.setattr(store.link, "many", many)
     courtesy = Courtesy(store.hosts, Settings())
     await store.hosts.pause(channel("http://127.0.0.1/7").id, 60.0)
+    many = Mock(wraps=store.link.many)
+    monkeypatch.setattr(store.link, "many", many)
     asked = [courtesy.may_poll(channel(f"http://127.0.0.1/{number}")) for number in range(20)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, LimitReached)] == [7]
