@@ -20,7 +20,7 @@ def deploy(
     kill: Annotated[bool, typer.Option(help="Kill one worker process half-way.")] = False,
     channels: Annotated[int, typer.Option(min=10)] = 7_500,
     nodes: Annotated[int, typer.Option(min=2)] = 60,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that the nodes live in.")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that the nodes live in.")] = 4,
     settle: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Before measuring.")] = 120.0,
     measure: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 150.0,
 ) -> None:

@@ -38,7 +38,7 @@ class Setup(msgspec.Struct, frozen=True):
 
     channels: int = 7_500
     nodes: int = 60
-    workers: int = 2
+    workers: int = 4
     settle_s: float = 120.0
     measure_s: float = 150.0
     kill: bool = False
