@@ -4,6 +4,7 @@ The list of public suffixes changes, and with it what a registrable domain is; w
 """
 
 from collections.abc import Sequence
+from sys import intern
 
 from service.feeds.urls import host_of
 from service.model import ChannelId
@@ -12,7 +13,7 @@ from service.store import keys
 from service.store.link import script
 from service.store.together import Together
 
-_MOST_KNOWN = 20_000
+_MOST_KNOWN = 10_000
 
 
 class Places:
@@ -29,9 +30,9 @@ class Places:
         unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
         if unknown:
             found |= await self._asked(unknown)
-            if len(self._known) > _MOST_KNOWN:
-                self._known.clear()
-            self._known |= found
+            self._known |= {cid: intern(site) for cid, site in found.items()}
+            while len(self._known) > _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
         return [found.get(cid) for cid in cids]
 
     async def _asked(self, cids: Sequence[ChannelId]) -> dict[ChannelId, str]:
