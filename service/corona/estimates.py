@@ -82,7 +82,7 @@ def observed(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> Up
     )
 
 
-class Updates(msgspec.Struct, frozen=True):
+class Updates(msgspec.Struct, frozen=True, gc=False):
     """What an owner remembers with a channel: the estimate as of ``since_s``; no update has been seen since.
 
     ``since_s`` is fleet time, 0 if nobody has watched the channel yet.

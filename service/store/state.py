@@ -19,6 +19,10 @@ OF_STATE = (
 )
 
 
+_NO_WISHES = Wishes()
+_NONE = msgspec.msgpack.encode(_NO_WISHES)
+
+
 class ChannelState(msgspec.Struct, frozen=True):
     """A channel with what its pollers and owner need to go on; what it remembers of its content is read apart.
 
@@ -73,8 +77,13 @@ def state_of(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
         validators=Validators(text(b"etag"), text(b"last_modified"), text(b"body_sha256")),
         failing_since_s=float(failing) if failing else None,
         updates=_updates(fields.get(b"updates"), channel),
-        wishes=msgspec.msgpack.decode(fields.get(b"wishes", b"\x80"), type=Wishes),
+        wishes=_wishes(fields.get(b"wishes", _NONE)),
     )
+
+
+def _wishes(raw: bytes) -> Wishes:
+    """Return what a publisher wants; those that want nothing, which are most, share one value."""
+    return _NO_WISHES if raw == _NONE else msgspec.msgpack.decode(raw, type=Wishes)
 
 
 def _updates(raw: bytes | None, channel: Channel) -> Updates:
