@@ -17,7 +17,7 @@ from redis import exceptions
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store.pools import ANSWER_WITHIN_S
-from service.store.routing import Lane, Slots
+from service.store.routing import Lane, Slots, without_errors
 from service.store.slots import READS_ONLY, Address, Command, Value
 
 __all__ = ["BLOCK_AT_MOST_S", "Command", "Link", "Value", "script"]
@@ -135,6 +135,17 @@ class Link:
         """
         return await _stretched(self._prompt, commands)
 
+    async def each(self, commands: Sequence[Command]) -> list[Any]:
+        """Do the same, where one command's error, our own :class:`StoreUnavailable` or a bug's, is its reply alone."""
+        replies: list[Any] = []
+        with _translated():
+            for some in _stretches(commands):
+                replies += await self._prompt.each(some)
+        return [
+            _ours(command, reply) if isinstance(reply, Exception) else reply
+            for command, reply in zip(commands, replies, strict=True)
+        ]
+
     async def many_once(self, commands: Sequence[Command]) -> list[Any]:
         """Do the same with commands that must not be repeated.
 
@@ -155,6 +166,20 @@ class Link:
 async def _stretched(lane: Lane, commands: Sequence[Command]) -> list[Any]:
     replies: list[Any] = []
     with _translated():
-        for start in range(0, len(commands), _PER_ROUND_TRIP):
-            replies += await lane.many(commands[start : start + _PER_ROUND_TRIP])
+        for some in _stretches(commands):
+            replies += without_errors(some, await lane.each(some))
     return replies
+
+
+def _stretches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
+    return (commands[start : start + _PER_ROUND_TRIP] for start in range(0, len(commands), _PER_ROUND_TRIP))
+
+
+def _ours(command: Command, error: Exception) -> Exception:
+    """Return an error as it would be raised."""
+    try:
+        with _translated():
+            without_errors([command], [error])
+    except Exception as raised:  # noqa: BLE001 - whatever it is, it is for who asked
+        return raised
+    return error

@@ -73,10 +73,11 @@ class Lane:
             except _NO_ANSWER:
                 if not await self._another_seed():
                     raise
-        return (await self._in_cluster([command]))[0]
+        (reply,) = without_errors([command], await self._in_cluster([command]))
+        return reply
 
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands in one round trip to each node."""
+    async def each(self, commands: Sequence[Command]) -> list[Any]:
+        """Run independent commands in one round trip to each node; what is answered with an error is that error."""
         if self._slots.map is None:
             try:
                 replies = await _pipelined(self._at(None), commands)
@@ -85,13 +86,13 @@ class Lane:
                     raise
                 return await self._in_cluster(commands)
             if not any(isinstance(reply, exceptions.MovedError) for reply in replies):
-                return _without_errors(commands, replies)
+                return replies
             await self._look(self._seed_addresses())
             moved = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.MovedError)]
             again = await self._in_cluster([commands[place] for place in moved])
             for place, reply in zip(moved, again, strict=True):
                 replies[place] = reply
-            return _without_errors(commands, replies)
+            return replies
         return await self._in_cluster(commands)
 
     async def close(self) -> None:
@@ -107,12 +108,10 @@ class Lane:
         while True:
             await self._ask([(place, commands[place]) for place in waiting], replies)
             waiting = [place for place in waiting if self._unanswered(replies[place])]
-            if not waiting:
-                return _without_errors(commands, replies)
+            if not waiting or (patient_until is not None and time.monotonic() >= patient_until):
+                return replies
             if patient_until is None:
                 patient_until = time.monotonic() + ANSWER_WITHIN_S
-            elif time.monotonic() >= patient_until:
-                raise replies[waiting[0]]
             else:
                 await asyncio.sleep(_PAUSE_S)
             await self._look_after({place: replies[place] for place in waiting}, commands)
@@ -215,7 +214,8 @@ async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:
         return await pipeline.execute(raise_on_error=False)
 
 
-def _without_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
+def without_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
+    """Return the replies; raise the first that is an error, with a note of what it answers."""
     for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
         if isinstance(reply, exceptions.RedisError | OSError):
             reply.add_note(f"It was the answer to {command[0]!r}, command {place + 1} of {len(commands)}.")

@@ -16,7 +16,10 @@ _Asked = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 
 
 class Together:
-    """Gathers commands until the loop's next turn; each may be repeated, as those of :meth:`Link.many`."""
+    """Gathers commands until the loop's next turn; each may be repeated, as those of :meth:`Link.many`.
+
+    What goes wrong with one asker's commands is that asker's alone.
+    """
 
     def __init__(self, link: Link) -> None:
         """Use this link to Redis."""
@@ -54,7 +57,7 @@ class Together:
 
     async def _answered(self, gathered: Sequence[_Asked]) -> None:
         try:
-            found = iter(await self._link.many([command for commands, _ in gathered for command in commands]))
+            found = iter(await self._link.each([command for commands, _ in gathered for command in commands]))
         except Exception as error:  # noqa: BLE001 - a bug, too, is for those who ask, or they would wait for ever
             for _, replies in gathered:
                 if not replies.done():
@@ -64,5 +67,10 @@ class Together:
             return
         for commands, replies in gathered:
             own = [next(found) for _ in commands]
-            if not replies.done():  # its asker may have been cancelled meanwhile
+            wrong = next((reply for reply in own if isinstance(reply, Exception)), None)
+            if replies.done():  # its asker was cancelled meanwhile
+                continue
+            if wrong is not None:
+                replies.set_exception(wrong)
+            else:
                 replies.set_result(own)

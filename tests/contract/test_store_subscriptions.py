@@ -39,6 +39,10 @@ class DyingLink(Link):
         self._step()
         return await self._link.many(commands)
 
+    async def each(self, commands: Sequence[Command]) -> list[Any]:
+        self._step()
+        return await self._link.each(commands)
+
 
 async def heal_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.subscriptions._LEFT_BEHIND_AFTER_S", -1.0)

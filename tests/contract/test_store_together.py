@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import RedisError
 
+from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.link import Command, Link
 from service.store.slots import Address
@@ -27,14 +28,30 @@ async def test_who_gives_up_takes_nothing_from_the_others(store: Store) -> None:
     assert await stays == [b"b"]
 
 
-async def test_a_bug_in_one_command_leaves_nobody_waiting(store: Store) -> None:
+async def test_what_goes_wrong_with_one_askers_commands_is_that_askers_alone(store: Store) -> None:
     together = Together(store.link)
-    asked: list[list[Command]] = [[("NOSUCHCOMMAND",)], [("ECHO", "b")]]
+    await store.link.call("SET", "cn:{x}:text", "no list")
+    asked: list[list[Command]] = [
+        [("ECHO", "a"), ("LPUSH", "cn:{x}:text", "b")],
+        [("ECHO", "c")],
+        [("LLEN", "cn:{x}:text")],
+    ]
     async with asyncio.timeout(5):
-        replies = await asyncio.gather(*map(together.many, asked), return_exceptions=True)
-    assert [isinstance(reply, RedisError) for reply in replies] == [True, True]
-    with pytest.raises(RedisError):
+        first, second, third = await asyncio.gather(*map(together.many, asked), return_exceptions=True)
+    assert isinstance(first, RedisError)
+    assert second == [b"c"]
+    assert isinstance(third, RedisError)
+    with pytest.raises(RedisError, match="WRONGTYPE"):
         await together.many(asked[0])
+
+
+async def test_what_redis_refuses_one_asker_it_does_not_refuse_the_others(store: Store) -> None:
+    together = Together(store.link)
+    refuses: Command = ("EVAL", "return redis.error_reply('MISCONF cannot write')", 0)
+    asked: list[list[Command]] = [[refuses], [("ECHO", "c")]]
+    refused, answered = await asyncio.gather(*map(together.many, asked), return_exceptions=True)
+    assert isinstance(refused, StoreUnavailable)
+    assert answered == [b"c"]
 
 
 class _OneNodeIsDown(Link):
@@ -46,7 +63,7 @@ class _OneNodeIsDown(Link):
     def node_of(self, command: Command) -> Address | None:
         return str(command[1]), 1
 
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
+    async def each(self, commands: Sequence[Command]) -> list[Any]:
         self.sent.append(commands)
         if any(self.node_of(command) == ("down", 1) for command in commands):
             await asyncio.Event().wait()

@@ -81,25 +81,25 @@ async def test_an_admins_rate_reaches_every_worker_at_once(store: Store) -> None
 async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = Mock(wraps=store.link.many)
+    each = Mock(wraps=store.link.each)
     monkeypatch.setattr(store.link, "call", Mock(side_effect=AssertionError("a round trip that is not shared")))
-    monkeypatch.setattr(store.link, "many", many)
+    monkeypatch.setattr(store.link, "each", each)
     courtesy = Courtesy(store.hosts, Settings())
     await ask(courtesy, channel("https://example.org/feed"), GROUP)
     assert await courtesy.answered("93.184.216.35", GROUP) == GROUP
-    assert many.call_count == 2
+    assert each.call_count == 2
     await ask(courtesy, channel("http://127.0.0.1/feed"))
-    assert many.call_count == 3
+    assert each.call_count == 3
     await ask(courtesy, channel("http://intranet.example/feed", private=True))
-    assert many.call_count == 4
+    assert each.call_count == 4
 
 
 async def test_what_many_channels_ask_at_once_is_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     courtesy = Courtesy(store.hosts, Settings())
     await store.hosts.pause(channel("http://127.0.0.1/7").id, 60.0)
-    many = Mock(wraps=store.link.many)
-    monkeypatch.setattr(store.link, "many", many)
+    each = Mock(wraps=store.link.each)
+    monkeypatch.setattr(store.link, "each", each)
     asked = [courtesy.may_poll(channel(f"http://127.0.0.1/{number}")) for number in range(20)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, LimitReached)] == [7]
-    assert many.call_count == 1
+    assert each.call_count == 1
