@@ -11,7 +11,7 @@ from service.clash.steps import MergeGroup, SplitGroup
 from service.clash.table import LEAVES, ServerTable, Standing
 from service.errors import BadKey, StepRefused
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, opened
 from service.store.carrying import carried_out, completed
 
 
@@ -40,29 +40,22 @@ class Shards(msgspec.Struct, frozen=True):
 
 async def show(settings: Settings) -> Shards:
     """Look at all tables. Raises :class:`service.errors.StoreUnavailable`, and what unreadable tables raise."""
-    store = await connect(settings)
-    try:
+    async with opened(settings) as store:
         return await _look(store, settings)
-    finally:
-        await store.close()
 
 
 async def split(settings: Settings, label: str) -> str:
     """Split a leaf, whatever its load, and say where its halves are."""
-    store = await connect(settings)
-    try:
+    async with opened(settings) as store:
         group = KeyGroup.labelled(label, store.keyspaces.bits)
         table = _holder(await _tables(store), group, LEAVES)
         await _carry_through(store, SplitGroup(table.keyspace, group))
         return await _halves(store, group, table.keyspace)
-    finally:
-        await store.close()
 
 
 async def merge(settings: Settings, label: str) -> str:
     """Merge the halves of a group, whatever their loads, and say where it is."""
-    store = await connect(settings)
-    try:
+    async with opened(settings) as store:
         group = KeyGroup.labelled(label, store.keyspaces.bits)
         table = _holder(await _tables(store), group, (Standing.SPLIT,))
         if not await _carry_through(store, MergeGroup(table.keyspace, group)):
@@ -71,16 +64,14 @@ async def merge(settings: Settings, label: str) -> str:
                 f"{label} was not merged: its right half in keyspace {child} is no leaf at rest. Merge that one first."
             )
         (size,) = await store.keyspaces.sizes(table.keyspace, [group])
-        return f"Merged {label}: all {size:,} subscriptions are in keyspace {table.keyspace}."
-    finally:
-        await store.close()
+        return f"Merged {label}: {_subscriptions(size)} in keyspace {table.keyspace}."
 
 
 def as_text(found: Shards) -> str:
     """Return the tree for people to read, in the order of keys: each group stands above its halves."""
     places = f"{found.keyspaces_used} of {found.keyspaces} keyspaces"
     lines = [
-        f"{found.subscriptions:,} subscriptions in {places}; each may deliver {found.capacity:g} a second.",
+        f"{_subscriptions(found.subscriptions)} in {places}; each may deliver {found.capacity:g} a second.",
         "",
         f"{'key group':{found.key_bits + 6}} {'keyspace':>8} {'subscriptions':>13} {'load per s':>10}",
     ]
@@ -92,6 +83,10 @@ def as_text(found: Shards) -> str:
             standing = "" if shard.standing == Standing.ACTIVE else f"  {shard.standing}"
             lines.append(f"{start} {shard.subscriptions:>13,} {shard.load:>10.1f}{standing}")
     return "\n".join([*lines, *(["", "Under way:", *found.moves] if found.moves else [])])
+
+
+def _subscriptions(count: int) -> str:
+    return f"{count:,} subscription{'' if count == 1 else 's'}"
 
 
 async def _look(store: Store, settings: Settings) -> Shards:
@@ -165,5 +160,5 @@ async def _halves(store: Store, group: KeyGroup, keyspace: Keyspace) -> str:
     told = []
     for half, place in places.items():
         (size,) = await store.keyspaces.sizes(place if place is not None else keyspace, [half])
-        told.append(f"{half.label} with {size:,} subscriptions in keyspace {place}")
+        told.append(f"{half.label} with {_subscriptions(size)} in keyspace {place}")
     return f"Split {group.label}: {' and '.join(told)}."

@@ -6,6 +6,9 @@ idempotent, or healed by an intent. No policy: what to do is decided by pure roo
 Every method may raise :class:`service.errors.StoreUnavailable`.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from service.clash.keys import Layout
 from service.clash.mapping import Keyspaces
 from service.model import ChannelId
@@ -87,3 +90,13 @@ async def connect(settings: Settings) -> Store:
         await store.close()
         raise
     return store
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Store]:
+    """Use a store that answered. Raises :class:`service.errors.StoreUnavailable`."""
+    store = await connect(settings)
+    try:
+        yield store
+    finally:
+        await store.close()

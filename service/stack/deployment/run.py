@@ -22,7 +22,7 @@ from service.stack.deployment.figures import Deployment, Versioned, detection, i
 from service.stack.deployment.people import OBSERVER, add_channels
 from service.stack.deployment.updates import COMPRESSION, Plan, updates_of
 from service.stack.redis import PrivateRedis
-from service.store import Store, connect, keys
+from service.store import Store, keys, opened
 
 POLL_INTERVAL_S = 60.0
 """The paper's 30 minutes, compressed."""
@@ -55,7 +55,7 @@ async def deploy(setup: Setup, report: Report) -> Deployment:
         async with (
             _Publisher(plan) as publisher,
             PrivateRedis(Path(folder) / "redis") as redis,
-            _store(redis.url) as store,
+            opened(Settings(redis_url=redis.url)) as store,
         ):
             report("workers")
             # They come first: sixty nodes that join one after the other would share out everything sixty times.
@@ -129,15 +129,6 @@ class _Publisher:
         if not answer:
             raise OperationalError("The publisher has ended.")
         return int(answer)
-
-
-@asynccontextmanager
-async def _store(url: str) -> AsyncIterator[Store]:
-    store = await connect(Settings(redis_url=url))
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 @asynccontextmanager
