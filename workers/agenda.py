@@ -4,7 +4,8 @@ Pure. A heap costs a few microseconds per poll whatever the number of channels, 
 job per channel would cost a fifth of a core at 1,000 polls a second.
 """
 
-from heapq import heappop, heappush
+from collections.abc import Callable
+from heapq import heappop, heappush, nsmallest
 from math import inf
 
 from service.model import ChannelId
@@ -44,6 +45,11 @@ class Agenda:
     def next_s(self) -> float | None:
         """Return when something may be due next (it may turn out to be outdated), or None."""
         return self._heap[0][0] if self._heap else None
+
+    def soonest(self, count: int, wanted: Callable[[ChannelId], bool]) -> list[ChannelId]:
+        """Return up to so many of the channels that are wanted, in the order in which they are due."""
+        due = ((due_s, channel) for channel, due_s in self._due_s.items() if wanted(channel))
+        return [channel for _, channel in nsmallest(count, due)]
 
     def __len__(self) -> int:
         return len(self._due_s)

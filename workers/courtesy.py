@@ -45,7 +45,7 @@ class Courtesy:
         ``address_group`` is what :meth:`answered` said of the channel's last answer, if there was one.
         """
         host = host_of(channel.url)
-        if channel.private or _is_loopback(host):
+        if not charged_site(channel):
             _refuse_in_pause(host, await self._hosts.paused_s(channel.id))
             return
         network = self._network(address_group) if address_group else None
@@ -61,9 +61,8 @@ class Courtesy:
 
         Whoever waits afterwards has to ask again: grants that were kept would be used all together.
         """
-        host = host_of(channel.url)
-        if not channel.private and not _is_loopback(host):
-            await self._take(host)
+        if charged_site(channel):
+            await self._take(host_of(channel.url))
 
     async def may_follow(self, host: str) -> None:
         """Return as soon as a redirect to this host may be followed. Raises :class:`LimitReached` if not soon."""
@@ -113,6 +112,12 @@ class Courtesy:
                     await asyncio.sleep(wait_s)
         except TimeoutError:
             raise LimitReached(f"{host} was not asked: the fleet's budget for it is used up for now.") from None
+
+
+def charged_site(channel: Channel) -> str:
+    """Return the site whose budget polls of a channel are taken from; "" if there is none."""
+    host = host_of(channel.url)
+    return "" if channel.private or _is_loopback(host) else site_of(host)
 
 
 def _refuse_in_pause(host: str, paused_s: float) -> None:

@@ -62,6 +62,7 @@ def policy(settings: Settings) -> Policy:
     return Policy(
         poll_interval_s=settings.poll_interval_s,
         max_polls_per_hour=settings.max_polls_per_hour,
+        site_requests_per_s=settings.host_requests_per_s,
         maintenance_interval_s=settings.maintenance_interval_s,
         aims=Aims(
             goal=settings.goal,
@@ -206,11 +207,11 @@ class Node:
 
     async def _read_aims(self) -> None:
         try:
-            aims = await self._store.policy.get()
+            aims, rates = await asyncio.gather(self._store.policy.get(), self._store.hosts.rates())
         except StoreUnavailable as error:
             log.warning("aims unreadable", error=str(error))
             return
-        await self._happened(AimsRead(aims or self._policy.aims))
+        await self._happened(AimsRead(aims or self._policy.aims, rates))
 
     async def _happened(self, *events: Event) -> None:
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()

@@ -29,6 +29,7 @@ from service.overlay.ring import RingView
 from service.store import Store
 from service.store.channels import Snapshot
 from service.store.state import ChannelState
+from workers.courtesy import charged_site
 from workers.fanout import fan_out
 from workers.stretches import stretches
 from workers.tasks import Tasks
@@ -99,8 +100,17 @@ class Owning:
                 continue
             if state.fanned < state.channel.version:
                 self._fan_out_soon(cid, state.epoch)
-            version, private = state.channel.version, state.channel.private
-            events.append(Adopted(cid, state.epoch, version, private=private, updates=state.updates))
+            channel = state.channel
+            events.append(
+                Adopted(
+                    cid,
+                    state.epoch,
+                    channel.version,
+                    private=channel.private,
+                    updates=state.updates,
+                    site=charged_site(channel),
+                )
+            )
         if events:
             await self._happened(*events)
 

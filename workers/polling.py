@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from math import ceil, floor, inf
 from typing import Any
 
@@ -27,6 +27,9 @@ _AHEAD_S = 0.1
 _SLOT_S = 0.05
 """Polls due in one slot, whichever node of this process makes them, begin together with it: what one of them asks
 the store costs a tenth of what it costs alone."""
+_LOADED_AHEAD = 100
+"""Channels that are loaded at once before they are due, which costs a fifth of what loading them at their turns does;
+more would hold up polls for longer than they may wait."""
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +77,7 @@ class Polling:
         self._polled: dict[ChannelId, _Polled] = {}
         self._verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
         self._under_way: set[ChannelId] = set()
+        self._loading = False
 
     def fleet_s(self) -> float:
         """Return the fleet's common time: the store's clock (Unix s)."""
@@ -90,14 +94,16 @@ class Polling:
     def start(self, phase: StartPolling) -> None:
         """Poll a channel at this phase from now on.
 
-        What its polls compare with is loaded before the first of them. A node that takes over thousands of
-        channels from a dead one would do nothing else for seconds, if it loaded them at once.
+        What its polls compare with is loaded before the first of them: in its turn, since a node that takes over
+        thousands of channels from a dead one would do nothing else for seconds, if it loaded them all before it polls.
         """
         polled = self._polled.get(phase.channel)
         if polled is None:
             polled = self._polled[phase.channel] = _Polled(phase)
         else:
             polled.phase = phase
+            if polled.watch is not None:
+                polled.watch.subscribers = phase.subscribers
         self._plan(polled)
 
     def stop(self, cid: ChannelId) -> None:
@@ -127,26 +133,13 @@ class Polling:
         return polled
 
     async def _renew(self, cids: Sequence[ChannelId]) -> None:
-        self._take_over(await self.load(cids))
-
-    def _take_over(self, loaded: Mapping[ChannelId, Watch]) -> None:
-        for cid, base in loaded.items():
+        for cid, state in zip(cids, await self._store.channels.states(cids), strict=True):
             polled = self._polled.get(cid)
-            if polled is None:
+            if polled is None or state is None:
                 continue
             polled.outdated = False
+            base = watch(state, polled.phase.subscribers, self._clock.wall_s())
             polled.watch = base if polled.watch is None else renewed(polled.watch, base)
-
-    async def load(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
-        """Return the channels that exist, as the store has them."""
-        if not cids:
-            return {}
-        states = await self._store.channels.states(cids)
-        counts = await self._store.subscriptions.counts(list(cids))
-        now_s = self._clock.wall_s()
-        return {
-            state.channel.id: watch(state, count, now_s) for state, count in zip(states, counts, strict=True) if state
-        }
 
     async def poll_now(self, cid: ChannelId) -> PollResult | None:
         """Poll a channel at once, whether or not it is ours to poll; None if it does not exist.
@@ -199,6 +192,20 @@ class Polling:
             if outdated:
                 self._tasks.start(self._poll_renewed(outdated, slot_s))
 
+    async def _load_ahead(self) -> None:
+        """Load what will have to be loaded, in the order of turns, and leave as much time to others as that takes."""
+        try:
+            while coming := self._agenda.soonest(_LOADED_AHEAD, lambda cid: self._polled[cid].outdated):
+                begun_s = self._clock.monotonic_s()
+                await self._renew(coming)
+                if all(polled.outdated for cid in coming if (polled := self._polled.get(cid))):
+                    return  # they are gone from the store: their owner will say so
+                await asyncio.sleep(self._clock.monotonic_s() - begun_s)
+        except OperationalError as error:
+            log.info("not loaded ahead", why=str(error))
+        finally:
+            self._loading = False
+
     def _slot_s(self, due_s: float) -> float:
         """Return when the slot of a poll begins: at the same instant of our clock for all nodes of this process."""
         return floor((due_s - self._fleet_ahead_s) / _SLOT_S) * _SLOT_S + self._fleet_ahead_s
@@ -219,8 +226,11 @@ class Polling:
 
     async def _held(self, cid: ChannelId) -> Watch | None:
         polled = self._polled.get(cid)
-        if polled is None or polled.watch is None:
-            return (await self.load([cid])).get(cid)
+        if polled is None:
+            (state,), (count,) = await asyncio.gather(
+                self._store.channels.states([cid]), self._store.subscriptions.counts([cid])
+            )
+            return watch(state, count, self._clock.wall_s()) if state else None
         if polled.outdated:
             await self._renew([cid])
         return polled.watch
@@ -262,6 +272,9 @@ class Polling:
             return
         for cid in cids:
             self._tasks.start(self._poll_as_planned(cid, at_s))
+        if not self._loading:
+            self._loading = True
+            self._tasks.start(self._load_ahead())
 
     async def _poll(self, held: Watch) -> PollResult:
         poll = await self._poller.poll(held, self._me)

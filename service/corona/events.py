@@ -5,6 +5,8 @@ protocol asks again in the next maintenance interval. While a channel's ``Adopt`
 way, another one is such a repetition, and the shell ignores it.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from service.corona.estimates import Updates
@@ -56,6 +58,8 @@ class Adopted(msgspec.Struct, frozen=True):
     version: int
     private: bool = False
     updates: Updates = Updates()
+    site: str = ""
+    """Who answers for it, if that is somebody who is owed politeness."""
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
@@ -78,9 +82,10 @@ class PublishRefused(msgspec.Struct, frozen=True):
 
 
 class AimsRead(msgspec.Struct, frozen=True):
-    """The answer to :class:`ReadAims`."""
+    """The answer to :class:`ReadAims`: also the requests per second that admins set for sites."""
 
     aims: Aims
+    site_rates: Mapping[str, float] = {}
 
 
 Event = (
@@ -124,12 +129,13 @@ class StartPolling(msgspec.Struct, frozen=True, gc=False):
     """Poll by this rota, as the node of this rank, by comparing with the store's present version.
 
     For a channel that is polled otherwise it means to replan. It is said once, so it only plans polls: what they
-    need of the store, the shell asks before each until it knows.
+    need of the store, the shell asks before each until it knows. ``subscribers`` are the channel's, for publishers.
     """
 
     channel: ChannelId
     rank: int
     rota: Rota
+    subscribers: int = 1
 
 
 class StopPolling(msgspec.Struct, frozen=True):

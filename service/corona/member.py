@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import msgspec
 
 from service.corona.events import Effect, Refresh, Send, StartPolling, StopPolling
-from service.corona.messages import Assign, Candidate, Rejected, Unassign, Versioned
+from service.corona.messages import Assign, Assignment, Candidate, Rejected, Unassign, Versioned
 from service.corona.policy import Policy
-from service.corona.schedule import Rota
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -42,14 +41,14 @@ class Member:
         self._kept: dict[ChannelId, _Kept] = {}
 
     @property
-    def polled(self) -> tuple[ChannelId, ...]:
-        """The channels that this node polls."""
-        return tuple(self._assigned)
+    def places(self) -> tuple[StartPolling, ...]:
+        """As what this node polls which channels."""
+        return tuple(assigned.place for assigned in self._assigned.values())
 
-    def rota(self, channel: ChannelId) -> Rota | None:
-        """Return the rota by which this node polls a channel, if it does."""
+    def place(self, channel: ChannelId) -> StartPolling | None:
+        """Return as what this node polls a channel, if it does."""
         assigned = self._assigned.get(channel)
-        return assigned.place.rota if assigned else None
+        return assigned.place if assigned else None
 
     def ring_changed(self, view: RingView) -> Iterator[Effect]:
         """Leave the sets that we are outside of now, without waiting to be told; turn to new owners."""
@@ -68,15 +67,15 @@ class Member:
             if known is None:
                 if self._is_outside(channel, rota.size, ring_version):
                     continue
-                known = self._assigned[channel] = _Assigned(
-                    ring_version, StartPolling(channel, assignment.rank, rota), assignment.version, now_s
-                )
-                yield known.place
+                place = _place(assignment)
+                known = self._assigned[channel] = _Assigned(ring_version, place, assignment.version, now_s)
+                yield place
             elif ring_version < known.ring_version or not self._stays(known, ring_version, rota.size):
                 continue
             known.ring_version, known.heard_s = ring_version, now_s
-            if known.place.rank != assignment.rank or known.place.rota != rota:
-                known.place = StartPolling(channel, assignment.rank, rota)
+            place = known.place
+            if (place.rank, place.subscribers) != (assignment.rank, assignment.subscribers) or place.rota != rota:
+                known.place = _place(assignment)
                 yield known.place
             yield from self.versioned(Versioned(channel, assignment.version))
 
@@ -150,3 +149,7 @@ class Member:
     def _stop(self, channel: ChannelId) -> Iterator[Effect]:
         del self._assigned[channel]
         yield StopPolling(channel)
+
+
+def _place(assignment: Assignment) -> StartPolling:
+    return StartPolling(assignment.channel, assignment.rank, assignment.rota, assignment.subscribers)

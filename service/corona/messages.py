@@ -16,16 +16,23 @@ WIRE_VERSION = 2
 """2: assignments carry a rota. Nodes of version 1 share the ring with us but hear nothing of us, nor we of them:
 until all are replaced, a channel is polled by those of its set that speak as its owner does."""
 
+Site = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+"""A registrable domain, or an address: who answers for all its channels."""
+
 ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One channel's place for one member: its ``rank`` in the rota; ``version`` is the channel's present one."""
+    """One channel's place for one member: its ``rank`` in the rota.
+
+    ``version`` is the channel's present one, ``subscribers`` how many its owner knows of.
+    """
 
     channel: ChannelId
     rank: int
     rota: Rota
     version: int
+    subscribers: int = 1
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
@@ -126,7 +133,36 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
     part: Part
 
 
-Message = Assign | Unassign | Candidate | Versioned | Rejected | ChannelAdded | ChannelRemoved | Summary
+class SiteShare(msgspec.Struct, frozen=True, array_like=True):
+    """The channels of one ``site`` that one node owns, as tradeoff ``clusters``."""
+
+    site: Site
+    clusters: bytes
+
+
+class SiteShares(msgspec.Struct, frozen=True, tag=True):
+    """Owner to the keeper of sites, each tick: what it owns of sites whose budget may bind."""
+
+    shares: tuple[SiteShare, ...]
+
+
+class SiteScale(msgspec.Struct, frozen=True, array_like=True):
+    """The scale at which all channels of a ``site`` together keep within its budget: see ``service.corona.sites``."""
+
+    site: Site
+    scale: Annotated[float, msgspec.Meta(ge=-1)]
+
+
+class SiteScales(msgspec.Struct, frozen=True, tag=True):
+    """A keeper of sites to the owners of their channels, each tick."""
+
+    scales: tuple[SiteScale, ...]
+
+
+Message = (
+    Assign | Unassign | Candidate | Versioned | Rejected | ChannelAdded | ChannelRemoved | Summary
+    | SiteShares | SiteScales
+)  # fmt: skip
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from math import inf, sqrt
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +18,7 @@ from service.corona.honeycomb import Problem, sizes
 from service.corona.messages import Part
 from service.corona.policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Goal, Policy
 from service.corona.reasons import Limits, bounded
+from service.corona.sites import UNBOUND, within_sites
 
 POLL_COST = 1.0
 """Polls cost the same whatever the channel: publishers count requests, and most are answered without a body."""
@@ -35,9 +37,11 @@ class Factors(NamedTuple):
     subscribers: int
     update_interval_s: float
     private: bool
+    site_scale: float = UNBOUND
+    """That of its site: see ``sites``."""
 
 
-_ROW = np.dtype([("subscribers", "<u4"), ("update_interval_s", "<f8"), ("private", "?")])
+_ROW = np.dtype([("subscribers", "<u4"), ("update_interval_s", "<f8"), ("private", "?"), ("site_scale", "<f8")])
 
 
 def tabled(channels: Iterable[Factors], count: int) -> Table:
@@ -46,7 +50,7 @@ def tabled(channels: Iterable[Factors], count: int) -> Table:
 
 
 def limits(policy: Policy, nodes: int, *, private: bool) -> Limits:
-    """Return what bounds a channel's polls per τ on a ring of so many nodes.
+    """Return what bounds a channel's polls per τ on a ring of so many nodes, besides its site.
 
     A node polls a channel once per τ, and more often only if nothing else keeps the longest wait.
     """
@@ -58,6 +62,16 @@ def limits(policy: Policy, nodes: int, *, private: bool) -> Limits:
     )
 
 
+def limits_of(policy: Policy, nodes: int, channel: Factors) -> Limits:
+    """Return what bounds one channel's polls per τ, its site included."""
+    bounds = limits(policy, nodes, private=channel.private)
+    if channel.site_scale == UNBOUND:
+        return bounds
+    least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
+    most, _ = bounded(sqrt(weight(policy, channel) / POLL_COST), channel.site_scale, least, bounds)
+    return msgspec.structs.replace(bounds, host_budget=most)
+
+
 def problem(policy: Policy, nodes: int, channels: Table) -> Problem:
     """Return what the sizes of these channels have to weigh up."""
     subscribers = np.maximum(channels["subscribers"], 1)
@@ -65,7 +79,7 @@ def problem(policy: Policy, nodes: int, channels: Table) -> Problem:
     least = size_for_wait(policy.aims.longest_wait_s, policy.poll_interval_s)
     private, public = (limits(policy, nodes, private=each).most()[0] for each in (True, False))
     most = np.where(channels["private"], private, public)
-    return Problem.of(found, POLL_COST, least=least, most=most)
+    return within_sites(Problem.of(found, POLL_COST, least=least, most=most), channels["site_scale"])
 
 
 def demands(policy: Policy, channels: Table) -> Floats:
@@ -100,7 +114,7 @@ def scale(policy: Policy, nodes: int, fleet: Part) -> float | None:
 
 def decided_alone(policy: Policy, nodes: int, channel: Factors, scale: float | None) -> float:
     """Return what :func:`decided` has for a single channel, without arrays: a node may adopt thousands in a second."""
-    bounds = limits(policy, nodes, private=channel.private)
+    bounds = limits_of(policy, nodes, channel)
     least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
     if scale is None:
         demand = max(channel.subscribers, policy.aims.polls_per_channel) * POLL_COST

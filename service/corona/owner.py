@@ -126,7 +126,9 @@ class Owner:
         if owned is None or event.epoch <= owned.epoch:
             return
         owned.epoch, owned.version = event.epoch, event.version
-        self._pacing.adopt(event.channel, owned.subscribers, event.updates, known, private=event.private)
+        self._pacing.adopt(
+            event.channel, owned.subscribers, event.updates, known, private=event.private, site=event.site
+        )
         yield from self._decide_sets([event.channel], fleet_s)
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:
@@ -220,6 +222,7 @@ class Owner:
         for channel in channels:
             owned, rota = self._owned[channel], self._pacing.rota(channel)
             for rank, member in enumerate(owned.members):
-                by_member.setdefault(member, []).append(Assignment(channel, rank, rota, owned.version))
+                assignment = Assignment(channel, rank, rota, owned.version, owned.subscribers)
+                by_member.setdefault(member, []).append(assignment)
         for member, assignments in by_member.items():
             yield Send(member, Assign(self._view.version, tuple(assignments)))

@@ -4,8 +4,10 @@ A node without c (it has just joined) leaves the rotas that it takes over as the
 it knows the parts of all nodes, or has not for as long as anything silent is believed.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import inf
+from sys import intern
 
 import msgspec
 
@@ -13,11 +15,14 @@ from service.corona import optimum
 from service.corona.aggregation import Aggregation
 from service.corona.estimates import Updates, counted
 from service.corona.events import Send
-from service.corona.messages import Summary
+from service.corona.honeycomb import Problem
+from service.corona.messages import SiteScales, SiteShares, Summary
 from service.corona.optimum import POLL_COST, Factors, tabled
 from service.corona.policy import Aims, Policy
 from service.corona.reasons import Reason, explain
 from service.corona.schedule import Rota, begun, changed, set_size
+from service.corona.site_budgets import SiteBudgets
+from service.corona.sites import UNBOUND
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
@@ -30,6 +35,7 @@ class _Pace(msgspec.Struct, gc=False):
     private: bool
     updates: Updates
     rota: Rota | None
+    site: str
 
 
 class Pacing:
@@ -47,14 +53,18 @@ class Pacing:
         self._paces: dict[ChannelId, _Pace] = {}
         self._summarised_s = -inf
         """When our own channels were summarised; at minus infinity if they have changed since then."""
+        self._sites = SiteBudgets(me, policy)
+        self._per_site: Counter[str] = Counter()
+        """How many of our channels each site has."""
 
     @property
     def scale(self) -> float | None:
         """c, as this node knows it."""
         return self._scale
 
-    def aim(self, aims: Aims) -> None:
-        """Aim at something else from the next solution on."""
+    def aim(self, aims: Aims, site_rates: Mapping[str, float]) -> None:
+        """Aim at something else from the next solution on, and plan for these sites' rates."""
+        self._sites.set_rates(site_rates)
         if aims != self._policy.aims:
             self._policy = msgspec.structs.replace(self._policy, aims=aims)
             self._summarised_s = -inf
@@ -63,14 +73,23 @@ class Pacing:
         """Know how many nodes there are."""
         self._nodes = max(1, len(view.nodes))
         self._aggregation.ring_changed(view)
+        self._sites.ring_changed(view)
         self._summarised_s = -inf
 
-    def heard(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Take in what a contact tells of others' channels."""
-        self._aggregation.heard(sender, summary, now_s)
+    def heard(self, sender: NodeId, message: Summary | SiteShares | SiteScales, now_s: float) -> None:
+        """Take in what others tell of their channels, and of the sites that they keep."""
+        match message:
+            case Summary():
+                self._aggregation.heard(sender, message, now_s)
+            case SiteShares():
+                self._sites.shares_heard(sender, message, now_s)
+            case SiteScales() if self._sites.scales_heard(sender, message, now_s):
+                self._summarised_s = -inf
 
     def tell(self, now_s: float, fleet_s: float) -> Iterator[Send]:
         """Tell others of our channels, and of what they cannot hear elsewhere."""
+        yield from self._sites.tell(self._crowds(fleet_s))
+        yield from self._sites.tick(now_s)
         if now_s - self._summarised_s >= self._policy.maintenance_interval_s:
             self._summarised_s = now_s
             factors = (self._factors(pace, fleet_s) for pace in self._paces.values())
@@ -91,20 +110,32 @@ class Pacing:
         return moved
 
     def adopt(
-        self, channel: ChannelId, subscribers: int, updates: Updates, known: Rota | None, *, private: bool
+        self,
+        channel: ChannelId,
+        subscribers: int,
+        updates: Updates,
+        known: Rota | None,
+        *,
+        private: bool,
+        site: str,
     ) -> None:
         """Take a channel over, as the store and the rota that we polled it by have it; then :meth:`decide`."""
         pace = self._paces.get(channel)
         if pace is None:
-            self._paces[channel] = _Pace(subscribers, private, updates, known)
+            self._paces[channel] = _Pace(subscribers, private, updates, known, intern(site))
+            self._per_site[site] += 1
             self._summarised_s = -inf
         else:
             pace.private, pace.updates = private, updates
 
     def drop(self, channel: ChannelId) -> None:
         """Forget a channel."""
-        if self._paces.pop(channel, None) is not None:
+        pace = self._paces.pop(channel, None)
+        if pace is not None:
             self._summarised_s = -inf
+            self._per_site[pace.site] -= 1
+            if not self._per_site[pace.site]:
+                del self._per_site[pace.site]
 
     def subscribed(self, channel: ChannelId, subscribers: int) -> None:
         """Note how many subscribe."""
@@ -144,12 +175,13 @@ class Pacing:
         pace = self._paces.get(channel)
         if pace is None or pace.rota is None or self._scale is None:
             return None
+        factors = self._factors(pace, fleet_s)
         return explain(
             channel,
-            weight=optimum.weight(self._policy, self._factors(pace, fleet_s)),
+            weight=optimum.weight(self._policy, factors),
             cost=POLL_COST,
             scale=self._scale,
-            limits=optimum.limits(self._policy, self._nodes, private=pace.private),
+            limits=optimum.limits_of(self._policy, self._nodes, factors),
             poll_interval_s=self._policy.poll_interval_s,
             update_interval_s=pace.updates.interval_s(fleet_s),
             polling_set=polling_set,
@@ -159,7 +191,20 @@ class Pacing:
 
     def _factors(self, pace: _Pace, fleet_s: float) -> Factors:
         interval_s = pace.updates.interval_s(fleet_s) if self._policy.aims.goal.weighs_updates else 0.0
-        return Factors(pace.subscribers, interval_s, pace.private)
+        return Factors(pace.subscribers, interval_s, pace.private, self._sites.scale(pace.site))
+
+    def _crowds(self, fleet_s: float) -> Iterator[tuple[str, Problem]]:
+        """Return our channels of each site that they may be too many for, as if nothing but the site bound them."""
+        most, _ = optimum.limits(self._policy, self._nodes, private=False).most()
+        crowded = {site for site, count in self._per_site.items() if site and self._sites.may_bind(site, count * most)}
+        if not crowded:
+            return
+        paces: dict[str, list[Factors]] = {}
+        for pace in self._paces.values():
+            if pace.site in crowded:
+                paces.setdefault(pace.site, []).append(self._factors(pace, fleet_s)._replace(site_scale=UNBOUND))
+        for site, factors in paces.items():
+            yield site, optimum.problem(self._policy, self._nodes, tabled(factors, len(factors)))
 
     def _sizes(self, paces: Sequence[_Pace], fleet_s: float) -> Sequence[float]:
         factors = (self._factors(pace, fleet_s) for pace in paces)

@@ -1,6 +1,7 @@
 """What a fleet is to achieve, and at what cost, as far as the protocol must know; the shell provides it."""
 
 from enum import StrEnum
+from math import inf
 from typing import Annotated
 
 import msgspec
@@ -48,13 +49,15 @@ class Aims(msgspec.Struct, frozen=True, omit_defaults=True):
 class Policy(msgspec.Struct, frozen=True):
     """The same on every node of a fleet.
 
-    ``poll_interval_s`` is τ, and ``max_polls_per_hour`` bounds the fleet's polls of one public channel.
+    ``poll_interval_s`` is τ. ``max_polls_per_hour`` bounds the fleet's polls of one public channel, and
+    ``site_requests_per_s`` those of all public channels of one site for which no admin set another rate.
     """
 
     poll_interval_s: float
     max_polls_per_hour: float
     maintenance_interval_s: float
     aims: Aims = Aims()
+    site_requests_per_s: float = inf
 
     @property
     def silence_s(self) -> float:

@@ -31,6 +31,8 @@ from service.corona.messages import (
     ChannelAdded,
     ChannelRemoved,
     Rejected,
+    SiteScales,
+    SiteShares,
     Summary,
     Unassign,
     Versioned,
@@ -94,7 +96,8 @@ class NodeProtocol:
             case ChannelsListed():
                 yield from self._owner.listed(event, now_s)
             case Adopted():
-                yield from self._owner.adopted(event, self._member.rota(event.channel), now_s, fleet_s)
+                place = self._member.place(event.channel)
+                yield from self._owner.adopted(event, place.rota if place else None, now_s, fleet_s)
             case CandidateFound():
                 yield from self._member.found(event.candidate)
             case Published():
@@ -102,7 +105,7 @@ class NodeProtocol:
             case PublishRefused():
                 yield from self._owner.refused(event.channel, now_s)
             case AimsRead():
-                self._pacing.aim(event.aims)
+                self._pacing.aim(event.aims, event.site_rates)
 
     def _receive(self, event: Received, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:
@@ -120,15 +123,15 @@ class NodeProtocol:
                 yield from self._owner.want(channel, now_s)
             case ChannelRemoved(channel=channel):
                 yield from self._owner.drop(channel)
-            case Summary() as message:
+            case Summary() | SiteShares() | SiteScales() as message:
                 self._pacing.heard(event.sender, message, now_s)
 
     def _ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Take over at once what a dead owner had us poll; the registry walk finds the rest."""
         self._pacing.ring_changed(view)
         yield from self._owner.ring_changed(view, fleet_s)
-        for channel in self._member.polled:
-            yield from self._owner.want(channel, now_s)
+        for place in self._member.places:
+            yield from self._owner.want(place.channel, now_s, place.subscribers)
         yield from self._member.ring_changed(view)
         yield ListOwned(now_s)
 

@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True):
     """What bounds a channel's polls per τ, from whichever side; infinite where nothing does.
 
     ``longest_wait_s`` is a mean wait in seconds; the others are polls per τ. ``host_budget`` is the channel's
-    own share of it, the ``most`` that :func:`~service.corona.hosts.within_host_budgets` left it.
+    own share of it, the ``most`` that :func:`~service.corona.sites.within_sites` left it.
     """
 
     longest_wait_s: float = inf

@@ -235,6 +235,11 @@ def host_rate(site: str) -> str:
     return f"cn:{{h:{site}}}:rate"
 
 
+def host_rates() -> str:
+    """All that admins set of that, by site (hash): for those who plan; a site's own key is what counts."""
+    return "cn:{hosts}:rates"
+
+
 # console
 CONSOLE_ACCOUNTS = "cn:{console}:accounts"
 CONSOLE_SETUP = "cn:{console}:setup"

@@ -18,13 +18,13 @@ import numpy as np
 from service.corona.clusters import encode, summarise
 from service.corona.goals import Floats
 from service.corona.honeycomb import load, scale_for_budget, scale_for_delay, sizes
-from service.corona.hosts import within_host_budgets
 from service.corona.levels import level_sizes, levels_for_budget
+from service.corona.sites import within_sites
 from tests.support.tradeoffs import POLL_INTERVAL_S, delay, heterogeneous
 
 CHANNELS = 1_000_000
 ROUNDS = 7
-CHANNELS_PER_HOST = 20
+CHANNELS_PER_SITE = 20
 
 
 def took_s(work: Callable[[], object]) -> float:
@@ -43,8 +43,8 @@ def main(channels: int) -> None:
     """Solve the same channels in every way and print what it took."""
     problem = heterogeneous(channels, seed=1)
     random = np.random.default_rng(2)
-    hosts = (random.pareto(1.0, channels) * channels / CHANNELS_PER_HOST).astype(np.intp) % (channels // 10)
-    host_budgets = np.full(channels // 10, 30.0)
+    sites = (random.pareto(1.0, channels) * channels / CHANNELS_PER_SITE).astype(np.intp) % (channels // 10)
+    site_scales = random.lognormal(0.0, 2.0, channels // 10)
     budget, options = 20 * float(problem.costs.sum()), level_sizes(1024, 16)
     exact: Floats = sizes(problem, scale_for_budget(problem, budget))
     delay_s = delay(problem, exact) / float(problem.weights.sum()) * POLL_INTERVAL_S / 2
@@ -53,7 +53,7 @@ def main(channels: int) -> None:
         "budget": lambda: sizes(problem, scale_for_budget(problem, budget)),
         "delay": lambda: sizes(problem, scale_for_delay(problem, delay_s, POLL_INTERVAL_S)),
         "levels": lambda: levels_for_budget(problem, options, budget),
-        "hosts": lambda: within_host_budgets(problem, hosts, host_budgets),
+        "sites": lambda: within_sites(problem, site_scales[sites]),
         "summary": lambda: summarise(problem),
         "from_clusters": lambda: clusters.scale_for_budget(budget),
     }

@@ -81,3 +81,11 @@ async def test_a_poll_and_its_network_are_asked_for_together(store: Store) -> No
 async def test_a_bucket_that_is_full_again_is_not_kept(store: Store) -> None:
     await store.hosts.take(SLOW._replace(requests_per_s=1.0))
     assert 60 <= await store.link.call("TTL", keys.host("example.org")) <= 61
+
+
+async def test_all_rates_that_admins_set_are_known_together(store: Store) -> None:
+    assert await store.hosts.rates() == {}
+    await store.hosts.set_rate("example.org", 0.25)
+    await store.hosts.set_rate("example.net", 2.0)
+    await store.hosts.forget_rate("example.net")
+    assert await store.hosts.rates() == {"example.org": 0.25}

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from service.corona.policy import Aims, Goal
+from service.corona.site_budgets import FOR_POLLS
 from service.overlay.ring import RingView
 from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet
 
@@ -17,6 +18,9 @@ blocks = pytest.mark.parametrize(
     "block", [*range(5), *(pytest.param(block, marks=pytest.mark.storms) for block in range(5, BLOCKS))]
 )
 """Fifty seeds with every run of the tests, a thousand with ``make storms``."""
+
+CROWDED, CROWDED_PER_S = "example.org", 0.5
+"""In a third of all storms, most channels are of one site, which may be asked so often."""
 
 GOALS = (
     Aims(),
@@ -33,6 +37,10 @@ def _storms(block: int) -> Iterator[Fleet]:
 def _storm(seed: int) -> Fleet:
     """Return a fleet after a storm of joins, crashes, cuts, changes of mind, news, loss and delay."""
     fleet = Fleet(seed, channels=6, calm_s=STORM_S, aims=GOALS[seed % len(GOALS)])
+    if seed % 3 == 0:
+        fleet.site_rates = {CROWDED: CROWDED_PER_S}
+        for stored in list(fleet.channels.values())[1:]:
+            stored.site = CROWDED
     for _ in range(fleet.random.randint(1, 5)):
         fleet.join()
     for _ in range(20):
@@ -114,6 +122,14 @@ def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(block: int) -> 
         if aims.goal is not Goal.FAST:
             demand = sum(max(fleet.channels[channel].subscribers, 3) for channel in _wanted(fleet))
             assert total <= 1.05 * demand
+
+
+@blocks
+def test_a_healed_fleet_asks_no_site_for_more_than_its_budget(block: int) -> None:
+    for fleet in _storms(block):
+        fleet.run_until(HEALED_S)
+        crowded = [size for channel, size in _sizes(fleet).items() if fleet.channels[channel].site]
+        assert sum(crowded) <= FOR_POLLS * CROWDED_PER_S * POLICY.poll_interval_s * 1.05
 
 
 @blocks

@@ -1,15 +1,17 @@
-"""The sizes of a scale keep what they must and cannot be improved; and so do hosts' shares."""
+"""The sizes of a scale keep what they must and cannot be improved; and so do sites' shares."""
 
 from itertools import permutations
+from math import inf
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from service.corona.crossing import crossing
 from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
-from service.corona.hosts import NO_HOST, within_host_budgets
+from service.corona.sites import UNBOUND, within_sites
 from tests.support.tradeoffs import delay, part, problems
 
 ROUNDING = 1e-9
@@ -102,23 +104,29 @@ def test_a_crossing_is_where_the_sum_reaches_the_target(lines: list[tuple[float,
 
 
 @given(problems(), st.data())
-def test_host_budgets_are_kept_at_any_scale(problem: Problem, data: st.DataObject) -> None:
+def test_site_budgets_are_kept_at_any_scale(problem: Problem, data: st.DataObject) -> None:
     count = len(problem.weights)
-    hosts = np.array(data.draw(st.lists(st.integers(NO_HOST, 2), min_size=count, max_size=count)), dtype=np.intp)
-    budgets = np.array(data.draw(st.lists(st.floats(0, 200), min_size=3, max_size=3)))
-    polite = within_host_budgets(problem, hosts, budgets)
-    found = sizes(polite, data.draw(st.floats(0, 1e6)))
-    for host, budget in enumerate(budgets):
-        assert found[hosts == host].sum() <= budget * (1 + ROUNDING)
-    alone = hosts == NO_HOST
-    assert (polite.most[alone] == problem.most[alone]).all()
-    assert (polite.most <= problem.most).all()
+    alike = Problem.of(problem.weights, least=problem.least, most=np.minimum(problem.most, 1e4))
+    sites = np.array(data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)), dtype=np.intp)
+    budgets = [*data.draw(st.lists(st.floats(0, 200), min_size=2, max_size=2)), inf]
+    own = [scale_for_budget(_only(alike, sites == site), budget) for site, budget in enumerate(budgets[:2])]
+    polite = within_sites(alike, np.array([*own, UNBOUND])[sites])
+    found = sizes(polite, data.draw(st.floats(-1, 1e6)))
+    for site, budget in enumerate(budgets):
+        assert found[sites == site].sum() <= budget * (1 + ROUNDING) + ROUNDING
+    alone = sites == 2
+    assert (polite.most[alone] == alike.most[alone]).all()
+    assert (polite.most <= alike.most).all()
 
 
 @given(problems(), st.floats(0.1, 500))
-def test_a_tight_host_uses_its_budget_up(problem: Problem, budget: float) -> None:
+def test_a_tight_site_uses_its_budget_up(problem: Problem, budget: float) -> None:
     """Given the scale, its channels have what they would have if there were no others."""
     alike = Problem.of(problem.weights + 1e-3, least=problem.least, most=np.minimum(problem.most, 1e4))
-    polite = within_host_budgets(alike, np.zeros(len(alike.weights), dtype=np.intp), np.array([budget]))
-    alone = sizes(alike, scale_for_budget(alike, budget))
-    assert sizes(polite, 1e12) == pytest.approx(alone, rel=1e-6)
+    scale = scale_for_budget(alike, budget)
+    polite = within_sites(alike, np.full(len(alike.weights), scale))
+    assert sizes(polite, 1e12) == pytest.approx(sizes(alike, scale), rel=1e-6)
+
+
+def _only(problem: Problem, chosen: NDArray[np.bool_]) -> Problem:
+    return Problem(*(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most)))

@@ -42,6 +42,7 @@ class StoredChannel:
     notices: set[int] = field(default_factory=set)
     """The versions that tell a notice; their content is that of the version before."""
     updates: Updates = UNWATCHED
+    site: str = ""
     polls_s: list[float] = field(default_factory=list)
 
     @property
@@ -82,7 +83,7 @@ class Worker:
             case events.StartPolling():
                 self._start(effect)
             case events.ReadAims():
-                self._ask_once("aims", lambda: events.AimsRead(self.fleet.aims))
+                self._ask_once("aims", lambda: events.AimsRead(self.fleet.aims, self.fleet.site_rates))
             case events.StopPolling(channel):
                 self.phases.pop(channel, None)
                 self.known.pop(channel, None)
@@ -164,6 +165,8 @@ class Fleet:
         self.now_s = 0.0
         self.calm_s = calm_s
         self.aims = aims
+        self.site_rates: dict[str, float] = {}
+        """Requests per second that an admin allows a site."""
         self.cut_off: frozenset[NodeId] = frozenset()
         """Nodes that reach each other and the store's ring, but nothing else."""
         self.channels = {self._random_id(): StoredChannel(subscribers=i % 4) for i in range(channels)}
@@ -235,7 +238,7 @@ class Fleet:
     def adopt(self, channel: ChannelId) -> events.Event:
         stored = self.channels[channel]
         stored.epoch += 1
-        return events.Adopted(channel, stored.epoch, stored.version, updates=stored.updates)
+        return events.Adopted(channel, stored.epoch, stored.version, updates=stored.updates, site=stored.site)
 
     def publish(self, asked: events.Publish) -> events.Event:
         candidate, epoch = asked.candidate, asked.epoch

@@ -14,6 +14,7 @@ from service.errors import StoreUnavailable
 from service.feeds.wire import Document
 from service.model import ChannelId, Delta, NodeId, PollResult, Validators
 from service.store import Store
+from service.store.state import ChannelState
 from service.store.websub import Push
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
@@ -103,13 +104,13 @@ async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIte
     await tasks.cancel()
 
 
-Load = Callable[[Sequence[ChannelId]], Awaitable[dict[ChannelId, Watch]]]
+Load = Callable[[Sequence[ChannelId]], Awaitable[list[ChannelState | None]]]
 
 
 def held(load: Load, asked: asyncio.Event, until_set: asyncio.Event) -> Load:
     """Ask the store the same, with an answer that comes only when the event is set."""
 
-    async def late(cids: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
+    async def late(cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         asked.set()
         await until_set.wait()
         return await load(cids)
@@ -137,7 +138,7 @@ async def test_what_is_stopped_while_it_is_loaded_stays_stopped(
 ) -> None:
     channel = await make_channel(store)
     asked, loaded = asyncio.Event(), asyncio.Event()
-    monkeypatch.setattr(polling, "load", held(polling.load, asked, loaded))
+    monkeypatch.setattr(store.channels, "states", held(store.channels.states, asked, loaded))
     polling.start(every_interval(channel.id))
     async with agenda_kept(polling, clock) as pass_interval:
         pass_interval()
@@ -165,20 +166,46 @@ async def test_a_channel_that_did_not_exist_is_polled_as_soon_as_it_does(
     assert _watch(polling, channel.id).channel.url == channel.url
 
 
+async def test_after_the_first_turn_the_rest_is_loaded_at_once_before_it_is_due(
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that takes over from a dead one would spend its time on loading one channel at each turn."""
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(5)]
+    loads: list[Sequence[ChannelId]] = []
+    load = store.channels.states
+
+    async def counted(cids: Sequence[ChannelId]) -> list[ChannelState | None]:
+        loads.append(cids)
+        return await load(cids)
+
+    monkeypatch.setattr(store.channels, "states", counted)
+    for number, channel in enumerate(channels):
+        polling.start(StartPolling(channel.id, 0, Rota(clock.now_s + 10.0 * (1 + number), INTERVAL_S, 1)))
+    await store.remove_channel(channels[4].id)
+    async with agenda_kept(polling, clock):
+        clock.now_s += 10.0
+        polling._agenda_changed.set()
+        await until_so(lambda: poller.begun and not polling._loading and len(loads) > 1, "all are loaded")
+    first, *others = [channel.id for channel in channels]
+    assert loads[:2] == [[first], others]
+    assert [polling._polled[cid].outdated for cid in (first, *others)] == [False, False, False, False, True]
+    assert poller.begun == [first]
+
+
 async def test_what_the_store_did_not_let_us_poll_is_polled_at_its_next_turn(
     store: Store, polling: Polling, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
     refused = asyncio.Event()
 
-    async def away(_: Sequence[ChannelId]) -> dict[ChannelId, Watch]:
+    async def away(_: Sequence[ChannelId]) -> list[ChannelState | None]:
         refused.set()
         raise StoreUnavailable("away")
 
     polling.start(every_interval(channel.id))
     async with agenda_kept(polling, clock) as pass_interval:
         with monkeypatch.context() as patched:
-            patched.setattr(polling, "load", away)
+            patched.setattr(store.channels, "states", away)
             pass_interval()
             await refused.wait()
         pass_interval()
@@ -222,7 +249,7 @@ async def test_a_version_that_was_told_with_its_base_is_not_loaded(
     channel = await make_channel(store)
     await begun(polling, every_interval(channel.id))
     with monkeypatch.context() as patched:
-        patched.setattr(polling, "load", held(polling.load, asyncio.Event(), asyncio.Event()))
+        patched.setattr(store.channels, "states", held(store.channels.states, asyncio.Event(), asyncio.Event()))
         await polling.refresh([Refresh(channel.id, Versioned(channel.id, 2, BASE))])
         watch = _watch(polling, channel.id)
         assert (watch.channel.version, watch.validators, watch.subscribers) == (2, BASE.validators, 7)
@@ -307,6 +334,15 @@ async def test_another_rota_repeats_no_poll_that_was_begun_ahead_of_its_time(
     polling.start(StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S / 4, 2)))
     assert polling._agenda.planned_s(channel.id) == due_s + INTERVAL_S / 2
     keeping.cancel()
+
+
+async def test_how_many_subscribe_is_what_the_owner_says(store: Store, polling: Polling) -> None:
+    channel = await make_channel(store)
+    phase = every_interval(channel.id)
+    await begun(polling, StartPolling(channel.id, 0, phase.rota, 3))
+    assert _watch(polling, channel.id).subscribers == 3
+    polling.start(StartPolling(channel.id, 0, phase.rota, 4))
+    assert _watch(polling, channel.id).subscribers == 4
 
 
 async def test_another_rota_brings_the_next_poll_forward_or_puts_it_off(store: Store, polling: Polling) -> None:

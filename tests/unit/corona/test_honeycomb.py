@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
-from service.corona.hosts import NO_HOST, within_host_budgets
+from service.corona.sites import UNBOUND, within_sites
 
 INF = float("inf")
 NAN = float("nan")
@@ -110,16 +110,16 @@ def test_no_delay_at_all_is_refused(delay_s: float, poll_interval_s: float) -> N
         scale_for_delay(Problem.of([1.0]), delay_s, poll_interval_s)
 
 
-def test_a_hosts_channels_share_its_budget_and_leave_the_rest_to_others() -> None:
+def test_a_sites_channels_share_its_budget_and_leave_the_rest_to_others() -> None:
     problem = Problem.of([1.0, 4.0, 9.0, 1.0])
-    polite = within_host_budgets(problem, np.array([0, 0, 1, NO_HOST]), np.array([6.0, 100.0]))
+    polite = within_sites(problem, np.array([2.0, 2.0, UNBOUND, UNBOUND]))
     assert polite.most.tolist()[:2] == pytest.approx([2, 4])
     found = sizes(polite, scale_for_budget(polite, 46))
     assert found == pytest.approx([2, 4, 30, 10])
     assert load(polite, found) == pytest.approx(46)
 
 
-def test_a_hosts_budget_wins_over_longest_waits() -> None:
+def test_a_sites_budget_wins_over_longest_waits() -> None:
     problem = Problem.of([1.0, 4.0], least=[4.0, 8.0])
-    polite = within_host_budgets(problem, np.array([0, 0]), np.array([6.0]))
+    polite = within_sites(problem, np.full(2, scale_for_budget(problem, 6.0)))
     assert sizes(polite, 100.0) == pytest.approx([2, 4])

@@ -17,6 +17,8 @@ EVERY_MESSAGE: list[messages.Message] = [
     messages.ChannelAdded(CHANNEL),
     messages.ChannelRemoved(CHANNEL),
     messages.Summary(2, messages.Part(3, 12.0, b"clusters")),
+    messages.SiteShares((messages.SiteShare("example.org", b"clusters"),)),
+    messages.SiteScales((messages.SiteScale("example.org", 0.5),)),
 ]
 
 
@@ -40,6 +42,7 @@ def test_a_candidate_names_its_channel_and_base() -> None:
         [2, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, [1e9, 900.0, 0, 0], 1]]}],
         [2, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, [1e9, 0.0, 1, 0], 1]]}],
         [2, NODE, {"type": "Summary", "digits": 1, "part": [0, 1.0, b""]}],
+        [2, NODE, {"type": "SiteScales", "scales": [["example.org", -1.5]]}],
         "nonsense",
     ],
     ids=[
@@ -50,6 +53,7 @@ def test_a_candidate_names_its_channel_and_base() -> None:
         "empty set",
         "no gap",
         "no nodes",
+        "less than nothing",
         "no list",
     ],
 )
