@@ -200,13 +200,17 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A worker as its lease describes it. ``epoch`` grows with every join in the fleet."""
+    """A node as its lease describes it. ``epoch`` grows with every join in the fleet.
+
+    ``process`` names the worker's process to others of its machine; "" where that is not known.
+    """
 
     id: NodeId
     epoch: int
     name: str
     joined_s: float
     metrics_url: str = ""
+    process: str = ""
 
 
 class FeedLink(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -26,7 +26,9 @@ from workers.lanes import Lanes
 from workers.memories import Memories
 from workers.node import Node
 from workers.poller import Poller
+from workers.tasks import Tasks
 from workers.websub import Hubs
+from workers.witness import Witness, process_of
 
 _RETRY_S = 1.0
 
@@ -48,6 +50,7 @@ async def work(settings: Settings) -> None:
         allow_private=settings.allow_private,
         extra_ports=settings.extra_ports,
     )
+    tasks = Tasks()
     try:
         async with fetcher, ParserPool(1) as prompt, ParserPool(1) as slow, ParserPool(2) as unknown:
             clock = SystemClock()
@@ -57,12 +60,14 @@ async def work(settings: Settings) -> None:
             hubs = Hubs(store, fetcher, courtesy, clock, settings.console_public_url)
 
             async def live(me: NodeInfo) -> None:
-                await Node(me, store, poller, hubs, settings, clock=clock).live(answers.answer)
+                await Node(me, store, poller, hubs, settings, clock=clock, witness=witness).live(answers.answer)
 
-            async with asyncio.TaskGroup() as nodes:
-                for _ in range(settings.nodes_per_worker):
-                    nodes.create_task(_lives(store, live, settings, f"{health.url}/metrics"))
+            with contextlib.closing(Witness(store, tasks)) as witness:
+                async with asyncio.TaskGroup() as nodes:
+                    for _ in range(settings.nodes_per_worker):
+                        nodes.create_task(_lives(store, live, settings, f"{health.url}/metrics"))
     finally:
+        await tasks.cancel()
         await health.close()
         await store.close()
 
@@ -72,7 +77,7 @@ async def _lives(
 ) -> None:
     while True:
         try:
-            me = await store.ring.join(_name(), metrics_url, settings.lease_ttl_s, balanced_id)
+            me = await store.ring.join(_name(), metrics_url, settings.lease_ttl_s, balanced_id, process_of(os.getpid()))
         except (StoreUnavailable, LeaseLost) as error:
             log.warning("cannot join the ring yet", error=str(error))
             await asyncio.sleep(_RETRY_S)

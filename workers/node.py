@@ -49,6 +49,7 @@ from workers.polling import Polling
 from workers.scheduling import Phases
 from workers.tasks import Tasks
 from workers.websub import UPKEEP_S, Hubs
+from workers.witness import Witness
 
 _TICKS_PER_MAINTENANCE = 4
 _BEATS_PER_LEASE = 4
@@ -78,7 +79,15 @@ class Node:
     """A node that has joined the ring as ``me``."""
 
     def __init__(
-        self, me: NodeInfo, store: Store, poller: Poller, hubs: Hubs, settings: Settings, *, clock: Clock
+        self,
+        me: NodeInfo,
+        store: Store,
+        poller: Poller,
+        hubs: Hubs,
+        settings: Settings,
+        *,
+        clock: Clock,
+        witness: Witness,
     ) -> None:
         self.me = me
         self._store = store
@@ -92,6 +101,8 @@ class Node:
         """How far our inbox is read."""
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
+        self._witness = witness
+        self._beating = asyncio.Lock()
         self.polling = Polling(
             me.id,
             store,
@@ -116,7 +127,7 @@ class Node:
             await self._beat()
             self._tasks.start(self._vital(self._read_inbox(answer)))
             self._tasks.start(self._vital(self.polling.keep_agenda()))
-            with Phases() as phases:
+            with Phases() as phases, self._witness.waking(lambda: self._tasks.start(self._beat())):
                 # Nodes of one process begin together: what they do together holds up the polls of all.
                 share = from_hex(self.me.id) / (1 << BITS)
                 phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat, share)
@@ -144,6 +155,10 @@ class Node:
                 self._lost.set_exception(bug)
 
     async def _beat(self) -> None:
+        async with self._beating:
+            await self._renew_lease()
+
+    async def _renew_lease(self) -> None:
         asked_s = self._clock.monotonic_s()
         try:
             beat = await self._store.ring.beat(self.me, self._settings.lease_ttl_s, self._ring.version)
@@ -159,6 +174,7 @@ class Node:
         if beat.ring is not None:
             self._ring = beat.ring
             log.info("ring changed", node=self.me.id[:8], version=beat.ring.version, nodes=len(beat.ring.nodes))
+            self._witness.look(beat.ring)
             self.owning.ring_changed(beat.ring)
             self._keeper.ring_changed(beat.ring)
             await self._happened(RingChanged(beat.ring))

@@ -8,7 +8,7 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Link, script
 
 _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
 _JOIN_TRIES = 100
@@ -35,7 +35,12 @@ class Ring:
         self._link = link
 
     async def join(
-        self, name: str, metrics_url: str, ttl_s: float, choose: Callable[[Sequence[NodeId]], NodeId]
+        self,
+        name: str,
+        metrics_url: str,
+        ttl_s: float,
+        choose: Callable[[Sequence[NodeId]], NodeId],
+        process: str = "",
     ) -> NodeInfo:
         """Take the id that ``choose`` picks given the present ids, atomically, and a lease of ``ttl_s``.
 
@@ -44,7 +49,7 @@ class Ring:
         for _ in range(_JOIN_TRIES):
             time_s, seen = await self.glance()
             node = choose([info.id for info in seen.nodes])
-            info = NodeInfo(id=node, epoch=0, name=name, joined_s=time_s, metrics_url=metrics_url)
+            info = NodeInfo(id=node, epoch=0, name=name, joined_s=time_s, metrics_url=metrics_url, process=process)
             value = msgspec.json.encode(info)
             reply = await self._link.script(
                 "ring_join", (*_RING, keys.RING_EPOCH), seen.version, node, value, int(ttl_s * 1000)
@@ -71,9 +76,9 @@ class Ring:
         ring = RingView(version, _nodes(found)) if found is not None else None
         return Beat(now_ms / 1000, ring, tuple(lost.decode() for lost in expired))
 
-    async def leave(self, me: NodeInfo) -> None:
-        """Leave at once, so that nobody has to wait for the lease to run out."""
-        await self._link.script("ring_leave", _RING, me.id, me.epoch)
+    async def leave(self, *nodes: NodeInfo) -> None:
+        """Have nodes leave at once, so that nobody has to wait for their leases to run out."""
+        await self._link.many([script("ring_leave", _RING, info.id, info.epoch) for info in nodes])
 
     async def look(self) -> RingView:
         """Return the ring without being in it."""

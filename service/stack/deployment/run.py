@@ -27,8 +27,6 @@ from service.store import Store, keys, opened
 POLL_INTERVAL_S = 60.0
 """The paper's 30 minutes, compressed."""
 _MAINTENANCE_S = 20.0
-_LEASE_S = 1.5
-"""At the pace of the rest it would be a fifth of a second, which is too short for a Python process that is busy."""
 _START_S = 60.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -141,7 +139,6 @@ async def _workers(setup: Setup, redis_url: str, folder: Path, store: Store) -> 
         "CORONET_ALLOW_PRIVATE": "true",
         "CORONET_POLL_INTERVAL_S": str(POLL_INTERVAL_S),
         "CORONET_MAINTENANCE_INTERVAL_S": str(_MAINTENANCE_S),
-        "CORONET_LEASE_TTL_S": str(_LEASE_S),
         "CORONET_NODES_PER_WORKER": str(setup.nodes // setup.workers),
         "CORONET_LOG_LEVEL": "warning",
     }
