@@ -69,6 +69,24 @@ class Status(msgspec.Struct, frozen=True):
     """Is everything in order?"""
 
 
+class Quiet(msgspec.Struct, frozen=True):
+    """Tell me nothing in these hours; ``words`` are still to be read, "off" for at any time, "" to ask."""
+
+    words: str
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """Tell me everything together, so often; ``words`` as for :class:`Quiet`."""
+
+    words: str
+
+
+class Timezone(msgspec.Struct, frozen=True):
+    """My clock is that of this place ("" to ask)."""
+
+    words: str
+
+
 class Help(msgspec.Struct, frozen=True):
     """Explain everything, or one verb."""
 
@@ -99,7 +117,8 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 Command = (
-    Subscribe | Unsubscribe | UnsubscribeAll | List | Show | Why | Status | Help | Answer | Pick | Cancel | Unknown
+    Subscribe | Unsubscribe | UnsubscribeAll | List | Show | Why | Status | Quiet | Digest | Timezone | Help | Answer
+    | Pick | Cancel | Unknown
 )  # fmt: skip
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
@@ -111,15 +130,18 @@ _SYNONYMS: Final[dict[str, str]] = {
     **dict.fromkeys(("show", "latest"), "show"),
     **dict.fromkeys(("why", "explain"), "why"),
     **dict.fromkeys(("status", "stats"), "status"),
+    **dict.fromkeys(("quiet", "silence", "dnd"), "quiet"),
+    **dict.fromkeys(("digest", "summary"), "digest"),
+    **dict.fromkeys(("timezone", "tz", "zone"), "timezone"),
     **dict.fromkeys(("help", "?", "h", "commands", "start", "hello", "hi"), "help"),
     **dict.fromkeys(("yes", "y", "yep", "ok"), "yes"),
     **dict.fromkeys(("no", "n", "nope"), "no"),
     **dict.fromkeys(("cancel", "stop", "nevermind"), "cancel"),
 }
-VERBS: Final = ("subscribe", "unsubscribe", "list", "show", "why", "status", "help")
+VERBS: Final = ("subscribe", "unsubscribe", "list", "show", "why", "status", "quiet", "digest", "timezone", "help")
 """What ``help`` explains."""
 
-_GUESSABLE: Final = [word for word in _SYNONYMS if word not in ("?", "h", "y", "n", "no", "hi", "ok", "why")]
+_GUESSABLE: Final = [word for word in _SYNONYMS if word not in ("?", "h", "y", "n", "no", "hi", "ok", "why", "tz")]
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 
@@ -179,6 +201,9 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "show": _show,
     "why": lambda rest: Why(_target(rest)),
     "status": lambda _: Status(),
+    "quiet": Quiet,
+    "digest": Digest,
+    "timezone": Timezone,
     "help": _help,
     "yes": lambda _: Answer(yes=True),
     "no": lambda _: Answer(yes=False),

@@ -25,6 +25,7 @@ from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.tasks import end, together
 from service.clock import Clock
 from service.errors import StoreUnavailable
+from service.habits import NONE, Habits, may_be_told_s
 from service.metrics import DELIVERY, OUTBOX_USERS
 from service.model import UserId
 from service.store import Store
@@ -75,6 +76,7 @@ class Delivery:
         self._received = asyncio.Event()
         self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
         self._sends_receipts: dict[UserId, bool] = {}
+        self._habits: dict[UserId, Habits] = {}
         self._unanswered: Counter[UserId] = Counter()
         self._bodies = Bodies(store.channels)
         self._corrections = Corrections(store)
@@ -121,6 +123,13 @@ class Delivery:
             self._stirred.set()
         else:
             self._dispatch.absent(uid)
+
+    def changed(self, jid: str) -> None:
+        """A person has other habits now."""
+        uid = user_id(jid)
+        self._habits.pop(uid, None)
+        self._dispatch.rouse(uid, self._clock.monotonic_s())
+        self._stirred.set()
 
     @contextlib.asynccontextmanager
     async def paused(self, jid: str) -> AsyncIterator[None]:
@@ -226,12 +235,14 @@ class Delivery:
     async def _send(self, uids: Sequence[UserId]) -> Iterable[UserId]:
         """Return who may have more to get."""
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
+        await self._learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
+        resting = await self._rest([uid for uid in clear if self._habits[uid] != NONE])
+        clear = [uid for uid in clear if uid not in resting]
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s())
         fresh = await self._corrections.made(claimed)
         batches = again | {uid: (batch,) for uid, batch in fresh.items()}
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
-        await self._learn(batches)
         sent, written, empty = [], [], []
         for uid, own in batches.items():
             asked = self._sends_receipts[uid]
@@ -248,6 +259,18 @@ class Delivery:
         await self._hand_over(written, sent)
         await self._surely((), empty)
         return batches
+
+    async def _rest(self, uids: Sequence[UserId]) -> set[UserId]:
+        """Return who does not want to hear from us now what is queued for them; their lanes rest until they do."""
+        resting: set[UserId] = set()
+        if not uids:
+            return resting
+        wall_s, now_s = self._clock.wall_s(), self._clock.monotonic_s()
+        for uid, queued_s in zip(uids, await self._store.outbox.oldest_s(uids), strict=True):
+            if queued_s is not None and (due_s := may_be_told_s(self._habits[uid], queued_s, wall_s)) > wall_s:
+                self._dispatch.rest(uid, now_s + due_s - wall_s)
+                resting.add(uid)
+        return resting
 
     async def _hand_over(self, written: Sequence[str], sent: Sequence[_Sent]) -> None:
         """Send, and complete what the server took and did not send back: await the receipts that were asked for."""
@@ -340,9 +363,11 @@ class Delivery:
             self._freed.notify_all()
 
     async def _learn(self, uids: Iterable[UserId]) -> None:
-        """Find out whose clients send receipts, for those we do not remember."""
-        unknown = [uid for uid in uids if uid not in self._sends_receipts]
-        self._sends_receipts.update(zip(unknown, await self._store.users.receipts(unknown), strict=True))
+        """Find out whose clients send receipts, and who wants to be told when, for those we do not remember."""
+        unknown = [uid for uid in uids if uid not in self._habits]
+        receipts, habits = await asyncio.gather(self._store.users.receipts(unknown), self._store.users.habits(unknown))
+        self._sends_receipts = dict(zip(unknown, receipts, strict=True)) | self._sends_receipts
+        self._habits.update(zip(unknown, habits, strict=True))
 
 
 def answer_id(uid: UserId) -> MessageId:

@@ -44,6 +44,7 @@ from bots.exchange import (
     TakeNewUrl,
     Unsubscribed,
 )
+from bots.settling import settled
 from service.errors import CoronetError
 from service.feeds.urls import canonical_url, channel_id, page_url
 from service.model import Channel
@@ -79,6 +80,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _why(target))
         case commands.Status():
             return (yield from _status())
+        case commands.Quiet() | commands.Digest() | commands.Timezone():
+            return (yield from settled(command))
         case commands.Help(topic):
             return Explained(topic)
         case commands.Pick(number) if isinstance(asked, Choose):

@@ -4,6 +4,7 @@ Each person has a *lane*, in which one thing happens at a time: a batch goes out
 theirs changes what may go out. A lane is
 
 - *paced* by the governor, a token bucket (GCRA form): what is above the rate waits and is coalesced;
+- *at rest* while the person wants to hear nothing, whatever is seen of them;
 - *held* after their server sent a batch back, longer each time, but not once they are seen online;
 - *unsure* when batches may be in flight whose fate we do not know: after a start, a lost session, a
   bounce. Then nothing new is claimed before those are settled, so that order is kept. What the
@@ -39,7 +40,7 @@ class _Lane:
     """One person's state; forgotten as soon as it is the same as a new one's."""
 
     __slots__ = (
-        *("awaiting", "bounces", "busy", "forsaken", "held_until_s", "met"),
+        *("awaiting", "bounces", "busy", "forsaken", "held_until_s", "met", "rests_until_s"),
         *("paced_s", "planned_s", "resend_s", "unsure", "wanted"),
     )
 
@@ -54,6 +55,7 @@ class _Lane:
         self.paced_s = -math.inf  # GCRA's theoretical arrival time
         self.held_until_s = -math.inf
         self.resend_s = -math.inf
+        self.rests_until_s = -math.inf
         self.bounces = 0
 
 
@@ -123,6 +125,18 @@ class Dispatch:
         lane.busy = False
         lane.wanted = lane.wanted or again
         self._plan(uid, lane, now_s)
+
+    def rest(self, uid: UserId, until_s: float) -> None:
+        """A taken lane has something to get that its person does not want before this moment."""
+        lane = self._lane(uid)
+        lane.wanted, lane.rests_until_s = True, until_s
+
+    def rouse(self, uid: UserId, now_s: float) -> None:
+        """The person has changed their mind about when to be told."""
+        lane = self._lanes.get(uid)
+        if lane is not None:
+            lane.rests_until_s = -math.inf
+            self._plan(uid, lane, now_s)
 
     def is_unsure(self, uid: UserId) -> bool:
         """Whether the batches in flight have to be looked at before anything new is claimed."""
@@ -196,7 +210,7 @@ class Dispatch:
 
     def _due_s(self, lane: _Lane) -> float:
         paced_s = lane.paced_s - (BURST - 1) * self._interval_s
-        return max(paced_s, lane.held_until_s, lane.resend_s if lane.awaiting else -math.inf)
+        return max(paced_s, lane.held_until_s, lane.rests_until_s, lane.resend_s if lane.awaiting else -math.inf)
 
     def _plan(self, uid: UserId, lane: _Lane, now_s: float) -> None:
         """Have the agenda look at a lane when it is due, or else when it can be forgotten."""

@@ -7,6 +7,7 @@ import msgspec
 
 from service.corona.reasons import Reason
 from service.errors import CoronetError
+from service.habits import Habits
 from service.model import Channel, ChannelId, Entry, FeedLink
 
 # Requests. The comment on each says what is sent back into the dialogue; any may raise a CoronetError instead.
@@ -61,6 +62,16 @@ class AskWhy(msgspec.Struct, frozen=True):
     channel: ChannelId
 
 
+class MyHabits(msgspec.Struct, frozen=True):
+    """→ ``service.habits.Habits``: when the person wants to hear from us."""
+
+
+class SetHabits(msgspec.Struct, frozen=True):
+    """→ None; durable by then, and counts at once."""
+
+    habits: Habits
+
+
 class CheckHealth(msgspec.Struct, frozen=True):
     """→ :class:`Health` of these channels and the fleet."""
 
@@ -69,7 +80,7 @@ class CheckHealth(msgspec.Struct, frozen=True):
 
 Request = (
     LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
-    | CheckHealth
+    | MyHabits | SetHabits | CheckHealth
 )  # fmt: skip
 
 
@@ -178,6 +189,27 @@ class StatusReport(msgspec.Struct, frozen=True):
     failing: tuple[tuple[Followed, str, float], ...]
 
 
+class HabitsTold(msgspec.Struct, frozen=True):
+    """When the person is told; ``changed``: from now on."""
+
+    habits: Habits
+    changed: bool = False
+
+
+class UnreadableTime(msgspec.Struct, frozen=True):
+    """What stands after ``verb`` is no time, no days, or not what goes with it."""
+
+    verb: str
+    words: str
+
+
+class NoSuchZone(msgspec.Struct, frozen=True):
+    """No time zone, or several (``meant``), of this name."""
+
+    words: str
+    meant: tuple[str, ...]
+
+
 class Explained(msgspec.Struct, frozen=True):
     """Help; of everything if ``topic`` is empty."""
 
@@ -229,6 +261,6 @@ class Failed(msgspec.Struct, frozen=True):
 
 Reply = (
     Subscribed | Choose | Confirm | DidYouMean | OfferPage | Unsubscribed | NoSuchSubscription | Listing | Shown
-    | Reasoned | StatusReport | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp | TooFast | LetBe
-    | NothingAsked | NotUnderstood | Failed
+    | Reasoned | StatusReport | HabitsTold | UnreadableTime | NoSuchZone | Explained | Incomplete | SubscriptionsFull
+    | NewUrlsUsedUp | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
 )  # fmt: skip

@@ -15,14 +15,17 @@ from bots.exchange import (
     LatestEntries,
     Limits,
     LookUp,
+    MyHabits,
     MySubscriptions,
     Probe,
     Request,
+    SetHabits,
     TakeNewUrl,
 )
 from service.errors import CoronetError
 from service.model import ChannelId
 from service.store import Store
+from service.store.keys import user_id
 
 _HOUR_S = 3600.0
 
@@ -36,7 +39,7 @@ class House:
         self._delivery = delivery
         self._limits = limits
 
-    async def serve(self, jid: str, request: Request) -> Any:  # noqa: PLR0911 - one arm per request
+    async def serve(self, jid: str, request: Request) -> Any:  # noqa: C901, PLR0911 - one arm per request
         """Return the request's result as its class states it, for the person with this bare JID."""
         match request:
             case LookUp(cid):
@@ -56,6 +59,12 @@ class House:
                 return await self._store.channels.latest(cid, count)
             case AskWhy(cid):
                 return await self._store.requests.why(cid)
+            case MyHabits():
+                return (await self._store.users.habits([user_id(jid)]))[0]
+            case SetHabits(habits):
+                await self._store.users.set_habits(jid, habits)
+                self._delivery.changed(jid)
+                return None
             case CheckHealth(cids):
                 return await self._health(cids)
 

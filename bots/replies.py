@@ -5,7 +5,9 @@ reverses or hides text, before it stands in a message.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from bots import exchange as say
 from bots.failures import outcome, sentence
@@ -13,6 +15,7 @@ from bots.length import LONGEST_MESSAGE_BYTES, clip
 from service.corona.reasons import Bound
 from service.feeds.text import one_line
 from service.feeds.urls import selector_of, without_selector
+from service.habits import EVERY_DAY, MINUTES_PER_HOUR, Digest, Quiet
 from service.model import Channel, Entry
 
 WELCOME: Final = (
@@ -20,6 +23,8 @@ WELCOME: Final = (
     "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
     "`help` shows everything I understand."
 )
+
+_DAY_NAMES: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 _HELP: Final = {
     "subscribe": "`subscribe URL` (or just the URL): tell you what is new there. A site's address is enough "
@@ -31,6 +36,13 @@ _HELP: Final = {
     "show": "`show #3`: the latest entries of one subscription. `show #3 10`: the latest ten.",
     "why": "`why #3`: how often one subscription is looked at, and why.",
     "status": "`status`: whether everything you follow can be reached.",
+    "quiet": "`quiet 22:00-07:00`: tell you nothing in these hours, but afterwards. `quiet 22:00-07:00 mon-fri`, "
+    "`… sat,sun`, `… weekends`: on the nights that begin on these days. `quiet off`: at any time. By the clock of "
+    "your `timezone`.",
+    "digest": "`digest daily 08:00`: tell you everything new together, once a day. `digest hourly`, "
+    "`digest weekly fri 17:00`, and `digest off` to be told at once again. By the clock of your `timezone`.",
+    "timezone": "`timezone Europe/Berlin` (or just a city like `timezone Berlin`): whose clock `quiet` and `digest` go "
+    "by.",
     "help": "`help`: everything I understand. `help subscribe`: more about one command.",
 }
 
@@ -191,6 +203,59 @@ def _incomplete(reply: say.Incomplete, _now_s: float) -> str:
     return f"{_HELP[reply.verb].split('. ')[0].rstrip('.')}."
 
 
+def _habits(reply: say.HabitsTold, now_s: float) -> str:
+    habits = reply.habits
+    head = "From now on I tell you" if reply.changed else "I tell you"
+    when = " at once" if habits.digest is None else f", all of it together, {_digest(habits.digest)}"
+    hours = f", but nothing {_quiet(habits.quiet)}" if habits.quiet else ""
+    clock = datetime.fromtimestamp(now_s, ZoneInfo(habits.zone)).strftime("%H:%M")
+    words = f"{head} what is new{when}{hours}. Your clock: {habits.zone}, where it is {clock} now."
+    needs = habits.zone == "UTC" and (habits.quiet or (habits.digest and habits.digest.every != "hour"))
+    return f"{words}\nIf that is not your time, tell me where you are, e.g. `timezone Berlin`." if needs else words
+
+
+def _digest(digest: Digest) -> str:
+    match digest.every:
+        case "hour":
+            return "every full hour"
+        case "day":
+            return f"every day at {_clock(digest.at)}"
+        case "week":
+            return f"every {_DAY_NAMES[digest.day]} at {_clock(digest.at)}"
+
+
+def _quiet(quiet: Quiet) -> str:
+    hours = f"from {_clock(quiet.begins)} to {_clock(quiet.ends)}" if quiet.begins != quiet.ends else ""
+    if quiet.days == EVERY_DAY:
+        return hours or "at all"
+    return f"{hours} on {_days(quiet.days)}".strip()
+
+
+def _days(days: tuple[int, ...]) -> str:
+    """Return days of the week in words; they are sorted."""
+    *most, last = (_DAY_NAMES[day] for day in days)
+    if len(days) > 2 and days[-1] - days[0] == len(days) - 1:  # noqa: PLR2004 - two are named
+        return f"{_DAY_NAMES[days[0]]} to {last}"
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // MINUTES_PER_HOUR:02}:{minute % MINUTES_PER_HOUR:02}"
+
+
+def _unreadable_time(reply: say.UnreadableTime, _now_s: float) -> str:
+    return f"I do not understand “{one_line(reply.words, 60)}” here.\n{_HELP[reply.verb]}"
+
+
+def _no_such_zone(reply: say.NoSuchZone, _now_s: float) -> str:
+    if reply.meant:
+        return f"There are several. Which one? {', '.join(f'`timezone {name}`' for name in reply.meant)}"
+    return (
+        f"I know no time zone “{one_line(reply.words, 60)}”. Name a large city in it, e.g. `timezone Berlin`, "
+        "or its name as in `timezone America/New_York`."
+    )
+
+
 def _subscriptions_full(reply: say.SubscriptionsFull, _now_s: float) -> str:
     return f"You have reached {reply.limit} subscriptions, the most one person can have. `unsubscribe #n` makes room."
 
@@ -225,6 +290,9 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, float], str]]] = {
     say.Shown: _shown,
     say.Reasoned: _reasoned,
     say.StatusReport: _status,
+    say.HabitsTold: _habits,
+    say.UnreadableTime: _unreadable_time,
+    say.NoSuchZone: _no_such_zone,
     say.Explained: _explained,
     say.Incomplete: _incomplete,
     say.SubscriptionsFull: _subscriptions_full,

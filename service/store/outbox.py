@@ -119,6 +119,11 @@ class Outbox:
         found = await self._link.many([("HGET", keys.user(uid), "jid") for uid in uids])
         return [jid.decode() if jid else "" for jid in found]
 
+    async def oldest_s(self, uids: Sequence[UserId]) -> list[float | None]:
+        """Return since when each user's oldest item is queued (Unix s), None if there is none, in the same order."""
+        found = await self._link.many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
+        return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
+
     async def claim(self, uids: Sequence[UserId], max_items: int, now_s: float) -> dict[UserId, Batch]:
         """Move each user's oldest items into a new batch with a message id; users with nothing to be told are absent.
 

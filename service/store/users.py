@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from service.habits import NONE, Habits
 from service.model import UserId
 from service.store import keys
 from service.store.link import Link
@@ -36,6 +37,17 @@ class Users:
         for name, value in (("welcomed", welcomed), ("receipts", receipts)):
             if value is not None:
                 fields += [name, str(int(value))]
+        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+
+    async def habits(self, uids: Sequence[UserId]) -> list[Habits]:
+        """Return when these people want to hear from us, in the same order."""
+        found = await self._link.many([("HGET", keys.user(uid), "habits") for uid in uids])
+        return [msgspec.json.decode(value, type=Habits) if value else NONE for value in found]
+
+    async def set_habits(self, jid: str, habits: Habits) -> None:
+        """Remember when a person wants to hear from us."""
+        uid = keys.user_id(jid)
+        fields = ("jid", jid, "habits", msgspec.json.encode(habits))
         await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
 
     async def receipts(self, uids: Sequence[UserId]) -> list[bool]:

@@ -178,3 +178,37 @@ async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store
     await asyncio.gather(delivering, return_exceptions=True)
     assert len(link.tried) == 2
     assert len(set(link.tried)) == 1, "the same message, under the same id"
+
+
+@pytest.mark.usefixtures("bot")
+async def test_in_quiet_hours_nothing_is_told_and_all_of_it_as_soon_as_they_are_off(
+    person: Person, store: Store
+) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    channels = [await make_channel(store, f"https://example.org/{i}") for i in range(2)]
+    for client in (alice, bob):
+        for channel in channels:
+            await store.subscriptions.subscribe(client.jid, channel.id)
+    assert "but nothing at all" in await alice.say("quiet 0-24")
+    for channel in channels:
+        await tell(store, [alice, bob], channel, "held")
+    await bob.wait_for(lambda message: "Entry held" in message.body)
+    assert not alice.notifications
+    assert "at once" in await alice.say("quiet off")
+    message = await alice.wait_for(lambda message: "Entry held" in message.body)
+    assert message.body.count("Entry held") == 2
+    await _nothing_waits(store)
+
+
+async def test_a_bot_that_takes_over_knows_who_wants_a_digest(store: Store, person: Person, settings: Settings) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    channel = await make_channel(store)
+    for client in (alice, bob):
+        await store.subscriptions.subscribe(client.jid, channel.id)
+    async with serving(settings, store):
+        assert "every Monday at 08:00" in await alice.say("digest weekly")
+    await tell(store, [alice, bob], channel, "weekly")
+    async with serving(settings, store):
+        await bob.wait_for(lambda message: "Entry weekly" in message.body)
+        assert "at once" in await alice.say("digest off")
+        await alice.wait_for(lambda message: "Entry weekly" in message.body)

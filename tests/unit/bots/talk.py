@@ -15,17 +15,20 @@ from bots.exchange import (
     LatestEntries,
     Limits,
     LookUp,
+    MyHabits,
     MySubscriptions,
     Probe,
     Question,
     Reply,
     Request,
+    SetHabits,
     TakeNewUrl,
 )
 from bots.replies import text
 from service.corona.reasons import Reason
 from service.errors import CoronetError, NotAFeed, NotSettled
 from service.feeds.urls import channel_id
+from service.habits import NONE, Habits
 from service.model import Channel, ChannelId, Entry
 from service.store.requests import Probed
 
@@ -58,6 +61,7 @@ class Person:
     workers: int = 2
     probes: int = 0
     asked: Question | None = None
+    habits: Habits = NONE
 
     def hear(self, line: str) -> Reply:
         """Return the reply to a line, having remembered what it asks."""
@@ -103,6 +107,11 @@ class Person:
                 if cid not in self.reasons:
                     raise NotSettled("It is not settled yet.")
                 return self.reasons[cid]
+            case MyHabits():
+                return self.habits
+            case SetHabits(habits):
+                self.habits = habits
+                return None
             case CheckHealth():
                 return Health(self.workers, self.failing)
 

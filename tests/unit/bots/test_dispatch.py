@@ -164,3 +164,18 @@ def test_only_what_keeps_coming_back_is_given_up_and_only_after_two_weeks(dispat
     assert dispatch.is_hopeless(ANN, 0.0, GIVE_UP_AFTER_S + 1)
     dispatch.accepted(ANN)
     assert not dispatch.is_hopeless(ANN, 0.0, GIVE_UP_AFTER_S + 1)
+
+
+def test_a_resting_lane_waits_whatever_is_seen_of_its_person_until_they_change_their_mind(dispatch: Dispatch) -> None:
+    dispatch.queued(["a"], 0.0)
+    assert dispatch.take(10, 0.0) == ["a"]
+    dispatch.rest("a", 100.0)
+    dispatch.release("a", 0.0)
+    dispatch.seen("a", 1.0)
+    dispatch.queued(["a"], 2.0)
+    assert (dispatch.take(10, 99.0), dispatch.next_s()) == ([], 100.0)
+    dispatch.rouse("a", 99.0)
+    assert dispatch.take(10, 99.0) == ["a"]
+    dispatch.rest("a", 200.0)
+    dispatch.release("a", 99.0)
+    assert dispatch.take(10, 200.0) == ["a"]

@@ -1,0 +1,45 @@
+"""The part of the dialogue that is about when a person wants to hear from us."""
+
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+
+from bots import commands, wishes
+from bots.exchange import HabitsTold, MyHabits, NoSuchZone, Reply, Request, SetHabits, UnreadableTime
+from service.habits import Habits, zone_named
+
+_NOT = ("off", "none", "no", "never", "stop")
+
+
+def settled(command: commands.Quiet | commands.Digest | commands.Timezone) -> Generator[Request, Any, Reply]:
+    """Change what the command names, or tell how it is."""
+    habits: Habits = yield MyHabits()
+    words = command.words.strip()
+    if not words:
+        return HabitsTold(habits)
+    changed = _changed(habits, command, words)
+    if not isinstance(changed, Habits):
+        return changed
+    yield SetHabits(changed)
+    return HabitsTold(changed, changed=True)
+
+
+def _changed(
+    habits: Habits, command: commands.Quiet | commands.Digest | commands.Timezone, words: str
+) -> Habits | UnreadableTime | NoSuchZone:
+    off = words.lower() in _NOT
+    match command:
+        case commands.Quiet():
+            quiet = None if off else wishes.quiet(words)
+            if quiet or off:
+                return msgspec.structs.replace(habits, quiet=quiet)
+            return UnreadableTime("quiet", words)
+        case commands.Digest():
+            digest = None if off else wishes.digest(words)
+            if digest or off:
+                return msgspec.structs.replace(habits, digest=digest)
+            return UnreadableTime("digest", words)
+        case commands.Timezone():
+            zones = zone_named(words)
+            return msgspec.structs.replace(habits, zone=zones[0]) if len(zones) == 1 else NoSuchZone(words, zones)

@@ -1,0 +1,62 @@
+"""What people write of when they want to be told."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots import wishes
+from service.habits import EVERY_DAY, Digest, Quiet
+
+NIGHT = (22 * 60, 7 * 60)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("22:00-07:00", Quiet(*NIGHT)),
+        ("22-7", Quiet(*NIGHT)),
+        ("22.00 – 7.00", Quiet(*NIGHT)),  # noqa: RUF001 - people type it
+        ("22h00 to 07h00 daily", Quiet(*NIGHT)),
+        ("22:00-07:00 mon-fri", Quiet(*NIGHT, (0, 1, 2, 3, 4))),
+        ("22:00-07:00 fri-mon", Quiet(*NIGHT, (0, 4, 5, 6))),
+        ("22:00-07:00 Saturday, sun", Quiet(*NIGHT, (5, 6))),
+        ("22:00-07:00 weekdays", Quiet(*NIGHT, (0, 1, 2, 3, 4))),
+        ("0:00-24:00 wed", Quiet(0, 0, (2,))),
+        ("", None),
+        ("22:00", None),
+        ("22:60-7:00", None),
+        ("25-7", None),
+        ("22:00-07:00 someday", None),
+        ("22:00-07:00 mo", None),
+    ],
+)
+def test_quiet_hours(words: str, meant: Quiet | None) -> None:
+    assert wishes.quiet(words) == meant
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("hourly", Digest("hour")),
+        ("daily", Digest("day")),
+        ("Daily at 18:30", Digest("day", 18 * 60 + 30)),
+        ("weekly", Digest("week")),
+        ("weekly fri", Digest("week", day=4)),
+        ("weekly Friday 17", Digest("week", 17 * 60, 4)),
+        ("weekly 17:00", Digest("week", 17 * 60)),
+        ("", None),
+        ("hourly 8", None),
+        ("daily fri 8:00", None),
+        ("weekly fri sat 8:00", None),
+        ("monthly", None),
+    ],
+)
+def test_digests(words: str, meant: Digest | None) -> None:
+    assert wishes.digest(words) == meant
+
+
+@given(st.text(max_size=40))
+def test_whatever_is_written_is_understood_or_not(words: str) -> None:
+    quiet, digest = wishes.quiet(words), wishes.digest(words)
+    assert quiet is None or set(quiet.days) <= set(EVERY_DAY)
+    assert digest is None or 0 <= digest.at < 24 * 60
