@@ -66,11 +66,11 @@ class Poller:
         """Return as soon as a channel may be polled. Raises :class:`LimitReached` if not soon."""
         await self._courtesy.may_poll(watch.channel, watch.address_group)
 
-    async def poll(self, watch: Watch, node: NodeId) -> Poll:
+    async def poll(self, watch: Watch, node: NodeId, before_s: float = inf) -> Poll:
         """Poll once, after :meth:`may_poll`; ``watch`` is updated in place unless something was found.
 
         The result tells how it ended, errors of publishers included. Raises :class:`LimitReached` when the
-        publisher may not be asked now, and our own errors.
+        publisher may not be asked now, or was not before ``before_s`` (of the monotonic clock), and our own errors.
         """
         started_s = self._clock.monotonic_s()
         fetched, compared, status, detail = None, _Compared(None), 0, ""
@@ -82,6 +82,7 @@ class Poller:
                 async with lane.slots:
                     if full:
                         await self._courtesy.may_reach(watch.channel)
+                    self._refuse_after(before_s)
                     started_s, watch.slow = self._clock.monotonic_s(), False
                     with self._timed(watch):
                         fetched = await self._fetch(watch)
@@ -100,6 +101,10 @@ class Poller:
         size_bytes = len(fetched.body or b"") if fetched else 0
         result = PollResult(node, self._clock.wall_s(), outcome, status, detail, took_s, size_bytes)
         return _poll(result, fetched, compared)
+
+    def _refuse_after(self, before_s: float) -> None:
+        if self._clock.monotonic_s() > before_s:
+            raise LimitReached("This worker has more to poll than it can: it was another's turn by then.")
 
     async def take_in(self, watch: Watch, pushed: Document) -> Found | None:
         """Compare a document that was pushed to us, as a poll would. Raises :class:`PublisherError`."""

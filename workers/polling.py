@@ -258,7 +258,9 @@ class Polling:
                 await asyncio.sleep(early_s)
             # While it waited, it may have been stopped, or another version may have come.
             if (polled := self._polled.get(cid)) and polled.watch:
-                await self._poll(polled.watch)
+                # After the set's next poll it would only burden the publisher: what there is was seen by that one.
+                late_s = self.fleet_s() - at_s
+                await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.rota.gap_s - late_s)
         except (LimitReached, OperationalError) as error:
             log.info("not polled", channel=cid[:8], why=str(error))
         finally:
@@ -276,8 +278,8 @@ class Polling:
             self._loading = True
             self._tasks.start(self._load_ahead())
 
-    async def _poll(self, held: Watch) -> PollResult:
-        poll = await self._poller.poll(held, self._me)
+    async def _poll(self, held: Watch, before_s: float = inf) -> PollResult:
+        poll = await self._poller.poll(held, self._me, before_s)
         result = poll.result
         log.debug("polled", channel=held.channel.id[:8], outcome=result.outcome, status=result.status)
         self._verdicts.polled(held.channel, result, poll.permanent_url)

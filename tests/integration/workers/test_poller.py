@@ -134,6 +134,22 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
         assert publisher.requests == []
 
 
+async def test_a_poll_that_got_no_room_before_the_next_of_its_set_is_left_to_that(store: Store) -> None:
+    """A worker that has too much to do would make up for it afterwards, at the publishers' cost."""
+    async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
+        lanes, clock = Lanes(Parser(), Parser()), SystemClock()
+        slots = lanes.of(slow=False).slots = asyncio.Semaphore(0)
+        polls = Poller(reach, courtesy(store), lanes, Memories(store.channels), clock)
+        watch, now_s = watched(publisher.url()), clock.monotonic_s()
+        late, early = (asyncio.create_task(polls.poll(watch, US, before_s)) for before_s in (now_s, now_s + 1000.0))
+        await until_so(lambda: len(slots._waiters or ()) == 2, "both wait for room")
+        slots.release()
+        with pytest.raises(LimitReached, match="another's turn"):
+            await late
+        assert (await early).result.outcome == "unchanged"
+        assert len(publisher.requests) == 1
+
+
 async def test_many_channels_of_a_silent_host_hold_up_no_other_host(store: Store) -> None:
     async def silent(_head: str, _writer: object) -> None:
         await asyncio.Event().wait()

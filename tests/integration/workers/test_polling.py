@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 
 import pytest
 import pytest_asyncio
@@ -54,14 +55,16 @@ class HeldPoller(Poller):
         self.asked: list[ChannelId] = []
         self.granted = asyncio.Event()
         self.granted.set()
+        self.before_s = inf
 
     async def may_poll(self, watch: Watch) -> None:
         """Grant it, unless a test has cleared that."""
         self.asked.append(watch.channel.id)
         await self.granted.wait()
 
-    async def poll(self, watch: Watch, node: NodeId) -> Poll:
+    async def poll(self, watch: Watch, node: NodeId, before_s: float = inf) -> Poll:
         self.begun.append(watch.channel.id)
+        self.before_s = before_s
         await self.release.wait()
         return Poll(PollResult(node, 0.0, "unchanged"))
 
@@ -226,6 +229,18 @@ async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polle
     await until_so(lambda: not polling._under_way, "the wait is over")
     assert poller.begun == []
     keeping.cancel()
+
+
+async def test_a_poll_is_to_begin_before_the_next_one_of_its_set(
+    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+) -> None:
+    channel = await make_channel(store)
+    due_s = clock.now_s + INTERVAL_S
+    await begun(polling, StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S / 5, 5)))
+    async with agenda_kept(polling, clock) as pass_interval:
+        pass_interval()
+        await until_so(lambda: poller.begun, "it is polled")
+    assert poller.before_s == pytest.approx(due_s + INTERVAL_S / 5, abs=0.1)
 
 
 async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(store: Store, polling: Polling) -> None:
