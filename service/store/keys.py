@@ -34,7 +34,7 @@ key                          type    meaning
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked
 ``cn:{clash:K}:load``        hash    label of a key group → deliveries per second now and lately, and when (Unix s)
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
-``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
+``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
 ``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
                                      ``e`` 1 of its edits, ``m`` position and marks of each article (JSON)

@@ -15,6 +15,7 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ from tests.live.shard_parts import cid, everybody, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
 
 WRITES_PER_S = 200
+
+WHEN = ("before", "after")
+SPLITTING = ("SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Settle", "Finish")
+MERGING = ("MergeGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Put", "Forget", "Finish")
+"""The steps at which keepers are killed. A merge that is declined, and so abandoned, cannot be had to order."""
 
 
 class Seen:
@@ -93,11 +99,10 @@ async def part(*arguments: str) -> Process:
     )
 
 
-async def keepers(url: str, capacity: float, seen: Seen, deaths: int) -> None:
-    """Run one keeper after the other: so many that die, each a step later than the one before, then one that lives."""
-    for number in itertools.count():
-        dies_at = number if number < deaths else -1
-        keeper = await part("keep", url, f"--capacity={capacity}", f"--dies-at={dies_at}")
+async def keepers(url: str, capacity: float, seen: Seen, steps: Sequence[str]) -> None:
+    """Run one keeper after the other: two that die at each kind of step, then one that lives."""
+    for dies in [*(f"{when} {step}" for step in steps for when in WHEN), ""]:
+        keeper = await part("keep", url, f"--capacity={capacity}", f"--dies={dies}")
         try:
             assert keeper.stdout is not None
             while line := await keeper.stdout.readline():
@@ -208,9 +213,7 @@ def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
     }
 
 
-async def run(
-    *, subscriptions: int, capacity: float, burst_s: float, cold_s: float, deaths: int, deaths_when_cold: int
-) -> dict[str, Any]:
+async def run(*, subscriptions: int, capacity: float, burst_s: float, cold_s: float) -> dict[str, Any]:
     """Do it all; return the report."""
     seen, held = Seen(), dict[tuple[int, int], int]()
     phases: dict[str, tuple[float, float]] = {}
@@ -236,9 +239,9 @@ async def run(
             phases[name] = started_s, time.time()
 
         tasks += [asyncio.create_task(write(store, held, seen)), asyncio.create_task(watch(store, seen))]
-        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, 0)))
+        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, ())))
         await phase("at rest", 5)
-        mortal = asyncio.create_task(keepers(cluster.urls, capacity, seen, deaths))
+        mortal = asyncio.create_task(keepers(cluster.urls, capacity, seen, SPLITTING))
         tasks.append(mortal)
         reading = asyncio.create_task(burst(cluster.urls, subscriptions, seen))
         tasks.append(reading)
@@ -249,7 +252,7 @@ async def run(
         await cluster.start_node(lost)
         reading.cancel()
         mortal.cancel()
-        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, deaths_when_cold)))
+        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, MERGING)))
         await phase("cold", cold_s)
         await stop()
         lies = await audit(store, subscriptions, held)
@@ -269,8 +272,6 @@ if __name__ == "__main__":
     parser.add_argument("--capacity", type=float, default=8_000.0)
     parser.add_argument("--burst-s", type=float, default=150.0)
     parser.add_argument("--cold-s", type=float, default=120.0)
-    parser.add_argument("--deaths", type=int, default=14, help="Keepers killed in the burst, each a step later.")
-    parser.add_argument("--deaths-when-cold", type=int, default=14)
     given = parser.parse_args()
     found = asyncio.run(run(**vars(given)))
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
