@@ -76,7 +76,9 @@ class Servers:
 
     def loads(self, interval: Interval) -> Measured:
         """Return what each server measured of its leaves."""
-        packets, queries = Sums(interval.packets), Sums(interval.queries)
+        return self._loads(Sums(interval.packets), Sums(interval.queries))
+
+    def _loads(self, packets: Sums, queries: Sums) -> Measured:
         found: Measured = {}
         for keyspace, group in self.leaves():
             found.setdefault(keyspace, {})[group] = group_load(packets.of(group), queries.of(group))
@@ -97,7 +99,8 @@ class Servers:
         return merge_due(keyspace, loads[keyspace], found, self.limits)
 
     def _until_content(self, interval: Interval, due: Due) -> None:
-        queries, loads = Sums(interval.queries), self.loads(interval)
+        packets, queries = Sums(interval.packets), Sums(interval.queries)
+        loads = self._loads(packets, queries)
         for _ in range(MOST_ROUNDS):
             acted = False
             for keyspace in sorted(loads):
@@ -105,7 +108,7 @@ class Servers:
                 if step is not None:
                     acted = True
                     self._carry_through(step, queries)
-                    loads = self.loads(interval)
+                    loads = self._loads(packets, queries)
             if not acted:
                 return
 

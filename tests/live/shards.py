@@ -32,6 +32,7 @@ from service.store.packing import record_id
 from service.store.slots import slot_of
 from tests.live.shard_parts import cid, everybody, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
+from tests.support.waiting import until
 
 WRITES_PER_S = 200
 
@@ -47,6 +48,7 @@ class Seen:
     def __init__(self) -> None:
         self.waits_s: list[tuple[float, float]] = []
         self.refused = 0
+        self.failover_s = 0.0
         self.deaths: Counter[str] = Counter()
         self.reads: list[list[float]] = []
         self.trees: list[dict[str, Any]] = []
@@ -155,6 +157,18 @@ async def watch(store: Store, seen: Seen) -> None:
         await asyncio.sleep(2)
 
 
+async def failover(cluster: RedisCluster, lost: int, seen: Seen) -> None:
+    """Note how long the cluster itself takes until it has another master in place of a lost one."""
+    started_s = time.monotonic()
+    (asked, *_) = [port for port in cluster.ports if port != lost]
+
+    async def replaced() -> bool:
+        return lost not in {int(master[1]) for _, _, master, *_ in await cluster.ask(asked, "CLUSTER", "SLOTS")}
+
+    await until(replaced, "another master has its slots", within_s=30)
+    seen.failover_s = time.monotonic() - started_s
+
+
 async def audit(store: Store, subscriptions: int, held: dict[tuple[int, int], int]) -> dict[str, int]:
     """Walk all keys, and compare with everything that was acknowledged."""
     expected = {record_id(cid(rank), uid(number)) for rank, number in everybody(subscriptions)}
@@ -191,6 +205,7 @@ def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
         by_phase[name] = {
             "seconds": round(end_s - start_s, 1),
             "writes": len(waits),
+            "writes_over_50_ms": sum(wait > 0.05 for wait in waits),
             "write_ms": {f"p{share * 100:g}": quantile(waits, share) for share in (0.5, 0.99, 0.999)},
             "write_ms_max": round(1000 * max(waits, default=0), 1),
             "most": {
@@ -202,6 +217,9 @@ def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
     return {
         "phases": by_phase,
         "write_ms_p99_of_all": quantile([wait for _, wait in seen.waits_s], 0.99),
+        "writes": len(seen.waits_s),
+        "writes_over_50_ms": sum(wait > 0.05 for _, wait in seen.waits_s),
+        "failover_of_redis_itself_ms": round(1000 * seen.failover_s),
         "writes_repeated": seen.refused,
         "keepers_killed": dict(sorted(seen.deaths.items())),
         "walks_of_the_hot_channel": len(reads),
@@ -239,14 +257,17 @@ async def run(*, subscriptions: int, capacity: float, burst_s: float, cold_s: fl
             phases[name] = started_s, time.time()
 
         tasks += [asyncio.create_task(write(store, held, seen)), asyncio.create_task(watch(store, seen))]
-        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, ())))
+        resting = asyncio.create_task(keepers(cluster.urls, capacity, seen, ()))
+        tasks.append(resting)
         await phase("at rest", 5)
+        resting.cancel()
         mortal = asyncio.create_task(keepers(cluster.urls, capacity, seen, SPLITTING))
         tasks.append(mortal)
         reading = asyncio.create_task(burst(cluster.urls, subscriptions, seen))
         tasks.append(reading)
         await phase("burst", burst_s)
         lost = (await cluster.masters())[0]
+        tasks.append(asyncio.create_task(failover(cluster, lost, seen)))
         await cluster.kill(lost)
         await phase("burst with a master dead", 10)
         await cluster.start_node(lost)
