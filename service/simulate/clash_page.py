@@ -53,13 +53,13 @@ Means over the seeds, of the runs with long streams: servers used, their mean lo
 - **The skews are ours.** The paper draws them without numbers. C's hottest group of 6 bits carries half the traffic,
   which gives the paper's 25-fold overload of DHT(6), and its tails give DHT(12) about as many servers as in the paper
   (450 to 800). Each seed makes every value of the first 8 bits up to 30 % (A: 10 %) more or less popular.
-- **Servers split above {overload:.0%}, as in the paper, but look each minute**; whether they have too little they ask at
-  the checks. Sources that keep their keys for 1,000 packets make a server's load wobble by 2 or 3 % between two checks, by 1 %
-  from minute to minute: who looks at the checks alone has to split at 86 % to stay below 90 %, which costs two points of
-  the mean load. The *max* is the mean between two checks, as all loads here; *the same in the worst minute* is above 90 %:
-  it is the minute in which the server finds out.
-- **Two halves merge if both together are below {merged:.0%}**, whatever each has; the paper's 54 % leave servers apart
-  that fit into one. The product's own limit is lower (70 %), because what it measures of fan-outs wobbles more.
+- **Servers split above {overload:.0%}, as in the paper, but look each minute**; whether they have too little they
+  ask at the checks. Sources that keep their keys for 1,000 packets make a server's load wobble by 2 or 3 % between two
+  checks, by 1 % from minute to minute: who looks at the checks alone has to split at 86 % to stay below 90 %, which
+  costs two points of the mean load. The *max* is the mean between two checks, as all loads here; *the same in the worst
+  minute* is above 90 %: it is the minute in which the server finds out.
+- **Two halves merge if both together are below {merged:.0%}**, whatever each has; the paper's 54 % leave servers
+  apart that fit into one. The product's own limit is lower (70 %): what it measures of fan-outs wobbles more.
 - **What can be had.** *Coarsest tree* is the mean load if every group were as large as 90 % allow. A binary tree
   halves: a group just above the bound leaves two of 45 %. Used servers can be fuller only if
   they have several groups each, and that is the hash's doing.

@@ -206,8 +206,10 @@ async def test_a_rate_limit_counts_per_person_and_thing(store: Store) -> None:
 
 async def _as_an_older_coronet_wrote_it(store: Store, cid: ChannelId) -> None:
     own, place = keys.user_index(UID), bytes.fromhex(cid)
-    await store.link.call("HSET", own, cid, await store.link.call("HGET", own, place))
+    (held,) = await store.subscriptions.of_user(ALICE)
+    record = f"{held.number} {held.seq} {held.seen_version} {held.since_s:.0f}"
     await store.link.call("HDEL", own, place)
+    await store.link.call("HSET", own, cid, record)
 
 
 async def test_what_an_older_coronet_wrote_into_the_user_index_is_read_and_brought_over_in_use(store: Store) -> None:

@@ -1,5 +1,5 @@
 -- Write a subscription into the user index, with the intent to put it into the channel index.
--- KEYS user, user index, intents   ARGV jid, channel id, version seen, now s
+-- KEYS user, user index, intents   ARGV jid, channel id, version seen, now
 -- Returns {new, 'number seq seen since', the user's intents (channel id, intent, …)}.
 -- with user_held
 redis.call('HSETNX', KEYS[1], 'jid', ARGV[1])
