@@ -64,9 +64,6 @@ class Look(msgspec.Struct, frozen=True):
 
     loads: Mapping[Keyspace, float]
     depths: Sequence[int]
-    lookups: int
-    probes: float
-    probes_without_memory: float
     messages: float
 
 
@@ -134,15 +131,19 @@ def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
     for workload in WORKLOADS:
         for _ in range(CHECKS):
             intervals, looks = [], []
-            for _ in range(LOOKS):
-                interval = sources.run(workload)
-                intervals.append(interval)
-                looks.append(_looked(servers, lookups, interval))
-                servers.look(interval)
-                if len(looks) == LOOKS:
-                    servers.check(together(intervals))
+            for _ in range(LOOKS - 1):
+                intervals.append(sources.run(workload))
+                looks.append(_looked(servers, intervals[-1]))
+                servers.look(intervals[-1])
                 sources.redirect(servers.moved)
-            checks.append(_measured(looks, dhts, together(intervals), setup, (len(checks) + 1) * CHECK_S))
+            intervals.append(sources.run(workload))
+            looks.append(_looked(servers, intervals[-1]))
+            whole = together(intervals)
+            probes = lookups.probes(whole.lookups, servers)
+            servers.look(intervals[-1])
+            servers.check(whole)
+            sources.redirect(servers.moved)
+            checks.append(_measured(looks, probes, dhts, whole, (len(checks) + 1) * CHECK_S))
             report(f"workload {workload}")
     figures = [
         _figures(workload, setup, checks[place * CHECKS + TRANSIENT : (place + 1) * CHECKS])
@@ -151,32 +152,36 @@ def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
     return Outcome("clash", seed, setup, tuple(figures), servers.splits, servers.merges, tuple(checks))
 
 
-def _looked(servers: Servers, lookups: Lookups, interval: Interval) -> Look:
+def _looked(servers: Servers, interval: Interval) -> Look:
     loads = {
         keyspace: sum(leaves.values()) / servers.limits.capacity for keyspace, leaves in servers.loads(interval).items()
     }
-    probes, without = lookups.probes(interval.lookups, servers)
-    count = int(interval.lookups.sum())
-    depths = [group.depth for _, group in servers.leaves()]
-    return Look(loads, depths, count, probes, without, 2 * probes * count + servers.messages)
+    return Look(loads, [group.depth for _, group in servers.leaves()], servers.messages)
 
 
-def _measured(looks: Sequence[Look], dhts: Sequence[Dht], interval: Interval, setup: Setup, at_s: float) -> Check:
+def _measured(
+    looks: Sequence[Look],
+    probes: tuple[float, float],
+    dhts: Sequence[Dht],
+    interval: Interval,
+    at_s: float,
+) -> Check:
     seen = {keyspace for look in looks for keyspace in look.loads}
     loads = np.array([mean(look.loads.get(keyspace, 0.0) for look in looks) for keyspace in sorted(seen)])
-    lookups = sum(look.lookups for look in looks)
+    lookups = int(interval.lookups.sum())
+    with_memory, without = probes
     return Check(
         at_s,
         used_of(loads),
         max(max(look.loads.values()) for look in looks),
-        float(loads.sum()) / _coarsest(interval, NOT_MORE * setup.capacity_packets_s),
+        float(loads.sum()) / _coarsest(interval, NOT_MORE * dhts[0].capacity),
         min(min(look.depths) for look in looks),
         mean(mean(look.depths) for look in looks),
         max(max(look.depths) for look in looks),
         lookups,
-        sum(look.probes * look.lookups for look in looks) / lookups,
-        mean(look.probes_without_memory for look in looks),
-        sum(look.messages for look in looks),
+        with_memory,
+        without,
+        2 * with_memory * lookups + sum(look.messages for look in looks),
         tuple(dht.loads(interval) for dht in dhts),
     )
 

@@ -15,7 +15,7 @@ from service.simulate.clash_workload import KEY_BITS, SEEN_BITS
 from service.simulate.trace import Ints
 
 FOLLOWED = 20
-WITHOUT_MEMORY = 10
+WITHOUT_MEMORY = 50
 """So many lookups of each interval are also done without one."""
 
 
