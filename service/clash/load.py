@@ -47,17 +47,17 @@ class Rate(msgspec.Struct, frozen=True):
     Both are means, so those of many prefixes can be added, of parts of a prefix as well.
     """
 
-    now: float = 0.0
+    current: float = 0.0
     lately: float = 0.0
 
     def after(self, age_s: float, memory: Memory) -> "Rate":
         """Return what counts of this after so long. A clock that was set back ages nothing."""
-        return Rate(self.now * _left(age_s, memory.now_s), self.lately * _left(age_s, memory.while_s))
+        return Rate(self.current * _left(age_s, memory.now_s), self.lately * _left(age_s, memory.while_s))
 
     def with_measured(self, per_s: float, elapsed_s: float, memory: Memory) -> "Rate":
         """Return the rate at the end of so many seconds in which it was so much; ``self`` is what counts of before."""
         now, lately = _left(elapsed_s, memory.now_s), _left(elapsed_s, memory.while_s)
-        return Rate(self.now + per_s * (1 - now), self.lately + per_s * (1 - lately))
+        return Rate(self.current + per_s * (1 - now), self.lately + per_s * (1 - lately))
 
 
 def _left(age_s: float, half_life_s: float) -> float:

@@ -66,7 +66,7 @@ class LoadStore:
         weighed = Weighed({}, {}, {})
         for table, own, counts, found in zip(tables, leaves, counted, rates, strict=True):
             sizes = dict(zip(own, counts, strict=True))
-            now = loads(sizes, {prefix: rate.now for prefix, rate in found.items()})
+            now = loads(sizes, {prefix: rate.current for prefix, rate in found.items()})
             lately = loads(sizes, {prefix: rate.lately for prefix, rate in found.items()})
             weighed.sizes[table.keyspace] = sizes
             weighed.loads[table.keyspace] = now
@@ -76,7 +76,7 @@ class LoadStore:
     async def hand_over(self, move: Move, fleet_s: float, memory: Memory) -> None:
         """Have the rates of a group that has moved stand where it is now, until its new keeper measures."""
         (rates,) = await self._rates([move.donor], fleet_s, memory)
-        going, staying = parted({prefix: rate.now for prefix, rate in rates.items()}, move.group)
+        going, staying = parted({prefix: rate.current for prefix, rate in rates.items()}, move.group)
         lately, stayed = parted({prefix: rate.lately for prefix, rate in rates.items()}, move.group)
         await self._note(move.taker, {prefix: Rate(now, lately[prefix]) for prefix, now in going.items()}, [], fleet_s)
         left = {prefix: Rate(now, stayed[prefix]) for prefix, now in staying.items()}
@@ -104,11 +104,11 @@ class LoadStore:
 
 
 def _is_faint(rate: Rate) -> bool:
-    return max(rate.now, rate.lately) < _NEGLIGIBLE_PER_S
+    return max(rate.current, rate.lately) < _NEGLIGIBLE_PER_S
 
 
 def _text(rate: Rate, fleet_s: float) -> str:
-    return f"{rate.now:.6g} {rate.lately:.6g} {fleet_s:.3f}"
+    return f"{rate.current:.6g} {rate.lately:.6g} {fleet_s:.3f}"
 
 
 def _rate(text: bytes, fleet_s: float, memory: Memory) -> Rate:

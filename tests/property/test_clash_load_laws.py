@@ -57,8 +57,8 @@ def test_a_rate_fades_by_half_in_each_half_life_and_never_grows(per_s: float, ag
     rate, memory = Rate(per_s, per_s), Memory(half_life_s, 2 * half_life_s)
     assert rate.after(-age_s, memory) == rate
     later = rate.after(age_s, memory)
-    assert later.now <= later.lately <= per_s
-    assert close(rate.after(age_s + half_life_s, memory).now, later.now / 2)
+    assert later.current <= later.lately <= per_s
+    assert close(rate.after(age_s + half_life_s, memory).current, later.current / 2)
     assert close(rate.after(age_s + 2 * half_life_s, memory).lately, later.lately / 2)
 
 
@@ -69,7 +69,7 @@ def test_what_is_told_steadily_is_measured_as_what_it_is_and_never_as_more(
     memory, rate = Memory.measuring(interval_s), Rate()
     for _ in range(looks):
         rate = rate.after(interval_s, memory).with_measured(per_s, interval_s, memory)
-    assert rate.lately <= rate.now <= per_s * 1.000_001
+    assert rate.lately <= rate.current <= per_s * 1.000_001
     assert rate.lately >= per_s * (1 - 0.5 ** (looks / 15)) * 0.999_999
 
 
@@ -79,8 +79,8 @@ def test_a_walk_seen_in_every_other_look_wobbles_by_less_than_what_parts_a_split
     for look in range(200):
         rate = rate.after(1.0, memory).with_measured(2 * per_s * (look % 2), 1.0, memory)
         seen.append(rate)
-    most, limits = max(rate.now for rate in seen[100:]), Limits(1.0)
-    held = min(max(rate.now, rate.lately) for rate in seen[100:])
+    most, limits = max(rate.current for rate in seen[100:]), Limits(1.0)
+    held = min(max(rate.current, rate.lately) for rate in seen[100:])
     assert most / held < limits.overload / limits.merged
 
 
@@ -99,7 +99,7 @@ def test_what_was_told_by_another_prefix_before_a_split_or_merge_is_not_counted_
             for prefix, deliveries in told.items()
         }
         if look > 50:
-            now = loads({group: 0}, {prefix: rate.now for prefix, rate in rates.items()})[group]
+            now = loads({group: 0}, {prefix: rate.current for prefix, rate in rates.items()})[group]
             assert abs(now - per_s) < per_s * 0.01
 
 
