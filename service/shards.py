@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from service.clash.groups import KeyGroup
-from service.clash.load import half_life_s
+from service.clash.load import Memory
 from service.clash.mapping import Keyspace
 from service.clash.steps import MergeGroup, SplitGroup
 from service.clash.table import LEAVES, ServerTable, Standing
@@ -92,7 +92,7 @@ def _subscriptions(count: int) -> str:
 async def _look(store: Store, settings: Settings) -> Shards:
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.glance()
-    weighed = await store.loads.weigh(tables, now_s, half_life_s(settings.maintenance_interval_s))
+    weighed = await store.loads.weigh(tables, now_s, Memory.measuring(settings.maintenance_interval_s))
     shards = [
         Shard(
             group.label,

@@ -10,18 +10,19 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from service.clash.load import half_life_s
+from service.clash.load import Memory
 from service.clash.mapping import Keyspace
 from service.clash.migration import resumed
-from service.clash.policy import Limits, Loads, pairs, wanted
-from service.clash.steps import Finish, Step
-from service.clash.table import ServerTable, empty_table
+from service.clash.policy import Limits, merge_due, pairs, split_due
+from service.clash.steps import Finish, SplitGroup, Step
+from service.clash.table import Kind, ServerTable, empty_table
 from service.errors import BadKey, NewerTable, StepRefused, StoreUnavailable, UnknownKeyspace
 from service.metrics import GROUP_MOVES
 from service.model import NodeId
 from service.overlay.ring import RingView
 from service.store import Store
 from service.store.carrying import carried_out, completed
+from service.store.loads import Weighed
 from workers.tasks import Tasks
 
 _REFUSED = (BadKey, NewerTable, StepRefused, UnknownKeyspace)
@@ -37,7 +38,7 @@ class Keeper:
         self._store = store
         self._limits = limits
         self._interval_s = interval_s
-        self._half_life_s = half_life_s(interval_s)
+        self._memory = Memory.measuring(interval_s)
         self._tasks = tasks
         self._mine: tuple[Keyspace, ...] = ()
         self._looked_s: dict[Keyspace, float] = {}
@@ -60,9 +61,12 @@ class Keeper:
             log.warning("keyspaces not looked after", keyspaces=len(self._mine), error=str(error))
 
     async def _begin(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
-        """Begin or go on with what is due in these keyspaces, unless that is under way here."""
+        """Begin or go on with what is due in these keyspaces, unless that is under way here.
+
+        In another keeper's only splits are begun.
+        """
         for keyspace, step in (await self._due(tables, fleet_s)).items():
-            if keyspace not in self._busy:
+            if keyspace not in self._busy and (keyspace in self._mine or isinstance(step, SplitGroup)):
                 self._busy.add(keyspace)
                 self._tasks.start(self._move(keyspace, step, fleet_s))
 
@@ -85,23 +89,25 @@ class Keeper:
         elapsed_s = fleet_s - self._looked_s.get(keyspace, fleet_s - self._interval_s)
         self._looked_s[keyspace] = fleet_s
         if elapsed_s > 0:
-            await self._store.loads.measure(keyspace, elapsed_s, fleet_s, self._half_life_s)
+            await self._store.loads.measure(keyspace, elapsed_s, fleet_s, self._memory)
 
     async def _due(self, mine: Mapping[Keyspace, ServerTable], fleet_s: float) -> dict[Keyspace, Step]:
         """Return the next step of each keyspace: of the move under way, or of one that its load wants."""
         named = {entry.right_child for table in mine.values() for entry in table.entries.values()}
         children = [child for child in named if child is not None and child not in mine]
         tables = {**mine, **await self._tables(children)}
-        loads = (await self._store.loads.weigh(list(tables.values()), fleet_s, self._half_life_s)).loads
+        weighed = await self._store.loads.weigh(list(tables.values()), fleet_s, self._memory)
         known = {child: empty_table(child, self._store.keyspaces.bits) for child in children} | tables
-        due = {keyspace: self._next(table, known, loads) for keyspace, table in mine.items()}
+        due = {keyspace: self._next(table, known, weighed) for keyspace, table in mine.items()}
         return {keyspace: step for keyspace, step in due.items() if step is not None}
 
-    def _next(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], loads: Loads) -> Step | None:
-        step = resumed(table)
-        if step is not None:
-            return step
-        return wanted(table.keyspace, loads[table.keyspace], pairs(table, tables, loads), self._limits)
+    def _next(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], weighed: Weighed) -> Step | None:
+        keyspace, lasting = table.keyspace, weighed.lasting
+        return (
+            resumed(table)
+            or split_due(keyspace, weighed.loads[keyspace], self._limits)
+            or merge_due(keyspace, lasting[keyspace], pairs(table, tables, lasting), self._limits)
+        )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
         """Carry a move through, and others of its kind at once: a split may leave too much where it was."""
@@ -124,9 +130,10 @@ class Keeper:
         async for step, outcome in carried_out(self._store.keyspaces, first):
             kind = completed(step, outcome)
             if isinstance(step, Finish):
-                await self._store.loads.hand_over(step.move, fleet_s, self._half_life_s)
-                if step.move.child in self._mine:
-                    # What was hot may be there now.
+                await self._store.loads.hand_over(step.move, fleet_s, self._memory)
+                if step.move.kind is Kind.SPLIT:
+                    # What is hot may be there now. A channel's own subscribers part only after many splits, and its
+                    # heat would wait for another keeper at every second: so it is followed wherever it goes.
                     await self._begin(await self._tables([step.move.child]), fleet_s)
             if kind is not None:
                 GROUP_MOVES.labels(kind).inc()

@@ -3,6 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 
+import msgspec
+
 from service.clash.groups import KeyGroup
 
 SUBSCRIPTIONS_PER_DELIVERY_S = 1000.0
@@ -19,18 +21,47 @@ def group_load(deliveries_per_s: float, subscriptions: float) -> float:
     return deliveries_per_s + subscriptions / SUBSCRIPTIONS_PER_DELIVERY_S
 
 
-def half_life_s(interval_s: float) -> float:
-    """Return how fast rates fade that are measured so often."""
-    return 6 * interval_s
+class Memory(msgspec.Struct, frozen=True):
+    """How fast rates fade: by half in so many seconds, what counts *now* and what counts for a *while*.
 
-
-def faded(rate: float, age_s: float, half_life_s: float) -> float:
-    """Return what a rate counts for when it is so old.
-
-    A group is hot at once and cold only after a while (we deviate: the paper looks at one interval alone): news comes
-    in bursts, and who has just split would merge again between two of them. A clock that was set back ages nothing.
+    We deviate: the paper looks at one interval alone. A group is hot soon, but cold only after a while: news comes in
+    bursts, and who has just split would merge again between two of them.
     """
-    return float(rate * 0.5 ** (max(age_s, 0.0) / half_life_s))
+
+    now_s: float
+    while_s: float
+
+    @classmethod
+    def measuring(cls, interval_s: float) -> "Memory":
+        """Return the memory of who measures so often.
+
+        A walk through a large channel takes some intervals, and has gone through a leaf in one of them: of three it
+        can be told how often.
+        """
+        return cls(3 * interval_s, 15 * interval_s)
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """Deliveries per second, now and for a while.
+
+    Both are means, so those of many prefixes can be added, of parts of a prefix as well.
+    """
+
+    current: float = 0.0
+    lately: float = 0.0
+
+    def after(self, age_s: float, memory: Memory) -> "Rate":
+        """Return what counts of this after so long. A clock that was set back ages nothing."""
+        return Rate(self.current * _left(age_s, memory.now_s), self.lately * _left(age_s, memory.while_s))
+
+    def with_measured(self, per_s: float, elapsed_s: float, memory: Memory) -> "Rate":
+        """Return the rate at the end of so many seconds in which it was so much; ``self`` is what counts of before."""
+        now, lately = _left(elapsed_s, memory.now_s), _left(elapsed_s, memory.while_s)
+        return Rate(self.current + per_s * (1 - now), self.lately + per_s * (1 - lately))
+
+
+def _left(age_s: float, half_life_s: float) -> float:
+    return float(0.5 ** (max(age_s, 0.0) / half_life_s))
 
 
 def parted(rates: Mapping[KeyGroup, float], group: KeyGroup) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:

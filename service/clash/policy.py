@@ -1,7 +1,10 @@
-"""What a keeper splits and merges: an overloaded keyspace's hottest group, an idle one's coldest pair (CLASH §VI.A).
+"""What a keeper splits and merges: an overloaded keyspace's hottest group, the coldest pair that fits (CLASH §VI.A).
 
-Hysteresis: a split is due above ``overload``; a merge is considered where a keyspace is below ``underload``, and
-carried out only if the whole group leaves its keyspace below ``merged``, far enough from the next split.
+Hysteresis: a split is due above ``overload``; a merge only if the whole group leaves its keyspace below ``merged``. No
+load that wobbles by less than ±x splits and merges again if ``merged < overload · (1 - x) / (1 + x)``.
+
+We deviate: the paper merges where a server is below 54 %. But two halves of 55 and 30 % need no two servers, and one
+below 54 % has no use for what would fill it: what counts is what comes of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,24 +21,22 @@ Loads = Mapping[Keyspace, Mapping[KeyGroup, float]]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Shares of a keyspace's ``capacity``, which is a load (:mod:`service.clash.load`)."""
+    """Shares of a keyspace's ``capacity``, which is a load (:mod:`service.clash.load`).
+
+    Fan-outs come in walks: what is seen of one that goes on all the time wobbles by some 12 %.
+    """
 
     capacity: float
     overload: float = 0.90
-    underload: float = 0.54
-    merged: float = 0.84
+    merged: float = 0.70
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """A group whose two halves are leaves: their loads, and that of the right half's whole keyspace.
-
-    ``local`` says that both are in one keyspace.
-    """
+    """A group whose two halves are leaves, and their loads. ``local`` says that both are in one keyspace."""
 
     group: KeyGroup
     left: float
     right: float
-    right_keyspace: float
     local: bool
 
 
@@ -49,29 +50,25 @@ def pairs(
         if child is None or table.standing(group.left) is not Standing.ACTIVE:
             continue
         if tables[child].standing(group.right) is Standing.ACTIVE:
-            there = loads.get(child, {})
-            left, right = loads.get(table.keyspace, {}).get(group.left, 0.0), there.get(group.right, 0.0)
-            found.append(Pair(group, left, right, sum(there.values()), local=child == table.keyspace))
+            left = loads.get(table.keyspace, {}).get(group.left, 0.0)
+            right = loads.get(child, {}).get(group.right, 0.0)
+            found.append(Pair(group, left, right, local=child == table.keyspace))
     return found
 
 
-def wanted(
+def split_due(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: Limits) -> SplitGroup | None:
+    """Return what a keyspace should split now, given the loads of its leaves."""
+    if sum(leaves.values()) <= limits.overload * limits.capacity:
+        return None
+    hottest = max((group for group in leaves if group.depth < group.bits), key=leaves.__getitem__, default=None)
+    return SplitGroup(keyspace, hottest) if hottest else None
+
+
+def merge_due(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[Pair], limits: Limits
-) -> SplitGroup | MergeGroup | None:
-    """Return what a keyspace should do now, given the loads of its leaves and the pairs it could merge."""
-    load = sum(leaves.values())
-    if load > limits.overload * limits.capacity:
-        hottest = max((group for group in leaves if group.depth < group.bits), key=leaves.__getitem__, default=None)
-        return SplitGroup(keyspace, hottest) if hottest else None
-    coldest = min(
-        (pair for pair in pairs if _mergeable(pair, load, limits)),
-        key=lambda pair: pair.left + pair.right,
-        default=None,
-    )
+) -> MergeGroup | None:
+    """Return what a keyspace should merge, given what its leaves have weighed for a while, and the pairs it could."""
+    most = limits.merged * limits.capacity - sum(leaves.values())
+    fitting = (pair for pair in pairs if (0.0 if pair.local else pair.right) <= most)
+    coldest = min(fitting, key=lambda pair: pair.left + pair.right, default=None)
     return MergeGroup(keyspace, coldest.group) if coldest else None
-
-
-def _mergeable(pair: Pair, load: float, limits: Limits) -> bool:
-    idle = min(load, pair.right_keyspace) < limits.underload * limits.capacity
-    after = load if pair.local else load + pair.right
-    return idle and after <= limits.merged * limits.capacity

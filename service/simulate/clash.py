@@ -1,10 +1,10 @@
 """Experiment ``clash`` (CLASH §VI): 1,000 servers, 100,000 sources and three workloads, beside plain DHTs.
 
 Production's are the tables and their transitions, the policy, the order of a move's steps, the load formula, the map,
-the search and its memory. Measured loads are those between two checks, on the tree that was in force then.
+the search and its memory. Measured loads are those between two checks, on the trees that were in force then.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 import msgspec
@@ -12,12 +12,23 @@ import numpy as np
 
 from service.clash.groups import KeyGroup
 from service.clash.load import group_load
-from service.clash.mapping import Keyspaces
+from service.clash.mapping import Keyspace, Keyspaces
 from service.clash.policy import Limits
 from service.simulate.clash_dht import LENGTHS, Dht, Loads, random_servers, used_of
 from service.simulate.clash_lookups import Lookups
 from service.simulate.clash_servers import Chord, Servers, Sums
-from service.simulate.clash_workload import CHECK_S, KEY_BITS, PHASE_S, SEEN_BITS, Interval, MapKind, Setup, Sources
+from service.simulate.clash_workload import (
+    CHECK_S,
+    KEY_BITS,
+    LOOKS,
+    PHASE_S,
+    SEEN_BITS,
+    Interval,
+    MapKind,
+    Setup,
+    Sources,
+    together,
+)
 
 WORKLOADS = ("A", "B", "C")
 CHECKS = round(PHASE_S / CHECK_S)
@@ -34,6 +45,8 @@ class Check(msgspec.Struct, frozen=True):
 
     at_s: float
     loads: Loads
+    busiest_look: float
+    """The load of the busiest server in its busiest minute."""
     coarsest_mean: float
     """The mean load of a tree of the largest groups that are below 90 %: with less servers there is no binary tree."""
     depth_min: int
@@ -44,6 +57,14 @@ class Check(msgspec.Struct, frozen=True):
     probes_without_memory: float
     messages: float
     dht: tuple[Loads, ...]
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What was found at one look."""
+
+    loads: Mapping[Keyspace, float]
+    depths: Sequence[int]
+    messages: float
 
 
 class DhtFigures(msgspec.Struct, frozen=True):
@@ -68,6 +89,7 @@ class Figures(msgspec.Struct, frozen=True):
     mean_load: float
     mean_load_possible: float
     max_load_after_transient: float
+    max_load_in_a_minute: float
     overloaded_checks: int
     """At which any server was above 90 %."""
     depth_min: int
@@ -102,17 +124,26 @@ def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
     keyspaces = Keyspaces(setup.servers) if setup.map is MapKind.EVEN else chord
     points = None if setup.map is MapKind.EVEN else chord.points
     sources = Sources(setup, random_servers(setup.servers, points, map_rng), rng)
-    servers = Servers(keyspaces, setup.servers, Limits(setup.capacity_packets_s, overload=setup.overload))
+    servers = Servers(keyspaces, setup.servers, Limits(setup.capacity_packets_s, setup.overload, setup.merged))
     lookups = Lookups(setup.servers, lookup_rng)
     dhts = [Dht(bits, keyspaces, setup.servers, setup.capacity_packets_s) for bits in LENGTHS]
     checks: list[Check] = []
     for workload in WORKLOADS:
         for _ in range(CHECKS):
-            interval = sources.run(workload)
-            check = _measured(servers, lookups, dhts, interval, (len(checks) + 1) * CHECK_S)
-            servers.check(interval)
+            intervals, looks = [], []
+            for _ in range(LOOKS - 1):
+                intervals.append(sources.run(workload))
+                looks.append(_looked(servers, intervals[-1]))
+                servers.look(intervals[-1])
+                sources.redirect(servers.moved)
+            intervals.append(sources.run(workload))
+            looks.append(_looked(servers, intervals[-1]))
+            whole = together(intervals)
+            probes = lookups.probes(whole.lookups, servers)
+            servers.look(intervals[-1])
+            servers.check(whole)
             sources.redirect(servers.moved)
-            checks.append(check)
+            checks.append(_measured(looks, probes, dhts, whole, (len(checks) + 1) * CHECK_S))
             report(f"workload {workload}")
     figures = [
         _figures(workload, setup, checks[place * CHECKS + TRANSIENT : (place + 1) * CHECKS])
@@ -121,24 +152,36 @@ def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
     return Outcome("clash", seed, setup, tuple(figures), servers.splits, servers.merges, tuple(checks))
 
 
-def _measured(servers: Servers, lookups: Lookups, dhts: Sequence[Dht], interval: Interval, at_s: float) -> Check:
-    capacity = servers.limits.capacity
-    loads = np.array([sum(leaves.values()) for leaves in servers.loads(interval).values()]) / capacity
-    depths = [group.depth for _, group in servers.leaves()]
-    probes, without = lookups.probes(interval.lookups, servers)
-    count = int(interval.lookups.sum())
-    servers_messages = 2 * probes * count + servers.messages
+def _looked(servers: Servers, interval: Interval) -> Look:
+    loads = {
+        keyspace: sum(leaves.values()) / servers.limits.capacity for keyspace, leaves in servers.loads(interval).items()
+    }
+    return Look(loads, [group.depth for _, group in servers.leaves()], servers.messages)
+
+
+def _measured(
+    looks: Sequence[Look],
+    probes: tuple[float, float],
+    dhts: Sequence[Dht],
+    interval: Interval,
+    at_s: float,
+) -> Check:
+    seen = {keyspace for look in looks for keyspace in look.loads}
+    loads = np.array([mean(look.loads.get(keyspace, 0.0) for look in looks) for keyspace in sorted(seen)])
+    lookups = int(interval.lookups.sum())
+    with_memory, without = probes
     return Check(
         at_s,
         used_of(loads),
-        float(loads.sum()) / _coarsest(interval, NOT_MORE * capacity),
-        min(depths),
-        mean(depths),
-        max(depths),
-        count,
-        probes,
+        max(max(look.loads.values()) for look in looks),
+        float(loads.sum()) / _coarsest(interval, NOT_MORE * dhts[0].capacity),
+        min(min(look.depths) for look in looks),
+        mean(mean(look.depths) for look in looks),
+        max(max(look.depths) for look in looks),
+        lookups,
+        with_memory,
         without,
-        servers_messages,
+        2 * with_memory * lookups + sum(look.messages for look in looks),
         tuple(dht.loads(interval) for dht in dhts),
     )
 
@@ -166,6 +209,7 @@ def _figures(workload: str, setup: Setup, checks: Sequence[Check]) -> Figures:
         mean_load=mean(check.loads.mean for check in checks),
         mean_load_possible=mean(check.coarsest_mean for check in checks),
         max_load_after_transient=max(check.loads.max for check in checks),
+        max_load_in_a_minute=max(check.busiest_look for check in checks),
         overloaded_checks=sum(check.loads.max > NOT_MORE for check in checks),
         depth_min=min(check.depth_min for check in checks),
         depth_mean=mean(check.depth_mean for check in checks),

@@ -25,7 +25,7 @@ class Dht:
     """One fixed length. Of 24-bit keys each is a group of its own, and its server a random one instead of SHA-1's."""
 
     def __init__(self, bits: int, keyspaces: Map, servers: int, capacity: float) -> None:
-        self.bits, self._servers, self._capacity = bits, servers, capacity
+        self.bits, self._servers, self.capacity = bits, servers, capacity
         groups = 0 if bits > SEEN_BITS else 1 << bits
         places = [KeyGroup(place << (KEY_BITS - bits), bits, KEY_BITS) for place in range(groups)]
         self._server = np.array([keyspaces.keyspace_of(group) for group in places], np.int64)
@@ -33,11 +33,11 @@ class Dht:
     def loads(self, interval: Interval) -> Loads:
         """Return what its servers carried; queries weigh as with CLASH, but are not followed for DHT(24)."""
         if not self._server.size:
-            return used_of(interval.by_whole_key / self._capacity)
+            return used_of(interval.by_whole_key / self.capacity)
         packets = np.bincount(self._server, self._grouped(interval.packets), self._servers)
         queries = np.bincount(self._server, self._grouped(interval.queries.astype(np.float64)), self._servers)
         loads = [group_load(deliveries, held) for deliveries, held in zip(packets, queries, strict=True)]
-        return used_of(np.array(loads) / self._capacity)
+        return used_of(np.array(loads) / self.capacity)
 
     def _grouped(self, values: Floats) -> Floats:
         return np.asarray(values.reshape(1 << self.bits, -1).sum(axis=1))

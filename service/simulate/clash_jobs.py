@@ -9,7 +9,7 @@ SETUPS = {
     "short streams": Setup(stream_packets=50),
     "long streams, queries": Setup(queries=50_000),
     "short streams, queries": Setup(stream_packets=50, queries=50_000),
-    "splits above 90 %": Setup(overload=0.90),
+    "splits above 86 %": Setup(overload=0.86),
     "Chord's map": Setup(map=MapKind.CHORD),
 }
 """By what the page calls them."""

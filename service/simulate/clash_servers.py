@@ -1,10 +1,10 @@
 """The servers of CLASH §VI: production's tables, policy and moves, around measured loads.
 
-A check takes no time here: what a server decides is carried through before the next interval. Each decides on what it
-measured of its keys in the last one, and goes on until it is content.
+A look or check takes no time here: what a server decides is carried through before the next interval. Each decides on
+what it measured of its keys in the last one, and goes on until it is content.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from service.clash.load import group_load
 from service.clash.mapping import HASH_BITS, Keyspace, Map, hash_key
 from service.clash.merging import given
 from service.clash.migration import following
-from service.clash.policy import Limits, Pair, pairs, wanted
+from service.clash.policy import Limits, merge_due, pairs, split_due
 from service.clash.splitting import emptied
 from service.clash.table import LEAVES, ServerTable, empty_table, root_table
 from service.simulate.clash_workload import KEY_BITS, SEEN_BITS, Interval
@@ -47,6 +47,10 @@ class Sums:
         return float(found) / (1 << max(0, group.depth - SEEN_BITS))
 
 
+Measured = dict[Keyspace, dict[KeyGroup, float]]
+Due = Callable[[Keyspace, Measured], steps.SplitGroup | steps.MergeGroup | None]
+
+
 class Servers:
     """All servers' tables. ``messages`` between servers are counted, ``moved`` are the groups that changed servers."""
 
@@ -70,33 +74,43 @@ class Servers:
                 if entry.standing in LEAVES:
                     yield table.keyspace, group
 
-    def loads(self, interval: Interval) -> dict[Keyspace, dict[KeyGroup, float]]:
+    def loads(self, interval: Interval) -> Measured:
         """Return what each server measured of its leaves."""
-        packets, queries = Sums(interval.packets), Sums(interval.queries)
-        found: dict[Keyspace, dict[KeyGroup, float]] = {}
+        return self._loads(Sums(interval.packets), Sums(interval.queries))
+
+    def _loads(self, packets: Sums, queries: Sums) -> Measured:
+        found: Measured = {}
         for keyspace, group in self.leaves():
             found.setdefault(keyspace, {})[group] = group_load(packets.of(group), queries.of(group))
         return found
 
-    def check(self, interval: Interval) -> None:
-        """Let every server split and merge until all are content."""
+    def look(self, interval: Interval) -> None:
+        """Let every server split until none has too much; what is counted begins anew."""
         self.messages, self.moved = 0.0, []
-        queries = Sums(interval.queries)
-        self.messages += sum(len(self._pairs(keyspace, {})) for keyspace in range(len(self._tables)))
-        loads = self.loads(interval)
+        self._until_content(interval, lambda keyspace, loads: split_due(keyspace, loads[keyspace], self.limits))
+
+    def check(self, interval: Interval) -> None:
+        """Let every server merge what was small since the last check."""
+        self.messages += sum(len(pairs(table, self._tables, {})) for table in self._tables)
+        self._until_content(interval, self._merge_due)
+
+    def _merge_due(self, keyspace: Keyspace, loads: Measured) -> steps.MergeGroup | None:
+        found = pairs(self._tables[keyspace], self._tables, loads)
+        return merge_due(keyspace, loads[keyspace], found, self.limits)
+
+    def _until_content(self, interval: Interval, due: Due) -> None:
+        packets, queries = Sums(interval.packets), Sums(interval.queries)
+        loads = self._loads(packets, queries)
         for _ in range(MOST_ROUNDS):
             acted = False
             for keyspace in sorted(loads):
-                step = wanted(keyspace, loads.get(keyspace, {}), self._pairs(keyspace, loads), self.limits)
+                step = due(keyspace, loads) if keyspace in loads else None
                 if step is not None:
                     acted = True
                     self._carry_through(step, queries)
-                    loads = self.loads(interval)
+                    loads = self._loads(packets, queries)
             if not acted:
                 return
-
-    def _pairs(self, keyspace: Keyspace, loads: dict[Keyspace, dict[KeyGroup, float]]) -> list[Pair]:
-        return pairs(self._tables[keyspace], self._tables, loads)
 
     def _carry_through(self, first: steps.SplitGroup | steps.MergeGroup, queries: Sums) -> None:
         step: steps.Step | None = first

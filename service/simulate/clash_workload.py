@@ -24,6 +24,9 @@ SEEN_BITS = 16
 
 PHASE_S = 2 * HOUR_S
 CHECK_S = 5 * MINUTE_S
+LOOK_S = MINUTE_S
+"""So often a server looks whether it has too much. Whether it has too little it asks at each check."""
+LOOKS = round(CHECK_S / LOOK_S)
 QUERY_LIFE_S = 30 * MINUTE_S
 PEAK = 130.0
 """In the middle of a group of 6 bits."""
@@ -45,14 +48,15 @@ class MapKind(StrEnum):
 class Setup(msgspec.Struct, frozen=True):
     """One run. ``stream_packets`` is L_d, the mean number of packets for which a source keeps its key.
 
-    ``overload`` is the share of the capacity above which a server splits. The paper's is 0.90; a server that is to stay
-    below that has to split earlier, since the load of so few streams wobbles by 2 or 3 % from check to check.
+    ``overload`` and ``merged`` are those of :class:`service.clash.policy.Limits`. A server's load wobbles by 1 % from
+    minute to minute, far less than what fan-outs make of a keyspace's: so it can be filled up nearer to the limit.
     """
 
     stream_packets: int = 1000
     queries: int = 0
     map: MapKind = MapKind.EVEN
-    overload: float = 0.86
+    overload: float = 0.90
+    merged: float = 0.88
     servers: int = 1000
     sources: int = 100_000
     capacity_packets_s: float = 4000.0
@@ -78,7 +82,7 @@ def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """What happened between two checks, by the first 16 bits of the key, and to each server of DHT(24)."""
+    """What happened for a while, by the first 16 bits of the key, and to each server of DHT(24); packets are per s."""
 
     packets: Floats
     lookups: Ints
@@ -99,11 +103,11 @@ class Sources:
         self._new = np.concatenate([self.keys, self._queries])
 
     def run(self, workload: str) -> Interval:
-        """Let the time between two checks pass."""
+        """Let the time between two looks pass."""
         rate, setup = PACKETS_PER_S[workload], self._setup
         packets, whole = np.zeros(1 << SEEN_BITS), np.zeros(setup.servers)
         lookups = _seen(self._new)
-        free = np.full(setup.sources, CHECK_S * rate)
+        free = np.full(setup.sources, LOOK_S * rate)
         going = np.arange(setup.sources)
         while going.size:
             keys = self.keys[going]
@@ -117,7 +121,7 @@ class Sources:
             self._left[going] = self._rng.exponential(setup.stream_packets, going.size)
             lookups += _seen(self.keys[going])
         self._new = self._renew_queries(workload)
-        return Interval(packets / CHECK_S, lookups, _seen(self._queries), whole / CHECK_S)
+        return Interval(packets / LOOK_S, lookups, _seen(self._queries), whole / LOOK_S)
 
     def redirect(self, groups: Sequence[KeyGroup]) -> None:
         """Let the sources whose key's group has moved look it up once more."""
@@ -125,9 +129,16 @@ class Sources:
         self._new = np.concatenate([self._new, *moved])
 
     def _renew_queries(self, workload: str) -> NDArray[np.uint32]:
-        over = self._rng.random(len(self._queries)) < -np.expm1(-CHECK_S / QUERY_LIFE_S)
+        over = self._rng.random(len(self._queries)) < -np.expm1(-LOOK_S / QUERY_LIFE_S)
         self._queries[over] = fresh = draw_keys(self._upto[workload], int(over.sum()), self._rng)
         return fresh
+
+
+def together(looks: Sequence[Interval]) -> Interval:
+    """Return several intervals as one."""
+    packets, whole = (np.mean([getattr(look, name) for look in looks], 0) for name in ("packets", "by_whole_key"))
+    lookups = np.sum([look.lookups for look in looks], 0)
+    return Interval(packets, lookups, looks[-1].queries, whole)
 
 
 def _seen(keys: NDArray[np.uint32]) -> Ints:

@@ -135,7 +135,7 @@ def clash(
     queries: Annotated[int, typer.Option(min=0, help="Clients with a stored query.")] = 0,
     servers: Annotated[int, typer.Option(min=10, max=65_536)] = 1000,
     sources: Annotated[int, typer.Option(min=100)] = 100_000,
-    overload: Annotated[float, typer.Option(min=0.5, max=1, help="The load above which a server splits.")] = 0.86,
+    overload: Annotated[float, typer.Option(min=0.5, max=1, help="The load above which a server splits.")] = 0.90,
     hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
 ) -> None:
     """CLASH's simulations beside plain DHTs, six hours of three workloads."""
@@ -145,7 +145,7 @@ def clash(
     from service.simulate import clash_report as shown  # noqa: PLC0415 - same
     from service.simulate.clash_workload import Setup  # noqa: PLC0415 - same
 
-    setup = Setup(stream_packets, queries, hashes, overload, servers, sources)
+    setup = Setup(stream_packets, queries, hashes, overload, servers=servers, sources=sources)
     if 4 * sources > servers * setup.capacity_packets_s:
         raise typer.BadParameter(f"{sources:,} sources need more than {servers:,} servers: half of them would be full.")
     with progress(experiment.STEPS, hidden=as_json) as report:

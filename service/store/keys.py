@@ -32,9 +32,9 @@ key                          type    meaning
 ``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → how many of its subscriptions are here
 ``cn:{clash:K}:ends``        zset    where ended subscriptions are kept, in groups that are moving here
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked
-``cn:{clash:K}:rates``       hash    label of a key group → deliveries per second, and when that was measured (Unix s)
+``cn:{clash:K}:load``        hash    label of a key group → deliveries per second now and lately, and when (Unix s)
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
-``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
+``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
 ``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
                                      ``e`` 1 of its edits, ``m`` position and marks of each article (JSON)
@@ -172,7 +172,7 @@ def keyspace_told(number: Keyspace) -> str:
 
 def keyspace_rates(number: Keyspace) -> str:
     """How fast a keyspace's groups were told, as its keeper measured it."""
-    return f"cn:{{clash:{number}}}:rates"
+    return f"cn:{{clash:{number}}}:load"
 
 
 def user(uid: UserId) -> str:

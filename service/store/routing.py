@@ -43,6 +43,11 @@ class Slots:
         self._learnt_s = time.monotonic()
 
     @property
+    def fresh(self) -> bool:
+        """Whether it was learnt just now: hundreds who wait for one failover need not each ask for it."""
+        return time.monotonic() - self._learnt_s < _PAUSE_S
+
+    @property
     def outdated(self) -> bool:
         """Whether it is time to ask again: replicas and failovers show nowhere else."""
         return time.monotonic() - self._learnt_s > _MAP_KEPT_S
@@ -121,6 +126,8 @@ class Lane:
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
         silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_ANSWER)}
         if all(isinstance(error, exceptions.AskError) for error in failed.values()) and not moved:
+            return
+        if self._slots.fresh and not moved:
             return
         await self._look(sorted([*dict.fromkeys([*moved, *self._known()])], key=silent.__contains__))
 

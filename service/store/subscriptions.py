@@ -8,6 +8,7 @@ replays what was left behind.
 import asyncio
 import secrets
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from math import inf
 
@@ -24,6 +25,8 @@ from service.store.together import Together
 _LEFT_BEHIND_AFTER_S = 5.0
 _PAGE = 500
 _MOVED_AT_ONCE = 16
+_CHANNEL_BYTES = 20
+_BRIEF = "~"
 
 
 class Subscriptions:
@@ -47,9 +50,9 @@ class Subscriptions:
         )
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
-        new, _, intents = await self._link.script("user_subscribe", own, jid, cid, seen, int(time.time()))
+        new, _, intents = await self._link.script("user_subscribe", own, jid, cid, seen, _moment(time.time()))
         await self._settle_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
-        _, held = await self._link.many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), cid)])
+        _, held = await self._link.many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))])
         if held is None:
             raise NotSubscribed("That channel was removed just now. Subscribe by its URL to add it again.")
         return _subscription(cid, held), bool(new)
@@ -104,7 +107,7 @@ class Subscriptions:
     async def of_user(self, jid: str) -> list[Subscription]:
         """Return a person's subscriptions, by number."""
         held = await self._link.call("HGETALL", keys.user_index(keys.user_id(jid)))
-        found = [_subscription(cid.decode(), record) for cid, record in held.items()]
+        found = [_subscription(_channel(place), record) for place, record in held.items()]
         return sorted(found, key=lambda subscription: subscription.number)
 
     async def count(self, cid: ChannelId) -> int:
@@ -145,14 +148,14 @@ class Subscriptions:
         if what == "del":
             await self._index.remove(cid, [(uid, int(seq))])
         elif not await self._index.add(cid, uid, int(seq)):
-            await self._link.call("HDEL", keys.user_index(uid), cid)
+            await self._link.call("HDEL", keys.user_index(uid), _place(cid), cid)
         elif what == "move":
             await self._catch_up(uid, cid)
         await self._link.script("user_settle", (keys.intents(uid),), cid, intent)
 
     async def _catch_up(self, uid: UserId, cid: ChannelId) -> None:
         """Queue, in order, every version that a subscription lacks: fan-out will give it the later ones."""
-        held = await self._link.call("HGET", keys.user_index(uid), cid)
+        held = await self._link.call("HGET", keys.user_index(uid), _place(cid))
         given = _subscription(cid, held).seen_version if held else inf
         while given < (newest := int(await self._link.call("HGET", keys.channel(cid), "version") or 0)):
             for version in range(int(given) + 1, newest + 1):
@@ -167,6 +170,27 @@ def _unless_touched(uid: UserId, stamp: float) -> Command:
     return script("zrem_if", (keys.INTENT_USERS,), uid, repr(stamp))
 
 
+def _place(cid: ChannelId) -> bytes:
+    """Return where a channel stands in the user index: see ``scripts/user_held.lua``."""
+    return bytes.fromhex(cid)
+
+
+def _channel(place: bytes) -> ChannelId:
+    """Return the channel that stands there; an older Coronet wrote its digits."""
+    return place.hex() if len(place) == _CHANNEL_BYTES else place.decode()
+
+
 def _subscription(cid: ChannelId, record: bytes) -> Subscription:
-    number, seq, seen, since_s = record.split()
-    return Subscription(cid, int(number), int(seq), int(seen), float(since_s))
+    number, seq, seen, since = record.split()
+    return Subscription(cid, int(number), int(seq), int(seen), _moment_s(since))
+
+
+def _moment(at_s: float) -> str:
+    """Return a time in seven characters; ten digits would cost a person with five subscriptions 32 bytes more."""
+    return _BRIEF + urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
+
+
+def _moment_s(text: bytes) -> float:
+    """Return a moment in Unix s; an older Coronet wrote it in digits."""
+    brief = text.decode().removeprefix(_BRIEF)
+    return float(text) if len(brief) == len(text) else float(int.from_bytes(urlsafe_b64decode(brief + "==")))

@@ -62,27 +62,27 @@ def everybody(subscriptions: int) -> Iterator[tuple[int, int]]:
 
 
 class Mortal(KeyspaceStore):
-    """Keyspaces to a keeper that is killed at its n-th step: before it on even n, after it on odd n."""
+    """Keyspaces to a keeper that is killed at its first step of a kind: ``before Settle``, or ``after Settle``."""
 
-    def __init__(self, store: Store, left: int) -> None:
+    def __init__(self, store: Store, dies: str) -> None:
         super().__init__(Together(store.link), store.keyspaces.map, store.keyspaces.bits)
-        self._left, self._after = left // 2, left % 2
+        self._when, self._kind = dies.split()
 
     async def carry_out(self, step: Step) -> Outcome:
-        if self._left != 0 or self._after:
+        hit = type(step).__name__ == self._kind
+        if not hit or self._when == "after":
             outcome = await super().carry_out(step)
-        if self._left == 0:
-            _say([type(step).__name__, "after" if self._after else "before"])
+        if hit:
+            _say([self._kind, self._when])
             os.kill(os.getpid(), signal.SIGKILL)
-        self._left -= 1
         return outcome
 
 
-async def keep(redis_url: str, capacity: float, dies_at: int) -> None:
-    """Be a node that only keeps keyspaces; with ``dies_at`` below 0, until stopped."""
+async def keep(redis_url: str, capacity: float, dies: str) -> None:
+    """Be a node that only keeps keyspaces, until it dies at a step, or is stopped."""
     store = await connect(Settings(redis_url=redis_url))
-    if dies_at >= 0:
-        store.keyspaces = Mortal(store, dies_at)
+    if dies:
+        store.keyspaces = Mortal(store, dies)
     while True:
         try:
             me = await store.ring.join(f"keeper:{os.getpid()}", "", LEASE_S, balanced_id)
@@ -135,12 +135,12 @@ if __name__ == "__main__":
     parser.add_argument("part", choices=["keep", "read"])
     parser.add_argument("redis_url")
     parser.add_argument("--capacity", type=float, default=1.0)
-    parser.add_argument("--dies-at", type=int, default=-1)
+    parser.add_argument("--dies", default="")
     parser.add_argument("--subscriptions", type=int, default=0)
     parser.add_argument("--pause-s", type=float, default=0.2)
     given = parser.parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     if given.part == "keep":
-        asyncio.run(keep(given.redis_url, given.capacity, given.dies_at))
+        asyncio.run(keep(given.redis_url, given.capacity, given.dies))
     else:
         asyncio.run(read(given.redis_url, given.subscriptions, given.pause_s))

@@ -15,6 +15,7 @@ import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,14 @@ from service.store.packing import record_id
 from service.store.slots import slot_of
 from tests.live.shard_parts import cid, everybody, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
+from tests.support.waiting import until
 
 WRITES_PER_S = 200
+
+WHEN = ("before", "after")
+SPLITTING = ("SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Settle", "Finish")
+MERGING = ("MergeGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Put", "Forget", "Finish")
+"""The steps at which keepers are killed. A merge that is declined, and so abandoned, cannot be had to order."""
 
 
 class Seen:
@@ -41,6 +48,7 @@ class Seen:
     def __init__(self) -> None:
         self.waits_s: list[tuple[float, float]] = []
         self.refused = 0
+        self.failover_s = 0.0
         self.deaths: Counter[str] = Counter()
         self.reads: list[list[float]] = []
         self.trees: list[dict[str, Any]] = []
@@ -93,11 +101,10 @@ async def part(*arguments: str) -> Process:
     )
 
 
-async def keepers(url: str, capacity: float, seen: Seen, deaths: int) -> None:
-    """Run one keeper after the other: so many that die, each a step later than the one before, then one that lives."""
-    for number in itertools.count():
-        dies_at = number if number < deaths else -1
-        keeper = await part("keep", url, f"--capacity={capacity}", f"--dies-at={dies_at}")
+async def keepers(url: str, capacity: float, seen: Seen, steps: Sequence[str]) -> None:
+    """Run one keeper after the other: two that die at each kind of step, then one that lives."""
+    for dies in [*(f"{when} {step}" for step in steps for when in WHEN), ""]:
+        keeper = await part("keep", url, f"--capacity={capacity}", f"--dies={dies}")
         try:
             assert keeper.stdout is not None
             while line := await keeper.stdout.readline():
@@ -150,6 +157,18 @@ async def watch(store: Store, seen: Seen) -> None:
         await asyncio.sleep(2)
 
 
+async def failover(cluster: RedisCluster, lost: int, seen: Seen) -> None:
+    """Note how long the cluster itself takes until it has another master in place of a lost one."""
+    started_s = time.monotonic()
+    (asked, *_) = [port for port in cluster.ports if port != lost]
+
+    async def replaced() -> bool:
+        return lost not in {int(master[1]) for _, _, master, *_ in await cluster.ask(asked, "CLUSTER", "SLOTS")}
+
+    await until(replaced, "another master has its slots", within_s=30)
+    seen.failover_s = time.monotonic() - started_s
+
+
 async def audit(store: Store, subscriptions: int, held: dict[tuple[int, int], int]) -> dict[str, int]:
     """Walk all keys, and compare with everything that was acknowledged."""
     expected = {record_id(cid(rank), uid(number)) for rank, number in everybody(subscriptions)}
@@ -186,6 +205,7 @@ def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
         by_phase[name] = {
             "seconds": round(end_s - start_s, 1),
             "writes": len(waits),
+            "writes_over_50_ms": sum(wait > 0.05 for wait in waits),
             "write_ms": {f"p{share * 100:g}": quantile(waits, share) for share in (0.5, 0.99, 0.999)},
             "write_ms_max": round(1000 * max(waits, default=0), 1),
             "most": {
@@ -197,6 +217,9 @@ def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
     return {
         "phases": by_phase,
         "write_ms_p99_of_all": quantile([wait for _, wait in seen.waits_s], 0.99),
+        "writes": len(seen.waits_s),
+        "writes_over_50_ms": sum(wait > 0.05 for _, wait in seen.waits_s),
+        "failover_of_redis_itself_ms": round(1000 * seen.failover_s),
         "writes_repeated": seen.refused,
         "keepers_killed": dict(sorted(seen.deaths.items())),
         "walks_of_the_hot_channel": len(reads),
@@ -208,9 +231,7 @@ def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
     }
 
 
-async def run(
-    *, subscriptions: int, capacity: float, burst_s: float, cold_s: float, deaths: int, deaths_when_cold: int
-) -> dict[str, Any]:
+async def run(*, subscriptions: int, capacity: float, burst_s: float, cold_s: float) -> dict[str, Any]:
     """Do it all; return the report."""
     seen, held = Seen(), dict[tuple[int, int], int]()
     phases: dict[str, tuple[float, float]] = {}
@@ -236,20 +257,23 @@ async def run(
             phases[name] = started_s, time.time()
 
         tasks += [asyncio.create_task(write(store, held, seen)), asyncio.create_task(watch(store, seen))]
-        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, 0)))
+        resting = asyncio.create_task(keepers(cluster.urls, capacity, seen, ()))
+        tasks.append(resting)
         await phase("at rest", 5)
-        mortal = asyncio.create_task(keepers(cluster.urls, capacity, seen, deaths))
+        resting.cancel()
+        mortal = asyncio.create_task(keepers(cluster.urls, capacity, seen, SPLITTING))
         tasks.append(mortal)
         reading = asyncio.create_task(burst(cluster.urls, subscriptions, seen))
         tasks.append(reading)
         await phase("burst", burst_s)
         lost = (await cluster.masters())[0]
+        tasks.append(asyncio.create_task(failover(cluster, lost, seen)))
         await cluster.kill(lost)
         await phase("burst with a master dead", 10)
         await cluster.start_node(lost)
         reading.cancel()
         mortal.cancel()
-        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, deaths_when_cold)))
+        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, MERGING)))
         await phase("cold", cold_s)
         await stop()
         lies = await audit(store, subscriptions, held)
@@ -269,8 +293,6 @@ if __name__ == "__main__":
     parser.add_argument("--capacity", type=float, default=8_000.0)
     parser.add_argument("--burst-s", type=float, default=150.0)
     parser.add_argument("--cold-s", type=float, default=120.0)
-    parser.add_argument("--deaths", type=int, default=14, help="Keepers killed in the burst, each a step later.")
-    parser.add_argument("--deaths-when-cold", type=int, default=14)
     given = parser.parse_args()
     found = asyncio.run(run(**vars(given)))
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")

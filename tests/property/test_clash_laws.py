@@ -10,7 +10,7 @@ from service.clash.groups import KeyGroup, shape
 from service.clash.keys import Layout
 from service.clash.load import group_load
 from service.clash.mapping import Keyspaces
-from service.clash.policy import Limits, Pair, wanted
+from service.clash.policy import Limits, Pair, merge_due, split_due
 from service.clash.records import Page, Record, cut, joined
 from service.clash.search import DepthSearch
 from service.clash.steps import MergeGroup, SplitGroup
@@ -160,15 +160,15 @@ def test_pages_of_two_places_join_to_what_both_hold(earlier: list[Record], later
     assert found == list(expected)
 
 
-@given(st.dictionaries(GROUPS, st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100), st.floats(0, 200))
-def test_a_merge_never_makes_the_next_split_due(
-    leaves: dict[KeyGroup, float], left: float, right: float, other: float
-) -> None:
+@given(st.dictionaries(GROUPS, st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100))
+def test_a_merge_never_makes_the_next_split_due(leaves: dict[KeyGroup, float], left: float, right: float) -> None:
     limits = Limits(capacity=100.0)
-    pair = Pair(KeyGroup(0, 0, BITS), left, right, max(other, right), local=False)
-    step = wanted(3, leaves, [pair], limits)
-    if isinstance(step, MergeGroup):
-        assert sum(leaves.values()) + right <= limits.overload * limits.capacity
+    pair = Pair(KeyGroup(0, 0, BITS), left, right, local=False)
+    merge = merge_due(3, leaves, [pair], limits)
+    assert (merge == MergeGroup(3, pair.group)) == (sum(leaves.values()) + right <= 70)
+    step = split_due(3, leaves, limits)
+    if merge is not None:
+        assert split_due(3, {**leaves, pair.group: leaves.get(pair.group, 0.0) + right}, limits) is None
     if sum(leaves.values()) > limits.overload * limits.capacity and any(group.depth < BITS for group in leaves):
         assert isinstance(step, SplitGroup)
         assert leaves[step.group] == max(load for group, load in leaves.items() if group.depth < BITS)

@@ -2,6 +2,7 @@
 -- message is forgotten, would become too long, or told of a channel that the user has left.
 -- KEYS in flight, told, user index   ARGV message id, id of the message, most items.
 -- Returns the batch as JSON, or nil if there is none.
+-- with user_held
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 if not held then
   return nil
@@ -12,7 +13,7 @@ for _, message in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
   if told['m'] == ARGV[2] and not batch['replaces'] and #told['items'] + #batch['items'] <= tonumber(ARGV[3]) then
     local items = told['items']
     for _, item in ipairs(items) do
-      if redis.call('HEXISTS', KEYS[3], item[1]) == 0 then
+      if not held_of(KEYS[3], item[1]) then
         return held
       end
     end

@@ -3,7 +3,8 @@
 -- that are missing. KEYS user index, outbox, intents
 -- ARGV channel id, version, now s, marks of its news, of its edits (JSON; '' if none).
 -- Returns 1 queued, 0 already given or not its turn, -1 not subscribed.
-local held = redis.call('HGET', KEYS[1], ARGV[1])
+-- with user_held
+local held = held_of(KEYS[1], ARGV[1])
 if not held then
   return -1
 end
@@ -14,7 +15,7 @@ end
 if tonumber(seen) + 1 < tonumber(ARGV[2]) and string.find(redis.call('HGET', KEYS[3], ARGV[1]) or '', '^move ') then
   return 0
 end
-redis.call('HSET', KEYS[1], ARGV[1], number .. ' ' .. seq .. ' ' .. ARGV[2] .. ' ' .. since)
+redis.call('HSET', KEYS[1], place(ARGV[1]), number .. ' ' .. seq .. ' ' .. ARGV[2] .. ' ' .. since)
 for edits = 0, 1 do
   local marks = ARGV[4 + edits]
   if marks ~= '' then

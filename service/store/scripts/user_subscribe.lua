@@ -1,14 +1,15 @@
 -- Write a subscription into the user index, with the intent to put it into the channel index.
--- KEYS user, user index, intents   ARGV jid, channel id, version seen, now s
+-- KEYS user, user index, intents   ARGV jid, channel id, version seen, now
 -- Returns {new, 'number seq seen since', the user's intents (channel id, intent, …)}.
+-- with user_held
 redis.call('HSETNX', KEYS[1], 'jid', ARGV[1])
-local held = redis.call('HGET', KEYS[2], ARGV[2])
+local held = held_of(KEYS[2], ARGV[2])
 if held then
   return {0, held, redis.call('HGETALL', KEYS[3])}
 end
 local number = redis.call('HINCRBY', KEYS[1], 'numbers', 1)
 local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
 local record = number .. ' ' .. seq .. ' ' .. ARGV[3] .. ' ' .. ARGV[4]
-redis.call('HSET', KEYS[2], ARGV[2], record)
+redis.call('HSET', KEYS[2], place(ARGV[2]), record)
 redis.call('HSET', KEYS[3], ARGV[2], 'add ' .. seq)
 return {1, record, redis.call('HGETALL', KEYS[3])}

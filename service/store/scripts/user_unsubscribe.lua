@@ -1,9 +1,11 @@
 -- Remove a subscription from the user index, with the intent to take it out of the channel index, and purge what is
 -- queued of that channel, or of one that moved into it: after the answer to an unsubscribe nothing of it may arrive.
 -- KEYS user, user index, intents, outbox, in flight   ARGV channel id. Returns the seq of this change, or 0.
-if redis.call('HDEL', KEYS[2], ARGV[1]) == 0 then
+-- with user_held
+if not held_of(KEYS[2], ARGV[1]) then
   return 0
 end
+redis.call('HDEL', KEYS[2], place(ARGV[1]))
 local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
 redis.call('HSET', KEYS[3], ARGV[1], 'del ' .. seq)
 local purged = {[ARGV[1]] = true}

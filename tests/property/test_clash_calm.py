@@ -1,0 +1,75 @@
+"""Laws of hysteresis: what is told alike, or nearly so, comes to rest, and no group splits and merges again."""
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.clash.groups import KeyGroup
+from service.clash.mapping import Keyspace, Keyspaces, Map
+from service.clash.policy import Limits
+from service.clash.steps import MergeGroup, SplitGroup
+from service.simulate.clash_servers import Servers, Sums
+from service.simulate.clash_workload import SEEN_BITS, Interval
+
+SERVERS = 20
+"""So few that groups often meet in one."""
+WOBBLE = 0.12
+HEAT = st.dictionaries(st.integers(0, (1 << SEEN_BITS) - 1), st.integers(1, 80), min_size=1, max_size=6)
+NOTHING = np.zeros(1 << SEEN_BITS, np.int64)
+
+
+class Apart:
+    """Each group in a server of its own."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, Keyspace] = {}
+
+    def keyspace_of(self, group: KeyGroup) -> Keyspace:
+        return self._places.setdefault(group.key, len(self._places))
+
+
+class Counted(Servers):
+    """Servers that count how often each group was split or merged."""
+
+    def __init__(self, keyspaces: Map, servers: int) -> None:
+        super().__init__(keyspaces, servers, Limits(100.0))
+        self.begun: Counter[KeyGroup] = Counter()
+
+    def _carry_through(self, first: SplitGroup | MergeGroup, queries: Sums) -> None:
+        self.begun[first.group] += 1
+        super()._carry_through(first, queries)
+
+
+def told(heat: dict[int, int], factors: list[float]) -> Interval:
+    packets = np.zeros(1 << SEEN_BITS)
+    for place, (cell, load) in enumerate(heat.items()):
+        packets[cell] = load * factors[place % len(factors)]
+    return Interval(packets, NOTHING, NOTHING, packets)
+
+
+@settings(max_examples=25)
+@given(HEAT, HEAT)
+def test_under_a_constant_load_all_moves_end(before: dict[int, int], heat: dict[int, int]) -> None:
+    """Wherever the load before has left the groups."""
+    servers = Counted(Keyspaces(SERVERS), SERVERS)
+    for load in (told(before, [1.0]), told(heat, [1.0])):
+        for _ in range(4):
+            servers.look(load)
+            servers.check(load)
+    servers.begun.clear()
+    servers.look(load)
+    servers.check(load)
+    assert not servers.begun
+
+
+@settings(max_examples=25)
+@given(HEAT, st.lists(st.lists(st.floats(1 - WOBBLE, 1 + WOBBLE), min_size=1, max_size=5), min_size=1, max_size=6))
+def test_under_a_load_that_wobbles_no_group_moves_twice(heat: dict[int, int], wobbles: list[list[float]]) -> None:
+    """Of groups that are alone in their servers: others may also have to make room."""
+    servers = Counted(Apart(), 200)
+    for wobble in wobbles:
+        servers.look(told(heat, wobble))
+        servers.check(told(heat, wobble))
+    assert max(servers.begun.values(), default=0) <= 1
