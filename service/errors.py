@@ -33,6 +33,7 @@
         ├── StaleVersion          a delta's base is not the channel's version; has ``current``
         ├── StepRefused           a key group cannot be split or merged just so, or not now; nothing changed
         ├── BadStrategy           a directory's share cannot be kept so, or was told what another strategy does
+        ├── CellsLost             the cells of a matrix vanish faster than they are made
         ├── GroupsMoving          a subscription's key group was not found: groups kept moving
         └── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
 
@@ -249,6 +250,12 @@ class BadStrategy(OperationalError):
     """A partial lookup's strategy has a number that makes no sense, or a server got another strategy's message."""
 
     code = "bad-strategy"
+
+
+class CellsLost(OperationalError):
+    """The cells that a name should go to, or be looked for in, were not there, again and again."""
+
+    code = "cells-lost"
 
 
 class GroupsMoving(OperationalError):
