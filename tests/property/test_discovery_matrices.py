@@ -77,7 +77,7 @@ class Matrices(RuleBasedStateMachine):
     # what people and publishers do
 
     @rule(name=st.sampled_from(NAMES), pairs=st.sets(st.sampled_from(PAIRS)), remember=st.booleans())
-    def register(self, name: str, pairs: set[str], remember: bool) -> None:  # noqa: FBT001
+    def register(self, *, name: str, pairs: set[str], remember: bool) -> None:
         """Register a name, or its next version, with all pairs that it has or had."""
         if any(running.kind == "register" and running.about[0].name == name for running in self.running):
             return
@@ -91,7 +91,7 @@ class Matrices(RuleBasedStateMachine):
             self._start("register", dialogue, (record, pair))
 
     @rule(name=st.sampled_from(NAMES), remember=st.booleans())
-    def refresh(self, name: str, remember: bool) -> None:  # noqa: FBT001
+    def refresh(self, *, name: str, remember: bool) -> None:
         """Register the same version again, in some partition."""
         record = self.registered.get(name)
         if record is None or name in self.unfinished or any(r.about[0].name == name for r in self._of("register")):
@@ -102,7 +102,7 @@ class Matrices(RuleBasedStateMachine):
             self._start("refresh", place(pair, again, self.draws[name], LIMITS, before), (again, pair))
 
     @rule(pairs=st.sets(st.sampled_from(PAIRS), min_size=1), draw=st.integers(0, 2**32 - 1), remember=st.booleans())
-    def query(self, pairs: set[str], draw: int, remember: bool) -> None:  # noqa: FBT001
+    def query(self, *, pairs: set[str], draw: int, remember: bool) -> None:
         """Ask for all names that have some pairs."""
         known = self.known if remember else {}
         started = {name: record.version for name, record in self.registered.items()}
@@ -119,7 +119,7 @@ class Matrices(RuleBasedStateMachine):
         replica=st.integers(0, 3),
         last=st.booleans(),
     )
-    def request(self, pair: str, kind: Kind, partition: int, replica: int, last: bool) -> None:  # noqa: FBT001
+    def request(self, *, pair: str, kind: Kind, partition: int, replica: int, last: bool) -> None:
         """A cell wants its matrix to grow or to shrink."""
         matrix = self.cells.matrices.get(head_of(pair))
         if matrix is None:
@@ -148,7 +148,7 @@ class Matrices(RuleBasedStateMachine):
         self.lost_since_upkeep.discard(pair)
 
     @rule(pair=st.sampled_from(PAIRS), which=st.integers(0, 31), head=st.booleans())
-    def lose(self, pair: str, which: int, head: bool) -> None:  # noqa: FBT001
+    def lose(self, *, pair: str, which: int, head: bool) -> None:
         """A cell loses all it had; a second one only after the first is back."""
         places = [place for place in self.cells.places_of(pair) if place.partition or place.replica or head]
         if not places or pair in self.lost_since_upkeep:
