@@ -9,7 +9,7 @@ one was by then in the other. All cells of a matrix know of partitions before an
 tells whether some are left to ask.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -46,15 +46,13 @@ def find(
     :class:`CellsLost`.
     """
     sizes = dict(known or {})
-    remembered = [sizes[pair] for pair in pairs if pair in sizes]
-    if not any(size.partitions == 1 for size in remembered):
-        unknown = sorted(pairs - sizes.keys())
-        found = yield from together([sized(pair, limits) for pair in unknown])
-        for pair, size in zip(unknown, found, strict=True):
-            if size is None:
-                return Found((), True, None, sizes, 0)
-            sizes[pair] = size
-    pair = chosen({pair: sizes[pair] for pair in pairs if pair in sizes})
+    unknown = unsure(pairs, sizes)
+    found = yield from together([sized(pair, limits) for pair in unknown])
+    for pair, size in zip(unknown, found, strict=True):
+        if size is None:
+            return Found((), True, None, sizes, 0)
+        sizes[pair] = size
+    pair = chosen({pair: sizes[pair] for pair in pairs if pair in sizes}, draw)
     asking = Asking(pair, pairs, limit, draw, sizes[pair])
     for _ in range(MOST_ROUNDS):
         if commands := asking.commands():
@@ -69,9 +67,19 @@ def find(
     raise CellsLost(f"The cells of {pair} kept changing while they were asked. Ask again.")
 
 
-def chosen(sizes: Mapping[Pair, Size]) -> Pair:
-    """Return whose matrix is to be asked: that with the fewest partitions, and of those with the most replicas."""
-    return min(sizes, key=lambda pair: (sizes[pair].partitions, -sizes[pair].replicas, pair))
+def unsure(pairs: Iterable[Pair], known: Mapping[Pair, Size]) -> list[Pair]:
+    """Return whose sizes are to be asked before a matrix is chosen: none where one is known not to be partitioned."""
+    pairs = sorted(pairs)
+    if any(known[pair].partitions == 1 for pair in pairs if pair in known):
+        return []
+    return [pair for pair in pairs if pair not in known]
+
+
+def chosen(sizes: Mapping[Pair, Size], draw: int) -> Pair:
+    """Return whose matrix is to be asked: any of those with the fewest partitions."""
+    fewest = min(size.partitions for size in sizes.values())
+    best = sorted(pair for pair, size in sizes.items() if size.partitions == fewest)
+    return best[draw % len(best)]
 
 
 def partitions_wanted(asked: int, matches: int, limit: int) -> int:

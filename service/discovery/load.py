@@ -48,6 +48,11 @@ def rate_per_s(events: int, since_s: float) -> float:
     return events / since_s if events >= WINDOW and since_s > 0 else 0.0
 
 
+def share(load: Load, limits: Limits) -> float:
+    """Return how much of what a cell may carry in names and registrations it does carry."""
+    return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
+
+
 def wanted(load: Load, limits: Limits) -> tuple[Kind, ...]:
     """Return what a cell under this load asks for.
 

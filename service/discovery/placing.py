@@ -8,13 +8,13 @@ We deviate: partitions are not drawn evenly. A name has two, of which the one th
 two choices), and nobody is refused while a matrix changes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from service.discovery.cell import Look, Put, Record
 from service.discovery.dialogue import Dialogue, together
-from service.discovery.load import Limits, Load
+from service.discovery.load import Limits, share
 from service.discovery.matrix import Pair, Place, Size, heir, home, homes
 from service.discovery.sizing import latest, led
 from service.errors import CellsLost
@@ -62,23 +62,12 @@ def replace(
     return Placed(placed.partition, size)
 
 
-def less_loaded(partitions: Sequence[int], loads: Mapping[int, Load], limits: Limits) -> int:
-    """Return which of some partitions carries the smallest share of what one may; the first of equal ones."""
-    return min(partitions, key=lambda partition: share(loads[partition], limits))
-
-
-def share(load: Load, limits: Limits) -> float:
-    """Return how much of what a cell may carry in names and registrations it does carry."""
-    return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
-
-
 def _choose(pair: Pair, draws: Sequence[int], size: Size, limits: Limits) -> Dialogue[int]:
     candidates = list(dict.fromkeys(home(draw, size.partitions) for draw in draws))
     if len(candidates) == 1:
         return candidates[0]
     answers = yield [Look(Place(pair, partition)) for partition in candidates]
-    loads = {partition: answer.load for partition, answer in zip(candidates, answers, strict=True)}
-    return less_loaded(candidates, loads, limits)
+    return min(zip(candidates, answers, strict=True), key=lambda one: share(one[1].load, limits))[0]
 
 
 def _placed(pair: Pair, record: Record, at: Placed, limits: Limits) -> Dialogue[Placed]:

@@ -7,7 +7,7 @@ may stop anywhere; cells are lost with all they had.
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -84,10 +84,13 @@ class Matrices(RuleBasedStateMachine):
         self.versions[name] += 1
         record = Record(name, self.versions[name], frozenset(pairs), self.cells.now_ms + TTL_MS)
         self.written[name, record.version] = record
+        if name in self.registered:
+            before = self.registered[name]
+            self.registered[name] = Record(name, before.version, before.pairs & record.pairs, before.expires_ms)
         for pair in PAIRS:
             form = record if pair in pairs else record.withdrawn()
-            before = self.placed.get((pair, name)) if remember else None
-            dialogue = replace(pair, form, self.draws[name], LIMITS, before)
+            placed = self.placed.get((pair, name)) if remember else None
+            dialogue = replace(pair, form, self.draws[name], LIMITS, placed)
             self._start("register", dialogue, (record, pair))
 
     @rule(name=st.sampled_from(NAMES), remember=st.booleans())
@@ -288,7 +291,8 @@ def hash_of(name: str, salt: int) -> int:
     return hash((name.encode()[-1], salt)) & 0xFFFFFFFF
 
 
+PHASES = (Phase.reuse, Phase.generate, Phase.shrink)
 TestMatrices = Matrices.TestCase
 TestMatrices.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=60, stateful_step_count=40, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck)
 )

@@ -22,15 +22,17 @@ MOST_SERVERS = 14
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """All steps that a lookup can take, as long as it has not enough. Arrays have one row per step.
+    """All steps that a lookup can take, as long as it has not enough.
 
     Of each number of servers asked before, the chances add up to 1.
     """
 
-    before: Floats
-    """Steps by servers, 0 or 1: who has been asked before."""
+    sets: Floats
+    """Sets by servers, 0 or 1: what can have been asked before."""
+    before: Ints
+    """Which of the sets has been asked before, by step."""
     server: Ints
-    """Who is asked."""
+    """Who is asked, by step."""
     chance: Floats
     """How likely a lookup that goes on as long takes this step."""
 
@@ -55,10 +57,10 @@ def subsets(servers: int) -> Floats:
 def _of_random_order(servers: int) -> Steps:
     """In a random order, the first k are each set of k equally often, and any other is as likely to be next."""
     sets = subsets(servers)
-    which, server = np.nonzero(sets == 0)
-    size = sets.sum(axis=1).astype(int)[which]
+    before, server = np.nonzero(sets == 0)
+    size = sets.sum(axis=1).astype(int)[before]
     ways = np.array([comb(servers, count) * (servers - count) for count in range(servers)], dtype=np.float64)
-    return Steps(sets[which], server, 1 / ways[size])
+    return Steps(sets, before, server, 1 / ways[size])
 
 
 def _of_orders(orders: Sequence[Sequence[int]]) -> Steps:
@@ -67,5 +69,7 @@ def _of_orders(orders: Sequence[Sequence[int]]) -> Steps:
     for number, order in enumerate(orders):
         for place, server in enumerate(order):
             before[number, place + 1 :, server] = 1
-    chance = np.full(len(orders) * servers, 1 / len(orders))
-    return Steps(before.reshape(-1, servers), np.array(orders).reshape(-1), chance)
+    count = len(orders) * servers
+    return Steps(
+        before.reshape(count, servers), np.arange(count), np.array(orders).reshape(-1), np.full(count, 1 / len(orders))
+    )

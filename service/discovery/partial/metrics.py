@@ -32,7 +32,7 @@ def coverage(placed: Bools) -> int:
 
 def lookup_costs(placed: Bools, steps: Steps) -> Floats:
     """Return how many servers are asked on average (§4.2), for every target from 0 to the coverage."""
-    known = _union_sizes(placed, steps.before)
+    known = _union_sizes(placed, steps.sets)[steps.before]
     # Asked by all whose target is above what is known before.
     asked = np.bincount(known, weights=steps.chance, minlength=coverage(placed) + 1)
     costs: Floats = np.concatenate(([0.0], np.cumsum(asked)))[: coverage(placed) + 1]
@@ -60,10 +60,10 @@ def retrieval_chances(placed: Bools, target: int, steps: Steps) -> Floats:
 
     A lookup that cannot have ``target`` entries returns what there is.
     """
-    known = steps.before @ placed > 0
-    missing = target - known.sum(axis=1)
+    known = steps.sets @ placed > 0
+    missing = (target - known.sum(axis=1))[steps.before]
     taken = missing > 0
-    fresh = placed[steps.server[taken]] & ~known[taken]
+    fresh = placed[steps.server[taken]] & ~known[steps.before[taken]]
     share = np.minimum(missing[taken] / np.maximum(fresh.sum(axis=1), 1), 1) * steps.chance[taken]
     chances: Floats = share @ fresh
     return chances
