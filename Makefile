@@ -41,6 +41,7 @@ bench: $(venv)/dev.stamp
 	@$(bin)/python -m tests.bench.bench_tls
 	@$(bin)/python -m tests.bench.bench_honeycomb
 	@$(bin)/python -m tests.bench.bench_clash
+	@$(bin)/python -m tests.bench.bench_discovery
 	@$(bin)/python -m tests.bench.bench_checks
 	@$(bin)/python -m tests.bench.bench_idle # takes eight minutes: every channel has to be polled once
 

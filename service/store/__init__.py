@@ -14,7 +14,9 @@ from service.clash.mapping import Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.accounts import Accounts
+from service.store.cells import Cells
 from service.store.channels import Channels
+from service.store.directory import Directory
 from service.store.hosts import Hosts
 from service.store.inbox import Inboxes
 from service.store.index import GroupIndex
@@ -48,6 +50,9 @@ class Store:
         self.index = GroupIndex(together, self.keyspaces, LAYOUT)
         self.channels = Channels(together, self.index)
         self.outbox = Outbox(link)
+        self.cells = Cells(together)
+        self.names = Directory(together, self.cells, "channel")
+        self.entries = Directory(together, self.cells, "entry")
         self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox)
         self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)

@@ -33,6 +33,11 @@ key                          type    meaning
 ``cn:{clash:K}:ends``        zset    where ended subscriptions are kept, in groups that are moving here
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked
 ``cn:{clash:K}:rates``       hash    label of a key group → deliveries per second, and when that was measured (Unix s)
+``cn:{m:CELL}``              hash    a cell of a matrix: see ``scripts/cell_common.lua``
+``cn:{m:CELL}:names``        hash    its names → their records; expires, as the rest of the cell
+``cn:{m:CELL}:index``        string  bit-sliced signatures of its names, once there are more than a few
+``cn:{m:CELL}:slots``        string  which name has which slot in the index
+``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
@@ -62,6 +67,8 @@ import hashlib
 from base64 import urlsafe_b64encode
 
 from service.clash.mapping import Keyspace
+from service.discovery.matrix import Place
+from service.discovery.pairs import About
 from service.model import ChannelId, NodeId, UserId
 
 RING_NODES = "cn:{r}:nodes"
@@ -173,6 +180,17 @@ def keyspace_told(number: Keyspace) -> str:
 def keyspace_rates(number: Keyspace) -> str:
     """How fast a keyspace's groups were told, as its keeper measured it."""
     return f"cn:{{clash:{number}}}:rates"
+
+
+def cell(place: Place) -> tuple[str, str, str, str]:
+    """A cell of a matrix: itself, its names, their index, and which slots they have in it."""
+    own = f"cn:{{m:{place.pair.encode('latin-1').hex()}:{place.partition}:{place.replica}}}"
+    return own, f"{own}:names", f"{own}:index", f"{own}:slots"
+
+
+def matrices(about: About) -> str:
+    """The matrices that have several cells."""
+    return f"cn:{{mx}}:{about}"
 
 
 def user(uid: UserId) -> str:
