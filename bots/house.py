@@ -7,17 +7,21 @@ from typing import Any
 from bots.delivery import Delivery
 from bots.exchange import (
     AddSubscription,
+    AddWatch,
     AskWhy,
     CheckHealth,
     EndSubscription,
+    EndWatch,
     Followed,
     Health,
     LatestEntries,
     Limits,
     LookUp,
     MySubscriptions,
+    MyWatches,
     Probe,
     Request,
+    Search,
     TakeNewUrl,
 )
 from service.errors import CoronetError
@@ -36,7 +40,7 @@ class House:
         self._delivery = delivery
         self._limits = limits
 
-    async def serve(self, jid: str, request: Request) -> Any:  # noqa: PLR0911 - one arm per request
+    async def serve(self, jid: str, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         """Return the request's result as its class states it, for the person with this bare JID."""
         match request:
             case LookUp(cid):
@@ -56,6 +60,14 @@ class House:
                 return await self._store.channels.latest(cid, count)
             case AskWhy(cid):
                 return await self._store.requests.why(cid)
+            case Search(query):
+                return tuple(await self._store.search.find(query, self._limits.public_from_subscribers))
+            case MyWatches():
+                return tuple(await self._store.standing.of_user(jid))
+            case AddWatch(standing):
+                return await self._store.standing.watch(jid, standing, self._limits.watches)
+            case EndWatch(number):
+                return await self._store.standing.unwatch(jid, number)
             case CheckHealth(cids):
                 return await self._health(cids)
 

@@ -35,14 +35,16 @@ from service.corona.policy import Aims, Policy
 from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
-from service.errors import LeaseLost, LimitReached, PublisherError, StoreUnavailable
+from service.errors import CellsLost, LeaseLost, LimitReached, PublisherError, StoreUnavailable
 from service.model import ChannelId, NodeInfo
 from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from service.store.inbox import Letter
+from workers.hits import Hits
 from workers.keeper import Keeper
+from workers.naming import Naming
 from workers.owning import Owning
 from workers.poller import Poller
 from workers.polling import Polling
@@ -100,7 +102,15 @@ class Node:
             hubs_named=hubs.noticed,
             tasks=self._tasks,
         )
-        self.owning = Owning(me.id, store, clock=clock, happened=self._happened, tasks=self._tasks)
+        self.owning = Owning(
+            me.id,
+            store,
+            clock=clock,
+            happened=self._happened,
+            tasks=self._tasks,
+            hits=Hits(store, settings.public_from_subscribers),
+            naming=Naming(store, clock, settings.public_from_subscribers),
+        )
         self._keeper = Keeper(
             me.id,
             store,
@@ -121,6 +131,7 @@ class Node:
                 phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat, share)
                 phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick, share)
                 phases.every(self._settings.maintenance_interval_s, self._keep_key_groups, share)
+                phases.every(self._settings.maintenance_interval_s, self._keep_directory, share)
                 phases.every(UPKEEP_S, self._keep_up_hubs)
                 await self._lost
         finally:
@@ -170,6 +181,14 @@ class Node:
 
     async def _keep_key_groups(self) -> None:
         await self._keeper.keep(self.polling.fleet_s())
+
+    async def _keep_directory(self) -> None:
+        """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""
+        for directory in (self._store.names, self._store.entries):
+            try:
+                await directory.keep_up()
+            except (StoreUnavailable, CellsLost) as error:
+                log.warning("upkeep of the directory was interrupted", error=str(error))
 
     async def _drop_read(self) -> None:
         # Once for many letters; their number is bounded meanwhile.

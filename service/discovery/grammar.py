@@ -24,6 +24,7 @@ from service.discovery.pairs import (
 )
 from service.discovery.standing import Pattern, Phrase, Standing, Topic, checked
 from service.errors import BadQuery
+from service.model import Channel, Entry
 
 MOST_QUERY_CHARS: Final = 3000
 MOST_PAIRS_ASKED: Final = 16
@@ -51,6 +52,13 @@ class Query(msgspec.Struct, frozen=True):
     def matches(self, pairs: frozenset[Pair]) -> bool:
         """Say whether a name with these pairs is one of them (subset matching, §II.A)."""
         return pairs.issuperset(self.pairs)
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What a query is answered with: a channel, or an entry and its channel."""
+
+    channel: Channel
+    entry: Entry | None = None
 
 
 class _Token(msgspec.Struct, frozen=True):

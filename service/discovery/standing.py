@@ -46,6 +46,14 @@ class Pattern(msgspec.Struct, frozen=True, tag="pattern"):
 Standing = Topic | Phrase | Pattern
 
 
+class Watch(msgspec.Struct, frozen=True):
+    """One user's standing query, its id among all, and its number among theirs."""
+
+    id: WatchId
+    standing: Standing
+    number: int = 0
+
+
 class Subject:
     """An entry as standing queries see it."""
 

@@ -29,6 +29,8 @@ from service.store.outbox import Outbox
 from service.store.policy import PolicyStore
 from service.store.requests import Requests
 from service.store.ring import Ring
+from service.store.search import Search
+from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
 from service.store.together import Together
 from service.store.users import Users
@@ -56,6 +58,8 @@ class Store:
         self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox)
         self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)
+        self.standing = Standings(together)
+        self.search = Search(self.names, self.entries, self.channels, self.subscriptions)
         self.ring = Ring(link)
         self.policy = PolicyStore(link)
         self.leases = Leases(link)

@@ -18,7 +18,7 @@ from service.discovery.cell import Answer, Command, Match, Record, Standing
 from service.discovery.dialogue import Dialogue, together
 from service.discovery.head import Matrix, Request, asked
 from service.discovery.load import Kind, Limits, wanted
-from service.discovery.matrix import Pair, Place, Size, head_of
+from service.discovery.matrix import Pair, Place, Size, head_of, heir
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
 from service.discovery.placing import Placed
@@ -224,20 +224,29 @@ class Directory:
             if answer.matrix is not None and not answer.matrix.settled:
                 self._unsettled[place.pair] = None
             if isinstance(command, cell.Put | cell.Find) and answer.member and answer.stands(Standing.OPEN):
-                size = answer.member.size
                 for kind in wanted(answer.load, self._limits):
-                    if kind in _GROWTH or (size.partitions if kind is Kind.DEC_P else size.replicas) > 1:
+                    if kind in _GROWTH or (place.partition if kind is Kind.DEC_P else place.replica) > 0:
                         self._wishes[Request(kind, place)] = None
 
     async def _pass_on(self, wish: Request) -> None:
-        """Have a head act on a wish, unless it ignores it, or somebody else is faster."""
+        """Have a head act on a wish, unless it ignores it, or somebody else is faster.
+
+        We deviate: a partition is given up only if its heir then carries less than half of what it may. A new one is
+        empty at first, and would be given up at once to one that has just been too full.
+        """
         head = head_of(wish.place.pair)
+        if wish.kind is Kind.DEC_P and await self._merged_names(wish.place) * 2 > self._limits.names:
+            return
         before = await self._led(led(wish.place.pair, self._limits))
         after = asked(before, wish, self._limits)
         if after != before:
             await self._list(wish.place.pair, after.size)
             await self._led(_one(cell.Lead(head, before, after)))
             self._unsettled[wish.place.pair] = None
+
+    async def _merged_names(self, place: Place) -> int:
+        both = (place, msgspec.structs.replace(place, partition=heir(place.partition)))
+        return sum(answer.load.names for answer in await self._cells.carry_out([cell.Look(each) for each in both]))
 
     async def _list(self, pair: Pair, size: Size) -> None:
         if pair not in self._texts:

@@ -42,12 +42,17 @@ key                          type    meaning
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
 ``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
-                                     ``e`` 1 of its edits, ``m`` position and marks of each article (JSON)
+                                     ``e`` 1 of its edits, ``m`` position and marks of each article (JSON),
+                                     ``x`` positions of changes that are left out (JSON)
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
 ``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
+``cn:{u:UID}:watches``       hash    number of a standing query → its id and itself: Watch (msgpack)
+``cn:{u:UID}:hits``          set     channel id and version of what their standing queries were told; expires
+``cn:{w:B}``                 hash    bucket B of standing queries: id → Standing (msgpack)
+``cn:{w:B}:log``             stream  their changes: ``i`` id, ``s`` Standing (msgpack), or nothing for its end; ~10,000
 ``cn:{i}:users``             zset    user ids that may have intents → when (ms)
 ``cn:{a}:users``             set     every user id that ever wrote to us
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
@@ -231,6 +236,22 @@ def articles(uid: UserId) -> str:
 def older_articles(uid: UserId) -> str:
     """Articles that a user was told before those."""
     return f"cn:{{u:{uid}}}:articles:old"
+
+
+def watches(uid: UserId) -> str:
+    """A user's standing queries."""
+    return f"cn:{{u:{uid}}}:watches"
+
+
+def hits(uid: UserId) -> str:
+    """What a user's standing queries were told lately."""
+    return f"cn:{{u:{uid}}}:hits"
+
+
+def standing(bucket: int) -> tuple[str, str]:
+    """A bucket of standing queries, and the log of its changes."""
+    own = f"cn:{{w:{bucket}}}"
+    return own, f"{own}:log"
 
 
 def rate(uid: UserId, what: str) -> str:

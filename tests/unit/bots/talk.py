@@ -7,24 +7,30 @@ from bots.commands import parse
 from bots.dialogue import converse
 from bots.exchange import (
     AddSubscription,
+    AddWatch,
     AskWhy,
     CheckHealth,
     EndSubscription,
+    EndWatch,
     Followed,
     Health,
     LatestEntries,
     Limits,
     LookUp,
     MySubscriptions,
+    MyWatches,
     Probe,
     Question,
     Reply,
     Request,
+    Search,
     TakeNewUrl,
 )
 from bots.replies import text
 from service.corona.reasons import Reason
-from service.errors import CoronetError, NotAFeed, NotSettled
+from service.discovery.grammar import Finding
+from service.discovery.standing import Watch
+from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store.requests import Probed
@@ -53,7 +59,10 @@ class Person:
     follows: dict[int, Channel] = field(default_factory=dict)
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
     reasons: dict[ChannelId, Reason] = field(default_factory=dict)
-    limits: Limits = field(default_factory=lambda: Limits(3, 4, 20))
+    limits: Limits = field(default_factory=lambda: Limits(3, 4, 20, 2, 3))
+    directory: tuple[Finding, ...] = ()
+    """What a search for tag=python finds."""
+    watches: dict[int, Watch] = field(default_factory=dict)
     new_urls: int = 0
     workers: int = 2
     probes: int = 0
@@ -80,7 +89,7 @@ class Person:
         """Return the text of the reply to a line."""
         return text(self.hear(line), NOW_S)
 
-    def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911 - one arm per request
+    def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         match request:
             case LookUp(cid):
                 return self.polled.get(cid)
@@ -103,6 +112,18 @@ class Person:
                 if cid not in self.reasons:
                     raise NotSettled("It is not settled yet.")
                 return self.reasons[cid]
+            case Search(query):
+                return self.directory[: query.limit] if "tag=python" in query.pairs else ()
+            case MyWatches():
+                return tuple(self.watches.values())
+            case AddWatch(standing):
+                if len(self.watches) >= self.limits.watches:
+                    raise LimitReached("You watch for 2 things already, the most one person can.")
+                number = max(self.watches, default=0) + 1
+                self.watches[number] = Watch(f"me/{number}", standing, number)
+                return self.watches[number]
+            case EndWatch(number):
+                return self.watches.pop(number, None)
             case CheckHealth():
                 return Health(self.workers, self.failing)
 
