@@ -10,7 +10,7 @@ from service.discovery.partial.strategies import Fixed, FullReplication, Hash, R
 
 MANY_UPDATES = 0.1
 """Updates per lookup above which what an update costs decides, and below which the answers' quality does."""
-ROOMY_ENTRIES = 10_000
+ROOMY_ENTRIES = 1000
 """So many entries a server keeps at most of a directory that need not grow with h."""
 
 

@@ -12,7 +12,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from service.model import FeedLink, PollResult, Wishes
 from service.store import Store, keys
-from service.store.requests import Answer, Polled, PollNow, Probe, Probed
+from service.store.requests import Answer, Lookup, Polled, PollNow, Probe, Probed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, worker
 
@@ -84,7 +84,7 @@ async def test_a_page_is_watched_itself_or_a_part_of_it(
     asked = []
     channel = await make_channel(store, url, kind="page")
 
-    def answer(body: Probe | PollNow) -> Answer:
+    def answer(body: Probe | PollNow | Lookup) -> Answer:
         asked.append(body)
         return Probed(channel)
 
