@@ -54,7 +54,7 @@ class Hits:
 
     async def _take_in(self, delta: Delta, channel: Channel, new: list[tuple[int, Entry]]) -> None:
         domain = site_of(host_of(without_selector(channel.url)))
-        named = [entry_pairs(entry, channel, Traits(), domain) for _, entry in new]
+        named = [entry_pairs(entry, channel, Traits(channel.language), domain) for _, entry in new]
         await self._name(delta, [position for position, _ in new], named)
         subjects = [Subject(entry, pairs) for (_, entry), pairs in zip(new, named, strict=True)]
         met: dict[UserId, tuple[set[int], set[int]]] = {}

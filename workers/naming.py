@@ -109,6 +109,7 @@ class Naming:
             return frozenset()
         latest = await self._store.channels.latest(channel.id, _LATEST)
         traits = Traits(
+            channel.language,
             tags=_frequent((tag for entry in latest for tag in entry.tags), MOST_TAGS),
             authors=_frequent((author for entry in latest for author in entry.authors), MOST_AUTHORS),
         )

@@ -256,4 +256,12 @@ class Owning:
 
 def _snapshot(effect: Publish) -> Snapshot:
     offered, updates = effect.candidate, effect.updates
-    return Snapshot(offered.validators, offered.memory, offered.title, offered.link, offered.wishes, updates=updates)
+    return Snapshot(
+        offered.validators,
+        offered.memory,
+        offered.title,
+        offered.link,
+        offered.wishes,
+        updates=updates,
+        language=offered.language,
+    )

@@ -38,7 +38,12 @@ async def found(store: Store, text: str) -> list[str]:
 async def test_a_channel_is_found_by_what_it_says_of_itself(store: Store, naming: Naming) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
-    for text in ("tag=python", 'author="jane doe" host=example.org', "domain=example.org type=feed status=ok", "feed"):
+    for text in (
+        "tag=python",
+        'author="jane doe" host=example.org',
+        "domain=example.org type=feed status=ok",
+        "lang=en-GB feed",
+    ):
         assert await found(store, text) == [channel.id], text
     assert await found(store, "tag=rust") == []
 
