@@ -1,6 +1,6 @@
 """Finding names: which matrix is asked, how many of its partitions, and which replica of each (§IV.B.2).
 
-Two passes: the sizes of the pairs' matrices first, where none is known to have but one partition; then the matrix with
+Two passes: the sizes of the pairs' matrices first, until one is known that has but one partition; then the matrix with
 the fewest partitions. Sizes that were remembered may be old: what cells answer corrects them on the way.
 
 A replica that is not open knows less than its partition's others, so all of those are asked; if there is no open one,
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from service.discovery.cell import Answer, Find, Match, Standing
-from service.discovery.dialogue import Dialogue, together
+from service.discovery.dialogue import Dialogue
 from service.discovery.load import Limits
 from service.discovery.matrix import Pair, Place, Size, heir
 from service.discovery.sizing import latest, sized
@@ -46,12 +46,11 @@ def find(
     :class:`CellsLost`.
     """
     sizes = dict(known or {})
-    unknown = unsure(pairs, sizes)
-    found = yield from together([sized(pair, limits) for pair in unknown])
-    for pair, size in zip(unknown, found, strict=True):
+    while (unknown := unsure(pairs, sizes, draw)) is not None:
+        size = yield from sized(unknown, limits)
         if size is None:
             return Found((), True, None, sizes, 0)
-        sizes[pair] = size
+        sizes[unknown] = size
     pair = chosen({pair: sizes[pair] for pair in pairs if pair in sizes}, draw)
     asking = Asking(pair, pairs, limit, draw, sizes[pair])
     for _ in range(MOST_ROUNDS):
@@ -67,12 +66,16 @@ def find(
     raise CellsLost(f"The cells of {pair} kept changing while they were asked. Ask again.")
 
 
-def unsure(pairs: Iterable[Pair], known: Mapping[Pair, Size]) -> list[Pair]:
-    """Return whose sizes are to be asked before a matrix is chosen: none where one is known not to be partitioned."""
+def unsure(pairs: Iterable[Pair], known: Mapping[Pair, Size], draw: int) -> Pair | None:
+    """Return whose size is to be asked before a matrix is chosen; None if one is known that has but one partition.
+
+    We deviate: the paper asks for all sizes at once. Most matrices have one partition, so that the first is enough.
+    """
     pairs = sorted(pairs)
     if any(known[pair].partitions == 1 for pair in pairs if pair in known):
-        return []
-    return [pair for pair in pairs if pair not in known]
+        return None
+    unknown = [pair for pair in pairs if pair not in known]
+    return unknown[draw % len(unknown)] if unknown else None
 
 
 def chosen(sizes: Mapping[Pair, Size], draw: int) -> Pair:

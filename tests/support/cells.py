@@ -57,7 +57,7 @@ class MemoryCells:
                     if held.get(record.name) == record:
                         del held[record.name]
             case cell.Lead():
-                done = self.matrices[place] == command.after
+                done = self.matrices.get(place) == command.after
         return Answer(after, self.matrices.get(place), self._load(place), done, matches, records)
 
     def lead(self, dialogue: Dialogue[T]) -> T:
