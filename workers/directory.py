@@ -26,11 +26,11 @@ from service.overlay.ring import RingView
 
 DISCOVER = "status=ok"
 """The pair of the directory that is always kept: channels that work, for whoever just looks around."""
-POPULAR = 5.0
-"""Lookups, faded by half each upkeep, from which on a pair has a directory."""
+POPULAR = 100.0
+"""Lookups, faded by half each upkeep, from which on a pair has a directory: to read one costs as much as so many do."""
 LEAST_TARGET = 100
 """t at least: those that ask for several pairs want as many of which some match."""
-MOST_NAMES = 5000
+MOST_NAMES = 2000
 """Of one directory; what is beyond that, the matrices have."""
 MOST_PAIRS = 64
 """That a node tells of at once, those that were asked for most."""
@@ -129,15 +129,15 @@ class Directories:
         await self._post(onward)
 
     def _wanted(self) -> list[str]:
-        """Return the pairs that we are to keep directories of; what has become unpopular is forgotten."""
-        for pair, demand in list(self._demand.items()):
-            demand.lookups = demand.lookups / 2 + demand.latest
-            if demand.lookups < POPULAR:
-                del self._demand[pair]
+        """Return the pairs that we are to keep directories of."""
+        for demand in self._demand.values():
+            demand.lookups, demand.latest = demand.lookups / 2 + demand.latest, 0
         if self._coordinator(DISCOVER) == self._me:
             self._demand.setdefault(DISCOVER, _Demand())
-        self._kept = {pair: kept for pair, kept in self._kept.items() if pair in self._demand}
-        return list(self._demand)
+        wanted = [pair for pair, demand in self._demand.items() if pair == DISCOVER or demand.lookups >= POPULAR]
+        self._demand = {pair: demand for pair, demand in self._demand.items() if pair in wanted or demand.lookups >= 1}
+        self._kept = {pair: kept for pair, kept in self._kept.items() if pair in wanted}
+        return wanted
 
     async def _refreshed(self, pair: str) -> list[tuple[NodeId, Told | Asked]]:
         """Read a directory anew, and return what its servers are to be told: each something, as a sign of life."""
@@ -152,7 +152,6 @@ class Directories:
         kept = self._kept.setdefault(pair, Coordinator(len(ring.ids)))
         entries = sorted(entry(name.name, name.version, name.pairs) for name in names)
         requests = kept.read(entries, demand.lookups, max(demand.target, LEAST_TARGET))
-        demand.latest = 0
         if kept.choice is None:
             return []
         strategy, term = kept.choice.strategy, Term(ring.version, kept.placed)

@@ -6,7 +6,7 @@ from service.discovery.load import Limits
 from service.discovery.matrix import Pair, Place
 from service.discovery.sizing import sized
 
-PAGE = 1000
+PAGE = 2000
 """Records that are read at once."""
 
 

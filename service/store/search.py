@@ -5,12 +5,15 @@ for each one that is shown; and what is not is as if it had never been: not show
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from service.discovery.grammar import Finding, Query
 from service.discovery.secrecy import is_public
+from service.errors import NoWorker
 from service.model import Channel, ChannelId, Entry
 from service.store.channels import Channels
 from service.store.directory import Directory, Explained
+from service.store.requests import Requests
 from service.store.subscriptions import Subscriptions
 
 _SPARE = 2
@@ -20,25 +23,43 @@ _SPARE = 2
 class Search:
     """Find channels and entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, names: Directory, entries: Directory, channels: Channels, subscriptions: Subscriptions) -> None:
-        """Search these directories."""
+    def __init__(
+        self,
+        names: Directory,
+        entries: Directory,
+        channels: Channels,
+        subscriptions: Subscriptions,
+        requests: Requests,
+    ) -> None:
+        """Search these directories, and before them what workers have in memory."""
+        self._requests = requests
         self._names, self._entries = names, entries
         self._channels, self._subscriptions = channels, subscriptions
 
     async def find(self, query: Query, least_subscribers: int) -> list[Finding]:
         """Return at most as many public channels, or entries, as the query wants. Raises :class:`CellsLost`."""
-        found = (await self.explained(query)).matches
-        cids = list(dict.fromkeys(_channel_of(match.name) for match in found))
+        found = await self._named(query)
+        cids = list(dict.fromkeys(map(_channel_of, found)))
         public = await self.public(cids, least_subscribers)
         findings = []
-        for match in found:
-            channel = public.get(_channel_of(match.name))
+        for name in found:
+            channel = public.get(_channel_of(name))
             if channel is not None and query.about == "entry":
-                entry = await self._entry(match.name)
+                entry = await self._entry(name)
                 findings += [Finding(channel, entry)] if entry is not None else []
             elif channel is not None:
                 findings.append(Finding(channel))
         return findings[: query.limit]
+
+    async def _named(self, query: Query) -> list[str]:
+        """Return names from the memory of any worker; the matrices are asked where that has too few."""
+        wanted = _SPARE * query.limit
+        if query.about == "channel":
+            with suppress(NoWorker):
+                found = await self._requests.lookup(query.pairs, wanted)
+                if len(found) >= wanted:
+                    return list(found)
+        return [match.name for match in (await self.explained(query)).matches]
 
     async def explained(self, query: Query) -> Explained:
         """Return the names that the directory has, public or not any more, and how they were found."""
