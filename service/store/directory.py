@@ -17,7 +17,7 @@ from service.discovery import cell, finding, placing
 from service.discovery.cell import Answer, Command, Match, Record, Standing
 from service.discovery.dialogue import Dialogue, together
 from service.discovery.head import Matrix, Request, asked
-from service.discovery.load import Kind, Limits, wanted
+from service.discovery.load import Kind, Limits, Load, wanted
 from service.discovery.matrix import Pair, Place, Size, head_of, heir
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
@@ -231,11 +231,11 @@ class Directory:
     async def _pass_on(self, wish: Request) -> None:
         """Have a head act on a wish, unless it ignores it, or somebody else is faster.
 
-        We deviate: a partition is given up only if its heir then carries less than half of what it may. A new one is
-        empty at first, and would be given up at once to one that has just been too full.
+        We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full.
+        So a partition or a replica goes only if those that take its share then carry less than half of what they may.
         """
         head = head_of(wish.place.pair)
-        if wish.kind is Kind.DEC_P and await self._merged_names(wish.place) * 2 > self._limits.names:
+        if wish.kind not in _GROWTH and await self._is_needed(wish):
             return
         before = await self._led(led(wish.place.pair, self._limits))
         after = asked(before, wish, self._limits)
@@ -244,9 +244,17 @@ class Directory:
             await self._led(_one(cell.Lead(head, before, after)))
             self._unsettled[wish.place.pair] = None
 
-    async def _merged_names(self, place: Place) -> int:
-        both = (place, msgspec.structs.replace(place, partition=heir(place.partition)))
-        return sum(answer.load.names for answer in await self._cells.carry_out([cell.Look(each) for each in both]))
+    async def _is_needed(self, wish: Request) -> bool:
+        """Say whether others would carry too much without a cell's partition, or replica."""
+        place = wish.place
+        if wish.kind is Kind.DEC_P:
+            both = (place, msgspec.structs.replace(place, partition=heir(place.partition)))
+            return 2 * sum(load.names for load in await self._loads(both)) > self._limits.names
+        row = [msgspec.structs.replace(place, replica=replica) for replica in range(place.replica + 1)]
+        return 2 * sum(load.queries_s for load in await self._loads(row)) > self._limits.queries_s * place.replica
+
+    async def _loads(self, places: Sequence[Place]) -> list[Load]:
+        return [answer.load for answer in await self._cells.carry_out([cell.Look(place) for place in places])]
 
     async def _list(self, pair: Pair, size: Size) -> None:
         if pair not in self._texts:

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from service.discovery.load import Limits
-from service.store import Store
+from service.store import Store, keys
 from service.store.directory import Directory, Name
 
 KEPT_S = 600.0
@@ -74,6 +74,13 @@ async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store
         await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(25)))
         await settled(directory)
     assert (await directory.matrices())["lang=en"].replicas > 1
+    assert await found(directory, "lang=en") == {name.id for name in named(5)}
+    for _ in range(8):
+        for place, _ in await directory.cells_of("lang=en"):
+            await store.link.call("HSET", keys.cell(place)[0], "q", "0 1 1")  # nobody has asked for half a century
+        await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
+        await settled(directory)
+    assert "lang=en" not in await directory.matrices()
     assert await found(directory, "lang=en") == {name.id for name in named(5)}
 
 
