@@ -4,6 +4,7 @@ Soft state: a name is refreshed well before it expires, and again by whoever own
 changed since this node named it is replaced; of one that another node named, the older version fades.
 """
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -81,11 +82,10 @@ class Naming:
 
     async def _keep(self, counts: dict[ChannelId, int], now_s: float) -> None:
         fresh, again = [], []
-        for state in await self._store.channels.states(list(counts)):
-            if state is None:
-                continue
+        states = [state for state in await self._store.channels.states(list(counts)) if state is not None]
+        named = await asyncio.gather(*(self._pairs(state, counts[state.channel.id]) for state in states))
+        for state, pairs in zip(states, named, strict=True):
             cid = state.channel.id
-            pairs = await self._pairs(state, counts[cid])
             before = self._named.get(cid)
             if pairs and before is not None and before.pairs == pairs:
                 again.append(Name(cid, before.version, pairs))

@@ -52,7 +52,7 @@ key                          type    meaning
 ``cn:{u:UID}:watches``       hash    number of a standing query → its id and itself: Watch (msgpack)
 ``cn:{u:UID}:hits``          set     channel id and version of what their standing queries were told; expires
 ``cn:{w:B}``                 hash    bucket B of standing queries: id → Standing (msgpack)
-``cn:{w:B}:log``             stream  their changes: ``i`` id, ``s`` Standing (msgpack), or nothing for its end; ~10,000
+``cn:{w}:log``               stream  their changes: ``i`` id, ``s`` Standing (msgpack), nothing for an end; ~10,000
 ``cn:{i}:users``             zset    user ids that may have intents → when (ms)
 ``cn:{a}:users``             set     every user id that ever wrote to us
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
@@ -86,6 +86,7 @@ USERS = "cn:{a}:users"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
 DEAD_LETTERS = "cn:{d}:dead"
+STANDING_LOG = "cn:{w}:log"
 
 
 def user_id(jid: str) -> UserId:
@@ -248,10 +249,9 @@ def hits(uid: UserId) -> str:
     return f"cn:{{u:{uid}}}:hits"
 
 
-def standing(bucket: int) -> tuple[str, str]:
-    """A bucket of standing queries, and the log of its changes."""
-    own = f"cn:{{w:{bucket}}}"
-    return own, f"{own}:log"
+def standing(bucket: int) -> str:
+    """A bucket of standing queries."""
+    return f"cn:{{w:{bucket}}}"
 
 
 def rate(uid: UserId, what: str) -> str:

@@ -15,11 +15,11 @@ from service.discovery.standing import Matcher, Phrase, Rarity, Standing, Subjec
 from service.errors import LimitReached
 from service.model import UserId
 from service.store import keys
-from service.store.link import script
 from service.store.together import Together
 
 BUCKETS = 16
 _CHANGES_AT_ONCE = 1_000
+_LOG_LENGTH = 10_000
 _USUAL = Rarity()
 
 
@@ -83,34 +83,33 @@ class Standings:
                 found[uid] = numbers
         return found
 
-    async def load(self, bucket: int) -> tuple[str, dict[WatchId, Standing]]:
-        """Return a bucket, and how far its log has come by then."""
-        place, held = await self._link.script("standing_load", keys.standing(bucket))
-        pairs = zip(held[::2], held[1::2], strict=True)
-        return place.decode(), {watch.decode(): _standing(packed) for watch, packed in pairs}
+    async def load(self) -> tuple[str, dict[WatchId, Standing]]:
+        """Return all of them, and a place in the log of changes after which there is nothing else to know."""
+        newest = await self._link.call("XREVRANGE", keys.STANDING_LOG, "+", "-", "COUNT", 1)
+        place = newest[0][0] if newest else await self._log("", b"")
+        held = await self._link.many([("HGETALL", keys.standing(bucket)) for bucket in range(BUCKETS)])
+        return place.decode(), {watch.decode(): _standing(packed) for some in held for watch, packed in some.items()}
 
-    async def changes(self, places: Sequence[str]) -> list[list[tuple[str, WatchId, Standing | None]] | None]:
-        """Return what has changed in each bucket since a place in its log, with places; None if that is forgotten."""
-        asked = []
-        for bucket, place in enumerate(places):
-            log = keys.standing(bucket)[1]
-            asked += [("XRANGE", log, place, "+", "COUNT", _CHANGES_AT_ONCE), ("XRANGE", log, "-", "+", "COUNT", 1)]
-        replies = iter(await self._link.many(asked))
-        found: list[list[tuple[str, WatchId, Standing | None]] | None] = []
-        for place in places:
-            since, oldest = next(replies), next(replies)
-            known = not oldest or place == "0-0" or _order(oldest[0][0].decode()) <= _order(place)
-            changed = [
-                (entry.decode(), fields[b"i"].decode(), _standing(fields[b"s"]) if fields[b"s"] else None)
-                for entry, fields in since
-                if entry.decode() != place
-            ]
-            found.append(changed if known else None)
-        return found
+    async def changes(self, place: str) -> list[tuple[str, WatchId, Standing | None]] | None:
+        """Return what has changed after a place in the log, with places; None if that is forgotten."""
+        since = await self._link.call("XRANGE", keys.STANDING_LOG, place, "+", "COUNT", _CHANGES_AT_ONCE)
+        if not since or since[0][0].decode() != place:
+            return None
+        return [
+            (entry.decode(), fields[b"i"].decode(), _standing(fields[b"s"]) if fields[b"s"] else None)
+            for entry, fields in since[1:]
+        ]
 
     async def _put(self, watch: WatchId, standing: Standing, *, present: bool) -> None:
         packed = msgspec.msgpack.encode(standing) if present else b""
-        await self._link.many([script("standing_put", keys.standing(_bucket(standing)), watch, packed)])
+        bucket = keys.standing(_bucket(standing))
+        await self._link.call(*(("HSET", bucket, watch, packed) if present else ("HDEL", bucket, watch)))
+        await self._log(watch, packed)
+
+    async def _log(self, watch: WatchId, packed: bytes) -> bytes:
+        entry = ("i", watch, "s", packed)
+        place: bytes = await self._link.call("XADD", keys.STANDING_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
+        return place
 
 
 class FreshMatcher:
@@ -119,49 +118,32 @@ class FreshMatcher:
     def __init__(self, standings: Standings) -> None:
         self._standings = standings
         self._matcher = Matcher()
-        self._places: list[str] = []
-        self._held: list[set[WatchId]] = [set() for _ in range(BUCKETS)]
+        self._place = ""
 
     async def match(self, subjects: Sequence[Subject]) -> list[set[WatchId]]:
         """Return which standing queries each entry meets, those included that were put before this was called."""
         await self._refresh()
-        return (
-            [self._matcher.match(subject) for subject in subjects] if len(self._matcher) else [set() for _ in subjects]
-        )
+        return [self._matcher.match(subject) for subject in subjects]
 
     async def _refresh(self) -> None:
-        if not self._places:
-            self._places = ["0-0"] * BUCKETS
-            for bucket in range(BUCKETS):
-                await self._reload(bucket)
-            return
-        more = True
-        while more:
-            more = False
-            for bucket, changed in enumerate(await self._standings.changes(self._places)):
-                if changed is None:
-                    await self._reload(bucket)
-                    continue
-                for place, watch, standing in changed:
-                    self._take(bucket, watch, standing)
-                    self._places[bucket] = place
-                more = more or len(changed) >= _CHANGES_AT_ONCE - 1
+        changed = await self._standings.changes(self._place) if self._place else None
+        while changed:
+            for place, watch, standing in changed:
+                self._take(watch, standing)
+                self._place = place
+            changed = await self._standings.changes(self._place)
+        if changed is None:
+            matcher = Matcher()
+            self._place, held = await self._standings.load()
+            for watch, standing in held.items():
+                matcher.put(watch, standing)
+            self._matcher = matcher
 
-    async def _reload(self, bucket: int) -> None:
-        place, held = await self._standings.load(bucket)
-        for watch in self._held[bucket] - held.keys():
-            self._take(bucket, watch, None)
-        for watch, standing in held.items():
-            self._take(bucket, watch, standing)
-        self._places[bucket] = place
-
-    def _take(self, bucket: int, watch: WatchId, standing: Standing | None) -> None:
+    def _take(self, watch: WatchId, standing: Standing | None) -> None:
         if standing is None:
             self._matcher.drop(watch)
-            self._held[bucket].discard(watch)
         else:
             self._matcher.put(watch, standing)
-            self._held[bucket].add(watch)
 
 
 def _bucket(standing: Standing) -> int:
@@ -178,8 +160,3 @@ def _bucket(standing: Standing) -> int:
 def _standing(packed: bytes) -> Standing:
     found: Standing = msgspec.msgpack.decode(packed, type=Standing)
     return found
-
-
-def _order(place: str) -> tuple[int, int]:
-    at_ms, serial = place.split("-")
-    return int(at_ms), int(serial)
