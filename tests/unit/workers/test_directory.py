@@ -55,7 +55,7 @@ class Fleet:
 
     def rejoin(self, nodes: Sequence[NodeId]) -> None:
         self.version += 1
-        view = RingView(self.version, tuple(NodeInfo(node, 1, node, "") for node in nodes))
+        view = RingView(self.version, tuple(NodeInfo(node, 1, node, 0.0) for node in nodes))
         self.nodes = {node: directories for node, directories in self.nodes.items() if node in view}
         for directories in self.nodes.values():
             directories.ring_changed(view)
