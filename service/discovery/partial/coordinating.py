@@ -4,7 +4,8 @@ A directory is read anew now and then, whole; what servers are told is the diffe
 deleted rightly, whatever the strategy.
 
 We deviate: whatever is read is one batch, and one letter takes all of it that a server is told. So what a reading
-finds changed counts as one update, whatever it is; and a Round-Robin-y that has to delete is placed anew, which takes no more letters than one delete does, and needs no order among them.
+finds changed counts as one update, whatever it is; and a Round-Robin-y that has to delete is placed anew, which takes
+no more letters than one delete does, and needs no order among them.
 All directories are placed anew every so often, because messages can be lost: they are soft state like the rest.
 """
 
