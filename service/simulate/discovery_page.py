@@ -53,9 +53,9 @@ asked, and a query with a pair that is known to have one partition asks for no s
 - **Queries.** Each pair is in a query with the probability 0.5/rank. That gives the paper's number of queries that are
   not empty, but 4.9 pairs in each, not four.
 - **Figures 11, 14 to 16** allow 32 partitions. The paper does not say how many it allows there; its largest matrices
-  have 32. We chose that after a run with 200 (seed 1), in which matrices of popular pairs go on growing through conflicts
-  on nodes: 92.2 % of 100,000 queries/s then succeed, a query takes 2.5 messages and a registration 20.4, 96.1 % of the
-  matrices have one cell, and under the random scheme 5 %, with up to 4,096 replicas.
+  have 32. We chose that after a run with 200 (seed 1), in which matrices of popular pairs go on growing through
+  conflicts on nodes: 92.2 % of 100,000 queries/s then succeed, a query takes 2.5 messages and a registration 20.4,
+  96.1 % of the matrices have one cell, and under the random scheme 5 %, with up to 4,096 replicas.
 - **Tolerances** of Figures 12, 14 and 15 are ours: ± 0.1 and 0.02, 3 points, 0.5 messages, and 2 at random.
 - **Sizes** are asked for one after another. All at once, as in the paper, would be 0.60 per query (seed 1).
 - **Ties.** Between matrices with equally few partitions, one is drawn; the paper does not say.
