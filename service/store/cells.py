@@ -3,7 +3,8 @@
 A pair is a digest of 8 bytes here (:func:`pair_key`). Names are matched by bit-sliced signatures, the layout of which
 stands at ``scripts/cell_common.lua``; what those let through is compared, so that nothing matches falsely.
 
-We deviate: rates are told of windows that tumble rather than slide, so that a cell keeps three numbers, not forty.
+We deviate: rates are told of windows that tumble rather than slide, and last a second at least,
+so that a cell keeps four numbers for each, and a batch is no rate.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from redis.exceptions import NoScriptError
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing, transition
 from service.discovery.head import Matrix
-from service.discovery.load import WINDOW, Load, rate_per_s
+from service.discovery.load import Load, rate_per_s
 from service.discovery.matrix import Pair, Place, Size
 from service.store import keys
 from service.store import link as redis
@@ -194,7 +195,7 @@ def _answer(said: Sequence[Any]) -> Answer:
 
 def _rate(window: bytes, at_ms: int) -> float:
     """Return how many events a second there were: in the last whole window, and since."""
-    if window[-2:] in (b"", b" 0"):
+    if window[-4:] in (b"", b" 0 0"):
         return 0.0
-    count, _, before_ms = map(int, window.split())
-    return rate_per_s(WINDOW + count, (at_ms - before_ms) / 1000)
+    count, _, last, before_ms = map(int, window.split())
+    return rate_per_s(last + count, (at_ms - before_ms) / 1000)

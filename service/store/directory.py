@@ -5,6 +5,7 @@ passes wishes on to the heads, and makes the cells follow. All of it may be lost
 expire, and what is remembered wrongly is corrected by what cells answer.
 """
 
+import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -155,8 +156,10 @@ class Directory:
     async def keep_up(self) -> int:
         """Pass on what cells wished for, and do the upkeep of matrices that are not settled; return how many."""
         wishes, self._wishes = self._wishes, {}
+        by_pair: dict[Pair, list[Request]] = {}
         for wish in wishes:
-            await self._pass_on(wish)
+            by_pair.setdefault(wish.place.pair, []).append(wish)
+        await asyncio.gather(*(self._pass_on(pair, own) for pair, own in by_pair.items()))
         unsettled, self._unsettled = self._unsettled, {}
         for pair in unsettled:
             for _ in range(_PASSES):
@@ -228,21 +231,20 @@ class Directory:
                     if kind in _GROWTH or (place.partition if kind is Kind.DEC_P else place.replica) > 0:
                         self._wishes[Request(kind, place)] = None
 
-    async def _pass_on(self, wish: Request) -> None:
-        """Have a head act on a wish, unless it ignores it, or somebody else is faster.
+    async def _pass_on(self, pair: Pair, wishes: Sequence[Request]) -> None:
+        """Have a head act on one of the wishes, unless it ignores them all, or somebody else is faster.
 
         We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full.
         So a partition or a replica goes only if those that take its share then carry less than half of what they may.
         """
-        head = head_of(wish.place.pair)
-        if wish.kind not in _GROWTH and await self._is_needed(wish):
-            return
-        before = await self._led(led(wish.place.pair, self._limits))
-        after = asked(before, wish, self._limits)
-        if after != before:
-            await self._list(wish.place.pair, after.size)
-            await self._led(_one(cell.Lead(head, before, after)))
-            self._unsettled[wish.place.pair] = None
+        before = await self._led(led(pair, self._limits))
+        for wish in wishes:
+            after = asked(before, wish, self._limits)
+            if after != before and (wish.kind in _GROWTH or not await self._is_needed(wish)):
+                await self._list(pair, after.size)
+                await self._led(_one(cell.Lead(head_of(pair), before, after)))
+                self._unsettled[pair] = None
+                return
 
     async def _is_needed(self, wish: Request) -> bool:
         """Say whether others would carry too much without a cell's partition, or replica."""

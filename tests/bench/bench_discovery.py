@@ -25,7 +25,7 @@ from service.stack.redis import PrivateRedis
 from service.store import Store, connect
 from service.store.directory import Name
 
-AT_ONCE = 100
+AT_ONCE = 250
 ASKERS = 8
 KEPT_S = 21_600.0
 UPKEEP_EVERY_S = 0.5

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 
 import pytest
 
@@ -70,14 +71,17 @@ async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_n
 async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store) -> None:
     directory = Directory(store.names._link, store.cells, "channel", BUSY)
     await directory.register(named(5), KEPT_S, changed=False)
-    for _ in range(6):
-        await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(25)))
+    for _ in range(3):
+        for place, _ in await directory.cells_of("lang=en"):
+            ago_s = int(time.time()) - 4
+            await store.link.call("HSET", keys.cell(place)[0], "q", f"19 {ago_s + 2}000 40 {ago_s}000")
+        await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
         await settled(directory)
     assert (await directory.matrices())["lang=en"].replicas > 1
     assert await found(directory, "lang=en") == {name.id for name in named(5)}
     for _ in range(8):
         for place, _ in await directory.cells_of("lang=en"):
-            await store.link.call("HSET", keys.cell(place)[0], "q", "0 1 1")  # nobody has asked for half a century
+            await store.link.call("HSET", keys.cell(place)[0], "q", "0 1 20 1")  # nobody has asked for half a century
         await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
         await settled(directory)
     assert "lang=en" not in await directory.matrices()

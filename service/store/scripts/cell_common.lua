@@ -12,8 +12,7 @@ local clock = redis.call('TIME')
 local now_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 -- fresh: a key of it was just made, and does not expire yet.
--- Its fields: m membership, x the matrix's record, n names, w and q registrations and queries of late (events in this
--- window, when it began, when the one before did), bits of each row, h slots ever used, f free ones, u until when it is
+-- Its fields: m membership, x the matrix's record, n names, w and q registrations and queries of late (see counted), bits of each row, h slots ever used, f free ones, u until when it is
 -- kept, c where the sweep is.
 local function look()
   local found = redis.call('HMGET', CELL, 'm', 'n', 'w', 'q', 'x', 'bits', 'h', 'f', 'u', 'c')
@@ -26,17 +25,17 @@ local function answer(cell, done, ...)
   return {cell.m, cell.x, cell.n, cell.w, cell.q, string.format('%d', now_ms), done and 1 or 0, ...}
 end
 
--- Windows tumble: a rate is told of the last whole one and what has come since.
+-- Windows tumble, and last a second at least: a batch is no rate. Events in this one, when it began; the same of the last.
 local function counted(window, events)
-  local count, began, before = string.match(window, '^(%d+) (%d+) (%d+)$')
+  local count, began, last, before = string.match(window, '^(%d+) (%d+) (%d+) (%d+)$')
   if not began then
-    return string.format('%d %d 0', events, now_ms), events
+    return string.format('%d %d 0 0', events, now_ms)
   end
   count = count + events
-  if count >= WINDOW then
-    return string.format('0 %d %s', now_ms, began), count
+  if count >= WINDOW and now_ms - began >= 1000 then
+    return string.format('0 %d %d %s', now_ms, count, began), true
   end
-  return string.format('%d %s %s', count, began, before), count
+  return string.format('%d %s %s %s', count, began, last, before)
 end
 
 local function kept_until(cell, until_ms)
@@ -46,12 +45,6 @@ local function kept_until(cell, until_ms)
     for _, key in ipairs(KEYS) do
       redis.call('PEXPIREAT', key, string.format('%d', cell.u))
     end
-  end
-end
-
-local function each_digest(record, act)
-  for at = HEAD + 1, #record, 8 do
-    act(string.sub(record, at, at + 7))
   end
 end
 
@@ -70,13 +63,18 @@ end
 
 -- Set or clear the bits of a record. What is cleared, other pairs of the same record may have set: they are set again.
 local function mark(cell, record, slot, bit)
-  each_digest(record, function(digest)
-    if digest ~= OWN then
-      local one, other = rows_of(digest)
-      redis.call('SETBIT', INDEX, one * cell.bits + slot, bit)
-      redis.call('SETBIT', INDEX, other * cell.bits + slot, bit)
+  local steps, n, bits = {}, 0, cell.bits
+  for at = HEAD + 1, #record, 8 do
+    if string.sub(record, at, at + 7) ~= OWN then
+      local a, b, c, d = string.byte(record, at, at + 3)
+      steps[n + 1], steps[n + 2], steps[n + 3], steps[n + 4] = 'SET', 'u1', (a * 256 + b) % ROWS * bits + slot, bit
+      steps[n + 5], steps[n + 6], steps[n + 7], steps[n + 8] = 'SET', 'u1', (c * 256 + d) % ROWS * bits + slot, bit
+      n = n + 8
     end
-  end)
+  end
+  if n > 0 then
+    redis.call('BITFIELD', INDEX, unpack(steps))
+  end
 end
 
 local function widen(cell)

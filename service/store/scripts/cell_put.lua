@@ -40,9 +40,9 @@ for i = 3, #ARGV, 2 do
     latest_ms = math.max(latest_ms, expires_ms(arriving))
   end
 end
-local count
-cell.w, count = counted(cell.w, (#ARGV - 2) / 2)
-if count % 4 == 0 or count >= WINDOW then
+local tumbled
+cell.w, tumbled = counted(cell.w, (#ARGV - 2) / 2)
+if tumbled or math.random(8) == 1 then
   sweep(cell)
 end
 write(cell)
