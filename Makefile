@@ -26,7 +26,7 @@ check: $(venv)/dev.stamp
 	@$(bin)/ruff format --quiet --check
 	@$(bin)/mypy --no-error-summary
 	@$(bin)/mypy --no-error-summary compose/bootstrap.py
-	@$(bin)/codespell --skip '*/vendor/*,*/fuzz/corpus/*' --ignore-words-list nd,vor,hace,tabel service bots workers tests compose docs scripts Makefile *.md
+	@$(bin)/codespell --skip '*/vendor/*,*/fuzz/corpus/*' --ignore-words-list nd,vor,hace,tabel,ist service bots workers tests compose docs scripts Makefile *.md
 	@$(bin)/djlint --quiet --lint service/console/templates
 	@$(bin)/yamllint --strict compose
 	@$(bin)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose/compose.yaml
@@ -41,6 +41,7 @@ bench: $(venv)/dev.stamp
 	@$(bin)/python -m tests.bench.bench_tls
 	@$(bin)/python -m tests.bench.bench_honeycomb
 	@$(bin)/python -m tests.bench.bench_clash
+	@$(bin)/python -m tests.bench.bench_discovery
 	@$(bin)/python -m tests.bench.bench_checks
 	@$(bin)/python -m tests.bench.bench_idle # takes eight minutes: every channel has to be polled once
 

@@ -65,6 +65,28 @@ class Why(msgspec.Struct, frozen=True):
     target: Target
 
 
+class Find(msgspec.Struct, frozen=True):
+    """Search for channels or entries by what ``wanted`` states (``service.discovery.grammar``)."""
+
+    wanted: str
+
+
+class More(msgspec.Struct, frozen=True):
+    """Show what else was found."""
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """Tell of every entry that is as ``wanted`` states, in whatever channel; without it, name what is watched for."""
+
+    wanted: str
+
+
+class Unwatch(msgspec.Struct, frozen=True):
+    """End the watch of this number; 0 if none was said."""
+
+    number: int
+
+
 class Status(msgspec.Struct, frozen=True):
     """Is everything in order?"""
 
@@ -117,8 +139,8 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 Command = (
-    Subscribe | Unsubscribe | UnsubscribeAll | List | Show | Why | Status | Quiet | Digest | Timezone | Help | Answer
-    | Pick | Cancel | Unknown
+    Subscribe | Unsubscribe | UnsubscribeAll | List | Find | More | Watch | Unwatch | Show | Why | Status | Quiet
+    | Digest | Timezone | Help | Answer | Pick | Cancel | Unknown
 )  # fmt: skip
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
@@ -127,6 +149,10 @@ _SYNONYMS: Final[dict[str, str]] = {
     **dict.fromkeys(("subscribe", "sub", "add", "follow"), "subscribe"),
     **dict.fromkeys(("unsubscribe", "unsub", "remove", "rm", "delete", "unfollow"), "unsubscribe"),
     **dict.fromkeys(("list", "ls", "subscriptions"), "list"),
+    **dict.fromkeys(("find", "search", "discover"), "find"),
+    **dict.fromkeys(("more", "next"), "more"),
+    **dict.fromkeys(("watch", "watches"), "watch"),
+    **dict.fromkeys(("unwatch",), "unwatch"),
     **dict.fromkeys(("show", "latest"), "show"),
     **dict.fromkeys(("why", "explain"), "why"),
     **dict.fromkeys(("status", "stats"), "status"),
@@ -138,7 +164,10 @@ _SYNONYMS: Final[dict[str, str]] = {
     **dict.fromkeys(("no", "n", "nope"), "no"),
     **dict.fromkeys(("cancel", "stop", "nevermind"), "cancel"),
 }
-VERBS: Final = ("subscribe", "unsubscribe", "list", "show", "why", "status", "quiet", "digest", "timezone", "help")
+VERBS: Final = (
+    *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
+    *("timezone", "help"),
+)
 """What ``help`` explains."""
 
 _GUESSABLE: Final = [word for word in _SYNONYMS if word not in ("?", "h", "y", "n", "no", "hi", "ok", "why", "tz")]
@@ -198,6 +227,10 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "subscribe": lambda rest: Subscribe(_url(rest), _selector(rest)),
     "unsubscribe": _unsubscribe,
     "list": List,
+    "find": Find,
+    "more": lambda _: More(),
+    "watch": Watch,
+    "unwatch": lambda rest: Unwatch(_target(rest).number),
     "show": _show,
     "why": lambda rest: Why(_target(rest)),
     "status": lambda _: Status(),

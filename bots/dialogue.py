@@ -8,18 +8,23 @@ last reply if it was a :data:`Question`.
 from collections.abc import Generator
 from typing import Any
 
+import msgspec
+
 from bots import commands
 from bots.exchange import (
     AddSubscription,
+    AddWatch,
     AskWhy,
     CheckHealth,
     Choose,
     Confirm,
     DidYouMean,
     EndSubscription,
+    EndWatch,
     Explained,
     Failed,
     Followed,
+    Found,
     Incomplete,
     LatestEntries,
     LetBe,
@@ -27,9 +32,12 @@ from bots.exchange import (
     Listing,
     LookUp,
     MySubscriptions,
+    MyWatches,
     NewUrlsUsedUp,
     NoSuchSubscription,
+    NoSuchWatch,
     NothingAsked,
+    NothingMore,
     NotUnderstood,
     OfferPage,
     Probe,
@@ -37,16 +45,21 @@ from bots.exchange import (
     Reasoned,
     Reply,
     Request,
+    Search,
     Shown,
     StatusReport,
     Subscribed,
     SubscriptionsFull,
     TakeNewUrl,
     Unsubscribed,
+    Unwatched,
+    Watches,
+    Watching,
 )
 from bots.settling import settled
+from service.discovery.grammar import Finding, parse_query, parse_watch
 from service.errors import CoronetError
-from service.feeds.urls import canonical_url, channel_id, page_url
+from service.feeds.urls import canonical_url, channel_id, looks_like_url, page_url
 from service.model import Channel
 
 Dialogue = Generator[Request, Any, Reply]
@@ -74,6 +87,14 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return Confirm(len(mine)) if mine else Listing((), 0, "")
         case commands.List(wanted):
             return (yield from _list(wanted))
+        case commands.Find(wanted):
+            return (yield from _search(wanted))
+        case commands.More():
+            return (yield from _more(asked)) if isinstance(asked, Found) else NothingMore()
+        case commands.Watch(wanted):
+            return (yield from _watch(wanted))
+        case commands.Unwatch(number):
+            return (yield from _unwatch(number))
         case commands.Show(target, count):
             return (yield from _show(target, count))
         case commands.Why(target):
@@ -86,6 +107,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return Explained(topic)
         case commands.Pick(number) if isinstance(asked, Choose):
             return (yield from _pick(number, asked, limits))
+        case commands.Pick(number) if isinstance(asked, Found):
+            return (yield from _pick_found(number, asked, limits))
         case commands.Pick(number):
             return (yield from _show(commands.Target(number=number), commands.USUALLY_SHOWN))
         case commands.Answer(yes) if isinstance(asked, Confirm):
@@ -141,6 +164,45 @@ def _pick(number: int, asked: Choose, limits: Limits) -> Dialogue:
     if not 1 <= number <= len(asked.options):
         return asked
     return (yield from _subscribe(canonical_url(asked.options[number - 1].url), limits))
+
+
+def _search(wanted: str) -> Dialogue:
+    query = parse_query(wanted)
+    # One more than is shown tells whether there is more.
+    found: tuple[Finding, ...] = yield Search(msgspec.structs.replace(query, limit=query.limit + 1))
+    return Found(wanted, query, found[: query.limit], 0, more=len(found) > query.limit)
+
+
+def _more(asked: Found) -> Dialogue:
+    """Ask for as many as were shown and more: which of all that match come first is not said."""
+    shown, limit = asked.findings, asked.query.limit
+    found: tuple[Finding, ...] = yield Search(msgspec.structs.replace(asked.query, limit=2 * len(shown) + limit + 1))
+    fresh = tuple(finding for finding in found if finding not in shown)
+    if not fresh:
+        return NothingMore()
+    return Found(asked.wanted, asked.query, (*shown, *fresh[:limit]), len(shown), more=len(fresh) > limit)
+
+
+def _pick_found(number: int, asked: Found, limits: Limits) -> Dialogue:
+    if not 1 <= number <= len(asked.findings):
+        return asked
+    channel = asked.findings[number - 1].channel
+    return (yield from _subscribe(channel.url, limits, as_page=channel.kind == "page"))
+
+
+def _watch(wanted: str) -> Dialogue:
+    if not wanted.strip():
+        return Watches((yield MyWatches()))
+    if "=" not in wanted and looks_like_url(wanted):
+        return DidYouMean(f"subscribe {wanted.strip()}")
+    return Watching((yield AddWatch(parse_watch(wanted))))
+
+
+def _unwatch(number: int) -> Dialogue:
+    if not number:
+        return Incomplete("unwatch")
+    ended = yield EndWatch(number)
+    return Unwatched(ended) if ended is not None else NoSuchWatch()
 
 
 def _find(target: commands.Target) -> Generator[Request, Any, Followed | None]:

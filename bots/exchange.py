@@ -6,6 +6,8 @@ What it asks of the house is a :data:`Request`, what it says in the end is a :da
 import msgspec
 
 from service.corona.reasons import Reason
+from service.discovery.grammar import Finding, Query
+from service.discovery.standing import Standing, Watch
 from service.errors import CoronetError
 from service.habits import Habits
 from service.model import Channel, ChannelId, Entry, FeedLink
@@ -78,9 +80,31 @@ class CheckHealth(msgspec.Struct, frozen=True):
     channels: tuple[ChannelId, ...]
 
 
+class Search(msgspec.Struct, frozen=True):
+    """→ tuple of :class:`service.discovery.grammar.Finding`: what of it is anybody's business."""
+
+    query: Query
+
+
+class MyWatches(msgspec.Struct, frozen=True):
+    """→ tuple of :class:`service.discovery.standing.Watch`, by number."""
+
+
+class AddWatch(msgspec.Struct, frozen=True):
+    """→ the Watch; durable by then."""
+
+    standing: Standing
+
+
+class EndWatch(msgspec.Struct, frozen=True):
+    """→ the Watch of this number that was ended, or None."""
+
+    number: int
+
+
 Request = (
     LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
-    | MyHabits | SetHabits | CheckHealth
+    | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits
 )  # fmt: skip
 
 
@@ -99,11 +123,13 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one user may have."""
+    """What one user may have, and how many subscribers make a channel anybody's business."""
 
     subscriptions: int
     new_urls_per_hour: int
     commands_per_minute: int
+    watches: int
+    public_from_subscribers: int
 
 
 # Replies.
@@ -146,7 +172,20 @@ class OfferPage(msgspec.Struct, frozen=True):
     url: str
 
 
-Question = Choose | Confirm | DidYouMean | OfferPage
+class Found(msgspec.Struct, frozen=True):
+    """A question: which of these? ``findings`` are all that were shown so far, ``before`` how many of them earlier.
+
+    ``wanted`` is what the person wrote; ``more``: there are others.
+    """
+
+    wanted: str
+    query: Query
+    findings: tuple[Finding, ...]
+    before: int
+    more: bool
+
+
+Question = Choose | Confirm | DidYouMean | OfferPage | Found
 
 
 class Unsubscribed(msgspec.Struct, frozen=True):
@@ -179,6 +218,32 @@ class Reasoned(msgspec.Struct, frozen=True):
 
     followed: Followed
     reason: Reason
+
+
+class NothingMore(msgspec.Struct, frozen=True):
+    """All that was found has been shown, or nothing was asked for."""
+
+
+class Watching(msgspec.Struct, frozen=True):
+    """It is watched for from now on."""
+
+    watch: Watch
+
+
+class Watches(msgspec.Struct, frozen=True):
+    """What a person watches for."""
+
+    watches: tuple[Watch, ...]
+
+
+class Unwatched(msgspec.Struct, frozen=True):
+    """It is watched for no more."""
+
+    watch: Watch
+
+
+class NoSuchWatch(msgspec.Struct, frozen=True):
+    """Not found, or not yours: one answer for both."""
 
 
 class StatusReport(msgspec.Struct, frozen=True):
@@ -260,7 +325,8 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 Reply = (
-    Subscribed | Choose | Confirm | DidYouMean | OfferPage | Unsubscribed | NoSuchSubscription | Listing | Shown
-    | Reasoned | StatusReport | HabitsTold | UnreadableTime | NoSuchZone | Explained | Incomplete | SubscriptionsFull
-    | NewUrlsUsedUp | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
+    Subscribed | Choose | Confirm | DidYouMean | OfferPage | Found | NothingMore | Watching | Watches
+    | Unwatched | NoSuchWatch | Unsubscribed | NoSuchSubscription | Listing | Shown | Reasoned | StatusReport
+    | HabitsTold | UnreadableTime | NoSuchZone | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
+    | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
 )  # fmt: skip

@@ -31,6 +31,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     "public web's. Only what everybody can reach with a browser can be watched.",
     errors.NotSubscribed: "You have no such subscription. `list` shows what you have.",
     errors.LimitReached: "{detail}",
+    errors.BadQuery: "{detail}",
     errors.HostNotFound: "I cannot find {it}. {detail} Is it spelled right?",
     errors.Unreachable: "I cannot reach {it} just now. {detail} Try again later.",
     errors.TlsFailed: "I do not read {it}: its server cannot prove that it is the right one, which only its "

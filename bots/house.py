@@ -7,9 +7,11 @@ from typing import Any
 from bots.delivery import Delivery
 from bots.exchange import (
     AddSubscription,
+    AddWatch,
     AskWhy,
     CheckHealth,
     EndSubscription,
+    EndWatch,
     Followed,
     Health,
     LatestEntries,
@@ -17,8 +19,10 @@ from bots.exchange import (
     LookUp,
     MyHabits,
     MySubscriptions,
+    MyWatches,
     Probe,
     Request,
+    Search,
     SetHabits,
     TakeNewUrl,
 )
@@ -39,7 +43,7 @@ class House:
         self._delivery = delivery
         self._limits = limits
 
-    async def serve(self, jid: str, request: Request) -> Any:  # noqa: C901, PLR0911 - one arm per request
+    async def serve(self, jid: str, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         """Return the request's result as its class states it, for the person with this bare JID."""
         match request:
             case LookUp(cid):
@@ -65,6 +69,14 @@ class House:
                 await self._store.users.set_habits(jid, habits)
                 self._delivery.changed(jid)
                 return None
+            case Search(query):
+                return tuple(await self._store.search.find(query, self._limits.public_from_subscribers))
+            case MyWatches():
+                return tuple(await self._store.standing.of_user(jid))
+            case AddWatch(standing):
+                return await self._store.standing.watch(jid, standing, self._limits.watches)
+            case EndWatch(number):
+                return await self._store.standing.unwatch(jid, number)
             case CheckHealth(cids):
                 return await self._health(cids)
 

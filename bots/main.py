@@ -37,6 +37,8 @@ class Bot:
             subscriptions=settings.max_subscriptions_per_user,
             new_urls_per_hour=settings.max_new_urls_per_hour,
             commands_per_minute=settings.max_commands_per_minute,
+            watches=settings.max_watches_per_user,
+            public_from_subscribers=settings.public_from_subscribers,
         )
         self.connection = Connection(settings, self._on_event)
         self._delivery = Delivery(store, self.connection, clock, settings.messages_per_s_per_user)

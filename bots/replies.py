@@ -13,6 +13,8 @@ from bots import exchange as say
 from bots.failures import outcome, sentence
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from service.corona.reasons import Bound
+from service.discovery.grammar import Finding, written
+from service.discovery.standing import Watch
 from service.feeds.text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.habits import EVERY_DAY, MINUTES_PER_HOUR, Digest, Quiet
@@ -33,6 +35,12 @@ _HELP: Final = {
     "unsubscribe": "`unsubscribe #3` or `unsubscribe URL`: stop one subscription. `unsubscribe all` stops every one, "
     "after asking. Also: unsub, remove.",
     "list": "`list`: your subscriptions and their numbers. `list news`: those with “news” in title or URL. Also: ls.",
+    "find": "`find tag=python lang=en`: search for channels by what they are about. Also: words of the title, author, "
+    "host, domain, updates=daily, … `type=entry` searches for articles, `limit 20` shows more at once, `more` the next "
+    "ones. Only channels that are listed, or that several people follow, can be found.",
+    "watch": '`watch tag=python`, `watch "a phrase"` or `watch /regular expression/`: tell you of every article like '
+    "that, in whatever channel that several people follow. `watch` alone: what you watch for.",
+    "unwatch": "`unwatch #2`: stop watching for one of these. `watch` shows their numbers.",
     "show": "`show #3`: the latest entries of one subscription. `show #3 10`: the latest ten.",
     "why": "`why #3`: how often one subscription is looked at, and why.",
     "status": "`status`: whether everything you follow can be reached.",
@@ -150,6 +158,45 @@ def _shown(reply: say.Shown, _now_s: float) -> str:
     is_page = reply.followed.channel.kind == "page"
     rows = [joined_lines(entry.summary, 300) if is_page else entry_lines(entry) for entry in reply.entries]
     return _fitted(head, rows, "and {} more")
+
+
+def _found(reply: say.Found, _now_s: float) -> str:
+    asked = one_line(reply.wanted, 200)
+    what = "article" if reply.query.about == "entry" else "channel"
+    if not reply.findings:
+        return f"I know no {what} like that: {asked}. Try fewer conditions."
+    head = f"{'More' if reply.before else 'These are the'} {what}s I know: {asked}"
+    rows = [
+        f"{number}. {_finding(finding)}"
+        for number, finding in enumerate(reply.findings, 1)
+        if number > reply.before
+    ]  # fmt: skip
+    more = " `more` shows others." if reply.more else ""
+    return _fitted(head, [*rows, f"Answer with a number to subscribe to it.{more}"], "and {} more lines")
+
+
+def _finding(finding: Finding) -> str:
+    if finding.entry is None:
+        return f"{title(finding.channel)}\n    {one_line(address(finding.channel), 200)}"
+    return f"{entry_lines(finding.entry)}\n    in {title(finding.channel)}"
+
+
+def _watching(reply: say.Watching, _now_s: float) -> str:
+    return (
+        f"I watch for {_watched(reply.watch)} from now on (#{reply.watch.number}), in all channels that several people "
+        f"follow. `unwatch #{reply.watch.number}` ends it."
+    )
+
+
+def _watches(reply: say.Watches, _now_s: float) -> str:
+    if not reply.watches:
+        return f"You watch for nothing. {_HELP['watch']}"
+    rows = [f"#{watch.number} {_watched(watch)}" for watch in reply.watches]
+    return _fitted("You watch for:", rows, "and {} more")
+
+
+def _watched(watch: Watch) -> str:
+    return one_line(written(watch.standing), 300)
 
 
 _BINDING: Final = {
@@ -283,6 +330,12 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, float], str]]] = {
     say.Subscribed: _subscribed,
     say.Choose: _choose,
     say.OfferPage: _offer_page,
+    say.Found: _found,
+    say.NothingMore: lambda *_: "There is nothing more. `find` begins a new search.",
+    say.Watching: _watching,
+    say.Watches: _watches,
+    say.Unwatched: lambda reply, _: f"I watch for {_watched(reply.watch)} no more.",
+    say.NoSuchWatch: lambda *_: "You watch for nothing of that number. `watch` shows what you watch for.",
     say.Confirm: _confirm,
     say.Unsubscribed: _unsubscribed,
     say.NoSuchSubscription: lambda *_: "You have no such subscription. `list` shows what you have.",

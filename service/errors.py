@@ -9,7 +9,8 @@
     │   ├── NotSubscribed         no such subscription (also: not yours)
     │   ├── LimitReached          one of the user's limits, or what a publisher may be asked
     │   ├── BadKey                no identifier key, or no key group, of this store's layout
-    │   └── UnknownKeyspace       this store has fewer keyspaces
+    │   ├── UnknownKeyspace       this store has fewer keyspaces
+    │   └── BadQuery              no AV-pairs, words or pattern that can be searched for (the text says why)
     ├── PublisherError            the publisher's side; the same request may work later
     │   ├── FetchError
     │   │   ├── HostNotFound      the name does not resolve
@@ -31,6 +32,8 @@
         ├── LeaseLost             somebody else holds what we thought was ours
         ├── StaleVersion          a delta's base is not the channel's version; has ``current``
         ├── StepRefused           a key group cannot be split or merged just so, or not now; nothing changed
+        ├── BadStrategy           a directory's share cannot be kept so, or was told what another strategy does
+        ├── CellsLost             the cells of a matrix vanish faster than they are made
         ├── GroupsMoving          a subscription's key group was not found: groups kept moving
         └── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
 
@@ -98,6 +101,12 @@ class UnknownKeyspace(UserError):
     """A keyspace's number is not one of this store's."""
 
     code = "unknown-keyspace"
+
+
+class BadQuery(UserError):
+    """Not something that can be searched for, or watched; the text says why, and what can."""
+
+    code = "bad-query"
 
 
 class PublisherError(CoronetError):
@@ -235,6 +244,18 @@ class StepRefused(OperationalError):
     """A key group cannot be split, merged or moved that way, or not while another move is under way."""
 
     code = "step-refused"
+
+
+class BadStrategy(OperationalError):
+    """A partial lookup's strategy has a number that makes no sense, or a server got another strategy's message."""
+
+    code = "bad-strategy"
+
+
+class CellsLost(OperationalError):
+    """The cells that a name should go to, or be looked for in, were not there, again and again."""
+
+    code = "cells-lost"
 
 
 class GroupsMoving(OperationalError):

@@ -155,7 +155,8 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ``private`` says that its publisher's address is not public (only under ``allow_private``).
     ``listed`` is set by an admin: it is polled even without subscribers. ``dormant``: nobody polls
     it; what it lists at its next poll is taken in silently. ``condition`` is what subscribers were told
-    last of the channel itself; empty when all is well. ``moved_to`` is the channel that took over.
+    last of the channel itself; empty when all is well. ``moved_to`` is the channel that took over; ``language`` is
+    as the publisher states it, a tag like ``en-GB`` or whatever.
     """
 
     id: ChannelId
@@ -170,6 +171,7 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     dormant: bool = False
     condition: Literal["", "dead", "quarantined"] = ""
     moved_to: ChannelId = ""
+    language: str = ""
 
 
 class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):

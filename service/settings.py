@@ -111,6 +111,10 @@ class Settings(BaseModel):
     max_subscriptions_per_user: int = Field(default=200, ge=1)
     max_new_urls_per_hour: int = Field(default=20, ge=1)
     max_commands_per_minute: int = Field(default=20, ge=1)
+    max_watches_per_user: int = Field(default=50, ge=1)
+    public_from_subscribers: int = Field(default=3, ge=1)
+    """A channel can be found by others, and its entries reach their `watch`, once so many people subscribe to it, or an
+    admin lists it; never if its URL carries what may be a secret."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool = True

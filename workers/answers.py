@@ -9,7 +9,7 @@ from service.errors import CoronetError, NotSettled, NotSubscribed, NoWorker, to
 from service.feeds.sandbox import ParserPool
 from service.store import Store
 from service.store.inbox import Letter
-from service.store.requests import Answer, Ask, Explained, Failed, Polled, PollNow, Probe, Why
+from service.store.requests import Answer, Ask, Explained, Failed, LookedUp, Lookup, Polled, PollNow, Probe, Why
 from workers.node import Node
 from workers.poller import Poller
 from workers.probing import Probing
@@ -50,6 +50,8 @@ class Answers:
                         if result is None:
                             return Failed(to_fault(NotSubscribed("There is no such channel.")))
                         return Polled(result)
+                    case Lookup(pairs, limit):
+                        return LookedUp(tuple(node.directories.find(pairs, limit)))
                     case Why(channel=cid):
                         reason = node.why(cid)
                         if reason is None:

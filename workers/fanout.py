@@ -9,12 +9,15 @@ import time
 from service.feeds.parts import parts
 from service.model import ChannelId
 from service.store import Store
+from workers.hits import Hits
 
 PAGE = 500
 
 
-async def fan_out(store: Store, cid: ChannelId, epoch: int) -> bool:
+async def fan_out(store: Store, cid: ChannelId, epoch: int, hits: Hits) -> bool:
     """Queue every version that is not fully fanned out, in order; False if another node owns the channel now.
+
+    First for those whose standing queries it meets, by ``hits``, then for subscribers.
 
     Raises :class:`service.errors.StoreUnavailable`; call it again then.
     """
@@ -23,16 +26,18 @@ async def fan_out(store: Store, cid: ChannelId, epoch: int) -> bool:
         return False
     cursor = state.cursor
     for version in range(state.fanned + 1, state.channel.version + 1):
-        if not await _fan_out_version(store, cid, epoch, version, cursor):
+        if not await _fan_out_version(store, cid, epoch, version, cursor, hits=hits):
             return False
         cursor = ""
     return True
 
 
-async def _fan_out_version(store: Store, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
+async def _fan_out_version(store: Store, cid: ChannelId, epoch: int, version: int, cursor: str, *, hits: Hits) -> bool:
     delta = await store.channels.delta(cid, version)
     if delta is None or delta.initial:
         return await store.channels.fanned(cid, epoch, version, "")
+    if not cursor:
+        await hits.take_in(delta)
     given = parts(delta)
     while True:
         entries, cursor = await store.index.page(cid, cursor, PAGE)

@@ -8,6 +8,7 @@ failing store are asked for again by the protocol's soft state.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from random import random
 
 import structlog
 
@@ -35,14 +36,20 @@ from service.corona.policy import Aims, Policy
 from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
-from service.errors import LeaseLost, LimitReached, PublisherError, StoreUnavailable
-from service.model import ChannelId, NodeInfo
+from service.errors import CellsLost, LeaseLost, LimitReached, PublisherError, StoreUnavailable
+from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
+from service.store.cells import pair_key
+from service.store.directory import LIMITS
 from service.store.inbox import Letter
+from workers.directory import Directories
+from workers.hits import Hits
 from workers.keeper import Keeper
+from workers.listing import Listing
+from workers.naming import Naming
 from workers.owning import Owning
 from workers.poller import Poller
 from workers.polling import Polling
@@ -112,7 +119,15 @@ class Node:
             hubs_named=hubs.noticed,
             tasks=self._tasks,
         )
-        self.owning = Owning(me.id, store, clock=clock, happened=self._happened, tasks=self._tasks)
+        self.owning = Owning(
+            me.id,
+            store,
+            clock=clock,
+            happened=self._happened,
+            tasks=self._tasks,
+            hits=Hits(store, settings.public_from_subscribers),
+            naming=Naming(store, clock, settings.public_from_subscribers),
+        )
         self._keeper = Keeper(
             me.id,
             store,
@@ -120,6 +135,8 @@ class Node:
             interval_s=settings.maintenance_interval_s,
             tasks=self._tasks,
         )
+        listing = Listing(store.cells.carry_out, lambda pair: pair_key(f"channel {pair}"), LIMITS, random)
+        self.directories = Directories(me.id, listing, self._send_shares, random)
 
     async def live(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
         """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""
@@ -133,6 +150,8 @@ class Node:
                 phases.every(self._settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat, share)
                 phases.every(self._settings.maintenance_interval_s / _TICKS_PER_MAINTENANCE, self._tick, share)
                 phases.every(self._settings.maintenance_interval_s, self._keep_key_groups, share)
+                phases.every(self._settings.maintenance_interval_s, self._keep_directory, share)
+                phases.every(self._settings.maintenance_interval_s, self.directories.keep_up, share)
                 phases.every(UPKEEP_S, self._keep_up_hubs)
                 await self._lost
         finally:
@@ -177,6 +196,7 @@ class Node:
             self._witness.look(beat.ring)
             self.owning.ring_changed(beat.ring)
             self._keeper.ring_changed(beat.ring)
+            self.directories.ring_changed(beat.ring)
             await self._happened(RingChanged(beat.ring))
 
     async def _tick(self) -> None:
@@ -187,6 +207,14 @@ class Node:
 
     async def _keep_key_groups(self) -> None:
         await self._keeper.keep(self.polling.fleet_s())
+
+    async def _keep_directory(self) -> None:
+        """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""
+        for directory in (self._store.names, self._store.entries):
+            try:
+                await directory.keep_up()
+            except (StoreUnavailable, CellsLost) as error:
+                log.warning("upkeep of the directory was interrupted", error=str(error))
 
     async def _drop_read(self) -> None:
         # Once for many letters; their number is bounded meanwhile.
@@ -210,10 +238,15 @@ class Node:
                     self._tasks.start(_run(answer(self, letter)))
                 elif letter.kind == "push":
                     self._tasks.start(self._take_in(letter.payload.decode()))
+                elif letter.kind == "share":
+                    self._tasks.start(self.directories.received(letter.payload))
                 elif (envelope := decode(letter.payload)) is not None:
                     received.append(Received(envelope.sender, envelope.message))
             if received:
                 await self._happened(*received)
+
+    async def _send_shares(self, letters: Sequence[tuple[NodeId, bytes]]) -> None:
+        await self._store.inboxes.send([(node, Letter("share", self.me.id, payload)) for node, payload in letters])
 
     async def _take_in(self, cid: ChannelId) -> None:
         try:

@@ -31,6 +31,8 @@ from service.store.channels import Snapshot
 from service.store.state import ChannelState
 from workers.courtesy import charged_site
 from workers.fanout import fan_out
+from workers.hits import Hits
+from workers.naming import Naming
 from workers.stretches import stretches
 from workers.tasks import Tasks
 
@@ -45,13 +47,23 @@ class Owning:
     """A node's own channels. ``happened`` tells the protocol how things went."""
 
     def __init__(
-        self, me: NodeId, store: Store, *, clock: Clock, happened: Callable[..., Awaitable[None]], tasks: Tasks
+        self,
+        me: NodeId,
+        store: Store,
+        *,
+        clock: Clock,
+        happened: Callable[..., Awaitable[None]],
+        tasks: Tasks,
+        hits: Hits,
+        naming: Naming,
     ) -> None:
         self._me = me
         self._store = store
         self._clock = clock
         self._happened = happened
         self._tasks = tasks
+        self._hits = hits
+        self._naming = naming
         self._view = RingView(0, ())
         self._prefixes: tuple[str, ...] = ()
         self._adopting: set[ChannelId] = set()
@@ -125,7 +137,7 @@ class Owning:
         """Tell a channel's subscribers that it has moved, have them follow, and own it no more."""
         cid = moved.channel.id
         try:
-            if await fan_out(self._store, cid, moved.epoch):
+            if await fan_out(self._store, cid, moved.epoch, self._hits):
                 await self._store.moves.carry_out(moved, self._clock.wall_s())
                 log.info("channel moved", channel=cid[:8], to=moved.channel.moved_to[:8])
         except StoreUnavailable as error:
@@ -146,6 +158,7 @@ class Owning:
     def disown(self, cid: ChannelId) -> None:
         """Forget a channel that another node owns now, or nobody wants."""
         self._unfinished.pop(cid, None)
+        self._naming.forget(cid)
 
     async def publish(self, effect: Publish) -> None:
         """Version a candidate, tell the protocol, and fan out."""
@@ -166,6 +179,7 @@ class Owning:
             # Whoever adopts it now carries out the move: if we do not live to, another node does.
             await self._happened(PublishRefused(offered.channel))
             return
+        self._naming.news_of(offered.channel)
         self._fan_out_soon(offered.channel, effect.epoch)
         await self._happened(Published(offered.channel, delta.version))
 
@@ -199,8 +213,15 @@ class Owning:
 
     async def _listed(self, cids: Sequence[ChannelId]) -> list[ListedChannel]:
         counts = await self._store.subscriptions.counts(list(cids))
+        self._tasks.start(self._name(list(zip(cids, counts, strict=True))))
         wanted = await self._wanted_or_dozing([cid for cid, count in zip(cids, counts, strict=True) if not count])
         return [ListedChannel(cid, count, cid in wanted) for cid, count in zip(cids, counts, strict=True)]
+
+    async def _name(self, counted: Sequence[tuple[ChannelId, int]]) -> None:
+        try:
+            await self._naming.keep(counted)
+        except StoreUnavailable as error:
+            log.warning("naming was interrupted", channels=len(counted), error=str(error))
 
     async def _wanted_or_dozing(self, lonely: Sequence[ChannelId]) -> set[ChannelId]:
         now_s = self._clock.monotonic_s()
@@ -231,7 +252,7 @@ class Owning:
         try:
             while (epoch := self._unfinished.pop(cid, None)) is not None:
                 try:
-                    done = await fan_out(self._store, cid, epoch)
+                    done = await fan_out(self._store, cid, epoch, self._hits)
                 except StoreUnavailable as error:
                     log.warning("fan-out interrupted", channel=cid[:8], error=str(error))
                     self._unfinished.setdefault(cid, epoch)
@@ -245,4 +266,12 @@ class Owning:
 
 def _snapshot(effect: Publish) -> Snapshot:
     offered, updates = effect.candidate, effect.updates
-    return Snapshot(offered.validators, offered.memory, offered.title, offered.link, offered.wishes, updates=updates)
+    return Snapshot(
+        offered.validators,
+        offered.memory,
+        offered.title,
+        offered.link,
+        offered.wishes,
+        updates=updates,
+        language=offered.language,
+    )

@@ -206,6 +206,7 @@ class Probing:
             findings.link,
             findings.wishes,
             updates=Updates(dated(dates_s, now_s), now_s),
+            language=findings.language,
         )
         await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
 

@@ -121,6 +121,7 @@ def found(
         title=findings.title,
         link=findings.link,
         wishes=findings.wishes,
+        language=findings.language,
     )
     return Found(tuple(documents), candidate)
 

@@ -10,6 +10,7 @@ from aiohttp import hdrs, web
 
 from service.console.attention import Overview
 from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, detail, existing, find
+from service.console.discovery import Matrices, SearchResult, matrices, search
 from service.console.importing import Imported
 from service.console.openapi import File, Operation, Parameter, document
 from service.console.opml import MEDIA_TYPE, get_opml, post_opml
@@ -137,6 +138,16 @@ async def get_nodes(request: web.Request) -> web.Response:
     return _json(Nodes(tuple(await request.app[STORE].ring.view())))
 
 
+async def get_search(request: web.Request) -> web.Response:
+    """Search the directory for channels, or entries, and say how the query was answered."""
+    return _json(await search(request.app[STORE], request.app[SETTINGS], request.query.get("q", "")))
+
+
+async def get_matrices(request: web.Request) -> web.Response:
+    """The directory's matrices that have several cells."""
+    return _json(await matrices(request.app[STORE]))
+
+
 async def get_host(request: web.Request) -> web.Response:
     """How often a host may be asked, and whether an admin or the settings said so."""
     site = _site(request)
@@ -165,6 +176,7 @@ async def get_openapi(_: web.Request) -> web.Response:
 
 _CID = Parameter("cid", "path", "A channel's id: 40 hexadecimal digits.")
 _HOST = Parameter("host", "path", "A publisher's host, as in a URL.")
+_QUERY = Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.')
 _FIND = (
     Parameter("q", "query", "Only channels whose title or URL holds this text."),
     Parameter("cursor", "query", "Where to go on: `next` of the page before."),
@@ -199,6 +211,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
         "POST", "/channels/{cid}/poll", poll_channel, {200: PollResult}, parameters=(_CID,), problems=(404, 422, 502)
     ),
     Operation("GET", "/nodes", get_nodes, {200: Nodes}),
+    Operation("GET", "/search", get_search, {200: SearchResult}, parameters=(_QUERY,), problems=(422,)),
+    Operation("GET", "/matrices", get_matrices, {200: Matrices}),
     Operation("GET", "/hosts/{host}", get_host, {200: Host}, parameters=(_HOST,), problems=(422,)),
     Operation(
         "PUT", "/hosts/{host}", put_host, {200: Host}, body=SetHost, parameters=(_HOST,), problems=(400, 413, 415, 422)

@@ -57,6 +57,7 @@ def _examine_feed(job: Examine) -> Findings:
         hubs=feed.hubs,
         topic=feed.topic,
         older=older,
+        language=feed.language,
     )
 
 

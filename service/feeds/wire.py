@@ -53,6 +53,7 @@ class Findings(msgspec.Struct, frozen=True, array_like=True):
     topic: str = ""
     older: str = ""
     links: tuple[FeedLink, ...] = ()
+    language: str = ""
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):

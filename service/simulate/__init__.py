@@ -20,4 +20,7 @@ updates by them; ``corona`` puts it together, and ``corona_jobs`` are the runs o
 
 ``clash_workload`` is CLASH §VI's world; ``clash_servers`` its servers on production's tables and policy,
 ``clash_lookups`` its clients, ``clash_dht`` what it is compared with; ``clash`` puts it together.
+
+``discovery_workload`` is content discovery §V's world, ``discovery_nodes`` its nodes; ``discovery_matrices`` grow by
+production's rules, ``discovery_registrations`` and ``discovery_queries`` are sent; ``discovery`` puts it together.
 """

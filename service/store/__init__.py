@@ -14,7 +14,9 @@ from service.clash.mapping import Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.accounts import Accounts
+from service.store.cells import Cells
 from service.store.channels import Channels
+from service.store.directory import Directory
 from service.store.hosts import Hosts
 from service.store.inbox import Inboxes
 from service.store.index import GroupIndex
@@ -27,6 +29,8 @@ from service.store.outbox import Outbox
 from service.store.policy import PolicyStore
 from service.store.requests import Requests
 from service.store.ring import Ring
+from service.store.search import Search
+from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
 from service.store.together import Together
 from service.store.users import Users
@@ -48,15 +52,20 @@ class Store:
         self.index = GroupIndex(together, self.keyspaces, LAYOUT)
         self.channels = Channels(together, self.index)
         self.outbox = Outbox(link)
+        self.cells = Cells(together)
+        self.names = Directory(together, self.cells, "channel")
+        self.entries = Directory(together, self.cells, "entry")
         self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox)
         self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)
+        self.standing = Standings(together)
         self.ring = Ring(link)
         self.policy = PolicyStore(link)
         self.leases = Leases(link)
         self.hosts = Hosts(together)
         self.inboxes = Inboxes(link, together)
         self.requests = Requests(link, self.inboxes, self.ring)
+        self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
         self.websub = WebSub(link)
 

@@ -30,6 +30,7 @@ FIELDS = {
     "url": "the canonical URL; a channel without it does not exist",
     "title": "what the publisher calls it",
     "link": "its home page",
+    "language": "as its publisher states it",
     "kind": "feed or page",
     "created": "Unix s",
     "private": "1 if the publisher's address is not public",
@@ -70,7 +71,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """What a delta leaves behind: the content's validators, what is remembered of it, names and wishes.
 
-    An empty ``title`` or ``link`` leaves the one that the channel has.
+    An empty ``title``, ``link`` or ``language`` leaves the one that the channel has.
     ``kind`` is what the channel is from now on, if that changes; ``updates`` what is known of when it does, if that is
     news.
     """
@@ -82,6 +83,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     wishes: Wishes = Wishes()
     kind: Literal["feed", "page"] | None = None
     updates: Updates | None = None
+    language: str = ""
 
 
 class Channels:
@@ -326,6 +328,7 @@ def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
     return [
         *(("title", snapshot.title) if snapshot.title else ()),
         *(("link", snapshot.link) if snapshot.link else ()),
+        *(("language", snapshot.language) if snapshot.language else ()),
         *("memory", snapshot.memory),
         *("wishes", msgspec.msgpack.encode(snapshot.wishes)),
         *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),

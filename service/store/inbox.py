@@ -12,15 +12,16 @@ from service.store.together import Together
 _LENGTH = 10_000
 _KEPT_S = 3600
 
-Kind = Literal["peer", "ask", "push"]
+Kind = Literal["peer", "ask", "push", "share"]
 
-_KINDS: dict[bytes, Kind] = {b"ask": "ask", b"push": "push"}
+_KINDS: dict[bytes, Kind] = {b"ask": "ask", b"push": "push", b"share": "share"}
 
 
 class Letter(msgspec.Struct, frozen=True):
     """One message: ``peer`` between nodes (corona's protocol), ``ask`` from a bot or the console.
 
-    ``push`` says that a hub sent something for a channel (its id is the payload), and wants no answer.
+    ``push`` says that a hub sent something for a channel (its id is the payload), and wants no answer; ``share`` is
+    between nodes, of the directories that they keep in memory.
     """
 
     kind: Kind

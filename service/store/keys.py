@@ -33,16 +33,26 @@ key                          type    meaning
 ``cn:{clash:K}:ends``        zset    where ended subscriptions are kept, in groups that are moving here
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked
 ``cn:{clash:K}:load``        hash    label of a key group → deliveries per second now and lately, and when (Unix s)
+``cn:{m:CELL}``              hash    a cell of a matrix: see ``scripts/cell_common.lua``
+``cn:{m:CELL}:names``        hash    its names → their records; expires, as the rest of the cell
+``cn:{m:CELL}:index``        string  bit-sliced signatures of its names, once there are more than a few
+``cn:{m:CELL}:slots``        string  which name has which slot in the index
+``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
 ``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
-                                     ``e`` 1 of its edits, ``m`` position and marks of each article (JSON)
+                                     ``e`` 1 of its edits, ``m`` position and marks of each article (JSON),
+                                     ``x`` positions of changes that are left out (JSON)
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
 ``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
+``cn:{u:UID}:watches``       hash    number of a standing query → its id and itself: Watch (msgpack)
+``cn:{u:UID}:hits``          set     channel id and version of what their standing queries were told; expires
+``cn:{w:B}``                 hash    bucket B of standing queries: id → Standing (msgpack)
+``cn:{w}:log``               stream  their changes: ``i`` id, ``s`` Standing (msgpack), nothing for an end; ~10,000
 ``cn:{i}:users``             zset    user ids that may have intents → when (ms)
 ``cn:{a}:users``             set     every user id that ever wrote to us
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
@@ -62,6 +72,8 @@ import hashlib
 from base64 import urlsafe_b64encode
 
 from service.clash.mapping import Keyspace
+from service.discovery.matrix import Place
+from service.discovery.pairs import About
 from service.model import ChannelId, NodeId, UserId
 
 RING_NODES = "cn:{r}:nodes"
@@ -74,6 +86,7 @@ USERS = "cn:{a}:users"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
 DEAD_LETTERS = "cn:{d}:dead"
+STANDING_LOG = "cn:{w}:log"
 
 
 def user_id(jid: str) -> UserId:
@@ -175,6 +188,17 @@ def keyspace_rates(number: Keyspace) -> str:
     return f"cn:{{clash:{number}}}:load"
 
 
+def cell(place: Place) -> tuple[str, str, str, str]:
+    """A cell of a matrix: itself, its names, their index, and which slots they have in it."""
+    own = f"cn:{{m:{place.pair.encode('latin-1').hex()}:{place.partition}:{place.replica}}}"
+    return own, f"{own}:names", f"{own}:index", f"{own}:slots"
+
+
+def matrices(about: About) -> str:
+    """The matrices that have several cells."""
+    return f"cn:{{mx}}:{about}"
+
+
 def user(uid: UserId) -> str:
     """A user."""
     return f"cn:{{u:{uid}}}"
@@ -213,6 +237,21 @@ def articles(uid: UserId) -> str:
 def older_articles(uid: UserId) -> str:
     """Articles that a user was told before those."""
     return f"cn:{{u:{uid}}}:articles:old"
+
+
+def watches(uid: UserId) -> str:
+    """A user's standing queries."""
+    return f"cn:{{u:{uid}}}:watches"
+
+
+def hits(uid: UserId) -> str:
+    """What a user's standing queries were told lately."""
+    return f"cn:{{u:{uid}}}:hits"
+
+
+def standing(bucket: int) -> str:
+    """A bucket of standing queries."""
+    return f"cn:{{w:{bucket}}}"
 
 
 def rate(uid: UserId, what: str) -> str:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from hashlib import sha1
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +21,7 @@ from service.store.pools import ANSWER_WITHIN_S
 from service.store.routing import Lane, Slots, without_errors
 from service.store.slots import READS_ONLY, Address, Command, Value
 
-__all__ = ["BLOCK_AT_MOST_S", "Command", "Link", "Value", "script"]
+__all__ = ["BLOCK_AT_MOST_S", "Command", "Link", "Value", "script", "script_digest"]
 
 _PER_ROUND_TRIP = 500
 """Commands written at once: more would cost memory that a process keeps for good, and hold up others."""
@@ -68,6 +69,12 @@ def _script(name: str) -> str:
 def script(name: str, keys: Sequence[str], *arguments: Value) -> Command:
     """Return the command that runs ``scripts/NAME.lua``; all keys must be of one slot."""
     return ("EVAL", _script(name), len(keys), *keys, *arguments)
+
+
+@cache
+def script_digest(name: str) -> str:
+    """Return the name by which Redis knows ``scripts/NAME.lua`` once it was sent whole."""
+    return sha1(_script(name).encode(), usedforsecurity=False).hexdigest()
 
 
 @contextmanager

@@ -36,6 +36,14 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
     left_out: tuple[int, ...] = ()
 
 
+class Hit(msgspec.Struct, frozen=True):
+    """What one user's standing queries, by number, have met in a version: the positions of those changes."""
+
+    uid: UserId
+    numbers: tuple[int, ...]
+    positions: frozenset[int]
+
+
 class Batch(msgspec.Struct, frozen=True):
     """Items that go out as one message, all of them news or all edits.
 
@@ -81,7 +89,26 @@ class Outbox:
         given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
         replies = await self._link.many([script("outbox_enqueue", _queued_keys(uid), *given) for uid in uids])
         # Also those who already had it: a crash may have come between the queue and the waiting list.
-        waiting = [uid for uid, reply in zip(uids, replies, strict=True) if reply >= 0]
+        await self._wake_up([uid for uid, reply in zip(uids, replies, strict=True) if reply >= 0])
+        return [uid for uid, reply in zip(uids, replies, strict=True) if reply < 0]
+
+    async def enqueue_hits(
+        self, cid: ChannelId, version: int, now_s: float, hits: Sequence[Hit], *, news: Marks, changes: int
+    ) -> None:
+        """Queue, once, what people's standing queries have met among a version's ``changes``, and wake delivery.
+
+        Who is subscribed to the channel is told by that, and who has ended these standing queries not at all.
+        """
+        commands = []
+        for hit in hits:
+            marks = _wire(tuple(mark for mark in news if mark[0] in hit.positions))
+            others = msgspec.json.encode([position for position in range(changes) if position not in hit.positions])
+            own = (keys.user_index(hit.uid), keys.outbox(hit.uid), keys.watches(hit.uid), keys.hits(hit.uid))
+            commands.append(script("outbox_hit", own, cid, version, now_s, marks, others, *hit.numbers))
+        replies = await self._link.many(commands)
+        await self._wake_up([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply >= 0])
+
+    async def _wake_up(self, waiting: Sequence[UserId]) -> None:
         if waiting:
             stamps = [value for uid in waiting for value in (_stamp(), uid)]
             await self._link.many(
@@ -90,7 +117,6 @@ class Outbox:
                     ("XADD", keys.WAKE, "MAXLEN", "~", 10_000, "*", "u", " ".join(waiting)),
                 ]
             )
-        return [uid for uid, reply in zip(uids, replies, strict=True) if reply < 0]
 
     async def waiting(self) -> list[UserId]:
         """Return everyone with queued items or batches in flight, longest waiting first."""

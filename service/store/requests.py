@@ -5,6 +5,7 @@ Only workers reach publishers; whoever else needs something of a publisher asks 
 
 import secrets
 import time
+from collections.abc import Collection
 
 import msgspec
 
@@ -13,6 +14,7 @@ from service.corona.reasons import Reason
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry, FeedLink, PollResult
+from service.overlay.ids import BITS, to_hex
 from service.store import keys
 from service.store.inbox import Inboxes, Letter
 from service.store.link import BLOCK_AT_MOST_S, Link
@@ -20,6 +22,8 @@ from service.store.ring import Ring
 
 _ANSWER_KEPT_S = 60
 _WITHIN_S = 9.5
+_LOOKUP_WITHIN_S = 0.5
+"""A worker that takes longer is slower than the matrices."""
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True):
@@ -44,11 +48,21 @@ class Why(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
+class Lookup(msgspec.Struct, frozen=True, tag=True):
+    """Name channels that have all these AV-pairs, from the directories in memory (partial lookup)."""
+
+    pairs: tuple[str, ...]
+    limit: int
+
+
+Question = Probe | PollNow | Why | Lookup
+
+
 class Ask(msgspec.Struct, frozen=True):
     """A request with where to answer. After ``until_s`` (on Redis's clock, Unix s) nobody waits for it any more."""
 
     id: str
-    body: Probe | PollNow | Why
+    body: Question
     until_s: float
 
 
@@ -78,13 +92,19 @@ class Explained(msgspec.Struct, frozen=True, tag=True):
     reason: Reason
 
 
+class LookedUp(msgspec.Struct, frozen=True, tag=True):
+    """Channels that were found in memory, at most as many as were wanted: the matrices may have more."""
+
+    channels: tuple[ChannelId, ...]
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The error that the worker met."""
 
     fault: Fault
 
 
-Answer = Probed | Polled | Explained | Failed
+Answer = Probed | Polled | Explained | LookedUp | Failed
 
 
 class Requests:
@@ -117,6 +137,19 @@ class Requests:
             return answer.reason
         raise NoWorker(f"A worker answered {type(answer).__name__} to a why: the fleet's versions differ.")
 
+    async def lookup(
+        self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_WITHIN_S
+    ) -> tuple[ChannelId, ...]:
+        """Return channels that have all these AV-pairs, of those that any one worker knows; maybe none.
+
+        If they are fewer than ``limit``, ask the matrices. Raises :class:`NoWorker`; ask the matrices then, too.
+        """
+        anyone = to_hex(secrets.randbits(BITS))
+        answer = await self._ask(anyone, Lookup(tuple(pairs), limit), timeout_s)
+        if isinstance(answer, LookedUp):
+            return answer.channels
+        raise NoWorker(f"A worker answered {type(answer).__name__} to a lookup: the fleet's versions differ.")
+
     async def wanted(self, cid: ChannelId) -> None:
         """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""
         owner = (await self._ring.look()).owner(cid)
@@ -129,7 +162,7 @@ class Requests:
         if owner is not None:
             await self._inboxes.send([(owner, Letter("push", "", cid.encode()))])
 
-    async def _ask(self, cid: ChannelId, body: Probe | PollNow | Why, timeout_s: float) -> Answer:
+    async def _ask(self, cid: ChannelId, body: Question, timeout_s: float) -> Answer:
         now_s, ring = await self._ring.glance()
         owner = ring.owner(cid)
         if owner is None:

@@ -28,7 +28,7 @@ def slot_of(command: Command) -> int | None:
     name = str(command[0])
     if name in _NO_KEY:
         return None
-    if name == "EVAL":
+    if name in ("EVAL", "EVALSHA"):
         key: Value | None = command[3] if command[2] else None
     elif name == "XREAD":
         key = command[command.index("STREAMS") + 1]

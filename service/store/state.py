@@ -10,7 +10,7 @@ from service.model import Channel, ChannelId, NodeId, Validators, Wishes
 
 OF_CHANNEL = (
     *("url", "title", "link", "kind", "version", "created"),
-    *("private", "listed", "dormant", "condition", "moved_to"),
+    *("private", "listed", "dormant", "condition", "moved_to", "language"),
 )
 OF_STATE = (
     *OF_CHANNEL,
@@ -66,6 +66,7 @@ def state_of(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
         dormant=text(b"dormant") == "1",
         condition=_condition(text(b"condition")),
         moved_to=text(b"moved_to"),
+        language=text(b"language"),
     )
     failing = text(b"failing_since")
     return ChannelState(

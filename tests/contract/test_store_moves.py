@@ -17,6 +17,7 @@ from tests.support.channels import SNAPSHOT, make_channel, publish
 from tests.support.everywhere import everywhere
 from tests.support.waiting import until
 from workers.fanout import fan_out
+from workers.hits import Hits
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
 URL, NEW = "https://example.org/feed", "https://example.net/feed"
@@ -39,7 +40,7 @@ async def _say_moved(store: Store, url: str = URL, to: str = NEW) -> None:
 
 async def _carry_out(store: Store, cid: ChannelId = OLD_ID) -> None:
     state = await _adopt(store, cid)
-    assert await fan_out(store, cid, state.epoch)
+    assert await fan_out(store, cid, state.epoch, Hits(store, 3))
     await store.moves.carry_out(state, 4_000.0)
 
 
@@ -49,7 +50,7 @@ async def _tell_everybody(store: Store, cid: ChannelId, *entries: str) -> None:
     changes = tuple(Change("addition", Entry(key, key)) for key in entries)
     delta = Delta(cid, state.channel.version, 0, 5_000.0, changes)
     await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=False)
-    await fan_out(store, cid, state.epoch)
+    await fan_out(store, cid, state.epoch, Hits(store, 3))
 
 
 async def _told(store: Store, jid: str) -> list[str]:

@@ -8,7 +8,7 @@ from service.model import Change, Channel, ChannelId, Delta, Entry, PollResult, 
 from service.store import Store
 from service.store.channels import Snapshot
 
-SNAPSHOT = Snapshot(Validators(etag='"1"'), b"", "A feed", "https://example.org/")
+SNAPSHOT = Snapshot(Validators(etag='"1"'), b"", "A feed", "https://example.org/", language="en-GB")
 
 
 async def make_channel(

@@ -22,7 +22,7 @@ from service.model import NodeInfo
 from service.overlay.ids import BITS, to_hex
 from service.settings import Settings
 from service.store import Store
-from service.store.requests import Answer, Ask, Explained, Failed, PollNow, Probe, Why
+from service.store.requests import Answer, Ask, Explained, Failed, Lookup, PollNow, Probe, Why
 
 TOKEN = "an-api-token-for-tests"
 
@@ -86,7 +86,7 @@ async def admin(url: str, store: Store) -> AsyncIterator[Visitor]:
 @asynccontextmanager
 async def worker(
     store: Store,
-    answer: Callable[[Probe | PollNow], Answer],
+    answer: Callable[[Probe | PollNow | Lookup], Answer],
     *,
     name: str = "w1",
     metrics_url: str = "",

@@ -48,7 +48,7 @@ repeat
   items, message_id, anything = {}, ARGV[1] .. '-' .. found[1][1], false
   local part
   for _, item in ipairs(found) do
-    local field = {e = '0', m = '[]'}
+    local field = {e = '0', m = '[]', x = '[]'}
     for i = 1, #item[2], 2 do
       field[item[2][i]] = item[2][i + 1]
     end
@@ -59,6 +59,10 @@ repeat
     local articles = cjson.decode(field['m'])
     local left_out = told_elsewhere(string.sub(field['c'], 1, 8), articles, part == '0')
     anything = anything or #articles == 0 or #left_out < #articles
+    -- What standing queries have met may be a part of a version: the rest was left out from the beginning.
+    for _, position in ipairs(cjson.decode(field['x'])) do
+      left_out[#left_out + 1] = position
+    end
     local queued = {field['c'], tonumber(field['v']), tonumber(field['t']), part == '1'}
     if #left_out > 0 then
       queued[5] = left_out -- an empty table would become an object of JSON

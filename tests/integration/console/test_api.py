@@ -10,11 +10,13 @@ import pytest_asyncio
 from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from service.clock import SystemClock
 from service.model import FeedLink, PollResult, Wishes
 from service.store import Store, keys
-from service.store.requests import Answer, Polled, PollNow, Probe, Probed
+from service.store.requests import Answer, Lookup, Polled, PollNow, Probe, Probed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, worker
+from workers.naming import Naming
 
 
 @pytest_asyncio.fixture
@@ -84,7 +86,7 @@ async def test_a_page_is_watched_itself_or_a_part_of_it(
     asked = []
     channel = await make_channel(store, url, kind="page")
 
-    def answer(body: Probe | PollNow) -> Answer:
+    def answer(body: Probe | PollNow | Lookup) -> Answer:
         asked.append(body)
         return Probed(channel)
 
@@ -200,3 +202,20 @@ async def test_what_is_no_host_has_no_rate(api: aiohttp.ClientSession, host: str
 async def test_what_is_not_there_is_a_problem_too(api: aiohttp.ClientSession) -> None:
     assert (await _ask(api, "GET", "nothing"))[1]["status"] == 404
     assert (await _ask(api, "PUT", "nodes"))[1]["status"] == 405
+
+
+async def test_a_search_says_what_it_found_and_how(store: Store, api: aiohttp.ClientSession) -> None:
+    channel = await make_channel(store, listed=True)
+    await Naming(store, SystemClock(), 3).keep([(channel.id, 0)])
+    status, told = await _ask(api, "GET", "search?q=host=example.org%20type=feed%20limit=5")
+    assert status == 200
+    assert [item["channel"] for item in told["items"]] == [channel.id]
+    assert told["asked"] in told["pairs"] == ["host=example.org", "type=feed"]
+    assert (told["partitions"], told["replicas"], told["cells"], told["complete"]) == (1, 1, 1, True)
+    assert await _ask(api, "GET", "matrices") == (200, {"items": []})
+
+
+@pytest.mark.parametrize("query", ["", "colour=red", "tag=%00", "limit=5", "tag=" + "x" * 2_000])
+async def test_a_search_that_is_none_is_a_problem_in_clear_words(api: aiohttp.ClientSession, query: str) -> None:
+    status, problem = await _ask(api, "GET", f"search?q={query}")
+    assert (status, problem["code"]) == (422, "bad-query")

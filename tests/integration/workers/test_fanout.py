@@ -5,6 +5,7 @@ from service.store import Store, keys
 from service.store.outbox import OutboxItem
 from tests.support.channels import change, make_channel
 from workers.fanout import fan_out
+from workers.hits import Hits
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
@@ -22,9 +23,9 @@ async def fan_out_changes(store: Store, channel: Channel, *changes: Change, base
     await change(store, channel, *changes, base=base)
     (state,) = await store.channels.states([channel.id])
     assert state is not None
-    assert await fan_out(store, channel.id, state.epoch)
+    assert await fan_out(store, channel.id, state.epoch, Hits(store, 3))
     await store.channels.fanned(channel.id, state.epoch, base, "")
-    assert await fan_out(store, channel.id, state.epoch)
+    assert await fan_out(store, channel.id, state.epoch, Hits(store, 3))
 
 
 async def claimed(store: Store) -> list[OutboxItem]:

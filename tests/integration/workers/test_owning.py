@@ -23,6 +23,8 @@ from service.overlay.ring import RingView
 from service.store import Store, keys
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.waiting import until_so
+from workers.hits import Hits
+from workers.naming import Naming
 from workers.owning import Owning
 from workers.tasks import Tasks
 
@@ -41,7 +43,15 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
         happened.extend(events)
 
     tasks = Tasks()
-    owning = Owning(US, store, clock=SystemClock(), happened=note, tasks=tasks)
+    owning = Owning(
+        US,
+        store,
+        clock=SystemClock(),
+        happened=note,
+        tasks=tasks,
+        hits=Hits(store, 3),
+        naming=Naming(store, SystemClock(), 3),
+    )
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     (state,) = await store.channels.adopt([channel.id], US)
@@ -65,7 +75,15 @@ class Owner:
     def __init__(self, store: Store) -> None:
         self.happened: list[Event] = []
         self.tasks = Tasks()
-        self.owning = Owning(US, store, clock=SystemClock(), happened=self._note, tasks=self.tasks)
+        self.owning = Owning(
+            US,
+            store,
+            clock=SystemClock(),
+            happened=self._note,
+            tasks=self.tasks,
+            hits=Hits(store, 3),
+            naming=Naming(store, SystemClock(), 3),
+        )
         self.owning.ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
 
     async def _note(self, *events: Event) -> None:

@@ -7,9 +7,11 @@ from bots.commands import parse
 from bots.dialogue import converse
 from bots.exchange import (
     AddSubscription,
+    AddWatch,
     AskWhy,
     CheckHealth,
     EndSubscription,
+    EndWatch,
     Followed,
     Health,
     LatestEntries,
@@ -17,16 +19,20 @@ from bots.exchange import (
     LookUp,
     MyHabits,
     MySubscriptions,
+    MyWatches,
     Probe,
     Question,
     Reply,
     Request,
+    Search,
     SetHabits,
     TakeNewUrl,
 )
 from bots.replies import text
 from service.corona.reasons import Reason
-from service.errors import CoronetError, NotAFeed, NotSettled
+from service.discovery.grammar import Finding
+from service.discovery.standing import Watch
+from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled
 from service.feeds.urls import channel_id
 from service.habits import NONE, Habits
 from service.model import Channel, ChannelId, Entry
@@ -56,7 +62,10 @@ class Person:
     follows: dict[int, Channel] = field(default_factory=dict)
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
     reasons: dict[ChannelId, Reason] = field(default_factory=dict)
-    limits: Limits = field(default_factory=lambda: Limits(3, 4, 20))
+    limits: Limits = field(default_factory=lambda: Limits(3, 4, 20, 2, 3))
+    directory: tuple[Finding, ...] = ()
+    """What a search for tag=python finds."""
+    watches: dict[int, Watch] = field(default_factory=dict)
     new_urls: int = 0
     workers: int = 2
     probes: int = 0
@@ -84,7 +93,7 @@ class Person:
         """Return the text of the reply to a line."""
         return text(self.hear(line), NOW_S)
 
-    def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911 - one arm per request
+    def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         match request:
             case LookUp(cid):
                 return self.polled.get(cid)
@@ -112,6 +121,18 @@ class Person:
             case SetHabits(habits):
                 self.habits = habits
                 return None
+            case Search(query):
+                return self.directory[: query.limit] if "tag=python" in query.pairs else ()
+            case MyWatches():
+                return tuple(self.watches.values())
+            case AddWatch(standing):
+                if len(self.watches) >= self.limits.watches:
+                    raise LimitReached("You watch for 2 things already, the most one person can.")
+                number = max(self.watches, default=0) + 1
+                self.watches[number] = Watch(f"me/{number}", standing, number)
+                return self.watches[number]
+            case EndWatch(number):
+                return self.watches.pop(number, None)
             case CheckHealth():
                 return Health(self.workers, self.failing)
 

@@ -23,6 +23,7 @@ from bots.exchange import (
 )
 from service.corona.reasons import Bound, Limits, Reason, explain
 from service.corona.schedule import Rota
+from service.discovery.grammar import Finding
 from service.errors import BadStatus, BadUrl, HostNotFound
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
@@ -51,6 +52,10 @@ def visitor() -> Person:
             "https://gone.example/": BadStatus("gone.example answered 410 (Gone).", status=410),
             "https://typo.example/": HostNotFound("There is no host of the name typo.example."),
         },
+        directory=(
+            *(Finding(feed(f"https://python{number}.example/feed", f"Python {number}")) for number in range(1, 4)),
+            Finding(feed(BLOG, "A Blog")),
+        ),
         reasons={channel_id(NEWS): polled(3, 900.0, Bound.NONE), channel_id(BLOG): polled(1, 1.0, Bound.NODES)},
     )
 

@@ -1,0 +1,227 @@
+"""AV-pairs: what content names and queries are sets of (Gao & Steenkiste §II.A), each in one canonical text.
+
+An *orthogonal* attribute means something by itself: ``tag=python``. A *dependent* one does only beside its parent, and
+is hashed together with it: ``region=gb of lang=en``. Two pairs are the same if and only if their texts are.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Final, Literal
+
+import msgspec
+
+from service.errors import BadQuery, BadUrl
+from service.feeds.urls import canonical_url, channel_id, host_of
+
+About = Literal["channel", "entry"]
+"""What names are of: each kind has a directory of its own, so that nobody sifts entries for channels."""
+
+Pair = str
+"""``attribute=value``; of a dependent attribute ``attribute=value of parent=value``; the values of those have no
+spaces, so that none reads like another one. At most 250 characters."""
+
+MAX_VALUE_CHARS: Final = 100
+MAX_URL_CHARS: Final = 2000
+"""Of the one attribute whose value is a URL; its pair holds a digest."""
+
+KINDS: Final = ("feed", "page")
+STATUSES: Final = ("ok", "dead", "quarantined", "dormant")
+PACES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
+"""How often something new appears: about so often, or more often than that and less than the one before."""
+
+_INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+# Scripts need the joiners, and hyphenation the soft hyphen; phones write the quotation marks.
+_AS_IF = {0x200C: None, 0x200D: None, 0xAD: None} | dict.fromkeys(map(ord, "“”„‟«»"), '"')
+_LANGUAGE = re.compile(r"[a-z]{2,3}")
+_REGION = re.compile(r"[a-z0-9]{2,8}")
+_VERSION = re.compile(r"[0-9][0-9a-z.+-]{0,19}")
+_WORD = re.compile(r"\w+")
+# Scripts that put no space between words: two neighbouring characters are a word.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+_LEAST_WORD_CHARS = 2
+_MOST_WORD_CHARS = 40
+# They stand in so many titles that asking for them is asking for nothing.
+_COMMON_WORDS: Final = frozenset(
+    _WORD.findall(
+        "the of and to in is for on with at by an it as from that this are be or how what why your you we our us "
+        "der die das und ist im in den von zu mit für auf des ein eine dem nicht wie was sich es am aus bei "
+        "le la les de des et un une du en est pour dans au aux sur par que qui ce pas se ne sa son "
+        "el los las y una por con del al para se lo su no es más como"
+    )
+)
+
+
+class Attribute(msgspec.Struct, frozen=True):
+    """What can be asked for, and of what. ``single``: a name has one value of it at most.
+
+    ``read`` makes of a value as people write it the one that is compared. Raises :class:`BadQuery`.
+    """
+
+    name: str
+    meaning: str
+    read: Callable[[str], str]
+    of: frozenset[About]
+    parent: str = ""
+    single: bool = True
+
+
+def pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
+    """Return the pair of an attribute's name and a value as people write it; ``parent`` is the pair it depends on.
+
+    Raises :class:`BadQuery`, which says what the value must be, or which attributes there are.
+    """
+    known = ATTRIBUTES.get(attribute)
+    if known is None:
+        raise BadQuery(unknown_attribute(attribute))
+    if known.parent and not parent.startswith(f"{known.parent}="):
+        raise BadQuery(f"“{attribute}” means something only together with “{known.parent}”: name both.")
+    own = f"{attribute}={known.read(_checked(attribute, value))}"
+    return f"{own} of {parent}" if known.parent else own
+
+
+def attribute_of(text: Pair) -> str:
+    """Return the name of a pair's own attribute."""
+    return text.partition("=")[0]
+
+
+def unknown_attribute(name: str) -> str:
+    """Return the sentence that names an attribute nobody knows, and those we do."""
+    return f"There is no attribute “{shown(name)}”. There are: {', '.join(ATTRIBUTES)}."
+
+
+def words(text: str, *, common: bool = False) -> list[str]:
+    """Return a text's words in order, as they are compared; without those that stand everywhere, unless ``common``.
+
+    Where a script has no spaces, each two neighbouring characters are a word.
+    """
+    found: list[str] = []
+    for run in _WORD.findall(folded(text)):
+        end = 0
+        for unspaced in _UNSPACED.finditer(run):
+            found += [run[end : unspaced.start()], *_bigrams(unspaced[0])]
+            end = unspaced.end()
+        found.append(run[end:])
+    return [word[:_MOST_WORD_CHARS] for word in found if word and (common or _tells(word))]
+
+
+def folded(text: str) -> str:
+    """Return a text without differences that nobody means: of case, width, composition, quotes and white space."""
+    if text.isascii():
+        return " ".join(text.lower().split())
+    once = unicodedata.normalize("NFKC", text).translate(_AS_IF).casefold()
+    return " ".join(unicodedata.normalize("NFKC", once).split())
+
+
+def shown(text: str, most: int = 40) -> str:
+    """Return what somebody wrote as it can be said back to them."""
+    visible = "".join("?" if unicodedata.category(each) in _INVISIBLE else each for each in text[:most])
+    return f"{visible}…" if len(text) > most else visible
+
+
+def refuse_invisible(text: str) -> None:
+    """Raise :class:`BadQuery` if there is a control character or another one that nobody sees."""
+    if not text.isprintable() and any(
+        unicodedata.category(each) in _INVISIBLE and ord(each) not in _AS_IF for each in text
+    ):
+        raise BadQuery(f"There is an invisible character in “{shown(text)}”. Write it without.")
+
+
+def _bigrams(run: str) -> Iterable[str]:
+    return map("".join, pairwise(run)) if len(run) > 1 else (run,)
+
+
+def _tells(word: str) -> bool:
+    return (len(word) >= _LEAST_WORD_CHARS or not word.isascii()) and word not in _COMMON_WORDS
+
+
+def _checked(attribute: str, value: str) -> str:
+    most = MAX_URL_CHARS if attribute == "channel" else MAX_VALUE_CHARS
+    if len(value) > most:
+        raise BadQuery(f"The value of “{attribute}” has {len(value):,} characters; {most:,} are the most.")
+    refuse_invisible(value)
+    if not (folded(value) if attribute != "channel" else value.strip()):
+        raise BadQuery(f"“{attribute}” needs a value: {attribute}=…")
+    return value
+
+
+def _text(value: str) -> str:
+    # NFKC can make 18 characters of one.
+    return folded(value)[:MAX_VALUE_CHARS]
+
+
+def _tag(value: str) -> str:
+    return _text(value.lstrip("#")) or _text(value)
+
+
+def _word(value: str) -> str:
+    found = words(value, common=True)
+    if len(found) != 1:
+        raise BadQuery(f"“{shown(value)}” is not one word. Write several as words of their own.")
+    if not _tells(found[0]):
+        raise BadQuery(f"“{shown(value)}” stands in too many titles to be searched for.")
+    return found[0]
+
+
+def _matching(form: re.Pattern[str], example: str) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if not form.fullmatch(folded(value)):
+            raise BadQuery(f"“{shown(value)}” is not what I expect there; it looks like {example}.")
+        return folded(value)
+
+    return read
+
+
+def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
+    def read(value: str) -> str:
+        if folded(value) not in values:
+            raise BadQuery(f"“{shown(value)}” is none of {', '.join(values)}.")
+        return folded(value)
+
+    return read
+
+
+def _host(value: str) -> str:
+    try:
+        return host_of(canonical_url(f"https://{folded(value).strip('.')}/"))
+    except BadUrl as error:
+        raise BadQuery(f"“{shown(value)}” is not the name of a host, like example.org.") from error
+
+
+def _top_level(value: str) -> str:
+    return _host(f"a.{folded(value).strip('.')}").removeprefix("a.")
+
+
+def _channel(value: str) -> str:
+    try:
+        return channel_id(canonical_url(value))
+    except BadUrl as error:
+        raise BadQuery(str(error)) from error
+
+
+_CHANNELS: Final[frozenset[About]] = frozenset({"channel"})
+_ENTRIES: Final[frozenset[About]] = frozenset({"entry"})
+_BOTH: Final = _CHANNELS | _ENTRIES
+
+ATTRIBUTES: Final[dict[str, Attribute]] = {
+    each.name: each
+    for each in (
+        Attribute("tag", "a category or tag", _tag, _BOTH, single=False),
+        Attribute("word", "a word of the title", _word, _BOTH, single=False),
+        Attribute("author", "who writes it", _text, _BOTH, single=False),
+        Attribute("lang", "the language, as en or pt", _matching(_LANGUAGE, "en, de or pt"), _BOTH),
+        Attribute("region", "the language's region, as gb", _matching(_REGION, "gb, ch or br"), _BOTH, parent="lang"),
+        Attribute("domain", "the publisher's domain", _host, _BOTH),
+        Attribute("host", "the full host name", _host, _BOTH),
+        Attribute("tld", "the end of the domain, as org", _top_level, _BOTH),
+        Attribute("type", ", ".join(KINDS), _one_of(KINDS), _CHANNELS),
+        Attribute("updates", ", ".join(PACES), _one_of(PACES), _CHANNELS),
+        Attribute("status", ", ".join(STATUSES), _one_of(STATUSES), _CHANNELS),
+        Attribute("generator", "the software that makes it", _text, _CHANNELS),
+        Attribute("version", "the generator's version", _matching(_VERSION, "6.4"), _CHANNELS, parent="generator"),
+        Attribute("channel", "the channel's URL", _channel, _ENTRIES),
+    )
+}

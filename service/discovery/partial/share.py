@@ -1,0 +1,89 @@
+"""A node's shares of directories, and what it finds in them."""
+
+from collections.abc import Collection
+
+import msgspec
+
+from service.discovery.partial.entries import Listed, listed
+from service.discovery.partial.lookup import make_server
+from service.discovery.partial.messages import Send
+from service.discovery.partial.post import Term, Told
+from service.discovery.partial.server import Server
+from service.discovery.partial.strategies import Strategy
+from service.errors import BadStrategy
+
+KEPT = 3
+"""Upkeeps without a sign of life after which a share is forgotten."""
+
+
+class _Share(msgspec.Struct):
+    term: Term
+    server: Server
+    names: dict[str, Listed]
+    silent: int = 0
+
+
+class Shares:
+    """All shares of one node on one ring."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, _Share] = {}
+
+    def begin(self, pair: str, term: Term, strategy: Strategy, me: int, servers: int) -> Server:
+        """Have an empty share of a directory from now on, as one of its servers; return that."""
+        share = self._shares[pair] = _Share(term, make_server(strategy, me, servers), {})
+        return share.server
+
+    def told(self, told: Told, me: int, servers: int, draw: float) -> list[Send]:
+        """Take in what a coordinator, or another server, says; return what others are to be told.
+
+        What is of an older term than ours, or goes on with one that we have not, is passed over.
+        """
+        share = self._shares.get(told.pair)
+        if told.begins and (share is None or share.term < told.term):
+            self.begin(told.pair, told.term, told.strategy, me, servers)
+        share = self._shares.get(told.pair)
+        if share is None or share.term != told.term:
+            return []
+        share.silent = 0
+        try:
+            sends = [send for message in told.messages for send in share.server.told(message, draw)]
+        except BadStrategy:
+            del self._shares[told.pair]
+            return []
+        if told.messages:
+            known = share.names
+            share.names = {text: known.get(text) or listed(text) for text in share.server.entries}
+        return sends
+
+    def aged(self) -> None:
+        """Forget what nobody has said anything of for ``KEPT`` upkeeps."""
+        for pair, share in list(self._shares.items()):
+            share.silent += 1
+            if share.silent > KEPT:
+                del self._shares[pair]
+
+    def server(self, pair: str) -> Server | None:
+        """Return our server of a directory."""
+        share = self._shares.get(pair)
+        return share.server if share else None
+
+    def find(self, pairs: Collection[str], wanted: frozenset[str], limit: int, draw: float) -> list[str]:
+        """Return up to ``limit`` names that have all these pairs, from the smallest share of one of them.
+
+        ``wanted`` are what stands for the pairs in entries. Names come in the share's order, from a random one on, so
+        that each is as likely as any other.
+        """
+        shares = [share for pair in pairs if (share := self._shares.get(pair)) is not None]
+        if not shares:
+            return []
+        found: dict[str, None] = {}
+        names = min(shares, key=lambda share: len(share.names)).names
+        order = list(names.values())
+        begin = int(draw * len(order))
+        for name in (*order[begin:], *order[:begin]):
+            if len(found) >= limit:
+                break
+            if wanted <= name.pairs:
+                found[name.name] = None
+        return list(found)

@@ -1,0 +1,100 @@
+"""Which channels are anybody's business: the others belong to their subscribers alone.
+
+A URL can be the key to what is behind it. So whatever looks like a secret in one keeps a channel out of the directory,
+whoever lists it and however many subscribe: to leave out a public channel is a pity, to show a private one is harm.
+"""
+
+import re
+from itertools import pairwise
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from service.feeds.urls import without_selector
+
+_KEY_NAMES: Final = re.compile(
+    r"(?:^|[^a-z])(?:access|api_?key|auth\w*|bearer|code|credential\w*|hash|hmac|jwt|key|login|member|o?auth|pass\w*|"
+    r"pin|private|pw|pwd|secret|j?session\w*|sid|sig|sign\w*|ticket|token|user|username|uid|uuid)(?:[^a-z]|$)"
+)
+# Parameters whose values look like tokens and are printed on every page of their sites.
+_PUBLIC_NAMES: Final = frozenset({"channel_id", "playlist_id"})
+_UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
+_HEX = re.compile(r"(?=.*[0-9].*[0-9])(?=.*[a-f])[0-9a-f]{12,}", re.IGNORECASE)
+_MAILBOX = re.compile(r"[^@]@[^@]")
+_EXTENSION = re.compile(r"(?:\.(?:xml|rss|atom|json|rdf|html?|php|aspx?|cgi))+$", re.IGNORECASE)
+_PARTS = re.compile(r"[^A-Za-z0-9]+")
+_CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+# Each first letter with those that often follow it in languages of Europe: 19 of 20 pairs within words are among these,
+# 7 of 20 of drawn ones.
+_FOLLOWERS: Final = (
+    "abcdgiklmnprstuvy baeilorsu cacehiklorstu dadeiorsuy eacdefgilmnpqrstvwxy faefiloru gaehinorsu haeiortu "
+    "iabcdefglmnoprstvz jaou keinos ladeilostuvy mabeimopsu nacdefgiknostu oabcdfgilmnoprstuvw paehiloprstu qu "
+    "racdefgiklmnorstuvy sacehiklopstuy tacehilorstuyz uabcdegilmnprst vaeio waehios xp yes zeiu"
+)
+_USUAL: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() for second in each[1:])
+
+_SHORTEST_TOKEN = 12
+_CHUNK_OF_A_WORD = 3.0
+"""Characters: random letters and digits change between cases and digits after 1.6 on average, names after 5."""
+_LONGEST_NUMBER = 14
+_USUAL_IN_WORDS = 0.65
+_TOO_FEW_PAIRS = 3
+_LONGEST_QUERY_VALUE = 200
+
+
+def is_public(url: str, subscribers: int, *, listed: bool, least_subscribers: int) -> bool:
+    """Say whether a channel may be found by, shown to, and counted for people who are not subscribed to it.
+
+    ``url`` is canonical. Either an admin has listed it or at least so many people subscribed, each for themselves.
+    """
+    return (listed or subscribers >= least_subscribers) and not looks_secret(url)
+
+
+def looks_secret(url: str) -> bool:
+    """Say whether a canonical URL carries what may be a secret: a user, or something like a token in path or query."""
+    parts = urlsplit(without_selector(url))
+    if "@" in parts.netloc or any(_is_token(label) for label in (parts.hostname or "").split(".")):
+        return True
+    # Path parameters (``;jsessionid=…``) and assignments within a segment count as a query does.
+    segments = [unquote(segment) for segment in re.split(r"[/;]", parts.path)]
+    fields = [*(unquote(field.replace("+", " ")) for field in re.split(r"[&;]", parts.query))]
+    return any(_segment_is_secret(segment) for segment in segments) or any(_field_is_secret(field) for field in fields)
+
+
+def _segment_is_secret(segment: str) -> bool:
+    name, assigned, value = segment.partition("=")
+    return _field_is_secret(segment) if assigned and value else _is_token(_EXTENSION.sub("", name))
+
+
+def _field_is_secret(field: str) -> bool:
+    name, _, value = field.partition("=")
+    if not value:
+        return _is_token(name)
+    if name.lower() in _PUBLIC_NAMES:
+        return False
+    named = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+    return bool(_KEY_NAMES.search(named)) or len(value) > _LONGEST_QUERY_VALUE or any(map(_is_token, value.split("/")))
+
+
+def _is_token(text: str) -> bool:
+    """Say whether a text looks drawn rather than written."""
+    if _UUID.search(text) or _MAILBOX.search(text):
+        return True
+    parts = [part for part in _PARTS.split(text) if part]
+    # A token may hold dashes and underscores itself; titles that became addresses have words between them.
+    length = sum(map(len, parts))
+    chunks = [chunk for part in parts for chunk in _CHUNK.findall(part)]
+    if length >= _SHORTEST_TOKEN + len(parts) and length < (_CHUNK_OF_A_WORD - 0.5) * len(chunks):
+        return True
+    return any(_is_drawn(part) for part in parts)
+
+
+def _is_drawn(part: str) -> bool:
+    if part.isdigit():
+        return len(part) > _LONGEST_NUMBER
+    if len(part) < _SHORTEST_TOKEN:
+        return False
+    chunks = _CHUNK.findall(part)
+    if len(part) < _CHUNK_OF_A_WORD * len(chunks) or _HEX.fullmatch(part):
+        return True
+    pairs = [first + second for chunk in chunks if chunk.isalpha() for first, second in pairwise(chunk.lower())]
+    return len(pairs) > _TOO_FEW_PAIRS and sum(map(_USUAL.__contains__, pairs)) < _USUAL_IN_WORDS * len(pairs)

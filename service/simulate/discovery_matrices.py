@@ -1,0 +1,86 @@
+"""Matrices of the experiment ``discovery``: production's records and transitions, with their sizes in arrays.
+
+What a node asks for is :func:`service.discovery.load.wanted`, what the head does :func:`service.discovery.head.asked`;
+cells follow after the time that messages take.
+"""
+
+import msgspec
+import numpy as np
+
+from service.discovery.head import Matrix, Request, asked
+from service.discovery.load import Kind, Limits, Load, wanted
+from service.discovery.matrix import Place, Size
+from service.simulate.discovery_workload import DELAY_S, PAIRS
+from service.simulate.trace import Floats, Ints
+
+ROUND_TRIP = 2
+COPY = 3
+"""Messages, one after another, until new partitions are there, and until new replicas are: asked, copied, confirmed."""
+
+
+UNGROWN = Size()
+
+
+class Matrices:
+    """One matrix for each pair."""
+
+    def __init__(self, limits: Limits, rng: np.random.Generator) -> None:
+        self.limits = limits
+        self.partitions = np.ones(PAIRS, dtype=np.int64)
+        self.replicas = np.ones(PAIRS, dtype=np.int64)
+        self.growing = np.zeros(PAIRS, dtype=np.bool_)
+        self.growths = 0
+        self.salt = int(rng.integers(2**20))
+        self._rng = rng
+        self._records: dict[int, Matrix] = {}
+        self._growing: dict[int, float] = {}
+
+    def follow(self, now_s: float) -> None:
+        """Make the sizes known of those matrices that have all their cells by now."""
+        for pair in [pair for pair, ready_s in self._growing.items() if ready_s <= now_s]:
+            del self._growing[pair]
+            self.growing[pair] = False
+            record = msgspec.structs.replace(self._records[pair], settled=True)
+            self._records[pair] = record
+            self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
+
+    def size_of(self, pair: int) -> Size:
+        """Return a matrix's size."""
+        record = self._records.get(pair)
+        return UNGROWN if record is None else Size(0, int(self.partitions[pair]), int(self.replicas[pair]))
+
+    def registered(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
+        """Let cells tell what they carry in names and registrations; one message each, from any of their nodes."""
+        hot = (rate_s >= self.limits.registrations_s) | (names >= self.limits.names)
+        hot &= (self.partitions[pair] < self.limits.partitions) & ~self.growing[pair]
+        for at in np.flatnonzero(hot):
+            load = Load(int(names[at]), float(rate_s[at]), self.limits.queries_s * self.limits.low)
+            self._ask(load, Place(str(pair[at]), int(partition[at])), now_s)
+
+    def queried(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
+        """Let cells tell how many queries they answer."""
+        hot = (rate_s >= self.limits.queries_s) & (self.replicas[pair] < self.limits.replicas) & ~self.growing[pair]
+        for at in np.flatnonzero(hot):
+            load = Load(0, self.limits.registrations_s * self.limits.low, float(rate_s[at]))
+            self._ask(load, Place(str(pair[at]), int(partition[at]), int(replica[at])), now_s)
+
+    def _ask(self, load: Load, place: Place, now_s: float) -> None:
+        pair = int(place.pair)
+        if pair in self._growing:
+            return
+        before = self._records.get(pair, Matrix())
+        for kind in wanted(load, self.limits):
+            after = asked(before, Request(kind, place), self.limits)
+            if after is before:
+                continue
+            self._records[pair] = after
+            self._growing[pair] = now_s + self._takes_s(kind, before, after)
+            self.growing[pair] = True
+            self.growths += 1
+            return
+
+    def _takes_s(self, kind: Kind, before: Matrix, after: Matrix) -> float:
+        if kind is Kind.INC_P:
+            return float(self._rng.gamma(ROUND_TRIP, DELAY_S))
+        cells = after.size.partitions * (after.size.replicas - before.size.replicas)
+        return float(self._rng.gamma(COPY, DELAY_S, size=cells).max())

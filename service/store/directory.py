@@ -1,0 +1,278 @@
+"""The directory: content names of one kind in load-balancing matrices (content discovery §III-IV), on Redis.
+
+Any process may register and find. It remembers how large matrices are, and what their cells wish for; :meth:`keep_up`
+passes wishes on to the heads, and makes the cells follow. All of it may be lost: names are registered again before they
+expire, and what is remembered wrongly is corrected by what cells answer.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from secrets import randbits
+from typing import TypeVar
+
+import msgspec
+
+from service.discovery import cell, finding, placing
+from service.discovery.cell import Answer, Command, Match, Record, Standing
+from service.discovery.dialogue import Dialogue, together
+from service.discovery.head import Matrix, Request, asked
+from service.discovery.load import Kind, Limits, Load, wanted
+from service.discovery.matrix import Pair, Place, Size, head_of, heir
+from service.discovery.pairs import About
+from service.discovery.pairs import Pair as AvPair
+from service.discovery.placing import Placed
+from service.discovery.sizing import led
+from service.discovery.upkeep import upkeep
+from service.store import keys
+from service.store.cells import Cells, pair_key
+from service.store.together import Together
+
+T = TypeVar("T")
+
+LIMITS = Limits(names=4000, registrations_s=400.0, queries_s=800.0)
+"""We deviate from the paper's 50 and 200 per second: a cell is some 50 µs of a Redis, not 1 ms of a node."""
+
+_SIZES_REMEMBERED = 100_000
+_PLACES_REMEMBERED = 200_000
+_PASSES = 8
+_ONE = Size(0, 1, 1)
+_GROWTH = (Kind.INC_P, Kind.INC_R)
+
+
+class Name(msgspec.Struct, frozen=True):
+    """A content name to register: version ``version`` of ``id``. Without pairs it is taken away."""
+
+    id: str
+    version: int
+    pairs: frozenset[AvPair]
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """What a query found, and how: whose matrix was asked, of which size, how many cells, and how long it took."""
+
+    matches: tuple[Match, ...]
+    complete: bool
+    asked: AvPair
+    size: Size
+    cells: int
+    took_s: float
+
+
+class Directory:
+    """The names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Together, cells: Cells, about: About, limits: Limits = LIMITS) -> None:
+        """Use these cells; each kind of name has pairs of its own there."""
+        self._link = link
+        self._cells = cells
+        self._about = about
+        self._limits = limits
+        self._sizes: dict[Pair, Size] = {}
+        self._placed: dict[tuple[str, Pair], Placed] = {}
+        self._wishes: dict[Request, None] = {}
+        self._unsettled: dict[Pair, None] = {}
+        self._texts: dict[Pair, AvPair] = {}
+
+    async def register(self, names: Sequence[Name], kept_s: float, *, changed: bool) -> None:
+        """Register names for so long, or refresh them; ``changed``: an earlier version may lie there.
+
+        Raises :class:`service.errors.CellsLost`.
+        """
+        expires_ms = int((time.time() + kept_s) * 1000)
+        left: list[tuple[Pair, Record]] = []
+        for name in names:
+            record = Record(name.id, name.version, frozenset(map(self._key, name.pairs)), expires_ms)
+            left += [(pair, record) for pair in record.pairs]
+        if not changed:
+            left = await self._put(left)
+            left = await self._put(left) if await self._begin({pair for pair, _ in left}) else left
+        register = placing.replace if changed else placing.place
+        dialogues = [
+            register(pair, record, _draws(record.name), self._limits, self._before(record.name, pair))
+            for pair, record in left
+        ]
+        for (pair, record), placed in zip(left, await self._led(together(dialogues)), strict=True):
+            self._remember((record.name, pair), placed)
+
+    async def _put(self, given: Sequence[tuple[Pair, Record]]) -> list[tuple[Pair, Record]]:
+        """Do what most dialogues come to, with one command for all names that go to a cell; return what is left."""
+        by_cell: dict[Place, list[Record]] = {}
+        for pair, record in given:
+            before = self._before(record.name, pair) or Placed(0, _ONE)
+            if pair not in self._sizes or before.size == self._sizes[pair]:
+                for row in range(before.size.replicas):
+                    by_cell.setdefault(Place(pair, before.partition, row), []).append(record)
+        puts = [cell.Put(place, tuple(records)) for place, records in by_cell.items()]
+        answers = await self._cells.carry_out(puts)
+        self._notice(puts, answers)
+        refused = set[tuple[Pair, str]]()
+        for put, answer in zip(puts, answers, strict=True):
+            pair, member = put.place.pair, answer.member
+            if member is not None and answer.done and not answer.stands(Standing.CLOSED):
+                if pair not in self._sizes and member.size.partitions * member.size.replicas == 1:
+                    self._learn(pair, member.size)
+                if self._sizes.get(pair) == member.size:
+                    continue
+                self._learn(pair, max(member.size, self._sizes.get(pair, member.size)))
+            refused.update((pair, record.name) for record in put.records)
+        tried = {(place.pair, record.name) for place, records in by_cell.items() for record in records}
+        return [(pair, one) for pair, one in given if (pair, one.name) in refused or (pair, one.name) not in tried]
+
+    async def _begin(self, pairs: Iterable[Pair]) -> bool:
+        """Make matrices of those pairs that have none; return whether there were any.
+
+        What has several cells is listed before it has: so nobody need look for cells of a matrix that is not, whose
+        head is not there. Should one be both, upkeep finds it out.
+        """
+        new = [pair for pair in pairs if pair not in self._sizes and pair in self._texts]
+        if not new:
+            return False
+        listed = await self._link.call("HMGET", keys.matrices(self._about), *(self._texts[pair] for pair in new))
+        leads = [cell.Lead(head_of(pair), None, Matrix()) for pair, size in zip(new, listed, strict=True) if not size]
+        await self._cells.carry_out(leads)
+        return bool(leads)
+
+    async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
+        """Take a name away where it has these pairs no more; so long ago the last version that had them expires."""
+        record = Record(name, version, frozenset(), int((time.time() + kept_s) * 1000))
+        gone = [self._key(pair) for pair in pairs]
+        await self._led(together([placing.replace(pair, record, _draws(name), self._limits) for pair in gone]))
+
+    async def find(self, pairs: Iterable[AvPair], limit: int) -> Explained:
+        """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsLost`."""
+        began_s = time.perf_counter()
+        own = frozenset(map(self._key, pairs))
+        known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
+        found = await self._led(finding.find(own, limit, randbits(32), self._limits, known))
+        for pair, size in found.sizes.items():
+            self._learn(pair, size)
+        chosen = found.asked or ""
+        took_s = time.perf_counter() - began_s
+        size = found.sizes.get(chosen, Size(0, 0, 0))
+        return Explained(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
+
+    async def keep_up(self) -> int:
+        """Pass on what cells wished for, and do the upkeep of matrices that are not settled; return how many."""
+        wishes, self._wishes = self._wishes, {}
+        by_pair: dict[Pair, list[Request]] = {}
+        for wish in wishes:
+            by_pair.setdefault(wish.place.pair, []).append(wish)
+        await asyncio.gather(*(self._pass_on(pair, own) for pair, own in by_pair.items()))
+        unsettled, self._unsettled = self._unsettled, {}
+        for pair in unsettled:
+            for _ in range(_PASSES):
+                matrix = await self._led(upkeep(pair, self._limits))
+                if matrix is not None:
+                    await self._list(pair, matrix.size)
+                    break
+            else:
+                self._unsettled[pair] = None
+        return len(unsettled)
+
+    async def matrices(self) -> dict[AvPair, Size]:
+        """Return the matrices that have more than one cell, or had lately."""
+        held = await self._link.call("HGETALL", keys.matrices(self._about))
+        return {pair.decode(): msgspec.msgpack.decode(size, type=Size) for pair, size in held.items()}
+
+    async def cells_of(self, pair: AvPair) -> list[tuple[Place, Answer]]:
+        """Return how each cell of a matrix stands."""
+        key = self._key(pair)
+        (head,) = await self._cells.carry_out([cell.Look(head_of(key))])
+        size = head.matrix.size if head.matrix else Size()
+        places = [Place(key, p, r) for p in range(size.partitions) for r in range(size.replicas)]
+        return list(zip(places, await self._cells.carry_out([cell.Look(place) for place in places]), strict=True))
+
+    def _key(self, pair: AvPair) -> Pair:
+        key = pair_key(f"{self._about} {pair}")
+        self._texts.setdefault(key, pair)
+        if len(self._texts) > _SIZES_REMEMBERED:
+            del self._texts[next(iter(self._texts))]
+        return key
+
+    def _before(self, name: str, pair: Pair) -> Placed | None:
+        """Return where a name lies, if that is known: a matrix with one partition has but one place."""
+        size = self._sizes.get(pair)
+        if size is not None and size.partitions == 1:
+            return Placed(0, size)
+        return self._placed.get((name, pair))
+
+    def _remember(self, place: tuple[str, Pair], placed: Placed) -> None:
+        self._learn(place[1], placed.size)
+        if placed.size.partitions > 1:
+            self._placed[place] = placed
+            if len(self._placed) > _PLACES_REMEMBERED:
+                del self._placed[next(iter(self._placed))]
+
+    def _learn(self, pair: Pair, size: Size) -> None:
+        self._sizes[pair] = size
+        if len(self._sizes) > _SIZES_REMEMBERED:
+            del self._sizes[next(iter(self._sizes))]
+
+    async def _led(self, dialogue: Dialogue[T]) -> T:
+        try:
+            commands = next(dialogue)
+            while True:
+                answers = await self._cells.carry_out(commands)
+                self._notice(commands, answers)
+                commands = dialogue.send(answers)
+        except StopIteration as stopped:
+            result: T = stopped.value
+            return result
+
+    def _notice(self, commands: Sequence[Command], answers: Sequence[Answer]) -> None:
+        for command, answer in zip(commands, answers, strict=True):
+            place = command.place
+            if answer.matrix is not None and not answer.matrix.settled:
+                self._unsettled[place.pair] = None
+            if isinstance(command, cell.Put | cell.Find) and answer.member and answer.stands(Standing.OPEN):
+                for kind in wanted(answer.load, self._limits):
+                    if kind in _GROWTH or (place.partition if kind is Kind.DEC_P else place.replica) > 0:
+                        self._wishes[Request(kind, place)] = None
+
+    async def _pass_on(self, pair: Pair, wishes: Sequence[Request]) -> None:
+        """Have a head act on one of the wishes, unless it ignores them all, or somebody else is faster.
+
+        We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full.
+        So a partition or a replica goes only if those that take its share then carry less than half of what they may.
+        """
+        before = await self._led(led(pair, self._limits))
+        for wish in wishes:
+            after = asked(before, wish, self._limits)
+            if after != before and (wish.kind in _GROWTH or not await self._is_needed(wish)):
+                await self._list(pair, after.size)
+                await self._led(_one(cell.Lead(head_of(pair), before, after)))
+                self._unsettled[pair] = None
+                return
+
+    async def _is_needed(self, wish: Request) -> bool:
+        """Say whether others would carry too much without a cell's partition, or replica."""
+        place = wish.place
+        if wish.kind is Kind.DEC_P:
+            both = (place, msgspec.structs.replace(place, partition=heir(place.partition)))
+            return 2 * sum(load.names for load in await self._loads(both)) > self._limits.names
+        row = [msgspec.structs.replace(place, replica=replica) for replica in range(place.replica + 1)]
+        return 2 * sum(load.queries_s for load in await self._loads(row)) > self._limits.queries_s * place.replica
+
+    async def _loads(self, places: Sequence[Place]) -> list[Load]:
+        return [answer.load for answer in await self._cells.carry_out([cell.Look(place) for place in places])]
+
+    async def _list(self, pair: Pair, size: Size) -> None:
+        if pair not in self._texts:
+            return
+        key, text = keys.matrices(self._about), self._texts[pair]
+        if size.partitions * size.replicas > 1:
+            await self._link.call("HSET", key, text, msgspec.msgpack.encode(size))
+        else:
+            await self._link.call("HDEL", key, text)
+
+
+def _one(command: Command) -> Dialogue[Answer]:
+    (answer,) = yield [command]
+    return answer
+
+
+def _draws(name: str) -> tuple[int, int]:
+    digest = blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest[:4]), int.from_bytes(digest[4:])

@@ -1,0 +1,50 @@
+-- Keep the newer of each record and what is there. ARGV[2] 1: only over what is there; then of each record its name and
+-- itself, without a slot. Done unless one was refused.
+-- with cell_common
+local cell = look()
+if not cell.m then
+  return answer(cell, false)
+end
+local closed, only_over = string.sub(cell.m, 1, 6) == 'closed', ARGV[2] == '1'
+local done, latest_ms = true, 0
+cell.fresh = redis.call('EXISTS', NAMES) == 0
+for i = 3, #ARGV, 2 do
+  local name, arriving = ARGV[i], ARGV[i + 1]
+  local held = redis.call('HGET', NAMES, name)
+  if held and expires_ms(held) <= now_ms then
+    forget(cell, name, held)
+    held = false
+  end
+  if closed and not held then
+    done = false
+  else
+    if only_over and (not held or #held == HEAD) then
+      arriving = string.sub(arriving, 1, HEAD)
+    end
+    -- Version, then whether there are pairs, then how long it is kept.
+    local newer = not held
+    if held then
+      local version, until_ms = struct.unpack('>I6I6', arriving, 4)
+      local other_version, other_until_ms = struct.unpack('>I6I6', held, 4)
+      if version ~= other_version then
+        newer = version > other_version
+      elseif (#arriving > HEAD) ~= (#held > HEAD) then
+        newer = #arriving > HEAD
+      else
+        newer = until_ms > other_until_ms
+      end
+    end
+    if newer then
+      keep(cell, name, held, arriving)
+    end
+    latest_ms = math.max(latest_ms, expires_ms(arriving))
+  end
+end
+local tumbled
+cell.w, tumbled = counted(cell.w, (#ARGV - 2) / 2)
+if tumbled or math.random(8) == 1 then
+  sweep(cell)
+end
+write(cell)
+kept_until(cell, latest_ms)
+return answer(cell, done)

@@ -1,0 +1,162 @@
+"""Standing queries: who watches for what.
+
+The user's own list, in their slot, is the truth. Each query lies also in a bucket, by its rarest pair, where workers
+find it: it is written there first, and leaves it last. So a bucket may hold too much, never too little, and what is no
+more is left out at the last step, in the user's slot, as with subscriptions.
+"""
+
+import secrets
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from service.discovery.standing import Matcher, Phrase, Rarity, Standing, Subject, Topic, Watch, WatchId, rarest
+from service.errors import LimitReached
+from service.model import UserId
+from service.store import keys
+from service.store.together import Together
+
+BUCKETS = 16
+_CHANGES_AT_ONCE = 1_000
+_LOG_LENGTH = 10_000
+_USUAL = Rarity()
+
+
+class Standings:
+    """Everybody's standing queries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Together) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def watch(self, jid: str, standing: Standing, most: int) -> Watch:
+        """Keep a standing query, durably once this returns; the same one is kept once.
+
+        Raises :class:`LimitReached` if there are ``most`` already.
+        """
+        uid = keys.user_id(jid)
+        for held in await self.of_user(jid):
+            if held.standing == standing:
+                return held
+        watch = Watch(f"{uid}/{secrets.token_hex(8)}", standing)
+        await self._put(watch.id, standing, present=True)
+        own = (keys.user(uid), keys.watches(uid))
+        number = await self._link.script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
+        if not number:
+            await self._put(watch.id, standing, present=False)
+            raise LimitReached(
+                f"You watch for {most} things already, the most one person can. `unwatch #n` makes room."
+            )
+        await self._link.call("SADD", keys.USERS, uid)
+        return msgspec.structs.replace(watch, number=number)
+
+    async def unwatch(self, jid: str, number: int) -> Watch | None:
+        """End one; return it, None if there was none of this number."""
+        uid = keys.user_id(jid)
+        held = await self._link.call("HGET", keys.watches(uid), number)
+        if held is None:
+            return None
+        watch = msgspec.structs.replace(msgspec.msgpack.decode(held, type=Watch), number=number)
+        await self._link.call("HDEL", keys.watches(uid), number)
+        await self._put(watch.id, watch.standing, present=False)
+        return watch
+
+    async def of_user(self, jid: str) -> list[Watch]:
+        """Return a person's standing queries, by number."""
+        held = await self._link.call("HGETALL", keys.watches(keys.user_id(jid)))
+        found = (
+            msgspec.structs.replace(msgspec.msgpack.decode(watch, type=Watch), number=int(number))
+            for number, watch in held.items()
+        )
+        return sorted(found, key=lambda watch: watch.number)
+
+    async def numbers(self, watches: Sequence[WatchId]) -> dict[UserId, list[int]]:
+        """Return whose standing queries these are, and their numbers; those that are no more are absent."""
+        owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
+        wanted, found = set(watches), dict[UserId, list[int]]()
+        for uid, held in zip(
+            owners, await self._link.many([("HGETALL", keys.watches(uid)) for uid in owners]), strict=True
+        ):
+            numbers = [int(n) for n, watch in held.items() if msgspec.msgpack.decode(watch, type=Watch).id in wanted]
+            if numbers:
+                found[uid] = numbers
+        return found
+
+    async def load(self) -> tuple[str, dict[WatchId, Standing]]:
+        """Return all of them, and a place in the log of changes after which there is nothing else to know."""
+        newest = await self._link.call("XREVRANGE", keys.STANDING_LOG, "+", "-", "COUNT", 1)
+        place = newest[0][0] if newest else await self._log("", b"")
+        held = await self._link.many([("HGETALL", keys.standing(bucket)) for bucket in range(BUCKETS)])
+        return place.decode(), {watch.decode(): _standing(packed) for some in held for watch, packed in some.items()}
+
+    async def changes(self, place: str) -> list[tuple[str, WatchId, Standing | None]] | None:
+        """Return what has changed after a place in the log, with places; None if that is forgotten."""
+        since = await self._link.call("XRANGE", keys.STANDING_LOG, place, "+", "COUNT", _CHANGES_AT_ONCE)
+        if not since or since[0][0].decode() != place:
+            return None
+        return [
+            (entry.decode(), fields[b"i"].decode(), _standing(fields[b"s"]) if fields[b"s"] else None)
+            for entry, fields in since[1:]
+        ]
+
+    async def _put(self, watch: WatchId, standing: Standing, *, present: bool) -> None:
+        packed = msgspec.msgpack.encode(standing) if present else b""
+        bucket = keys.standing(_bucket(standing))
+        await self._link.call(*(("HSET", bucket, watch, packed) if present else ("HDEL", bucket, watch)))
+        await self._log(watch, packed)
+
+    async def _log(self, watch: WatchId, packed: bytes) -> bytes:
+        entry = ("i", watch, "s", packed)
+        place: bytes = await self._link.call("XADD", keys.STANDING_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
+        return place
+
+
+class FreshMatcher:
+    """A worker's :class:`Matcher`, brought up to date before it is asked."""
+
+    def __init__(self, standings: Standings) -> None:
+        self._standings = standings
+        self._matcher = Matcher()
+        self._place = ""
+
+    async def match(self, subjects: Sequence[Subject]) -> list[set[WatchId]]:
+        """Return which standing queries each entry meets, those included that were put before this was called."""
+        await self._refresh()
+        return [self._matcher.match(subject) for subject in subjects]
+
+    async def _refresh(self) -> None:
+        changed = await self._standings.changes(self._place) if self._place else None
+        while changed:
+            for place, watch, standing in changed:
+                self._take(watch, standing)
+                self._place = place
+            changed = await self._standings.changes(self._place)
+        if changed is None:
+            matcher = Matcher()
+            self._place, held = await self._standings.load()
+            for watch, standing in held.items():
+                matcher.put(watch, standing)
+            self._matcher = matcher
+
+    def _take(self, watch: WatchId, standing: Standing | None) -> None:
+        if standing is None:
+            self._matcher.drop(watch)
+        else:
+            self._matcher.put(watch, standing)
+
+
+def _bucket(standing: Standing) -> int:
+    match standing:
+        case Topic(pairs):
+            place = rarest(pairs, _USUAL.share)
+        case Phrase(words):
+            place = max(words, key=lambda word: (len(word), word))
+        case _:
+            place = "/"
+    return blake2b(place.encode(), digest_size=1).digest()[0] % BUCKETS
+
+
+def _standing(packed: bytes) -> Standing:
+    found: Standing = msgspec.msgpack.decode(packed, type=Standing)
+    return found

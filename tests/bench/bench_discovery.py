@@ -1,0 +1,204 @@
+"""What searching costs on one Redis: registering names, queries, and matching entries with standing queries.
+
+100,000 names of 12 pairs, as skewed as those of feeds (Zipf), are registered through one process; then one process
+asks queries of 1 to 4 pairs of some name, limit 10, several at once, while upkeep goes on. Last, without Redis, entries
+meet 100,000 standing queries. Prints JSON.
+
+``python -m tests.bench.bench_discovery [--names N] [--queries N] [--standing N] [--entries N]``
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from service.discovery.names import Traits, entry_pairs
+from service.discovery.standing import Matcher, Phrase, Standing, Subject, Topic, matches
+from service.model import Channel, Entry
+from service.settings import Settings
+from service.stack.redis import PrivateRedis
+from service.store import Store, connect
+from service.store.directory import Name
+
+AT_ONCE = 250
+ASKERS = 8
+KEPT_S = 21_600.0
+UPKEEP_EVERY_S = 0.5
+CHECKED = 200
+
+
+class Zipf:
+    """Draws of ``count`` texts, the first the most frequent."""
+
+    def __init__(self, drawn: random.Random, form: str, count: int) -> None:
+        self._drawn, self._texts = drawn, [form.format(number) for number in range(count)]
+        self._weights = list(accumulate(1 / rank for rank in range(1, count + 1)))
+
+    def some(self, count: int) -> list[str]:
+        """Return that many different texts."""
+        found: dict[str, None] = {}
+        while len(found) < count:
+            found.update(dict.fromkeys(self._drawn.choices(self._texts, cum_weights=self._weights)))
+        return list(found)
+
+
+def population(count: int) -> list[frozenset[str]]:
+    """Return names of 12 pairs each."""
+    drawn = random.Random(5)  # noqa: S311 - repeatable, not secret
+    kinds, paces = Zipf(drawn, "type=kind{}", 2), Zipf(drawn, "updates=pace{}", 5)
+    languages, ends = Zipf(drawn, "lang=l{}", 30), Zipf(drawn, "tld=t{}", 100)
+    domains, authors = Zipf(drawn, "domain=site{}.example", 20_000), Zipf(drawn, "author=author {}", 30_000)
+    tags, words = Zipf(drawn, "tag=tag {}", 5_000), Zipf(drawn, "word=word{}", 20_000)
+    single = (kinds, paces, languages, ends, domains, authors)
+    return [
+        frozenset([one for each in single for one in each.some(1)] + ["status=ok"] + tags.some(2) + words.some(3))
+        for _ in range(count)
+    ]
+
+
+async def registering(store: Store, names: Sequence[frozenset[str]]) -> float:
+    """Register all; return how many names a second."""
+    began_s = time.perf_counter()
+    for first in range(0, len(names), AT_ONCE):
+        some = [Name(f"{first + at:040x}", 1, pairs) for at, pairs in enumerate(names[first : first + AT_ONCE])]
+        await store.names.register(some, KEPT_S, changed=False)
+    return len(names) / (time.perf_counter() - began_s)
+
+
+async def asking(store: Store, queries: Sequence[frozenset[str]]) -> tuple[list[float], float, int]:
+    """Ask all, several at once; return each one's seconds, how many a second, and how many cells were asked."""
+    waiting, took_s, cells = list(queries), list[float](), 0
+    began_s = time.perf_counter()
+
+    async def asker() -> None:
+        nonlocal cells
+        while waiting:
+            pairs = waiting.pop()
+            asked_s = time.perf_counter()
+            found = await store.names.find(pairs, 10)
+            took_s.append(time.perf_counter() - asked_s)
+            assert found.matches, sorted(pairs)
+            cells += found.cells
+
+    await asyncio.gather(*(asker() for _ in range(ASKERS)))
+    return took_s, len(queries) / (time.perf_counter() - began_s), cells
+
+
+async def upkeep(store: Store) -> None:
+    """Do what the cells ask for, as workers do."""
+    while True:
+        await asyncio.sleep(UPKEEP_EVERY_S)
+        await store.names.keep_up()
+
+
+async def exact(store: Store, names: Sequence[frozenset[str]], queries: Sequence[frozenset[str]]) -> bool:
+    """Say whether queries without a limit find exactly what trying every name does."""
+    for pairs in queries:
+        found = await store.names.find(pairs, len(names))
+        if {match.name for match in found.matches} != {f"{n:040x}" for n, name in enumerate(names) if pairs <= name}:
+            return False
+    return True
+
+
+def standing(count: int) -> tuple[list[Standing], list[Subject]]:
+    """Return standing queries, one in ten a phrase, and entries."""
+    drawn = random.Random(6)  # noqa: S311 - repeatable, not secret
+    languages, domains = ["en", "de", "fr", "es", "pt"], Zipf(drawn, "site{}.example", 5_000)
+    tags, words, authors = Zipf(drawn, "tag {}", 5_000), Zipf(drawn, "word{}", 20_000), Zipf(drawn, "a{}", 10_000)
+    channels = [Channel(f"{n:040x}", f"https://{site}/feed") for n, site in enumerate(domains.some(500))]
+
+    def entry(number: int) -> tuple[Entry, Channel, Traits]:
+        title, text = " ".join(words.some(7)), " ".join(words.some(40))
+        written = Entry(str(number), title, summary=text, authors=tuple(authors.some(1)), tags=tuple(tags.some(3)))
+        return written, drawn.choice(channels), Traits(drawn.choice(languages))
+
+    def query(number: int) -> Standing:
+        if number % 10 == 0:
+            return Phrase(tuple(words.some(2)))
+        one, channel, traits = entry(number)
+        own = entry_pairs(one, channel, traits, channel.url.split("/")[2])
+        wanted = [pair for pair in own if not pair.startswith(("host=", "tld="))]
+        return Topic(tuple(sorted(drawn.sample(wanted, drawn.randint(1, 4)))))
+
+    made = [entry(number) for number in range(2_000)]
+    subjects = [
+        Subject(one, entry_pairs(one, channel, traits, channel.url.split("/")[2])) for one, channel, traits in made
+    ]
+    return [query(number) for number in range(count)], subjects
+
+
+def matching(count: int) -> dict[str, float | bool]:
+    """Return how many entries a second one core matches, from the entry to whom to tell, and whether it is exact."""
+    queries, subjects = standing(count)
+    matcher = Matcher()
+    began_s = time.perf_counter()
+    for number, wanted in enumerate(queries):
+        matcher.put(str(number), wanted)
+    put_s = time.perf_counter() - began_s
+    began_s = time.process_time()
+    hits = sum(len(matcher.match(subject)) for subject in subjects)
+    rate = len(subjects) / (time.process_time() - began_s)
+    equal = all(
+        matcher.match(subject) == {str(n) for n, wanted in enumerate(queries) if matches(wanted, subject)}
+        for subject in subjects[:20]
+    )
+    return {
+        "standing_queries": count,
+        "put_per_s": round(count / put_s),
+        "entries_per_s": round(rate),
+        "hits_per_entry": round(hits / len(subjects), 1),
+        "equals_brute_force": equal,
+    }
+
+
+async def bench(names: int, queries: int) -> dict[str, object]:
+    drawn = random.Random(7)  # noqa: S311 - repeatable, not secret
+    made = population(names)
+    asked = [frozenset(drawn.sample(sorted(drawn.choice(made)), drawn.randint(1, 4))) for _ in range(queries)]
+    with tempfile.TemporaryDirectory() as folder:
+        async with PrivateRedis(Path(folder)) as redis:
+            store = await connect(Settings(redis_url=redis.url))
+            before = int((await store.link.call("INFO", "memory"))["used_memory"])
+            keeping = asyncio.create_task(upkeep(store))
+            registered = await registering(store, made)
+            refreshed = await registering(store, made[: names // 10])
+            took_s, per_s, cells = await asking(store, asked)
+            keeping.cancel()
+            is_exact = await exact(store, made, asked[:CHECKED])
+            used = int((await store.link.call("INFO", "memory"))["used_memory"]) - before
+            largest = max(
+                (size.partitions * size.replicas for size in (await store.names.matrices()).values()), default=1
+            )
+            await store.close()
+    took_ms = sorted(1000 * each for each in took_s)
+    return {
+        "names": names,
+        "names_registered_per_s": round(registered),
+        "names_refreshed_per_s": round(refreshed),
+        "bytes_per_name": round(used / names),
+        "cells_of_the_largest_matrix": largest,
+        "queries_per_s": round(per_s),
+        "query_p50_ms": round(took_ms[len(took_ms) // 2], 2),
+        "query_p99_ms": round(took_ms[int(len(took_ms) * 0.99)], 2),
+        "cells_per_query": round(cells / queries, 2),
+        "exact": is_exact,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--names", type=int, default=100_000)
+    parser.add_argument("--queries", type=int, default=20_000)
+    parser.add_argument("--standing", type=int, default=100_000)
+    given = parser.parse_args()
+    found = asyncio.run(bench(given.names, given.queries)) if given.names else {}
+    print(json.dumps(found | (matching(given.standing) if given.standing else {}), indent=1))  # noqa: T201 - its output
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Cells on Redis are what cells in memory are, whatever comes in whatever order."""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from service.discovery import cell
+from service.discovery.cell import Answer, Command, Record, Standing
+from service.discovery.head import Matrix
+from service.discovery.matrix import Place, Size, head_of
+from service.store import Store, keys
+from service.store.cells import pair_key
+from tests.support.cells import MemoryCells
+from tests.support.waiting import until
+
+FAR_MS = int(time.time() * 1000) + 3_600_000
+HOT = pair_key("lang=en")
+PAIRS = (HOT, *(pair_key(f"tag={n}") for n in range(12)))
+PLACES = (head_of(HOT), Place(HOT, 1, 0))
+
+
+def record(drawn: random.Random, names: int) -> Record:
+    pairs = frozenset({HOT, *drawn.sample(PAIRS, drawn.randrange(4))}) if drawn.random() < 0.9 else frozenset()
+    return Record(f"n{drawn.randrange(names)}", drawn.randrange(1, 4), pairs, FAR_MS + drawn.randrange(3))
+
+
+def records(drawn: random.Random, names: int) -> tuple[Record, ...]:
+    made = (record(drawn, names) for _ in range(drawn.choice((1, 1, 40))))
+    return tuple({one.name: one for one in made}.values())
+
+
+def command(drawn: random.Random, names: int, memory: MemoryCells) -> Command:
+    place = drawn.choice(PLACES)
+    size = Size(drawn.randrange(1, 6), drawn.randrange(1, 3), 1)
+    held = list(memory.records.get(place, {}).values())
+    matrix = memory.matrices.get(place)
+    chances: Sequence[tuple[int, Command]] = (
+        (8, cell.Put(place, records(drawn, names), drawn.random() < 0.2)),
+        (8, cell.Find(place, frozenset(drawn.sample(PAIRS, drawn.randrange(4))) | {HOT}, drawn.choice((1, 10, 1000)))),
+        (1, cell.Look(place)),
+        (1, cell.Tell(place, size)),
+        (1, cell.Open(place, size)),
+        (1, cell.Ready(place, size.epoch)),
+        (1, cell.Close(place, size, keep=drawn.random() < 0.8)),
+        (1, cell.Fetch(place, f"n{drawn.randrange(names)}", drawn.choice((1, 50)))),
+        (2, cell.Drop(place, tuple(drawn.sample(held, min(len(held), drawn.randrange(30)))))),
+        (1, cell.Lead(place, drawn.choice((matrix, None)), Matrix(size), drawn.choice(tuple(Standing)))),
+    )  # fmt: skip
+    return drawn.choices([each for _, each in chances], [weight for weight, _ in chances])[0]
+
+
+def agree(asked: Command, answer: Answer, expected: Answer, memory: MemoryCells) -> None:
+    assert (answer.member, answer.done) == (expected.member, expected.done), asked
+    assert answer.load.names == expected.load.names, asked
+    assert answer.records == expected.records, asked
+    if isinstance(asked, cell.Look | cell.Lead):
+        assert answer.matrix == expected.matrix, asked
+    if isinstance(asked, cell.Find):
+        everything = memory.carry_out(cell.Find(asked.place, asked.pairs, 10_000)).matches if expected.member else ()
+        assert len(answer.matches) == len(expected.matches), asked
+        assert {(one.name, one.version) for one in answer.matches} <= {(one.name, one.version) for one in everything}
+
+
+@pytest.mark.parametrize("names", [5, 300])
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.storms) for seed in range(4, 100))])
+async def test_a_cell_on_redis_answers_as_one_in_memory(store: Store, seed: int, names: int) -> None:
+    drawn, memory = random.Random(seed), MemoryCells()  # noqa: S311 - the same history each time
+    for _ in range(150):
+        asked = command(drawn, names, memory)
+        (answer,) = await store.cells.carry_out([asked])
+        agree(asked, answer, memory.carry_out(asked), memory)
+
+
+async def opened(store: Store, place: Place) -> None:
+    await store.cells.carry_out([cell.Lead(place, None, Matrix())])
+
+
+async def test_of_thousands_of_names_a_cell_finds_exactly_those_that_have_all_pairs(store: Store) -> None:
+    place, drawn = head_of(HOT), random.Random(1)  # noqa: S311 - the same names each time
+    tags = [pair_key(f"tag={n}") for n in range(400)]
+    records = [
+        Record(f"name {n}", 1, frozenset({HOT, *drawn.sample(tags, 8)}), FAR_MS) for n in range(2_000)
+    ]  # fmt: skip
+    await opened(store, place)
+    for first in range(0, len(records), 100):
+        await store.cells.carry_out([cell.Put(place, tuple(records[first : first + 100]))])
+    for count in (1, 2, 3):
+        asked = [frozenset(drawn.sample(tags, count)) for _ in range(50)]
+        asked.append(frozenset(drawn.sample(sorted(records[7].pairs), count)))
+        answers = await store.cells.carry_out([cell.Find(place, pairs, 10_000) for pairs in asked])
+        for pairs, answer in zip(asked, answers, strict=True):
+            assert {one.name for one in answer.matches} == {each.name for each in records if pairs <= each.pairs}
+
+
+async def test_what_has_expired_is_found_no_more_and_goes_away(store: Store) -> None:
+    place = head_of(HOT)
+    await opened(store, place)
+    soon_ms = int(time.time() * 1000) + 300
+    brief = tuple(Record(f"brief {n}", 1, frozenset({HOT, PAIRS[1]}), soon_ms) for n in range(200))
+    lasting = Record("lasting", 1, frozenset({HOT, PAIRS[1]}), FAR_MS)
+    await store.cells.carry_out([cell.Put(place, (*brief, lasting))])
+
+    async def alone() -> bool:
+        (answer,) = await store.cells.carry_out([cell.Find(place, frozenset({PAIRS[1]}), 1000)])
+        return [one.name for one in answer.matches] == ["lasting"]
+
+    await until(alone, "what expired is found no more")
+
+    async def swept() -> bool:
+        (answer,) = await store.cells.carry_out([cell.Put(place, (lasting,))])
+        return answer.load.names == 1
+
+    await until(swept, "what expired is swept away by those that come")
+    assert await store.link.call("HLEN", keys.cell(place)[1]) == 1
+    assert await alone()
+
+
+async def test_a_cell_that_nobody_refreshes_expires_as_a_whole(store: Store) -> None:
+    place = head_of(HOT)
+    await opened(store, place)
+    many = tuple(Record(f"n{n}", 1, frozenset({HOT, *PAIRS[1:4]}), FAR_MS) for n in range(400))
+    await store.cells.carry_out([cell.Put(place, many)])
+    left = await store.link.many([("PTTL", key) for key in keys.cell(place)])
+    assert all(3_600_000 < ms < 2 * 86_400_000 for ms in left)
+
+
+async def test_of_those_who_lead_at_once_one_does(store: Store) -> None:
+    place = head_of(HOT)
+    await opened(store, place)
+    wanted = [Matrix(Size(2, n, 1)) for n in range(1, 11)]
+    asked = [cell.Lead(place, Matrix(), each) for each in wanted]
+    answers = await asyncio.gather(*(store.cells.carry_out([one]) for one in asked))
+    assert sum(answer.done for (answer,) in answers) == 1
+    assert len({answer.matrix for (answer,) in answers}) == 1
+
+
+async def test_a_cell_tells_how_often_it_is_asked(store: Store) -> None:
+    place = head_of(HOT)
+    await opened(store, place)
+    for _ in range(50):
+        (answer,) = await store.cells.carry_out([cell.Find(place, frozenset({HOT}), 1)])
+    assert answer.load.queries_s == 0.0, "a moment is no rate"
+    now_ms = int(time.time() * 1000)
+    await store.link.call("HSET", keys.cell(place)[0], "q", f"19 {now_ms - 2_000} 30 {now_ms - 5_000}")
+    (answer,) = await store.cells.carry_out([cell.Find(place, frozenset({HOT}), 1)])
+    assert 8 < answer.load.queries_s < 12, "20 in the window that ended just now, which had begun 2 s before"
+    assert answer.load.registrations_s == 0.0

@@ -1,0 +1,104 @@
+"""The directory on Redis: who registers is found by every subset, while matrices grow and shrink."""
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from service.discovery.load import Limits
+from service.store import Store, keys
+from service.store.directory import Directory, Name
+
+KEPT_S = 600.0
+SMALL = Limits(names=20, registrations_s=1e9, queries_s=1e9, partitions=8, replicas=4)
+BUSY = Limits(names=10_000, registrations_s=1e9, queries_s=5.0, partitions=8, replicas=4)
+
+
+def named(count: int, *pairs: str) -> list[Name]:
+    return [Name(f"name{n:03}", 1, frozenset({"lang=en", f"tag=t{n % 7}", f"word=w{n}", *pairs})) for n in range(count)]
+
+
+async def found(directory: Directory, *pairs: str) -> set[str]:
+    return {match.name for match in (await directory.find(pairs, 1_000)).matches}
+
+
+async def settled(directory: Directory) -> None:
+    """Register or ask nothing, and do the upkeep until there is none left."""
+    while await directory.keep_up():
+        pass
+
+
+async def test_a_name_is_found_by_every_subset_of_its_pairs_and_by_no_others(store: Store) -> None:
+    await store.names.register(named(30), KEPT_S, changed=False)
+    assert await found(store.names, "tag=t3") == {"name003", "name010", "name017", "name024"}
+    assert await found(store.names, "tag=t3", "word=w10", "lang=en") == {"name010"}
+    assert await found(store.names, "tag=t3", "word=w11") == set()
+    assert await found(store.names, "tag=nobody") == set()
+    assert await found(store.entries, "tag=t3") == set(), "entries have a directory of their own"
+
+
+async def test_a_changed_name_is_found_as_it_is_now(store: Store) -> None:
+    await store.names.register([Name("a", 1, frozenset({"lang=en", "tag=old"}))], KEPT_S, changed=False)
+    await store.names.register([Name("a", 2, frozenset({"lang=en", "tag=new"}))], KEPT_S, changed=True)
+    await store.names.withdraw("a", 2, ["tag=old"], KEPT_S)
+    assert await found(store.names, "tag=old") == set()
+    assert await found(store.names, "tag=new") == await found(store.names, "lang=en") == {"a"}
+
+
+async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_none(store: Store) -> None:
+    one, other = (Directory(store.names._link, store.cells, "channel", SMALL) for _ in range(2))
+    names = named(150)
+    drawn = random.Random(3)  # noqa: S311 - the same names each time
+    for first in range(0, 150, 30):
+        await one.register(names[first : first + 30], KEPT_S, changed=False)
+        await settled(one)
+        assert await found(one, "lang=en") == await found(other, "lang=en") == {name.id for name in names[: first + 30]}
+    assert (await one.matrices())["lang=en"].partitions >= 8
+    gone, left = names[5:], names[:5]
+    drawn.shuffle(gone)
+    for first in range(0, len(gone), 29):
+        for name in gone[first : first + 29]:
+            await other.withdraw(name.id, 2, name.pairs, KEPT_S)
+        await settled(other)
+        assert await found(one, "lang=en") == {name.id for name in [*left, *gone[first + 29 :]]}
+    for _ in range(20):
+        await other.register(left, KEPT_S, changed=True)
+        await settled(other)
+    assert await found(one, "lang=en") == {name.id for name in left}
+
+
+async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store) -> None:
+    directory = Directory(store.names._link, store.cells, "channel", BUSY)
+    await directory.register(named(5), KEPT_S, changed=False)
+    for _ in range(3):
+        for place, _ in await directory.cells_of("lang=en"):
+            ago_s = int(time.time()) - 4
+            await store.link.call("HSET", keys.cell(place)[0], "q", f"19 {ago_s + 2}000 40 {ago_s}000")
+        await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
+        await settled(directory)
+    assert (await directory.matrices())["lang=en"].replicas > 1
+    assert await found(directory, "lang=en") == {name.id for name in named(5)}
+    for _ in range(8):
+        for place, _ in await directory.cells_of("lang=en"):
+            await store.link.call("HSET", keys.cell(place)[0], "q", "0 1 20 1")  # nobody has asked for half a century
+        await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
+        await settled(directory)
+    assert "lang=en" not in await directory.matrices()
+    assert await found(directory, "lang=en") == {name.id for name in named(5)}
+
+
+async def test_how_a_query_was_answered_is_told(store: Store) -> None:
+    await store.names.register(named(30), KEPT_S, changed=False)
+    told = await store.names.find(["tag=t3", "lang=en"], 2)
+    assert (told.asked in ("tag=t3", "lang=en"), told.size.partitions, told.cells, told.complete) == (True, 1, 1, False)
+    assert told.took_s > 0
+    (cell,) = await store.names.cells_of("lang=en")
+    assert cell[1].load.names == 30
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_registering_again_changes_nothing(store: Store, *, changed: bool) -> None:
+    for _ in range(2):
+        await store.names.register(named(10), KEPT_S, changed=changed)
+    assert await found(store.names, "lang=en") == {name.id for name in named(10)}

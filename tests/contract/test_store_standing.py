@@ -1,0 +1,127 @@
+"""Standing queries: kept with their owner, found by workers, and told once, only while they stand."""
+
+import asyncio
+
+import pytest
+
+from service.discovery.grammar import parse_watch
+from service.discovery.standing import Subject
+from service.errors import LimitReached
+from service.model import Change, Channel, Delta, Entry
+from service.store import Store, keys
+from service.store.outbox import OutboxItem
+from service.store.standing import FreshMatcher
+from tests.support.channels import change, make_channel
+from workers.fanout import fan_out
+from workers.hits import Hits
+
+ALICE, BOB = "alice@localhost", "bob@localhost"
+PYTHON = parse_watch("tag=python")
+SECRET_URL = "https://example.org/feed?token=abc"
+
+
+def subject(*pairs: str) -> Subject:
+    return Subject(Entry("1", "A title", summary="The quick brown fox"), pairs)
+
+
+async def test_who_watches_is_found_by_every_worker_until_they_do_not(store: Store) -> None:
+    early, late = FreshMatcher(store.standing), FreshMatcher(store.standing)
+    assert await early.match([subject("tag=python")]) == [set()]
+    watch = await store.standing.watch(ALICE, PYTHON, 3)
+    phrase = await store.standing.watch(BOB, parse_watch('"brown fox"'), 3)
+    for matcher in (early, late):
+        assert await matcher.match([subject("tag=python"), subject()]) == [{watch.id, phrase.id}, {phrase.id}]
+    ended = await store.standing.unwatch(ALICE, watch.number)
+    assert ended == watch
+    assert await store.standing.unwatch(ALICE, watch.number) is None
+    for matcher in (early, late):
+        assert await matcher.match([subject("tag=python")]) == [{phrase.id}]
+
+
+async def test_a_worker_that_slept_through_a_forgotten_log_reads_all_anew(store: Store) -> None:
+    matcher = FreshMatcher(store.standing)
+    first = await store.standing.watch(ALICE, PYTHON, 9)
+    assert await matcher.match([subject("tag=python")]) == [{first.id}]
+    await store.standing.unwatch(ALICE, first.number)
+    second = await store.standing.watch(BOB, PYTHON, 9)
+    await store.link.call("XTRIM", keys.STANDING_LOG, "MAXLEN", 0)
+    assert await matcher.match([subject("tag=python")]) == [{second.id}]
+
+
+async def test_the_same_query_is_kept_once_and_no_more_than_may_be(store: Store) -> None:
+    first = await store.standing.watch(ALICE, PYTHON, 2)
+    assert await store.standing.watch(ALICE, PYTHON, 2) == first
+    await store.standing.watch(ALICE, parse_watch("tag=rust"), 2)
+    with pytest.raises(LimitReached):
+        await store.standing.watch(ALICE, parse_watch("tag=go"), 2)
+    assert [watch.number for watch in await store.standing.of_user(ALICE)] == [1, 2]
+    assert await FreshMatcher(store.standing).match([subject("tag=go")]) == [set()]
+
+
+async def public(store: Store, url: str = "https://example.org/feed", subscribers: int = 3) -> Channel:
+    channel = await make_channel(store, url)
+    for number in range(subscribers):
+        await store.subscriptions.subscribe(f"reader{number}@localhost", channel.id)
+    return channel
+
+
+async def told(store: Store, jid: str) -> list[OutboxItem]:
+    batches = await store.outbox.claim([keys.user_id(jid)], 20, 5.0)
+    return [item for batch in batches.values() for item in batch.items]
+
+
+async def published(store: Store, channel: Channel, *entries: Entry, base: int = 1) -> Delta:
+    delta = await change(store, channel, *(Change("addition", entry) for entry in entries), base=base)
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    for _ in range(2):  # and once more, as after a crash
+        assert await fan_out(store, channel.id, state.epoch, Hits(store, 3))
+        await store.channels.fanned(channel.id, state.epoch, base, "")
+    return delta
+
+
+async def test_who_watches_is_told_of_what_they_watch_for_once_and_of_nothing_else(store: Store) -> None:
+    channel = await public(store)
+    await store.standing.watch(BOB, PYTHON, 9)
+    await store.standing.watch(BOB, parse_watch('"snakes"'), 9)
+    await published(store, channel, Entry("a", "Other"), Entry("b", "On snakes", tags=("Python",)), Entry("c", "Last"))
+    assert [(item.channel, item.version, item.left_out) for item in await told(store, BOB)] == [(channel.id, 2, (0, 2))]
+    await published(store, channel, Entry("d", "Nothing of that"), base=2)
+    assert await told(store, BOB) == []
+
+
+async def test_who_is_subscribed_as_well_is_told_once(store: Store) -> None:
+    channel = await public(store)
+    await store.standing.watch("reader1@localhost", PYTHON, 9)
+    await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
+    assert [(item.version, item.left_out) for item in await told(store, "reader1@localhost")] == [(2, ())]
+
+
+async def test_an_article_that_two_channels_have_is_told_once_to_who_watches(store: Store) -> None:
+    await store.standing.watch(BOB, PYTHON, 9)
+    entry = Entry("b", "On snakes", "https://example.org/articles/snakes", tags=("Python",))
+    for name in ("one", "two"):
+        await published(store, await public(store, f"https://example.org/{name}"), entry)
+    assert [item.left_out for item in await told(store, BOB)] == [(), (0,)]
+
+
+@pytest.mark.parametrize(("url", "subscribers"), [("https://example.org/feed", 2), (SECRET_URL, 5)])
+async def test_what_is_not_public_never_reaches_who_watches(store: Store, url: str, subscribers: int) -> None:
+    channel = await public(store, url, subscribers)
+    await store.standing.watch(BOB, PYTHON, 9)
+    await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
+    assert await told(store, BOB) == []
+    assert (await store.entries.find(["tag=python"], 10)).matches == ()
+
+
+async def test_who_has_ended_a_watch_is_told_nothing_whatever_workers_still_believe(store: Store) -> None:
+    channel = await public(store)
+    watch = await store.standing.watch(BOB, PYTHON, 9)
+    await store.link.call("HDEL", keys.watches(keys.user_id(BOB)), watch.number)
+    await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
+    assert await told(store, BOB) == []
+
+
+async def test_two_who_watch_at_once_get_numbers_of_their_own(store: Store) -> None:
+    asked = (store.standing.watch(ALICE, parse_watch(f"tag={n}"), 9) for n in range(5))
+    assert sorted(watch.number for watch in await asyncio.gather(*asked)) == [1, 2, 3, 4, 5]

@@ -1,0 +1,64 @@
+"""Directories in memory on a real Redis: from matrices, through letters, to whoever asks any one worker."""
+
+from contextlib import suppress
+
+import msgspec
+import pytest
+
+from service.discovery.grammar import Query, parse_query
+from service.errors import NoWorker
+from service.model import ChannelId
+from service.store import Store
+from service.store.directory import Explained, Name
+from tests.integration.workers.conftest import StartWorker
+from tests.support.waiting import until
+from workers.directory import DISCOVER
+
+NAMES = [
+    Name(f"{number:040x}", 1, frozenset({DISCOVER, "lang=de"} if number % 2 else {DISCOVER})) for number in range(60)
+]
+
+
+async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
+    store: Store, start_worker: StartWorker
+) -> None:
+    await store.names.register(NAMES, 600.0, changed=False)
+    await start_worker()
+    await start_worker()
+
+    async def looked_up() -> tuple[ChannelId, ...]:
+        with suppress(NoWorker):
+            return await store.requests.lookup([DISCOVER], 20, 5.0)
+        return ()
+
+    for _ in range(6):
+        found = await until(looked_up, "a worker has a share of the directory")
+        assert len(set(found)) == 20
+        assert set(found) <= {name.id for name in NAMES}
+    german = await store.requests.lookup([DISCOVER, "lang=de"], 10, 5.0)
+    assert len(german) == 10
+    assert all(int(name, 16) % 2 for name in german)
+    assert await store.requests.lookup(["lang=xx"], 10, 5.0) == ()
+
+
+async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not_got(
+    store: Store, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.names.register(NAMES, 600.0, changed=False)
+    await start_worker()
+    explained, asked = store.search.explained, list[Query]()
+
+    async def counted(query: Query) -> Explained:
+        asked.append(query)
+        return await explained(query)
+
+    monkeypatch.setattr(store.search, "explained", counted)
+    around, german = (msgspec.structs.replace(parse_query(text), limit=5) for text in ("status=ok", "lang=de"))
+
+    async def from_memory() -> bool:
+        asked.clear()
+        return len(await store.search._named(around)) == 10 and not asked
+
+    assert await until(from_memory, "a worker has a share of the directory")
+    assert len(await store.search._named(german)) == 10
+    assert asked == [german]

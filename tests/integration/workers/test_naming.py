@@ -1,0 +1,91 @@
+"""Channels that are anybody's business are in the directory, as they are now; the others are in nobody's."""
+
+import pytest
+
+from service.clock import SystemClock
+from service.discovery.grammar import parse_query
+from service.model import Change, Channel, Entry
+from service.store import Store
+from tests.support.channels import change, make_channel
+from workers.naming import Naming
+
+SECRET = "https://example.org/feed?token=abc"
+TAGGED = Entry("b", "On snakes", tags=("Python",), authors=("Jane Doe",))
+
+
+@pytest.fixture
+def naming(store: Store) -> Naming:
+    return Naming(store, SystemClock(), 3)
+
+
+async def channel_with(store: Store, subscribers: int, url: str = "https://example.org/feed") -> Channel:
+    channel = await make_channel(store, url)
+    for number in range(subscribers):
+        await store.subscriptions.subscribe(f"reader{number}@localhost", channel.id)
+    await change(store, channel, Change("addition", TAGGED))
+    return channel
+
+
+async def name(store: Store, naming: Naming, *channels: Channel) -> None:
+    counts = await store.subscriptions.counts([channel.id for channel in channels])
+    await naming.keep([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
+
+
+async def found(store: Store, text: str) -> list[str]:
+    return [finding.channel.id for finding in await store.search.find(parse_query(text), 3)]
+
+
+async def test_a_channel_is_found_by_what_it_says_of_itself(store: Store, naming: Naming) -> None:
+    channel = await channel_with(store, 3)
+    await name(store, naming, channel)
+    for text in (
+        "tag=python",
+        'author="jane doe" host=example.org',
+        "domain=example.org type=feed status=ok",
+        "lang=en-GB feed",
+    ):
+        assert await found(store, text) == [channel.id], text
+    assert await found(store, "tag=rust") == []
+
+
+@pytest.mark.parametrize(("subscribers", "url"), [(2, "https://example.org/feed"), (5, SECRET)])
+async def test_what_is_its_subscribers_own_business_is_found_by_nobody(
+    store: Store, naming: Naming, subscribers: int, url: str
+) -> None:
+    channel = await channel_with(store, subscribers, url)
+    await name(store, naming, channel)
+    assert await found(store, "host=example.org") == []
+    assert (await store.names.find(["host=example.org"], 10)).matches == ()
+
+
+async def test_who_leaves_takes_a_channel_out_of_the_directory_at_once(store: Store, naming: Naming) -> None:
+    channel = await channel_with(store, 3)
+    await name(store, naming, channel)
+    await store.subscriptions.unsubscribe("reader0@localhost", channel.id)
+    assert await found(store, "tag=python") == [], "before any worker looked again"
+    await name(store, naming, channel)
+    assert (await store.names.find(["host=example.org"], 10)).matches == ()
+
+
+async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Store, naming: Naming) -> None:
+    plain, secret = await channel_with(store, 0), await channel_with(store, 0, SECRET)
+    for channel in (plain, secret):
+        await store.channels.set_listed(channel.id, listed=True)
+    await name(store, naming, plain, secret)
+    assert await found(store, "host=example.org") == [plain.id]
+
+
+async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming: Naming) -> None:
+    channel = await channel_with(store, 3)
+    await name(store, naming, channel)
+    await change(store, channel, Change("addition", Entry("c", "On crabs", tags=("Rust",))), base=2)
+    naming.news_of(channel.id)
+    await name(store, naming, channel)
+    assert await found(store, "tag=rust") == [channel.id]
+
+
+async def test_another_owner_names_it_anew(store: Store, naming: Naming) -> None:
+    channel = await channel_with(store, 3)
+    await name(store, naming, channel)
+    await name(store, Naming(store, SystemClock(), 3), channel)
+    assert await found(store, "tag=python") == [channel.id]

@@ -1,0 +1,119 @@
+"""Laws of names, queries and standing queries: the index finds what trying every one would, nothing more or less."""
+
+import string
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.discovery.grammar import parse_query, parse_watch, written
+from service.discovery.names import Traits, channel_pairs, entry_pairs
+from service.discovery.standing import Matcher, Pattern, Phrase, Standing, Subject, Topic, matches, rarest
+from service.errors import BadQuery
+from service.model import Channel, Entry
+
+CHANNEL = Channel("c" * 40, "https://blog.example.org/feed", "Blog")
+WORDS = ("alpha", "beta", "gamma", "delta", "the", "é", "日本", "C3PO")
+texts = st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join)
+tags = st.lists(st.sampled_from(("python", "rust", "go lang")), max_size=3).map(tuple)
+entries = st.builds(Entry, key=st.just("k"), title=texts, summary=texts, tags=tags)
+
+pairs = st.sampled_from(
+    ("tag=python", "tag=rust", "tag=go lang", "word=alpha", "word=beta", "lang=en", "lang=de", "domain=example.org")
+)
+topics = st.builds(Topic, st.lists(pairs, min_size=1, max_size=4, unique=True).map(tuple))
+phrases = st.builds(
+    Phrase, st.lists(st.sampled_from(("alpha", "beta", "the", "é", "日本")), min_size=1, max_size=3).map(tuple)
+)
+patterns = st.builds(Pattern, st.sampled_from(("alp.a", r"beta\s+gamma", "^delta", "c3po$", "日.")))
+standing = st.one_of(topics, phrases, patterns)
+changes = st.lists(st.tuples(st.integers(0, 9).map(str), st.none() | standing), max_size=40)
+
+
+def subject(entry: Entry, language: str) -> Subject:
+    return Subject(entry, entry_pairs(entry, CHANNEL, Traits(language), "example.org"))
+
+
+@given(changes, st.lists(st.tuples(entries, st.sampled_from(("en", "de-CH", "")))))
+def test_an_entry_meets_exactly_the_standing_queries_that_it_matches_one_by_one(
+    history: list[tuple[str, Standing | None]], seen: list[tuple[Entry, str]]
+) -> None:
+    matcher, held = Matcher(), dict[str, Standing]()
+    for watch, wanted in history:
+        if wanted is None:
+            matcher.drop(watch)
+            held.pop(watch, None)
+        else:
+            matcher.put(watch, wanted)
+            held[watch] = wanted
+        for entry, language in seen[:2]:
+            found = matcher.match(subject(entry, language))
+            assert found == {one for one, each in held.items() if matches(each, subject(entry, language))}
+    assert len(matcher) == len(held)
+    for entry, language in seen:
+        found = matcher.match(subject(entry, language))
+        assert found == {one for one, each in held.items() if matches(each, subject(entry, language))}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9).map(str), standing), max_size=20))
+def test_who_forgets_every_standing_query_keeps_nothing(history: list[tuple[str, Standing]]) -> None:
+    matcher = Matcher()
+    for watch, wanted in history:
+        matcher.put(watch, wanted)
+    for watch, _ in history:
+        matcher.drop(watch)
+    assert len(matcher) == 0
+    assert not matcher._topics
+    assert not matcher._phrases
+    assert not matcher._patterns
+    assert not matcher._places
+
+
+@given(st.dictionaries(pairs, st.floats(0, 1), min_size=1))
+def test_a_query_waits_under_its_rarest_pair(shares: dict[str, float]) -> None:
+    assert shares[rarest(shares, shares.__getitem__)] == min(shares.values())
+
+
+@given(st.text() | st.text(alphabet=string.ascii_letters + '="/\\ \n', max_size=60))
+def test_whatever_somebody_writes_is_understood_or_refused_and_never_written_otherwise(text: str) -> None:
+    try:
+        parse_query(text)
+    except BadQuery as refusal:
+        said = str(refusal)
+    else:
+        said = ""
+    assert not [each for each in said if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp")]
+    try:
+        wanted = parse_watch(text)
+    except BadQuery:
+        return
+    assert parse_watch(written(wanted)) == wanted
+
+
+@given(
+    title=st.text(),
+    tags=st.lists(st.text(), max_size=12).map(tuple),
+    authors=st.lists(st.text(), max_size=6).map(tuple),
+    language=st.text(max_size=12),
+    generator=st.text(),
+)
+def test_every_pair_of_a_name_can_be_asked_for_and_finds_it(
+    title: str, tags: tuple[str, ...], authors: tuple[str, ...], language: str, generator: str
+) -> None:
+    channel = Channel("c" * 40, "https://blog.example.org/feed", title)
+    name = channel_pairs(channel, Traits(language, tags, authors, generator), "example.org", 3600.0)
+    for each in name:
+        assert parse_query(written(Topic((each,)))).pairs == tuple(sorted({each} | _parents(each)))
+        assert parse_query(written(Topic((each,)))).matches(frozenset(name))
+
+
+def _parents(pair: str) -> set[str]:
+    return {pair.partition(" of ")[2]} if pair.startswith(("region=", "version=")) else set()
+
+
+@pytest.mark.parametrize("text", ["a=1 " * 10_000, '"' * 100_000, "\\" * 100_000, "=" * 100_000, "/" + "(" * 100_000])
+def test_what_is_long_is_refused_at_once(text: str) -> None:
+    for parse in (parse_query, parse_watch):
+        with pytest.raises(BadQuery):
+            parse(text)

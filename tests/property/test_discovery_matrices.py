@@ -1,0 +1,298 @@
+"""Laws of matrices: whatever happens beside it, a name that is registered is found, and nothing else is.
+
+Several registrations, queries and passes of upkeep run side by side, one command at a time in any order; any of them
+may stop anywhere; cells are lost with all they had.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from service.discovery.cell import Answer, Command, Lead, Record, Standing
+from service.discovery.finding import Found, find
+from service.discovery.head import Leaving, Request, asked
+from service.discovery.load import Kind, Limits
+from service.discovery.matrix import Place, Size, head_of
+from service.discovery.placing import Placed, place, replace
+from service.discovery.upkeep import upkeep
+from tests.support.cells import MemoryCells
+
+PAIRS = ("a=1", "b=2", "c=3")
+NAMES = ("n0", "n1", "n2", "n3", "n4", "n5")
+LIMITS = Limits(partitions=8, replicas=4)
+ALL = 100
+NEVER_MS = 10**9
+TTL_MS = 1000
+
+
+class Running:
+    """A dialogue under way: its commands are carried out one by one, in any order."""
+
+    def __init__(self, kind: str, dialogue: Any, about: Any) -> None:
+        self.kind, self.dialogue, self.about = kind, dialogue, about
+        self.over = False
+        self.result: Any = None
+        self._answers: list[Answer | None] = []
+        self._commands: Sequence[Command] = ()
+        self._send(None)
+
+    def step(self, cells: MemoryCells, which: int) -> None:
+        """Carry out one of the round's commands; after the last, go on to the next round."""
+        left = [place for place, answer in enumerate(self._answers) if answer is None]
+        at = left[which % len(left)]
+        self._answers[at] = cells.carry_out(self._commands[at])
+        if len(left) == 1:
+            self._send(self._answers)
+
+    def _send(self, answers: Any) -> None:
+        try:
+            self._commands = self.dialogue.send(answers)
+            assert self._commands, "a round asks for something"
+            self._answers = [None] * len(self._commands)
+        except StopIteration as stopped:
+            self.over, self.result = True, stopped.value
+
+
+class Matrices(RuleBasedStateMachine):
+    """A store, what was registered in it, and what runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = MemoryCells()
+        self.draws = {name: (hash_of(name, 1), hash_of(name, 2)) for name in NAMES}
+        self.versions = dict.fromkeys(NAMES, 0)
+        self.registered: dict[str, Record] = {}
+        """Of each name the record that is registered completely; while it changes, the one before."""
+        self.written: dict[tuple[str, int], Record] = {}
+        self.unfinished: set[str] = set()
+        """Names of which a registration stopped in the middle: either version may be found."""
+        self.known: dict[str, Size] = {}
+        self.placed: dict[tuple[str, str], Placed] = {}
+        self.running: list[Running] = []
+        self.lost_since_upkeep: set[str] = set()
+
+    # what people and publishers do
+
+    @rule(name=st.sampled_from(NAMES), pairs=st.sets(st.sampled_from(PAIRS)), remember=st.booleans())
+    def register(self, *, name: str, pairs: set[str], remember: bool) -> None:
+        """Register a name, or its next version, with all pairs that it has or had."""
+        if any(running.kind == "register" and running.about[0].name == name for running in self.running):
+            return
+        self.versions[name] += 1
+        record = Record(name, self.versions[name], frozenset(pairs), self.cells.now_ms + TTL_MS)
+        self.written[name, record.version] = record
+        if name in self.registered:
+            before = self.registered[name]
+            self.registered[name] = Record(name, before.version, before.pairs & record.pairs, before.expires_ms)
+        for pair in PAIRS:
+            form = record if pair in pairs else record.withdrawn()
+            placed = self.placed.get((pair, name)) if remember else None
+            dialogue = replace(pair, form, self.draws[name], LIMITS, placed)
+            self._start("register", dialogue, (record, pair))
+
+    @rule(name=st.sampled_from(NAMES), remember=st.booleans())
+    def refresh(self, *, name: str, remember: bool) -> None:
+        """Register the same version again, in some partition."""
+        record = self.registered.get(name)
+        if record is None or name in self.unfinished or any(r.about[0].name == name for r in self._of("register")):
+            return
+        again = Record(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
+        for pair in record.pairs:
+            before = self.placed.get((pair, name)) if remember else None
+            self._start("refresh", place(pair, again, self.draws[name], LIMITS, before), (again, pair))
+
+    @rule(pairs=st.sets(st.sampled_from(PAIRS), min_size=1), draw=st.integers(0, 2**32 - 1), remember=st.booleans())
+    def query(self, *, pairs: set[str], draw: int, remember: bool) -> None:
+        """Ask for all names that have some pairs."""
+        known = self.known if remember else {}
+        started = {name: record.version for name, record in self.registered.items()}
+        self._start(
+            "query", find(frozenset(pairs), ALL, draw, LIMITS, known), (pairs, started, set(self._findable(pairs)))
+        )
+
+    # what cells and workers do
+
+    @rule(
+        pair=st.sampled_from(PAIRS),
+        kind=st.sampled_from(Kind),
+        partition=st.integers(0, 7),
+        replica=st.integers(0, 3),
+        last=st.booleans(),
+    )
+    def request(self, *, pair: str, kind: Kind, partition: int, replica: int, last: bool) -> None:
+        """A cell wants its matrix to grow or to shrink."""
+        matrix = self.cells.matrices.get(head_of(pair))
+        if matrix is None:
+            return
+        at = Place(pair, partition, replica)
+        if last:
+            at = Place(pair, matrix.size.partitions - 1, matrix.size.replicas - 1)
+        after = asked(matrix, Request(kind, at), LIMITS)
+        if after is not matrix:
+            self.cells.carry_out(Lead(head_of(pair), matrix, after))
+            self._start("upkeep", upkeep(pair, LIMITS, page=2), pair)
+
+    @rule(pair=st.sampled_from(PAIRS))
+    def look_after(self, pair: str) -> None:
+        """Somebody does a pass of upkeep."""
+        self._start("upkeep", upkeep(pair, LIMITS, page=2), pair)
+
+    @rule(pair=st.sampled_from(PAIRS))
+    def settle(self, pair: str) -> None:
+        """Passes of upkeep run until the matrix is settled."""
+        for _ in range(12):
+            if self.cells.lead(upkeep(pair, LIMITS, page=2)) is not None:
+                break
+        else:
+            raise AssertionError("the matrix never settles")
+        self.lost_since_upkeep.discard(pair)
+
+    @rule(pair=st.sampled_from(PAIRS), which=st.integers(0, 31), head=st.booleans())
+    def lose(self, *, pair: str, which: int, head: bool) -> None:
+        """A cell loses all it had; a second one only after the first is back."""
+        places = [place for place in self.cells.places_of(pair) if place.partition or place.replica or head]
+        if not places or pair in self.lost_since_upkeep:
+            return
+        self.cells.lose(head_of(pair) if head else places[which % len(places)])
+        self.lost_since_upkeep.add(pair)
+        for name, record in list(self.registered.items()):
+            if pair in record.pairs and not self._survives(pair, record):
+                del self.registered[name]
+        for running in self._of("register", "refresh"):
+            if running.about[1] == pair:
+                running.about = (running.about[0], pair, "hit")
+
+    @rule(after_ms=st.integers(1, TTL_MS))
+    def wait(self, after_ms: int) -> None:
+        """Time passes, and names expire."""
+        self.cells.now_ms += after_ms
+        for name, record in list(self.registered.items()):
+            if record.expires_ms <= self.cells.now_ms:
+                del self.registered[name]
+
+    # how it goes on
+
+    @precondition(lambda self: self.running)
+    @rule(steps=st.lists(st.tuples(st.integers(0, 31), st.integers(0, 31)), min_size=1, max_size=40))
+    def go_on(self, steps: list[tuple[int, int]]) -> None:
+        """Some commands arrive."""
+        for which, command in steps:
+            if self.running:
+                self._step(self.running[which % len(self.running)], command)
+
+    @precondition(lambda self: self.running)
+    @rule(which=st.integers(0, 31))
+    def crash(self, which: int) -> None:
+        """Whoever led a dialogue dies."""
+        running = self.running.pop(which % len(self.running))
+        if running.kind == "register":
+            self.unfinished.add(running.about[0].name)
+            self._abandon(running.about[0])
+
+    @precondition(lambda self: self.running)
+    @rule()
+    def finish(self) -> None:
+        """Everything that runs comes to its end."""
+        for _ in range(20_000):
+            if not self.running:
+                return
+            self._step(self.running[0], 0)
+        raise AssertionError("a dialogue never ends")
+
+    @invariant()
+    def every_name_is_found(self) -> None:
+        """A query with nothing beside it, of any pairs, whatever sizes it remembers."""
+        for pairs in (set(PAIRS[:1]), set(PAIRS[1:])):
+            for known in ({}, self.known):
+                wanted = set(self._findable(pairs))
+                found = self.cells.lead(find(frozenset(pairs), ALL, len(self.running), LIMITS, known))
+                self._check(found, pairs, wanted, {name: r.version for name, r in self.registered.items()})
+
+    def teardown(self) -> None:
+        self.finish()
+        for pair in PAIRS:
+            self.settle(pair)
+        self.every_name_is_found()
+
+    # the rest is bookkeeping
+
+    def _start(self, kind: str, dialogue: Any, about: Any) -> None:
+        running = Running(kind, dialogue, about)
+        self._end(running) if running.over else self.running.append(running)
+
+    def _step(self, running: Running, command: int) -> None:
+        running.step(self.cells, command)
+        if running.over:
+            self.running.remove(running)
+            self._end(running)
+
+    def _end(self, running: Running) -> None:
+        if running.kind == "query":
+            pairs, started, wanted = running.about
+            self._check(running.result, pairs, wanted & set(self._findable(pairs)), started)
+            self.known |= running.result.sizes
+        elif running.kind in {"register", "refresh"}:
+            record, pair = running.about[:2]
+            self.placed[pair, record.name] = running.result
+            if not any(r.about[0] == record for r in self._of(running.kind)) and record.name not in self._abandoned(
+                record
+            ):
+                self._complete(record)
+
+    def _complete(self, record: Record) -> None:
+        if record.version != self.versions[record.name] or record.expires_ms <= self.cells.now_ms:
+            return
+        self.unfinished.discard(record.name)
+        self.registered.pop(record.name, None)
+        if all(self._survives(pair, record) for pair in record.pairs):
+            self.registered[record.name] = record
+
+    def _abandon(self, record: Record) -> None:
+        self.registered.pop(record.name, None)
+        self.running = [r for r in self.running if r.kind not in {"register", "refresh"} or r.about[0] != record]
+
+    def _abandoned(self, record: Record) -> set[str]:
+        return self.unfinished if record.version != self.versions[record.name] else set()
+
+    def _of(self, *kinds: str) -> list[Running]:
+        return [running for running in self.running if running.kind in kinds]
+
+    def _findable(self, pairs: set[str]) -> list[str]:
+        return [name for name, record in self.registered.items() if pairs <= record.pairs]
+
+    def _survives(self, pair: str, record: Record) -> bool:
+        """Whether a cell that stays still has a name: losses are made good only by a refresh."""
+        matrix = self.cells.matrices.get(head_of(pair))
+        for at, held in self.cells.records.items():
+            member = self.cells.members.get(at)
+            if at.pair != pair or member is None or record.name not in held:
+                continue
+            leaves = matrix and matrix.leaving is Leaving.REPLICA and at.replica == matrix.size.replicas - 1
+            row_gone = member.standing is Standing.CLOSED and leaves
+            if held[record.name].version >= record.version and held[record.name].pairs and not leaves and not row_gone:
+                return True
+        return False
+
+    def _check(self, found: Found, pairs: set[str], wanted: set[str], started: dict[str, int]) -> None:
+        assert found.complete
+        names = [match.name for match in found.matches]
+        assert len(names) == len(set(names))
+        assert wanted <= set(names), f"{wanted - set(names)} not found by {pairs}"
+        for match in found.matches:
+            record = self.written[match.name, match.version]
+            assert pairs <= record.pairs, f"{match} does not match {pairs}"
+            assert match.version >= started.get(match.name, 0), f"{match} was replaced"
+
+
+def hash_of(name: str, salt: int) -> int:
+    return hash((name.encode()[-1], salt)) & 0xFFFFFFFF
+
+
+PHASES = (Phase.reuse, Phase.generate, Phase.shrink)
+TestMatrices = Matrices.TestCase
+TestMatrices.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck)
+)

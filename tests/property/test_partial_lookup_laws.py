@@ -1,0 +1,240 @@
+"""Laws of partial lookup: five strategies, any updates, any failed servers; and of the metrics, by brute force."""
+
+from collections.abc import Callable
+from itertools import combinations, permutations
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from service.discovery.partial.chances import steps
+from service.discovery.partial.choosing import Choice, Measured, choose
+from service.discovery.partial.cushion import FAILING, cushion_needed, failing_share
+from service.discovery.partial.formulas import expected_coverage, expected_storage, round_robin_tolerance
+from service.discovery.partial.lookup import asking_order
+from service.discovery.partial.messages import Add, Delete, Place, Request
+from service.discovery.partial.metrics import (
+    coverage,
+    fault_tolerances,
+    lookup_costs,
+    placement,
+    retrieval_chances,
+    storage,
+    unfairness,
+)
+from service.discovery.partial.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
+from service.simulate.partial_lookup_servers import Servers
+
+COUNTS = st.integers(1, 12)
+STRATEGIES: st.SearchStrategy[Strategy] = st.one_of(
+    st.just(FullReplication()),
+    st.builds(Fixed, COUNTS),
+    st.builds(RandomServer, COUNTS),
+    st.builds(RoundRobin, COUNTS),
+    st.builds(Hash, COUNTS),
+)
+SEEDS = st.integers(0, 2**32 - 1)
+ENTRIES = [f"entry {number}" for number in range(30)]
+
+
+def random_numbers(seed: int) -> Callable[[], float]:
+    return np.random.default_rng(seed).random
+
+
+@st.composite
+def updated(
+    draw: st.DrawFn, most_servers: int = 6, strategies: st.SearchStrategy[Strategy] = STRATEGIES
+) -> tuple[Servers, set[str]]:
+    """Return servers after a placement and any adds of what is not there and deletes of what is; and what is there."""
+    servers = Servers(draw(strategies), draw(st.integers(1, most_servers)), random_numbers(draw(SEEDS)))
+    placed = draw(st.lists(st.sampled_from(ENTRIES), unique=True))
+    servers.request(Place(tuple(placed)))
+    there = set(placed)
+    for entry in draw(st.lists(st.sampled_from(ENTRIES), max_size=60)):
+        servers.request(Delete(entry) if entry in there else Add(entry))
+        there ^= {entry}
+    return servers, there
+
+
+@given(updated(), st.integers(0, 35), st.sets(st.integers(0, 5)))
+def test_a_lookup_finds_its_target_whenever_the_servers_that_are_left_cover_it(
+    after: tuple[Servers, set[str]], target: int, failed: set[int]
+) -> None:
+    """And it returns no more, each entry once, and nothing that was deleted."""
+    servers, there = after
+    found, _asked = servers.lookup(target, failed)
+    left: set[str] = set().union(*(share for number, share in enumerate(servers.shares) if number not in failed))
+    assert len(found) == len(set(found)) == min(target, len(left))
+    assert set(found) <= left <= there
+
+
+@given(updated())
+def test_what_covers_all_entries_goes_on_covering_them(after: tuple[Servers, set[str]]) -> None:
+    servers, there = after
+    if isinstance(servers.strategy, FullReplication | RoundRobin | Hash):
+        assert set().union(*servers.shares) == there
+
+
+@given(updated(strategies=st.builds(RoundRobin, COUNTS)))
+def test_round_robin_stays_even_and_each_entry_has_its_copies(after: tuple[Servers, set[str]]) -> None:
+    servers, there = after
+    assert isinstance(servers.strategy, RoundRobin)
+    sizes = [len(share) for share in servers.shares]
+    copies = min(servers.strategy.y, len(sizes))
+    assert sum(sizes) == copies * len(there)
+    assert max(sizes) - min(sizes) <= copies
+    assert all(sum(entry in share for share in servers.shares) == copies for entry in there)
+
+
+@given(updated())
+def test_no_server_keeps_more_than_its_share(after: tuple[Servers, set[str]]) -> None:
+    servers, _ = after
+    if isinstance(servers.strategy, Fixed | RandomServer):
+        assert all(len(share) <= servers.strategy.x for share in servers.shares)
+    if isinstance(servers.strategy, Fixed | FullReplication):
+        assert len({frozenset(share) for share in servers.shares}) == 1
+
+
+@given(STRATEGIES, SEEDS, st.lists(st.tuples(st.booleans(), st.sampled_from(ENTRIES[:6])), max_size=40))
+def test_what_was_deleted_is_never_returned_even_if_it_was_added_twice_or_never_was_there(
+    strategy: Strategy, seed: int, updates: list[tuple[bool, str]]
+) -> None:
+    servers = Servers(strategy, 4, random_numbers(seed))
+    there: set[str] = set()
+    for adds, entry in updates:
+        request: Request = Add(entry) if adds else Delete(entry)
+        servers.request(request)
+        there = there | {entry} if adds else there - {entry}
+        found, _ = servers.lookup(30)
+        assert set(found) <= there
+        if isinstance(strategy, FullReplication | RoundRobin | Hash):
+            assert set(found) == there
+
+
+@given(STRATEGIES, st.integers(1, 8), st.integers(0, 30), SEEDS)
+def test_storage_and_coverage_are_those_of_the_formulas(
+    strategy: Strategy, count: int, entries: int, seed: int
+) -> None:
+    """Exactly, where the formula is no mean: those are compared in the experiment."""
+    servers = Servers(strategy, count, random_numbers(seed))
+    servers.request(Place(tuple(ENTRIES[:entries])))
+    placed = placement(servers.shares, ENTRIES[:entries])
+    if not isinstance(strategy, Hash):
+        assert storage(placed) == expected_storage(strategy, entries, count)
+    if not isinstance(strategy, RandomServer):
+        assert coverage(placed) == expected_coverage(strategy, entries, count)
+
+
+@given(STRATEGIES, st.integers(1, 9), st.floats(0, 1, exclude_max=True))
+def test_every_server_is_asked_once(strategy: Strategy, count: int, draw: float) -> None:
+    assert sorted(asking_order(strategy, count, draw)) == list(range(count))
+
+
+@given(updated(most_servers=4), st.integers(1, 20))
+def test_metrics_are_what_going_through_all_lookups_gives(after: tuple[Servers, set[str]], target: int) -> None:
+    servers, there = after
+    assume(there)
+    entries, count = sorted(there), len(servers.servers)
+    placed = placement(servers.shares, entries)
+    orders = [list(order) for order in permutations(range(count))]
+    if isinstance(servers.strategy, RoundRobin):
+        orders = [asking_order(servers.strategy, count, (begin + 0.5) / count) for begin in range(count)]
+    chances, costs = np.zeros(len(entries)), []
+    for order in orders:
+        known, asked = np.zeros(len(entries), dtype=bool), 0
+        for server in order:
+            missing = target - known.sum()
+            if missing <= 0:
+                break
+            fresh = placed[server] & ~known
+            chances += fresh * min(1, missing / max(fresh.sum(), 1)) / len(orders)
+            known, asked = known | fresh, asked + 1
+        costs.append(asked)
+    possible = steps(servers.strategy, count)
+    assert np.allclose(retrieval_chances(placed, target, possible), chances)
+    if target <= coverage(placed):
+        assert lookup_costs(placed, possible)[target] == pytest.approx(np.mean(costs))
+
+
+@given(updated(most_servers=5))
+def test_so_many_servers_may_fail_and_no_more(after: tuple[Servers, set[str]]) -> None:
+    servers, there = after
+    placed = placement(servers.shares, sorted(there))
+    count, tolerances = len(servers.servers), fault_tolerances(placed)
+    for target in range(1, len(there) + 1):
+        tolerated = -1
+        for failures in range(count):
+            worst = min(
+                int(placed[[server for server in range(count) if server not in failed]].any(axis=0).sum())
+                for failed in combinations(range(count), failures)
+            )
+            tolerated = failures if worst >= target else tolerated
+        assert tolerances[target] == tolerated
+
+
+@given(st.integers(1, 10), st.integers(1, 10), st.integers(1, 4))
+def test_round_robin_tolerates_what_the_formula_says(count: int, copies: int, rounds: int) -> None:
+    """Where the entries go up in the servers: the formula has no rounding of shares."""
+    assume(copies <= count)
+    entries = [f"entry {number}" for number in range(count * rounds)]
+    servers = Servers(RoundRobin(copies), count, random_numbers(1))
+    servers.request(Place(tuple(entries)))
+    tolerances = fault_tolerances(placement(servers.shares, entries))
+    for target in range(1, len(entries) + 1):
+        assert tolerances[target] == round_robin_tolerance(copies, target, len(entries), count)
+
+
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(1, 30))
+def test_round_robin_and_full_replication_are_fair(count: int, rounds: int, target: int) -> None:
+    entries = ENTRIES[: count * rounds] if count * rounds <= len(ENTRIES) else ENTRIES[:count]
+    assume(target <= len(entries))
+    for strategy in (RoundRobin(2), FullReplication()):
+        servers = Servers(strategy, count, random_numbers(3))
+        servers.request(Place(tuple(entries)))
+        chances = retrieval_chances(placement(servers.shares, entries), target, steps(strategy, count))
+        assert unfairness(chances, target) == pytest.approx(0, abs=1e-9)
+
+
+def test_unfairness_is_the_papers_for_its_examples() -> None:
+    """Fixed-1 of two entries is 1; RandomServer-1 on two servers is 1 or 0, by instance (Figure 7)."""
+    random_order = steps(RandomServer(1), 2)
+    for rows, expected in (([[1, 0], [1, 0]], 1.0), ([[1, 0], [0, 1]], 0.0), ([[0, 1], [0, 1]], 1.0)):
+        assert unfairness(retrieval_chances(np.array(rows, dtype=bool), 1, random_order), 1) == expected
+
+
+@given(SEEDS, st.integers(1, 10))
+def test_a_servers_answers_are_each_as_likely(seed: int, target: int) -> None:
+    """With all numbers that can be drawn, each of its entries is answered equally often."""
+    servers = Servers(Fixed(10), 2, random_numbers(seed))
+    servers.request(Place(tuple(ENTRIES[:10])))
+    answers = [servers.servers[0].answer(target, (), (place + 0.5) / 10) for place in range(10)]
+    assert {sum(entry in answer for answer in answers) for entry in ENTRIES[:10]} == {target}
+
+
+@given(st.integers(1, 60), st.integers(1, 400))
+def test_the_cushion_is_the_least_that_is_enough(target: int, entries: int) -> None:
+    assume(target <= entries)
+    cushion = cushion_needed(target, entries)
+    assert failing_share(target, cushion, entries) <= FAILING or target + cushion == entries
+    assert cushion == 0 or failing_share(target, cushion - 1, entries) > FAILING
+
+
+@given(
+    st.builds(
+        Measured,
+        target=st.integers(1, 500),
+        entries=st.integers(0, 10**7),
+        servers=st.integers(1, 200),
+        updates_per_lookup=st.floats(0, 1e6),
+    )
+)
+def test_what_is_chosen_has_the_target_on_an_average_server_and_reasons(measured: Measured) -> None:
+    choice: Choice = choose(measured)
+    kept = expected_storage(choice.strategy, max(measured.entries, 1), measured.servers) / measured.servers
+    if not isinstance(choice.strategy, Hash):
+        assert kept >= min(measured.target, measured.entries)
+    assert choice.reasons
+    if isinstance(choice.strategy, Hash):
+        assert choice.strategy.y == ceil(measured.target * measured.servers / measured.entries)

@@ -1,0 +1,124 @@
+"""What people write to find and watch: understood as meant, or answered with what to write instead."""
+
+import pytest
+
+from service.discovery.grammar import MOST_PAIRS_ASKED, Query, parse_query, parse_watch, written
+from service.discovery.standing import Pattern, Phrase, Topic
+from service.errors import BadQuery
+from service.feeds.urls import channel_id
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        (
+            'tag=python lang=en host=example.org author="Jane Doe" limit 5',
+            Query("channel", ("author=jane doe", "host=example.org", "lang=en", "tag=python"), 5),
+        ),
+        ("  asyncio   Python\n", Query("channel", ("word=asyncio", "word=python"))),
+        ("TAG=Python tag=PYTHON", Query("channel", ("tag=python",))),
+        ("tag = python", Query("channel", ("tag=python",))),
+        ("lang=en-GB", Query("channel", ("lang=en", "region=gb of lang=en"))),
+        ("region=gb lang=en", Query("channel", ("lang=en", "region=gb of lang=en"))),
+        (
+            "version=6.4 generator=WordPress",
+            Query("channel", ("generator=wordpress", "version=6.4 of generator=wordpress")),
+        ),
+        ("type=entry tag=x limit=50", Query("entry", ("tag=x",), 50)),
+        ("type=page the news", Query("channel", ("type=page", "word=news"))),
+        ("“Jane Doe”", Query("channel", ("word=doe", "word=jane"))),
+        ("host=Bücher.example tld=.Org", Query("channel", ("host=xn--bcher-kva.example", "tld=org"))),
+        ("tag=#rust", Query("channel", ("tag=rust",))),
+        (r'author="J. \"Jim\" \\ Doe"', Query("channel", (r'author=j. "jim" \ doe',))),
+        ("版本发布", Query("channel", ("word=发布", "word=本发", "word=版本"))),
+        ("language=de category=x", Query("channel", ("lang=de", "tag=x"))),
+    ],
+)
+def test_a_query_is_a_set_of_pairs(text: str, query: Query) -> None:
+    assert parse_query(text) == query
+
+
+def test_a_channel_is_named_by_its_url_in_any_form() -> None:
+    cid = channel_id("https://example.org/feed")
+    assert parse_query("type=entry channel=HTTPS://Example.org/feed?utm_source=x").pairs == (f"channel={cid}",)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "What shall I look for?"),
+        ("the", "stand everywhere"),
+        ("limit 5", "What shall I look for?"),
+        ("colour=red", "no attribute “colour”. There are: tag, word, author, lang"),
+        ("tga=x", "Did you mean “tag”?"),
+        ('author="Jane', "not closed"),
+        ('tag="a"b', "do not understand"),
+        ("tag=", "“tag=” needs a value"),
+        ("=x", "has to stand before"),
+        ('tag=""', "needs a value"),
+        ("region=gb", "only together with “lang”"),
+        ("lang=klingon", "looks like en, de or pt"),
+        ("updates=often", "none of hourly, daily, weekly"),
+        ("lang=en lang=de", "two different values of “lang”"),
+        ("type=entry updates=daily", "known of channels"),
+        ("channel=https://example.org/", "known of entries (add type=entry)"),
+        ("word=the", "too many titles"),
+        ("host=a_b..c", "not the name of a host"),
+        ("tag=a limit 0", "from 1 to 50"),
+        ("tag=a limit 5 limit=6", "more than one limit"),
+        ("tag=a\x00b", "invisible character in “tag=a?b”"),
+        ("tag=a\u202eb", "invisible character"),
+        ("tag=" + "x" * 101, "101 characters; 100 are the most"),
+        ("tag=" + "x" * 2**20, "1,048,580 characters; 3,000 are the most"),
+        (" ".join(f"tag={n}" for n in range(1000)), "are the most"),
+        (" ".join(f"t{n}" for n in range(500)), f"{MOST_PAIRS_ASKED} are the most"),
+    ],
+)
+def test_what_is_no_query_is_answered_with_what_to_write_instead(text: str, words: str) -> None:
+    with pytest.raises(BadQuery) as refused:
+        parse_query(text)
+    assert words in str(refused.value)
+    assert len(str(refused.value)) < 400
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "standing"),
+    [
+        ("tag=python lang=en", Topic(("lang=en", "tag=python"))),
+        ("type=entry tag=x", Topic(("tag=x",))),
+        ('"The Quick  fox!"', Phrase(("the", "quick", "fox"))),
+        ('"one two" three', Topic(("word=one", "word=three", "word=two"))),
+        (r"/\bpy(thon)?\d\b/", Pattern(r"\bpy(thon)?\d\b")),
+        ('author="J. \\"Jim\\" Doe" lang=pt-BR', Topic(('author=j. "jim" doe', "lang=pt", "region=br of lang=pt"))),
+    ],
+)
+def test_what_is_watched_is_pairs_a_phrase_or_an_expression_and_can_be_written_again(
+    text: str, standing: Topic | Phrase | Pattern
+) -> None:
+    assert parse_watch(text) == standing
+    assert parse_watch(written(standing)) == standing
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "What shall I look for?"),
+        ('"of the"', "nearly every text"),
+        ('"' + "word " * 17 + '"', "16 in a row are the most"),
+        ("/(/", "missing )"),
+        (r"/(a)\1/", "invalid escape"),
+        ("/(?=x)/", "invalid perl operator"),
+        (r"/(\pL{1,40}){1,20}/", "too large"),
+        ("/a{1,2000}/", "invalid repetition size"),
+        ("/.*/", "matches every text"),
+        ("/" + "x" * 201 + "/", "longer than 200"),
+        ("/a\x00/", "invisible character"),
+        ("tag=x limit=3", "for `find`"),
+        ("updates=daily tag=x", "known of channels"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused_in_clear_words(text: str, words: str) -> None:
+    with pytest.raises(BadQuery) as refused:
+        parse_watch(text)
+    assert words in str(refused.value)

@@ -1,0 +1,109 @@
+"""What a head does with requests, and where names are at home."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.discovery.finding import chosen, partitions_wanted, unsure
+from service.discovery.head import Leaving, Matrix, Request, asked, recovered, smaller
+from service.discovery.load import Kind, Limits, Load, rate_per_s, wanted
+from service.discovery.matrix import Place, Size, heir, home, homes
+
+LIMITS = Limits(partitions=8, replicas=4)
+
+
+def ask(matrix: Matrix, kind: Kind, partition: int = 0, replica: int = 0) -> Matrix:
+    return asked(matrix, Request(kind, Place("a=1", partition, replica)), LIMITS)
+
+
+def grown(partitions: int, replicas: int = 1, *, new_partitions: int = 0) -> Matrix:
+    return Matrix(Size(5, partitions, replicas), new_partitions)
+
+
+def test_partitions_and_replicas_double_up_to_what_is_allowed() -> None:
+    assert ask(grown(4), Kind.INC_P).size == Size(6, 8, 1)
+    assert ask(grown(8), Kind.INC_P) == grown(8)
+    assert ask(grown(4, 2), Kind.INC_R).size == Size(6, 4, 4)
+
+
+def test_only_the_expansion_region_makes_a_matrix_grow() -> None:
+    matrix = grown(4, new_partitions=2)
+    assert ask(matrix, Kind.INC_P, partition=1) is matrix
+    assert ask(matrix, Kind.INC_P, partition=2).new_partitions == 4
+
+
+def test_a_matrix_that_is_not_settled_ignores_requests() -> None:
+    growing = ask(grown(2), Kind.INC_P)
+    for kind in Kind:
+        assert ask(growing, kind, partition=3) is growing
+
+
+def test_only_the_last_partition_makes_a_matrix_shrink_and_never_below_one_cell() -> None:
+    assert ask(grown(4), Kind.DEC_P, partition=2) == grown(4)
+    assert ask(grown(4), Kind.DEC_P, partition=3).leaving is Leaving.PARTITION
+    assert ask(grown(1), Kind.DEC_P) == grown(1)
+    assert ask(grown(1), Kind.DEC_R) == grown(1)
+
+
+def test_when_the_expansion_region_has_left_half_of_the_rest_becomes_it() -> None:
+    matrix, regions = grown(8, new_partitions=4), []
+    for last in range(7, 2, -1):
+        matrix = smaller(ask(matrix, Kind.DEC_P, partition=last))
+        regions.append((matrix.size.partitions, matrix.new_partitions))
+    assert regions == [(7, 4), (6, 4), (5, 4), (4, 2), (3, 2)]
+
+
+def test_a_lost_head_believes_the_newest_size_that_cells_were_told() -> None:
+    assert recovered([Size(3, 8, 1), Size(4, 7, 2)]).size == Size(5, 7, 2)
+
+
+@pytest.mark.parametrize(
+    ("load", "kinds"),
+    [
+        (Load(4000, 10, 100), {Kind.INC_P}),
+        (Load(10, 50, 100), {Kind.INC_P}),
+        (Load(10, 1, 200), {Kind.DEC_P, Kind.INC_R}),
+        (Load(3000, 1, 100), set()),
+        (Load(10, 1, 1), {Kind.DEC_P, Kind.DEC_R}),
+    ],
+)
+def test_a_cell_asks_for_more_at_a_threshold_and_for_less_if_all_is_low(load: Load, kinds: set[Kind]) -> None:
+    assert set(wanted(load, LIMITS)) == kinds
+
+
+def test_fewer_messages_than_a_window_tell_no_rate() -> None:
+    assert rate_per_s(19, 0.1) == 0
+    assert rate_per_s(20, 0.4) == pytest.approx(50)
+
+
+@given(draws=st.tuples(*[st.integers(0, 2**32 - 1)] * 2), sizes=st.lists(st.integers(1, 64), min_size=1))
+def test_a_name_is_at_one_of_its_homes_whatever_sizes_there_were(draws: tuple[int, int], sizes: list[int]) -> None:
+    """A matrix grows and shrinks through these sizes; the name was registered at one of them, and moved to heirs."""
+    last = sizes[-1]
+    for size in sizes:
+        for draw in draws:
+            at = home(draw, size)
+            assert at < size
+            while at >= last:
+                at = heir(at)
+            assert at in homes(draws, last)
+
+
+def test_a_size_is_asked_for_until_one_partition_is_known() -> None:
+    assert unsure({"a", "b"}, {}, 0) == "a"
+    assert unsure({"a", "b"}, {"a": Size(1, 4, 1)}, 0) == "b"
+    assert unsure({"a", "b"}, {"a": Size(1, 1, 1)}, 0) is None
+    assert unsure({"a"}, {"a": Size(1, 4, 1)}, 0) is None
+
+
+def test_the_matrix_with_the_fewest_partitions_is_asked() -> None:
+    assert chosen({"a": Size(1, 4, 1), "b": Size(1, 2, 8), "c": Size(1, 2, 1)}, 0) == "b"
+    assert chosen({"a": Size(1, 4, 1), "b": Size(1, 2, 8), "c": Size(1, 2, 1)}, 1) == "c"
+
+
+def test_only_as_many_partitions_are_asked_as_the_limit_needs() -> None:
+    assert partitions_wanted(0, 0, 10) == 1
+    assert partitions_wanted(1, 10, 10) == 0
+    assert partitions_wanted(1, 2, 10) == 1
+    assert partitions_wanted(4, 8, 10) == 1
+    assert partitions_wanted(4, 0, 10) == 4

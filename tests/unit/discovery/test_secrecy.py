@@ -1,0 +1,88 @@
+"""What must never be shown to others: a URL that may be the key to what is behind it."""
+
+import base64
+import random
+import string
+import uuid
+
+import pytest
+
+from service.discovery.secrecy import is_public, looks_secret
+
+_PLAIN = """
+https://www.heise.de/rss/heise-atom.xml
+https://www.youtube.com/feeds/videos.xml?channel_id=UCXuqSBlHAE6Xw-yeJA0Tunw
+https://feeds.bbci.co.uk/news/world/rss.xml
+https://example.org/2024/05/17/how-i-built-this-10-tips-for-2024.html
+https://github.com/python/cpython/releases.atom
+https://rss.nytimes.com/services/xml/rss/nyt/HomePage.xml
+https://planet.debian.org/rss20.xml
+https://mastodon.social/@Gargron.rss
+https://hnrss.org/newest?points=100&q=python
+https://www.tagesschau.de/infoservices/alle-meldungen-100~rss2.xml
+https://feeds.megaphone.fm/GLT1412515089
+https://bundesverfassungsgericht.de/rechtsprechungsuebersicht/rss
+https://medium.com/feed/@netflixtechblog
+https://nvd.nist.gov/feeds/xml/cve/misc/nvd-rss-analyzed.xml
+https://stackoverflow.com/feeds/tag?tagnames=python&sort=newest
+https://pypi.org/rss/project/apscheduler/releases.xml
+https://example.org/page#div:nth-of-type(2)
+http://127.0.0.1:43123/feeds/plain
+"""
+
+_SECRET = """
+https://user:word@example.org/feed
+https://github.com/me.private.atom?token=ABCD
+https://gitlab.com/x.atom?feed_token=abc
+https://example.org/feed?key=abc
+https://example.org/feed?user=me
+https://example.org/feed?apiKey=1
+https://example.org/feed?x&X-Amz-Signature=1
+https://example.org/feed;jsessionid=12ab
+https://example.org/me@example.com/rss
+https://example.org/feed?to=me%40example.com
+https://example.org/feed/550e8400-e29b-41d4-a716-446655440000
+https://e3b0c44298fc1c14.example.org/feed
+https://example.org/cal/%65%33%62%30c44298fc1c149afbf4c8996fb9/basic.ics
+"""
+PLAIN, SECRET = _PLAIN.split(), _SECRET.split()
+
+
+@pytest.mark.parametrize("url", PLAIN)
+def test_a_public_address_is_nobodys_secret(url: str) -> None:
+    assert not looks_secret(url)
+
+
+@pytest.mark.parametrize("url", SECRET)
+def test_an_address_that_says_who_asks_is_a_secret(url: str) -> None:
+    assert looks_secret(url)
+
+
+def tokens(drawn: random.Random) -> dict[str, str]:
+    raw = drawn.randbytes(16)
+    return {
+        "base64url": base64.urlsafe_b64encode(raw).decode().rstrip("="),
+        "hexadecimal": raw.hex(),
+        "short hexadecimal": raw[:8].hex(),
+        "base32": base64.b32encode(raw).decode().rstrip("=").lower(),
+        "uuid": str(uuid.UUID(bytes=raw)),
+        "letters and digits": "".join(drawn.choices(string.ascii_letters + string.digits, k=16)),
+        "small letters": "".join(drawn.choices(string.ascii_lowercase, k=24)),
+        "digits": "".join(drawn.choices(string.digits, k=20)),
+    }
+
+
+@pytest.mark.parametrize("place", ["https://e.org/feed/{}/rss.xml", "https://e.org/{}.xml", "https://e.org/f?x={}"])
+def test_of_drawn_tokens_hardly_one_in_a_hundred_passes_for_words(place: str) -> None:
+    drawn = random.Random(7)  # noqa: S311 - the same tokens each time
+    rounds = [tokens(drawn) for _ in range(500)]
+    missed = {kind: sum(not looks_secret(place.format(each[kind])) for each in rounds) / 500 for kind in rounds[0]}
+    assert max(missed.values()) <= 0.015, missed
+
+
+def test_a_channel_is_public_if_it_is_listed_or_popular_and_never_with_a_secret() -> None:
+    plain, secret = PLAIN[0], SECRET[1]
+    assert not is_public(plain, 2, listed=False, least_subscribers=3)
+    assert is_public(plain, 3, listed=False, least_subscribers=3)
+    assert is_public(plain, 0, listed=True, least_subscribers=3)
+    assert not is_public(secret, 1000, listed=True, least_subscribers=3)

@@ -1,0 +1,80 @@
+"""The experiment ``partial-lookup``: what it measures, in small, and how it is told."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from service.discovery.partial.messages import Add
+from service.simulate import partial_lookup_static as static
+from service.simulate import partial_lookup_updates as updates
+from service.simulate.cli import run
+from service.simulate.partial_lookup import Outcome
+from service.simulate.partial_lookup import run as run_seed
+from service.simulate.partial_lookup_page import page
+from service.simulate.partial_lookup_stars import PAPER, Column, contradicted, stars
+from service.simulate.partial_lookup_updates import Lifetimes, events
+from service.simulate.partial_lookup_verdict import verdict
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Iterator[Outcome]:
+    """Return a small run; what is run meanwhile is as small."""
+    with pytest.MonkeyPatch.context() as patched:
+        for module, name, value in (
+            (static, "INSTANCES", 3),
+            (static, "INSTANCES_PER_POINT", 1),
+            (updates, "CUSHIONED_TIME", 3000.0),
+            (updates, "AGED_INSTANCES", 1),
+            (updates, "UPDATES", 100),
+        ):
+            patched.setattr(module, name, value)
+        yield run_seed(1, lambda _what: None)
+
+
+def test_what_is_exact_is_reached_by_any_run(outcome: Outcome) -> None:
+    said = verdict([outcome])
+    assert "- Reached: Figure 3: Round-Robin-2 asks ceil(t/20) servers" in said
+    assert "- Reached: Figure 6: Round-Robin-2 tolerates" in said
+    assert "- **Not reached**: Figure 8: Fixed-x is" in said
+    assert "- Reached: Figure 11: Hash-y has a copy less from 134, 200, 400 entries on" in said
+
+
+def test_the_page_names_every_figure_and_all_columns_of_table_2(outcome: Outcome) -> None:
+    told = page([outcome, outcome])
+    assert all(f"Figure {number}" in told for number in (3, 5, 6, 8, 9, 10, 11))
+    assert all(name in told for name in PAPER)
+    assert "{" not in told
+
+
+def test_the_command_prints_json_that_the_seed_decides_and_draws(
+    outcome: Outcome, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    run(["partial-lookup", "--json", "--seed", "1", "--plot", str(tmp_path / "drawn.png")])
+    assert json.loads(capsys.readouterr().out) == json.loads(msgspec.json.encode(outcome))
+    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("lifetimes", list(Lifetimes))
+def test_as_many_entries_stay_as_are_wanted_with_any_lifetimes(lifetimes: Lifetimes) -> None:
+    first, coming = events(100, 200_000.0, lifetimes, np.random.default_rng(3))
+    there, total, before = set(first), 0.0, 0.0
+    for at, update in coming:
+        total += len(there) * (at - before)
+        before = at
+        assert (update.entry in there) != isinstance(update, Add)
+        there ^= {update.entry}
+    assert total / before == pytest.approx(100, rel=0.05)
+
+
+def test_stars_go_by_the_logarithm_from_the_best_to_the_worst() -> None:
+    assert stars([1, 2, 4, 8]) == (4, 3, 2, 1)
+    assert stars([1, 1.05, 1, 1.01]) == (4, 4, 4, 4)
+
+
+def test_pairs_whose_order_is_the_opposite_are_counted_and_ties_are_not() -> None:
+    assert contradicted(Column("", "", (), (4, 3, 2, 2), (3, 4, 1, 2))) == 1

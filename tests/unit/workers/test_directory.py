@@ -1,0 +1,182 @@
+"""Directories in memory: a fleet of nodes and their letters, over matrices that are read from a list."""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import cycle
+
+import pytest
+
+from service.discovery.partial import post
+from service.discovery.partial.entries import Listed
+from service.discovery.partial.post import Told
+from service.errors import StoreUnavailable
+from service.model import NodeId, NodeInfo
+from service.overlay.ring import RingView
+from workers.directory import DISCOVER, LEAST_TARGET, Directories
+
+NODES = [f"{number:x}5" * 20 for number in range(6)]
+TAG = "tag=python"
+
+
+class MemoryMatrices:
+    """Names by what they have; unavailable at will."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, frozenset[str]] = {}
+        self.down = False
+        self.reads = 0
+
+    def key(self, pair: str) -> str:
+        return pair.upper()
+
+    async def names(self, pair: str, most: int) -> Sequence[Listed]:
+        self.reads += 1
+        if self.down:
+            raise StoreUnavailable("Redis is away.")
+        found = [Listed(name, 1, pairs) for name, pairs in self.held.items() if self.key(pair) in pairs]
+        return found[:most]
+
+
+class Fleet:
+    """Nodes on one ring; letters arrive in order, or are lost."""
+
+    def __init__(self, count: int) -> None:
+        self.matrices = MemoryMatrices()
+        self.letters: deque[tuple[NodeId, bytes]] = deque()
+        self.lost: set[NodeId] = set()
+        self.version = 0
+        draws = cycle(number / 97 for number in range(97))
+
+        async def send(letters: Sequence[tuple[NodeId, bytes]]) -> None:
+            self.letters.extend(letters)
+
+        self.nodes = {node: Directories(node, self.matrices, send, lambda: next(draws)) for node in NODES[:count]}
+        self.rejoin(NODES[:count])
+
+    def rejoin(self, nodes: Sequence[NodeId]) -> None:
+        self.version += 1
+        view = RingView(self.version, tuple(NodeInfo(node, 1, node, 0.0) for node in nodes))
+        self.nodes = {node: directories for node, directories in self.nodes.items() if node in view}
+        for directories in self.nodes.values():
+            directories.ring_changed(view)
+
+    async def keep_up(self, times: int = 1) -> None:
+        for _ in range(times):
+            for directories in self.nodes.values():
+                await directories.keep_up()
+            while self.letters:
+                to, payload = self.letters.popleft()
+                if to in self.nodes and to not in self.lost:
+                    await self.nodes[to].received(payload)
+
+    def found(self, pairs: Sequence[str], limit: int) -> list[list[str]]:
+        return [directories.find(pairs, limit) for directories in self.nodes.values()]
+
+
+def fleet_with(count: int, names: int) -> Fleet:
+    fleet = Fleet(count)
+    fleet.matrices.held = {
+        f"name {number}": frozenset({"STATUS=OK", *(["TAG=PYTHON"] if number % 2 else [])}) for number in range(names)
+    }
+    return fleet
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+@pytest.mark.parametrize("names", [1, 50, 2000])
+async def test_every_node_answers_who_looks_around(count: int, names: int) -> None:
+    fleet = fleet_with(count, names)
+    await fleet.keep_up()
+    for found in fleet.found([DISCOVER], 20):
+        assert len(set(found)) == min(names, 20)
+        assert set(found) <= fleet.matrices.held.keys()
+
+
+async def test_a_pair_that_is_asked_for_gets_a_directory_and_loses_it_when_nobody_asks_any_more() -> None:
+    fleet = fleet_with(6, 300)
+    await fleet.keep_up()
+    assert fleet.found([TAG], 10) == [[]] * 6, "six are few"
+    await fleet.keep_up(2)
+    assert [fleet.found([TAG], 10) for _ in range(20)] == [[[]] * 6] * 20
+    await fleet.keep_up(2)
+    assert all(len(found) == 10 for found in fleet.found([TAG], 10))
+    assert {pair for node in fleet.nodes.values() for pair in node.choices} == {DISCOVER, TAG}
+    await fleet.keep_up(10)
+    assert fleet.found([TAG], 10) == [[]] * 6
+
+
+async def test_names_that_have_all_pairs_are_found_and_no_others() -> None:
+    fleet = fleet_with(3, 400)
+    await fleet.keep_up()
+    for found in fleet.found([DISCOVER, TAG], 10):
+        assert len(found) == 10
+        assert all("TAG=PYTHON" in fleet.matrices.held[name] for name in found)
+
+
+async def test_what_is_gone_from_the_matrices_is_not_found_after_the_next_upkeep() -> None:
+    fleet = fleet_with(4, 500)
+    assert [fleet.found([DISCOVER], 20) for _ in range(20)]
+    await fleet.keep_up(2)
+    kept = {name: pairs for name, pairs in fleet.matrices.held.items() if int(name.split()[1]) % 3}
+    fleet.matrices.held = kept | {"new": frozenset({"STATUS=OK"})}
+    await fleet.keep_up()
+    for found in fleet.found([DISCOVER], 500):
+        assert len(found) >= LEAST_TARGET
+        assert set(found) <= fleet.matrices.held.keys()
+    assert "new" in set().union(*fleet.found([DISCOVER], 500))
+
+
+async def test_a_name_that_changed_is_found_by_what_it_has_now() -> None:
+    fleet = fleet_with(2, 10)
+    await fleet.keep_up()
+    fleet.matrices.held["name 1"] = frozenset({"STATUS=OK", "LANG=DE"})
+    await fleet.keep_up()
+    assert fleet.found([DISCOVER, "lang=de"], 5) == [["name 1"], ["name 1"]]
+    assert all("name 1" not in found for found in fleet.found([DISCOVER, TAG], 10))
+
+
+async def test_another_ring_has_no_shares_until_they_are_placed_anew() -> None:
+    fleet = fleet_with(6, 500)
+    await fleet.keep_up()
+    fleet.rejoin(NODES[1:5])
+    assert fleet.found([DISCOVER], 5) == [[]] * 4
+    await fleet.keep_up()
+    assert all(len(found) == 5 for found in fleet.found([DISCOVER], 5))
+
+
+async def test_a_share_of_which_nothing_is_heard_is_forgotten_and_placed_again_in_time() -> None:
+    fleet = fleet_with(3, 500)
+    await fleet.keep_up()
+    deaf = next(node for node, directories in fleet.nodes.items() if not directories.choices)
+    fleet.lost = {deaf}
+    await fleet.keep_up(5)
+    assert fleet.nodes[deaf].find([DISCOVER], 5) == []
+    fleet.lost = set()
+    await fleet.keep_up(6)
+    assert len(fleet.nodes[deaf].find([DISCOVER], 5)) == 5
+
+
+async def test_while_redis_is_away_what_is_known_is_answered_for_a_while() -> None:
+    fleet = fleet_with(2, 50)
+    await fleet.keep_up()
+    fleet.matrices.down = True
+    await fleet.keep_up()
+    assert all(len(found) == 5 for found in fleet.found([DISCOVER], 5))
+
+
+async def test_letters_of_another_ring_or_another_version_change_nothing() -> None:
+    fleet = fleet_with(2, 50)
+    for directories in fleet.nodes.values():
+        await directories.keep_up()
+    ((to, old),) = fleet.letters
+    fleet.rejoin(list(fleet.nodes))
+    for payload in (b"", b"\xc1", post.encode([]), old):
+        await fleet.nodes[to].received(payload)
+    assert fleet.nodes[to].find([DISCOVER], 5) == []
+
+
+async def test_the_strategy_is_told_with_its_reasons() -> None:
+    fleet = fleet_with(6, 3000)
+    await fleet.keep_up()
+    (choice,) = (choice for node in fleet.nodes.values() for choice in node.choices.values())
+    assert choice.reasons
+    assert isinstance(post.decode(post.encode([Told("a=b", post.Term(1, 1), choice.strategy)]))[0], Told)

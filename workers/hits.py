@@ -1,0 +1,85 @@
+"""What entries of public channels are to those who are not subscribed: names in the directory, hits of `watch`.
+
+Nothing of a channel that is not public gets here: its entries are in no directory and meet no standing query.
+"""
+
+import time
+
+import structlog
+
+from service.discovery.names import Traits, entry_pairs
+from service.discovery.standing import Subject
+from service.errors import CellsLost
+from service.feeds.parts import parts
+from service.feeds.urls import host_of, without_selector
+from service.model import Channel, Delta, Entry, UserId
+from service.net.sites import site_of
+from service.store import Store
+from service.store.directory import Name
+from service.store.outbox import Hit
+from service.store.search import entry_name
+from service.store.standing import FreshMatcher
+
+ENTRIES_KEPT_S = 3 * 86_400.0
+MOST_ENTRIES = 100
+"""Of one version that are named and matched; a channel that publishes more at once is not told entry by entry."""
+
+log = structlog.get_logger(__name__)
+
+
+class Hits:
+    """A worker's standing queries, and its way into the directory of entries."""
+
+    def __init__(self, store: Store, least_subscribers: int) -> None:
+        """``least_subscribers`` make a channel public."""
+        self._store = store
+        self._least_subscribers = least_subscribers
+        self._matcher = FreshMatcher(store.standing)
+
+    async def take_in(self, delta: Delta) -> None:
+        """Name a version's new entries, and queue them for those who watch for them; may be repeated.
+
+        Raises :class:`service.errors.StoreUnavailable`.
+        """
+        new = [
+            (position, change.entry)
+            for position, change in enumerate(delta.changes)
+            if change.kind == "addition" and not change.line
+        ][:MOST_ENTRIES]
+        if not new or delta.notice is not None:
+            return
+        public = await self._store.search.public([delta.channel], self._least_subscribers)
+        if delta.channel in public:
+            await self._take_in(delta, public[delta.channel], new)
+
+    async def _take_in(self, delta: Delta, channel: Channel, new: list[tuple[int, Entry]]) -> None:
+        domain = site_of(host_of(without_selector(channel.url)))
+        named = [entry_pairs(entry, channel, Traits(channel.language), domain) for _, entry in new]
+        await self._name(delta, [position for position, _ in new], named)
+        subjects = [Subject(entry, pairs) for (_, entry), pairs in zip(new, named, strict=True)]
+        met: dict[UserId, tuple[set[int], set[int]]] = {}
+        for (position, _), watches in zip(new, await self._matcher.match(subjects), strict=True):
+            for uid, numbers in (await self._store.standing.numbers(sorted(watches))).items():
+                own = met.setdefault(uid, (set(), set()))
+                own[0].update(numbers)
+                own[1].add(position)
+        hits = [Hit(uid, tuple(sorted(numbers)), frozenset(where)) for uid, (numbers, where) in met.items()]
+        if hits:
+            await self._store.outbox.enqueue_hits(
+                delta.channel,
+                delta.version,
+                time.time(),
+                hits,
+                news=parts(delta).news or (),
+                changes=len(delta.changes),
+            )
+
+    async def _name(self, delta: Delta, positions: list[int], named: list[tuple[str, ...]]) -> None:
+        names = [
+            Name(entry_name(delta.channel, delta.version, position), 1, frozenset(pairs))
+            for position, pairs in zip(positions, named, strict=True)
+        ]
+        try:
+            await self._store.entries.register(names, ENTRIES_KEPT_S, changed=False)
+        except CellsLost as error:
+            log.warning("entries are not in the directory", channel=delta.channel[:8], why=str(error))
