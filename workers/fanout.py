@@ -17,7 +17,7 @@ PAGE = 500
 async def fan_out(store: Store, cid: ChannelId, epoch: int, hits: Hits) -> bool:
     """Queue every version that is not fully fanned out, in order; False if another node owns the channel now.
 
-    First for those whose standing queries it meets, by ``hits``, then for subscribers.
+    First for subscribers, then for those whose standing queries it meets, by ``hits``.
 
     Raises :class:`service.errors.StoreUnavailable`; call it again then.
     """
@@ -36,14 +36,14 @@ async def _fan_out_version(store: Store, cid: ChannelId, epoch: int, version: in
     delta = await store.channels.delta(cid, version)
     if delta is None or delta.initial:
         return await store.channels.fanned(cid, epoch, version, "")
-    if not cursor:
-        await hits.take_in(delta)
     given = parts(delta)
     while True:
         entries, cursor = await store.index.page(cid, cursor, PAGE)
         gone = set(await store.outbox.enqueue([uid for uid, _ in entries], cid, version, time.time(), given))
         if gone:
             await store.index.remove(cid, [entry for entry in entries if entry[0] in gone])
+        if not cursor:
+            await hits.take_in(delta)
         if not await store.channels.fanned(cid, epoch, version, cursor):
             return False
         if not cursor:

@@ -29,6 +29,9 @@ LOOKED_AGAIN_S = 300.0
 """After so long it is found out that an admin has listed a channel that was not public."""
 _LATEST = 20
 _AT_ONCE = 100
+_NEW_AT_ONCE = 20
+"""Of some hundred channels that another node may have named: who takes over from a dead one has more urgent things to
+do, and their names last."""
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +68,9 @@ class Naming:
         Raises :class:`service.errors.StoreUnavailable`.
         """
         now_s = self._clock.monotonic_s()
-        due = {cid: count for cid, count in counted if self._is_due(cid, count, now_s)}
+        new = [(cid, count) for cid, count in counted if cid not in self._named]
+        due = {cid: count for cid, count in counted if cid in self._named and self._is_due(cid, count, now_s)}
+        due.update(new[:_NEW_AT_ONCE])
         for first in range(0, len(due), _AT_ONCE):
             some = dict(list(due.items())[first : first + _AT_ONCE])
             try:
@@ -74,8 +79,8 @@ class Naming:
                 log.warning("channels are not in the directory", channels=len(some), why=str(error))
 
     def _is_due(self, cid: ChannelId, count: int, now_s: float) -> bool:
-        held = self._named.get(cid)
-        return held is None or now_s >= held.due_s or (count != held.subscribers and self._passed(count, held))
+        held = self._named[cid]
+        return now_s >= held.due_s or (count != held.subscribers and self._passed(count, held))
 
     def _passed(self, count: int, held: _Named) -> bool:
         return (count >= self._least_subscribers) != (held.subscribers >= self._least_subscribers)
