@@ -13,6 +13,7 @@ PURE = (
     "service/overlay",
     "service/corona",
     "service/clash",
+    "service/location",
     "service/feeds",
     "service/simulate",
     "bots/commands",
