@@ -20,4 +20,8 @@ updates by them; ``corona`` puts it together, and ``corona_jobs`` are the runs o
 
 ``clash_workload`` is CLASH §VI's world; ``clash_servers`` its servers on production's tables and policy,
 ``clash_lookups`` its clients, ``clash_dht`` what it is compared with; ``clash`` puts it together.
+
+``location_graph`` is §III's network and ``location_overlay`` who is linked in it; ``location_net`` runs production's
+nodes there, ``location_tapestry`` is what they fall back on, ``location_trace`` what is read; ``location_static`` and
+``location_dynamic`` measure, ``location`` puts it together.
 """
