@@ -205,7 +205,7 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
             ),
             _said(
                 max(total[1:]) <= 1.05 * total[0],
-                f"Interdomain MB: {total[0] / 1e6:.0f} alone, at most {max(total[1:]) / 1e6:.0f}; 5 % more is comparable",
+                f"Interdomain MB: {total[0] / 1e6:.0f} alone, at most {max(total[1:]) / 1e6:.0f}; 5 % more wanted",
             ),
         ]
     )

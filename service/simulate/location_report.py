@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,8 @@ DRAWN = {1: ":", 3: "-"}
 
 def table(outcome: Outcome) -> Table:
     """Return a run as a table for a terminal."""
-    shown = Table(box=SIMPLE_HEAD, caption=f"fallbacks: queries that went astray first; seed {outcome.seed}")
-    for column in ("overlay", "depth", "updates", "index", "found", "fallbacks", "≤ 1.2", "bytes/doc"):
+    shown = Table(box=SIMPLE_HEAD, caption=f"{_caches(outcome)}\nseed {outcome.seed}")
+    for column in ("overlay", "depth", "updates", "kB", "found", "failed", "≤ 1.2", "bytes"):
         shown.add_column(column, justify="right", no_wrap=True)
     for found in outcome.static:
         used = found.index
@@ -41,11 +42,15 @@ def table(outcome: Outcome) -> Table:
             f"{found.failed_almost:.0%}",
             f"{found.crossed_bytes:.0f}",
         )
-        shown.add_row(used.overlay, str(used.depth), used.filtering, f"{used.bytes / 1000:.2f} kB", *cells)
-    for read in outcome.dynamic:
-        stretch = f"stretch {read.routing_stretch:.2f}", f"distance {read.distance_stretch:.2f}"
-        shown.add_row("caches", label(read), "", "", f"{read.found:.1%}", f"{read.failed:.1%}", *stretch)
+        shown.add_row(used.overlay, str(used.depth), used.filtering, f"{used.bytes / 1000:.2f}", *cells)
     return shown
+
+
+def _caches(outcome: Outcome) -> str:
+    return "\n".join(
+        f"caches, {label(run)}: routing stretch {run.routing_stretch:.2f}, distance stretch {run.distance_stretch:.2f}"
+        for run in outcome.dynamic
+    )
 
 
 def write(directory: Path, report: Callable[[str], None]) -> None:
@@ -110,9 +115,10 @@ def _stretch(axis: Any, outcomes: Sequence[Outcome]) -> None:
         for place, way in enumerate(Way):
             hybrid = way in {Way.HYBRID, Way.HYBRID_HOME}
             if style == "-" or hybrid:
-                bins = [[each or np.nan for each in run.located[place].by_distance] for run in runs]
+                bins = zip(*(run.located[place].by_distance for run in runs), strict=True)
+                means = [fmean([each for each in found if each] or [np.nan]) for found in bins]
                 name = f"{way}, depth {depth}" if hybrid else str(way)
-                axis.plot(middles, np.nanmean(bins, axis=0), style, color=f"C{place}", label=name)
+                axis.plot(middles, means, style, color=f"C{place}", label=name)
     axis.set(title="Routing stretch by distance (Fig. 11)", xlabel="ms to the document", ylabel="stretch", yscale="log")
 
 
