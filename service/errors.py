@@ -35,7 +35,8 @@
         ├── BadStrategy           a directory's share cannot be kept so, or was told what another strategy does
         ├── CellsLost             the cells of a matrix vanish faster than they are made
         ├── GroupsMoving          a subscription's key group was not found: groups kept moving
-        └── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
+        ├── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
+        └── PeerRefused           what another worker sent is not taken; has ``reason``, nothing changed
 
 Errors cross process borders as ``Fault(code, detail, status)``: ``code`` is the class attribute below,
 ``detail`` the text, ``status`` that of a BadStatus; :func:`to_fault` and :func:`from_fault` convert.
@@ -268,6 +269,17 @@ class NewerTable(OperationalError):
     """A keyspace's table has a version that this Coronet does not know."""
 
     code = "newer-table"
+
+
+class PeerRefused(OperationalError):
+    """Another worker sent what cannot be right, is too large, or is meant for another shape of filters."""
+
+    code = "peer-refused"
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        """Keep the reason, one word, by which such messages are counted."""
+        super().__init__(message)
+        self.reason = reason
 
 
 def _by_code(root: type[CoronetError]) -> dict[str, type[CoronetError]]:

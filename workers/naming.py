@@ -26,7 +26,10 @@ from service.store.state import ChannelState
 KEPT_S = 6 * 3600.0
 REFRESHED_S = KEPT_S / 3
 LOOKED_AGAIN_S = 300.0
-"""After so long it is found out that an admin has listed a channel that was not public."""
+"""After so long it is found out that a channel's URL carries no secret any more."""
+WALKS = 6
+"""In each of so many walks a part of the channels that few follow is looked at: an admin may have listed them. Nothing
+is remembered of those that are nobody else's business, which most are."""
 _LATEST = 20
 _AT_ONCE = 100
 _NEW_AT_ONCE = 20
@@ -52,6 +55,7 @@ class Naming:
         self._clock = clock
         self._least_subscribers = least_subscribers
         self._named: dict[ChannelId, _Named] = {}
+        self._walks = 0
 
     def news_of(self, cid: ChannelId) -> None:
         """Name a channel anew at the next opportunity: it has changed."""
@@ -62,14 +66,18 @@ class Naming:
         """A channel is somebody else's now; its name lasts until they name it."""
         self._named.pop(cid, None)
 
+    def walked(self) -> None:
+        """All our channels have been counted once more."""
+        self._walks += 1
+
     async def keep(self, counted: Sequence[tuple[ChannelId, int]]) -> None:
         """Name those of our channels, each with how many subscribe, that are new, changed or to be refreshed.
 
         Raises :class:`service.errors.StoreUnavailable`.
         """
         now_s = self._clock.monotonic_s()
-        new = [(cid, count) for cid, count in counted if cid not in self._named]
-        due = {cid: count for cid, count in counted if cid in self._named and self._is_due(cid, count, now_s)}
+        due = {cid: count for cid, count in counted if self._is_due(cid, count, now_s)}
+        new = [(cid, count) for cid, count in counted if cid not in self._named and count >= self._least_subscribers]
         due.update(new[:_NEW_AT_ONCE])
         for first in range(0, len(due), _AT_ONCE):
             some = dict(list(due.items())[first : first + _AT_ONCE])
@@ -79,7 +87,9 @@ class Naming:
                 log.warning("channels are not in the directory", channels=len(some), why=str(error))
 
     def _is_due(self, cid: ChannelId, count: int, now_s: float) -> bool:
-        held = self._named[cid]
+        held = self._named.get(cid)
+        if held is None:
+            return count < self._least_subscribers and int(cid[:4], 16) % WALKS == self._walks % WALKS
         return now_s >= held.due_s or (count != held.subscribers and self._passed(count, held))
 
     def _passed(self, count: int, held: _Named) -> bool:
@@ -104,6 +114,9 @@ class Naming:
         versions = {name.id: name for name in (*again, *fresh)}
         for cid, count in counts.items():
             name = versions.get(cid, Name(cid, 0, frozenset()))
+            if not name.pairs and count < self._least_subscribers:
+                self._named.pop(cid, None)
+                continue
             due_s = now_s + (REFRESHED_S if name.pairs else LOOKED_AGAIN_S)
             self._named[cid] = _Named(name.version, name.pairs, count, due_s)
 

@@ -209,6 +209,7 @@ class Owning:
             for some in stretches(mine):
                 listed = await self._listed(some)
                 await self._happened(ChannelsListed(asked.asked_s, tuple(listed), complete=False))
+        self._naming.walked()
         await self._happened(ChannelsListed(asked.asked_s, ()))
 
     async def _listed(self, cids: Sequence[ChannelId]) -> list[ListedChannel]:

@@ -23,4 +23,8 @@ updates by them; ``corona`` puts it together, and ``corona_jobs`` are the runs o
 
 ``discovery_workload`` is content discovery §V's world, ``discovery_nodes`` its nodes; ``discovery_matrices`` grow by
 production's rules, ``discovery_registrations`` and ``discovery_queries`` are sent; ``discovery`` puts it together.
+
+``location_graph`` is §III's network and ``location_overlay`` who is linked in it; ``location_net`` runs production's
+nodes there, ``location_tapestry`` is what they fall back on, ``location_trace`` what is read; ``location_static`` and
+``location_dynamic`` measure, ``location`` puts it together.
 """

@@ -18,7 +18,7 @@ from service.simulate.clash_workload import MapKind
 from service.simulate.trace import Publishers
 from service.simulate.workload import Bins, Ids, Phases
 
-REPORTED = ("clash", "corona", "discovery", "partial-lookup", "schedulers")
+REPORTED = ("clash", "corona", "discovery", "location", "partial-lookup", "schedulers")
 """Experiments whose module ``…_report`` has ``write(directory, report)`` and ``STEPS``, how often that reports."""
 
 BASES = (None, 2, 4, 16, 32, 256)
@@ -188,6 +188,31 @@ def discovery(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> No
         outcome = experiment.run(seed, report)
     if plot is not None:
         shown.plot(outcome, plot)
+    if as_json:
+        typer.echo(msgspec.json.encode(outcome))
+    else:
+        show(shown.table(outcome))
+
+
+@app.command()
+def location(
+    *,
+    seed: Seed = 1,
+    as_json: Json = False,
+    plot: Plot = None,
+    servers: Annotated[int, typer.Option(min=50, max=4000)] = 1000,
+    documents: Annotated[int, typer.Option(min=1, help="Of each server, in the static runs.")] = 70,
+) -> None:
+    """Attenuated Bloom filters on a transit-stub graph, beside Tapestry and home nodes."""
+    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
+
+    from service.simulate import location as experiment  # noqa: PLC0415 - same
+    from service.simulate import location_report as shown  # noqa: PLC0415 - same
+
+    with progress(experiment.STEPS, hidden=as_json) as report:
+        outcome = experiment.run(experiment.Setup(servers, documents), seed, report)
+    if plot is not None:
+        shown.plot([outcome], plot)
     if as_json:
         typer.echo(msgspec.json.encode(outcome))
     else:

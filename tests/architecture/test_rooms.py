@@ -14,6 +14,7 @@ PURE = (
     "service/corona",
     "service/clash",
     "service/discovery",
+    "service/location",
     "service/feeds",
     "service/simulate",
     "bots/commands",

@@ -7,7 +7,7 @@ from service.discovery.grammar import parse_query
 from service.model import Change, Channel, Entry
 from service.store import Store
 from tests.support.channels import change, make_channel
-from workers.naming import Naming
+from workers.naming import WALKS, Naming
 
 SECRET = "https://example.org/feed?token=abc"
 TAGGED = Entry("b", "On snakes", tags=("Python",), authors=("Jane Doe",))
@@ -71,8 +71,26 @@ async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Stor
     plain, secret = await channel_with(store, 0), await channel_with(store, 0, SECRET)
     for channel in (plain, secret):
         await store.channels.set_listed(channel.id, listed=True)
-    await name(store, naming, plain, secret)
+    for _ in range(WALKS):
+        await name(store, naming, plain, secret)
+        naming.walked()
     assert await found(store, "host=example.org") == [plain.id]
+
+
+async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, naming: Naming) -> None:
+    channel = await channel_with(store, 2)
+    for _ in range(WALKS):
+        await name(store, naming, channel)
+        naming.walked()
+    assert naming._named == {}
+
+
+async def test_who_takes_over_many_channels_names_them_little_by_little(store: Store, naming: Naming) -> None:
+    channels = [await channel_with(store, 3, f"https://example.org/{number}") for number in range(30)]
+    await name(store, naming, *channels)
+    first = (await store.names.find(["host=example.org"], 100)).matches
+    await name(store, naming, *channels)
+    assert (len(first), len((await store.names.find(["host=example.org"], 100)).matches)) == (20, 30)
 
 
 async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming: Naming) -> None:

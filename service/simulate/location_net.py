@@ -1,0 +1,95 @@
+"""A network of production's nodes: messages take the time that latency and bandwidth ask for, and are counted."""
+
+from collections.abc import Collection, Iterable
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+from service.location.bloom import Shape
+from service.location.messages import Message, Send
+from service.location.protocol import Filtering, Node
+from service.location.query import Query
+from service.location.wire import size
+from service.simulate.location_graph import Ways
+
+HEADER_BYTES = 40
+"""Of TCP and IP, for each message."""
+QUERY_BYTES = 100
+
+
+class Walk(NamedTuple):
+    """What became of a query: the last server it came to, whether the document is there, and what that took."""
+
+    at: int
+    found: bool
+    hops: int
+    time_s: float
+    crossed_bytes: int
+
+
+def name(server: int) -> str:
+    """Return a server's id in the product."""
+    return f"{server:040x}"
+
+
+class Network:
+    """Servers with the product's nodes. ``crossed_bytes`` are counted once for each interdomain edge they go along."""
+
+    def __init__(self, ways: Ways, edges: Iterable[tuple[int, int]], shape: Shape, filtering: Filtering) -> None:
+        """Link all, without documents."""
+        self.nodes = [Node(name(server), shape, filtering) for server in range(ways.servers)]
+        self.crossed_bytes = 0
+        self.messages = 0
+        self._latency_s, self._per_byte, self._crossings = ways.as_lists()
+        self._now_s = 0.0
+        self._arrived_s: list[dict[int, float]] = [{} for _ in self.nodes]
+        self._under_way: list[tuple[float, int, int, int, Message]] = []
+        self._number = count()
+        self._names = [node.me for node in self.nodes]
+        self._server = {each: server for server, each in enumerate(self._names)}
+        for one, other in edges:
+            rtt_s = 2 * self._latency_s[one][other]
+            self._send(one, self.nodes[one].linked(name(other), rtt_s))
+            self._send(other, self.nodes[other].linked(name(one), rtt_s))
+        self.quiet()
+
+    def change(self, server: int, added: Iterable[str], removed: Iterable[str] = ()) -> None:
+        """Have documents come to a server, or go."""
+        self._send(server, self.nodes[server].change(added, removed))
+
+    def quiet(self) -> None:
+        """Deliver all there is and will be."""
+        while self._under_way:
+            self._now_s, _, sender, receiver, message = heappop(self._under_way)
+            self._send(receiver, self.nodes[receiver].received(self._names[sender], message))
+
+    def walk(self, start: int, document: str, holders: Collection[int]) -> Walk:
+        """Send a query from a server, which does not have the document; these have it."""
+        query: Query = self.nodes[start].query(document)
+        here, hops, time_s, crossed = start, 0, 0.0, 0
+        while True:
+            onward = self.nodes[here].next_hop(query)
+            if onward is None:
+                return Walk(here, False, hops, time_s, crossed)
+            there, query = self._server[onward[0]], onward[1]
+            time_s += self._latency_s[here][there] + QUERY_BYTES * self._per_byte[here][there]
+            crossed += QUERY_BYTES * self._crossings[here][there]
+            here, hops = there, hops + 1
+            if here in holders:
+                return Walk(here, True, hops, time_s, crossed)
+
+    def _send(self, sender: int, sends: list[Send]) -> None:
+        latency_s, per_byte, crossings = self._latency_s[sender], self._per_byte[sender], self._crossings[sender]
+        message: Message | None = None
+        length = 0
+        for send in sends:
+            if send.message is not message:
+                message = send.message
+                length = size(message) + HEADER_BYTES
+            receiver = self._server[send.to]
+            self.crossed_bytes += length * crossings[receiver]
+            at_s = self._now_s + latency_s[receiver] + length * per_byte[receiver]
+            earlier_s = self._arrived_s[sender].get(receiver, 0.0)
+            self._arrived_s[sender][receiver] = at_s = max(at_s, earlier_s)
+            heappush(self._under_way, (at_s, next(self._number), sender, receiver, message))
+        self.messages += len(sends)

@@ -1,0 +1,185 @@
+"""Laws of attenuated Bloom filters: what is near is found where it is, whatever the order of messages was."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.location.bloom import Shape, mask
+from service.location.links import first_row, potential
+from service.location.protocol import Filtering
+from tests.support.location import Network, name
+
+NODES = 8
+NARROW = Shape(1, 40, 2, 3)
+"""So narrow that sources share bits all the time."""
+WIDE = Shape(2, 1 << 14, 8, 3)
+FILTERINGS = st.sampled_from(Filtering)
+DEPTHS = st.integers(1, 4)
+NUMBERS = st.integers(0, NODES - 1)
+DOCUMENTS = st.integers(0, 15).map("document {}".format)
+STEPS = st.one_of(
+    st.tuples(st.just("add"), NUMBERS, DOCUMENTS),
+    st.tuples(st.just("add"), NUMBERS, DOCUMENTS),
+    st.tuples(st.just("remove"), NUMBERS, st.integers(0, 1)),
+    st.tuples(st.just("link"), NUMBERS, NUMBERS),
+    st.tuples(st.just("link"), NUMBERS, NUMBERS),
+    st.tuples(st.just("link"), NUMBERS, NUMBERS),
+    st.tuples(st.just("unlink"), NUMBERS, NUMBERS),
+    st.tuples(st.just("deliver"), st.integers(1, 60), st.none()),
+    st.tuples(st.just("refresh"), NUMBERS, st.none()),
+)
+HISTORIES = st.lists(STEPS, max_size=70)
+
+
+def lived(history: list[tuple[str, int, object]], shape: Shape, filtering: Filtering, seed: int) -> Network:
+    network = Network(NODES, shape, filtering, seed)
+    for number in range(NODES):
+        network.link(number, (number + 1) % NODES)
+        network.change(number, [f"document {number + extra}" for extra in range(seed % 3)])
+    for kind, number, more in history:
+        if kind == "add":
+            network.change(number, [str(more)])
+        elif kind == "remove" and isinstance(more, int):
+            network.change(number, removed=sorted(network.nodes[number].own.documents)[more:][:1])
+        elif kind == "link" and isinstance(more, int):
+            network.link(number, more)
+        elif kind == "unlink" and isinstance(more, int) and network.neighbours(number):
+            network.unlink(number, network.neighbours(number)[more % len(network.neighbours(number))])
+        elif kind == "refresh":
+            network.refresh(number)
+        else:
+            network.deliver(number)
+    network.quiet()
+    assert not network.refused
+    return network
+
+
+def walks(network: Network, start: int, first: int, hops: int) -> set[int]:
+    """Return where ways of so many hops lead that begin with this neighbour and never turn round on a link."""
+    ways = {(start, first)}
+    for _ in range(hops - 1):
+        ways = {(at, onward) for back, at in ways for onward in network.neighbours(at) if onward != back}
+    return {at for _, at in ways}
+
+
+@settings(max_examples=150, deadline=None)
+@given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
+def test_what_is_at_distance_i_is_in_row_i_of_a_link(
+    history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
+) -> None:
+    """No false negatives in a quiet network: after documents and links came and went in any order."""
+    shape = Shape(1, NARROW.width, NARROW.hashes, depth)
+    network = lived(history, shape, filtering, seed)
+    for number, node in enumerate(network.nodes):
+        for other, distance in network.distances(number).items():
+            if 0 < distance <= depth:
+                for document in network.nodes[other].own.documents:
+                    bits = mask(document, shape)
+                    assert any(link.heard[distance] & bits == bits for link in node.links.values())
+
+
+@settings(max_examples=150, deadline=None)
+@given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
+def test_rows_have_nothing_that_no_way_leads_to(
+    history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
+) -> None:
+    """Nothing of the past stays; without filtering, a row is all that ways of its length lead to."""
+    shape = Shape(1, NARROW.width, NARROW.hashes, depth)
+    network = lived(history, shape, filtering, seed)
+    for number, node in enumerate(network.nodes):
+        for neighbour, link in node.links.items():
+            assert link.open
+            for row in range(1, depth + 1):
+                there = 0
+                for other in walks(network, number, int(neighbour, 16), row):
+                    there |= network.nodes[other].own.bits
+                assert link.heard[row] & ~there == 0
+                if row == 1 or filtering is Filtering.NONE:
+                    assert link.heard[row] == there
+
+
+@settings(max_examples=100, deadline=None)
+@given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
+def test_neighbours_know_what_each_other_has(
+    history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
+) -> None:
+    """What was told covers what is had; who drops nothing has all that was told."""
+    network = lived(history, Shape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
+    for one, other in network.edges:
+        for sender, receiver in ((one, other), (other, one)):
+            told = network.nodes[sender].links[name(receiver)].told
+            heard = network.nodes[receiver].links[name(sender)].heard
+            assert all(has & ~said == 0 for has, said in zip(heard, told, strict=True))
+            if filtering is Filtering.NONE:
+                assert heard == told
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
+def test_without_documents_nothing_is_left(
+    history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
+) -> None:
+    network = lived(history, Shape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
+    for number, node in enumerate(network.nodes):
+        network.change(number, removed=list(node.own.documents))
+    network.quiet()
+    assert not any(bits for node in network.nodes for link in node.links.values() for bits in link.heard + link.told)
+
+
+@settings(max_examples=80, deadline=None)
+@given(HISTORIES, FILTERINGS, st.integers(0, 1000))
+def test_a_query_goes_to_the_nearest_copy_and_visits_nobody_twice(
+    history: list[tuple[str, int, object]], filtering: Filtering, seed: int
+) -> None:
+    """Of filters so wide that nothing matches by chance."""
+    network = lived(history, WIDE, filtering, seed)
+    for start in range(NODES):
+        distances = network.distances(start)
+        for document in map("document {}".format, range(16)):
+            near = [distances[n] for n in distances if document in network.nodes[n].own.documents]
+            found, way = network.walk(start, document)
+            assert found == (min(near, default=NODES) <= WIDE.depth)
+            assert len(way) == (min(near) + 1 if found else 1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(HISTORIES, DEPTHS, st.integers(0, 1000))
+def test_a_query_ends_after_as_many_hops_as_there_are_rows(
+    history: list[tuple[str, int, object]], depth: int, seed: int
+) -> None:
+    """Of filters so narrow that it is led astray all the time."""
+    network = lived(history, Shape(1, 8, 2, depth), Filtering.SOURCE, seed)
+    for start in range(NODES):
+        for number in range(20):
+            _, way = network.walk(start, f"document {number}")
+            assert len(way) <= depth + 1
+            assert len(set(way)) == len(way)
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTORIES, st.lists(st.tuples(NUMBERS, st.integers(1, 4), st.integers(60, 200)), max_size=6))
+def test_all_take_the_greatest_shape_that_one_has_taken(
+    before: list[tuple[str, int, object]], taken: list[tuple[int, int, int]]
+) -> None:
+    """In a network that holds together, also when several take one at once."""
+    network = lived(before, NARROW, Filtering.SOURCE, 1)
+    for number in range(NODES - 1):
+        network.link(number, number + 1)
+    network.quiet()
+    shapes = [Shape(generation, width, 3, 2) for _, generation, width in taken]
+    for (number, _, _), shape in zip(taken, shapes, strict=True):
+        network.reshape(number, shape)
+        network.deliver(3)
+    network.quiet()
+    greatest = max([NARROW, *shapes])
+    assert {node.shape for node in network.nodes} == {greatest}
+    for number, node in enumerate(network.nodes):
+        for neighbour in network.neighbours(number):
+            assert node.links[name(neighbour)].heard[1] == network.nodes[neighbour].own.bits
+
+
+@given(st.lists(st.integers(0, 255), min_size=2, max_size=6), st.lists(st.integers(0, 255), min_size=2, max_size=6))
+def test_who_matches_in_an_earlier_row_has_the_greater_potential(one: list[int], other: list[int]) -> None:
+    rows = [first_row(heard, 0b101, len(heard) - 1) for heard in (one, other)]
+    earlier, later = (len(heard) if row is None else row for row, heard in zip(rows, (one, other), strict=True))
+    if rows[0] is not None and (rows[1] is None or earlier < later):
+        assert potential(one, 0b101) > potential(other, 0b101)

@@ -1,0 +1,111 @@
+"""Networks of location's nodes, whose links keep the order of messages and nothing else does."""
+
+from collections import deque
+from collections.abc import Iterable
+from random import Random
+
+from service.errors import PeerRefused
+from service.location import wire
+from service.location.bloom import Shape
+from service.location.messages import Send
+from service.location.protocol import Filtering, Node
+from service.location.query import Query
+
+
+def name(number: int) -> str:
+    return f"{number:040x}"
+
+
+class Network:
+    """Nodes 0 … n-1. What is under way waits until :meth:`deliver` or :meth:`quiet`; every message goes as bytes."""
+
+    def __init__(self, count: int, shape: Shape, filtering: Filtering = Filtering.SOURCE, seed: int = 0) -> None:
+        self.nodes = [Node(name(number), shape, filtering) for number in range(count)]
+        self.edges: set[tuple[int, int]] = set()
+        self.delivered = 0
+        self.refused: list[str] = []
+        self._under_way: dict[tuple[int, int], deque[bytes]] = {}
+        self._random = Random(seed)  # noqa: S311 - no secret
+
+    def change(self, node: int, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
+        self._sent(node, self.nodes[node].change(added, removed))
+
+    def link(self, one: int, other: int) -> None:
+        edge = (min(one, other), max(one, other))
+        if one != other and edge not in self.edges:
+            self.edges.add(edge)
+            rtt_s = self._random.random()
+            self._sent(one, self.nodes[one].linked(name(other), rtt_s))
+            self._sent(other, self.nodes[other].linked(name(one), rtt_s))
+
+    def unlink(self, one: int, other: int) -> None:
+        """What is under way on the link is gone with it."""
+        edge = (min(one, other), max(one, other))
+        if edge in self.edges:
+            self.edges.remove(edge)
+            for way in (edge, edge[::-1]):
+                self._under_way.pop(way, None)
+            self._sent(one, self.nodes[one].unlinked(name(other)))
+            self._sent(other, self.nodes[other].unlinked(name(one)))
+
+    def reshape(self, node: int, shape: Shape) -> None:
+        self._sent(node, self.nodes[node].reshape(shape))
+
+    def refresh(self, node: int) -> None:
+        self._sent(node, self.nodes[node].refresh())
+
+    def deliver(self, most: int) -> None:
+        """Deliver so many messages, of links drawn at random."""
+        while most and self._under_way:
+            most -= 1
+            self.delivered += 1
+            way = self._random.choice(list(self._under_way))
+            data = self._under_way[way].popleft()
+            if not self._under_way[way]:
+                del self._under_way[way]
+            sender, receiver = way
+            try:
+                self._sent(receiver, self.nodes[receiver].received(name(sender), wire.decode(data)))
+            except PeerRefused as refused:
+                self.refused.append(refused.reason)
+
+    def quiet(self, most: int = 100_000) -> None:
+        """Deliver all there is and will be, with refreshes in between."""
+        while True:
+            self.deliver(most)
+            assert not self._under_way, f"There are updates after {most} messages."
+            for number, node in enumerate(self.nodes):
+                self._sent(number, node.refresh())
+            if not self._under_way:
+                return
+
+    def distances(self, start: int) -> dict[int, int]:
+        """Return the hops from a node to each that can be reached from it."""
+        found = {start: 0}
+        border = [start]
+        for number in border:
+            for other in self.neighbours(number):
+                if other not in found:
+                    found[other] = found[number] + 1
+                    border.append(other)
+        return found
+
+    def neighbours(self, node: int) -> list[int]:
+        return [one if other == node else other for one, other in sorted(self.edges) if node in (one, other)]
+
+    def walk(self, start: int, document: str) -> tuple[bool, list[int]]:
+        """Return whether a query finds the document, and by which nodes it went."""
+        query: Query = self.nodes[start].query(document)
+        here = start
+        while document not in self.nodes[here].own.documents:
+            found = self.nodes[here].next_hop(query)
+            if found is None:
+                return False, [int(node, 16) for node in query.visited]
+            here, query = int(found[0], 16), found[1]
+        return True, [int(node, 16) for node in query.visited]
+
+    def _sent(self, sender: int, sends: list[Send]) -> None:
+        for send in sends:
+            data = wire.encode(send.message)
+            assert len(data) == wire.size(send.message)
+            self._under_way.setdefault((sender, int(send.to, 16)), deque()).append(data)

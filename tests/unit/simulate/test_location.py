@@ -1,0 +1,134 @@
+"""The experiment is repeatable, drives the product's nodes on a true graph, and says what it found in four ways."""
+
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+
+from service.simulate.location import STEPS, Outcome, Setup, run
+from service.simulate.location_graph import Ways, ways
+from service.simulate.location_jobs import JOBS
+from service.simulate.location_overlay import REACHED, Overlay, overlay, reached
+from service.simulate.location_page import page
+from service.simulate.location_report import plot, table
+from service.simulate.location_tapestry import Tapestry
+from service.simulate.location_trace import CACHE_BYTES, Caches, trace
+
+SMALL = Setup(servers=60, documents=10, queries=4, files=600, warm_up=10, requests=3)
+
+
+@pytest.fixture(scope="module")
+def reports() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def outcome(reports: list[str]) -> Outcome:
+    return run(SMALL, 3, reports.append)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Ways:
+    return ways(300, np.random.default_rng(1))
+
+
+def test_every_run_is_reported(outcome: Outcome, reports: list[str]) -> None:
+    assert len(reports) == STEPS == len(outcome.static) + 1
+
+
+def test_json_has_all_runs(outcome: Outcome) -> None:
+    found = msgspec.json.decode(msgspec.json.encode(outcome))
+    assert {run["index"]["depth"] for run in found["static"]} == {1, 2, 3, 4}
+    assert {run["index"]["filtering"] for run in found["static"]} == {"none", "destination", "source"}
+    for static in found["static"]:
+        assert 0 <= static["found"] + static["failed"] <= 1
+        assert static["crossed_bytes"] > 0
+    assert found["dynamic"][0]["filter_bytes"] == 0 < found["dynamic"][1]["filter_bytes"]
+
+
+def test_filters_find_nearer_copies_sooner(outcome: Outcome) -> None:
+    alone, *hybrids = outcome.dynamic
+    for hybrid in hybrids:
+        assert hybrid.reads == alone.reads
+        assert 1 <= hybrid.routing_stretch < alone.routing_stretch
+        assert 1 <= hybrid.distance_stretch < alone.distance_stretch
+
+
+def test_the_table_and_the_page_say_what_was_found(outcome: Outcome) -> None:
+    console = Console(file=StringIO(), width=80)
+    console.print(table(outcome))
+    assert isinstance(console.file, StringIO)
+    assert "…" not in console.file.getvalue()
+    text = page([outcome, outcome])
+    assert "{" not in text
+    assert text.count("eached") >= 7
+    assert len(JOBS) == 7
+
+
+def test_plots_are_drawn(outcome: Outcome, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot([outcome], tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ways_are_shortest_and_the_same_in_both_directions(graph: Ways) -> None:
+    latency_s = graph.latency_s
+    assert np.allclose(latency_s, latency_s.T)
+    assert (np.diag(latency_s) == 0).all()
+    assert (graph.crossings == graph.crossings.T).mean() > 0.99
+    through = latency_s[:, :20, None] + latency_s[None, :20]
+    assert (latency_s <= through.min(axis=1) + 1e-12).all()
+    same = graph.domain[:, None] == graph.domain[None]
+    assert graph.crossings[same].max() == 0
+    assert latency_s[same].max() < np.median(latency_s[~same])
+
+
+def test_a_graph_is_its_seeds(graph: Ways) -> None:
+    again = ways(300, np.random.default_rng(1))
+    assert (again.latency_s == graph.latency_s).all()
+    assert (ways(300, np.random.default_rng(2)).latency_s != graph.latency_s).any()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_overlays_reach_twenty_and_the_restricted_one_crosses_less(graph: Ways, depth: int) -> None:
+    crossing = {}
+    for kind in Overlay:
+        edges = overlay(kind, graph, depth, np.random.default_rng(1))
+        assert reached(edges, graph.servers, depth) == pytest.approx(REACHED, abs=0.5)
+        crossing[kind] = sum(bool(graph.crossings[one, other]) for one, other in edges)
+    assert crossing[Overlay.RESTRICTED] <= crossing[Overlay.GREEDY]
+
+
+def test_in_tapestry_all_ways_to_a_document_end_at_one_root(graph: Ways) -> None:
+    tapestry = Tapestry(graph, np.random.default_rng(1))
+    for document in ("one", "two", "three"):
+        assert len({tapestry.path(start, document)[-1] for start in range(graph.servers)}) == 1
+
+
+def test_what_is_published_is_located_until_it_is_withdrawn(graph: Ways) -> None:
+    tapestry = Tapestry(graph, np.random.default_rng(1))
+    tapestry.publish(7, "document")
+    tapestry.publish(9, "document")
+    assert {tapestry.locate(start, "document").holder for start in range(graph.servers)} <= {7, 9}
+    assert tapestry.locate(7, "document") == (7, 0.0, 0)
+    tapestry.withdraw(7, "document")
+    assert {tapestry.locate(start, "document").holder for start in range(graph.servers)} == {9}
+
+
+def test_files_are_as_large_as_the_papers_and_caches_keep_within_their_size() -> None:
+    stream = trace(20, 50_000, 4_000, np.random.default_rng(1))
+    assert np.mean(stream.sizes) == pytest.approx(21_000, rel=0.1)
+    caches = Caches(20, stream.sizes, stream.disks)
+    cached: list[set[int]] = [set() for _ in range(20)]
+    for server, file in stream.requests:
+        had = server in caches.holders[file]
+        changed = caches.read(server, file)
+        assert (changed is None) == had
+        come, gone = changed or ([], [])
+        cached[server] = (cached[server] | set(come)) - set(gone)
+        assert sum(stream.sizes[each] for each in cached[server]) <= CACHE_BYTES
+    for file, holders in enumerate(caches.holders):
+        assert holders == {stream.disks[file]} | {server for server in range(20) if file in cached[server]}
