@@ -8,6 +8,9 @@ group crosses them once: the paper's restricted overlay, in which source filteri
 Both sides must want a link, and whoever finds a nearer neighbour drops the farthest one. With round-trip times that
 are alike on both sides this ends where no two would rather have each other than what they have. Those of whom one has
 declined the other do not ask again until :meth:`Neighbourhood.forget`, so it ends in any case.
+
+It does not make the whole one: where groups prefer each other, another one may be left without any far link. What it
+has is then found by the ways that everybody falls back on.
 """
 
 from collections.abc import Iterable
