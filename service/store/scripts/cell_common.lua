@@ -169,13 +169,20 @@ local function expires_ms(record)
   return struct.unpack('>I6', record, 10)
 end
 
--- Forget what has expired, of a few records at a time.
+-- Forget what has expired, of a few records at a time; of more while there is much of it.
 local function sweep(cell)
-  local found = redis.call('HSCAN', NAMES, cell.c, 'COUNT', 16)
-  cell.c = found[1]
-  for i = 1, #found[2], 2 do
-    if expires_ms(found[2][i + 1]) <= now_ms then
-      forget(cell, found[2][i], found[2][i + 1])
+  for _ = 1, 8 do
+    local found = redis.call('HSCAN', NAMES, cell.c, 'COUNT', 16)
+    local expired = 0
+    cell.c = found[1]
+    for i = 1, #found[2], 2 do
+      if expires_ms(found[2][i + 1]) <= now_ms then
+        forget(cell, found[2][i], found[2][i + 1])
+        expired = expired + 1
+      end
+    end
+    if expired < 4 then
+      return
     end
   end
 end
