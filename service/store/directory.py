@@ -112,9 +112,14 @@ class Directory:
         answers = await self._cells.carry_out(puts)
         self._notice(puts, answers)
         for put, answer in zip(puts, answers, strict=True):
-            if not self._is_kept(put, answer, assumed[put.place.pair]):
-                for record in put.records:
-                    placed.pop((put.place.pair, record.name), None)
+            pair = put.place.pair
+            if self._is_kept(put, answer, assumed[pair]):
+                continue
+            at = Placed(put.place.partition, self._sizes.get(pair, assumed[pair]))
+            for record in put.records:
+                placed.pop((pair, record.name), None)
+                if answer.done:  # a dialogue goes on from there: else it would lie in two partitions
+                    self._remember((record.name, pair), at)
         for (pair, name), at in placed.items():
             if at.size.partitions > 1:
                 self._remember((name, pair), at)
@@ -198,6 +203,7 @@ class Directory:
             for _ in range(_PASSES):
                 matrix = await self._led(upkeep(pair, self._limits))
                 if matrix is not None:
+                    self._learn(pair, matrix.size)
                     await self._list(pair, matrix.size)
                     break
             else:
