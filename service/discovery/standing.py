@@ -9,7 +9,7 @@ Regular expressions have nothing to wait under: each is tried, by RE2, in time l
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -65,8 +65,9 @@ class Subject:
         self.pairs = frozenset(pairs)
         self.text = f"{entry.title}\n{entry.summary}"
         told = [words(part, common=True) for part in (entry.title, entry.summary)]
-        self.words = frozenset(word for part in told for word in part)
-        self.neighbours = frozenset(f"{one} {other}" for part in told for one, other in pairwise(part))
+        runs = [run for part in told for run in (part, map(" ".join, pairwise(part)))]
+        self.words = frozenset(chain.from_iterable(runs))
+        """Its words, and each two that follow one another."""
         # A phrase goes not from the title into the text.
         self.running = " \n ".join(["", *(" ".join(part) for part in told), ""])
 
@@ -208,11 +209,11 @@ class Matcher:
 
     def _hits(self, subject: Subject) -> Iterator[set[WatchId]]:
         pairs, running = subject.pairs, subject.running
-        for group in _groups(self._topics, pairs, pairs):
+        for group in _groups(self._topics, pairs):
             for wanted, watches in group.items():
                 if wanted <= pairs:
                     yield watches
-        for group in _groups(self._phrases, subject.words, subject.words | subject.neighbours):
+        for group in _groups(self._phrases, subject.words):
             for phrase, watches in group.items():
                 if phrase in running:
                     yield watches
@@ -227,19 +228,18 @@ def _two_rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _Place
 
 
 def _longest(phrase: Sequence[str]) -> _Place:
-    """Return a phrase's longest word, which is taken for its rarest, and with the one after it or before it."""
-    if len(phrase) == 1:
-        return phrase[0], phrase[0]
+    """Return a phrase's longest word, which is taken for its rarest, with the one after it or before it."""
     word = max(phrase, key=lambda word: (len(word), word))
-    at = min(phrase.index(word), len(phrase) - 2)
-    return word, f"{phrase[at]} {phrase[at + 1]}"
+    at = max(min(phrase.index(word), len(phrase) - 2), 0)
+    place = " ".join(phrase[at : at + 2])
+    return place, place
 
 
-def _groups(waiting: dict[str, dict[str, _Group]], keys: frozenset[str], below: frozenset[str]) -> Iterator[_Group]:
-    """Return what waits under any of these keys, and below it under any of those."""
+def _groups(waiting: dict[str, dict[str, _Group]], keys: frozenset[str]) -> Iterator[_Group]:
+    """Return what waits under two of these keys, or one of them twice."""
     for key in waiting.keys() & keys if waiting else ():
         lower = waiting[key]
-        for each in lower.keys() & below:
+        for each in keys.intersection(lower) if len(lower) < len(keys) else lower.keys() & keys:
             yield lower[each]
 
 
