@@ -8,7 +8,7 @@ pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check -
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 
-.PHONY: setup run test check bench fuzz live shards experiments storms lock
+.PHONY: setup run test check bench fuzz live shards matrices experiments storms lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -54,6 +54,11 @@ live: $(venv)/dev.stamp
 shards: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.shards $(ARGS)
+
+# A load of registrations and queries that grows tenfold in a minute, on one Redis and on a cluster: five minutes, JSON.
+matrices: $(venv)/dev.stamp
+	@scripts/need redis-server
+	@$(bin)/python -m tests.live.matrices $(ARGS)
 
 # What the papers claim, other readers, and ours, in simulated time: writes docs/experiments.
 experiments: $(venv)/dev.stamp

@@ -7,11 +7,11 @@ import msgspec
 
 from bots import stanzas
 from bots.elsewhere import told_elsewhere
-from bots.notifications import notification
+from bots.notifications import ArticleKey, MetBy, notification
 from service.feeds.parts import share
 from service.model import ChannelId, Delta
 from service.store.channels import Channels
-from service.store.outbox import Batch
+from service.store.outbox import Batch, MetWatch
 
 KEPT: Final = 512
 """Bodies remembered; each is at most some 4 kB."""
@@ -24,6 +24,7 @@ class _Item(msgspec.Struct, frozen=True):
     version: int
     edits: bool
     left_out: tuple[int, ...]
+    met: tuple[MetWatch, ...]
 
 
 _Items = tuple[_Item, ...]
@@ -46,7 +47,7 @@ class Bodies:
 
     async def of(self, batch: Batch) -> Body:
         """Return the batch's body. Raises StoreUnavailable."""
-        items = tuple(_Item(item.channel, item.version, item.edits, item.left_out) for item in batch.items)
+        items = tuple(_Item(item.channel, item.version, item.edits, item.left_out, item.met) for item in batch.items)
         body = self._known.get(items)
         if body is None:
             body = self._known[items] = await self._rendered(items)
@@ -65,7 +66,7 @@ class Bodies:
             article: [channels[cid] for cid in others if cid in channels]
             for article, others in told_elsewhere(told, _left_out(present)).items()
         }
-        text = notification(list(channels.values()), told, gone, also_in)
+        text = notification(list(channels.values()), told, gone, also_in, _met(present))
         return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in told))
 
 
@@ -75,3 +76,14 @@ def _left_out(present: list[tuple[_Item, Delta]]) -> list[Delta]:
         for item, delta in present
         if item.left_out
     ]
+
+
+def _met(present: list[tuple[_Item, Delta]]) -> dict[ArticleKey, list[MetBy]]:
+    """Return the standing queries that each entry has met."""
+    found: dict[ArticleKey, list[MetBy]] = {}
+    for item, delta in present:
+        for watch in item.met:
+            for position in watch.positions:
+                key = (item.channel, delta.changes[position].entry.key)
+                found.setdefault(key, []).append((watch.number, watch.words))
+    return found

@@ -1,10 +1,10 @@
 """A batch of deltas → the text of one message. Pure.
 
-Of a feed: ``*Channel title*``, then each entry's title, link and at most 300 characters of text, in the
-publisher's order. Up to five entries of a channel are shown so; the others by title after "and 12
-more". An edited entry says so and stands where it stood, if the batch tells it anew. Of a page: the lines
-that changed, ``+`` new, ``-`` gone, ``~`` with other words. What does not fit 4 kB is told more and more
-briefly, but every channel keeps its place.
+Of a feed: ``*Channel title*``, then each entry's title, link and at most 300 characters of text, in the publisher's
+order; below it the standing queries for which it is told, if it is for those. Up to five entries of a channel are shown
+so; the others by title after "and 12 more". An edited entry says so and stands where it stood, if the batch tells it
+anew. Of a page: the lines that changed, ``+`` new, ``-`` gone, ``~`` with other words. What does not fit 4 kB is told
+more and more briefly, but every channel keeps its place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,12 @@ from service.model import Change, Channel, ChannelId, Delta, Notice
 
 ArticleKey = tuple[ChannelId, str]
 """An entry of a channel."""
+
+MetBy = tuple[int, str]
+"""A standing query of the person: its number, and as they would write it."""
+
+_NOTHING: Final[Mapping[ArticleKey, Sequence[MetBy]]] = {}
+_MOST_MET = 3
 
 _BETWEEN = " · "
 _SIGNS: Final = {"addition": "+", "omission": "-", "replacement": "~"}
@@ -59,11 +65,13 @@ def notification(
     deltas: Sequence[Delta],
     gone: Mapping[ChannelId, int],
     also_in: Mapping[ArticleKey, Sequence[Channel]],
+    met: Mapping[ArticleKey, Sequence[MetBy]] = _NOTHING,
 ) -> str:
     """Return the message that tells of these deltas, oldest first; "" if there is nothing to tell.
 
     ``gone`` says of how many deltas of a channel only the version is known: its log has dropped them.
-    ``also_in`` names the channels that told the same article and were left out.
+    ``also_in`` names the channels that told the same article and were left out, ``met`` the standing queries for which
+    an entry is told.
     Deltas of a channel that is not among ``channels`` are left out: it was removed meanwhile.
     """
     news = _by_channel(deltas, gone)
@@ -73,7 +81,7 @@ def notification(
     share_bytes = LONGEST_MESSAGE_BYTES // len(told) - 2
     text = ""
     for brevity in _BREVITIES:
-        sections = [_section(channel, own, also_in, brevity) for channel, own in told]
+        sections = [_section(channel, own, also_in, met, brevity) for channel, own in told]
         text = "\n\n".join(sections)
         if len(text.encode()) <= LONGEST_MESSAGE_BYTES:
             return text
@@ -96,11 +104,17 @@ def _by_channel(deltas: Sequence[Delta], gone: Mapping[ChannelId, int]) -> dict[
     return found
 
 
-def _section(channel: Channel, news: _News, also_in: Mapping[ArticleKey, Sequence[Channel]], brevity: _Brevity) -> str:
+def _section(
+    channel: Channel,
+    news: _News,
+    also_in: Mapping[ArticleKey, Sequence[Channel]],
+    met: Mapping[ArticleKey, Sequence[MetBy]],
+    brevity: _Brevity,
+) -> str:
     notices = [_notice(channel, notice) for notice in news.notices]
     told = [f"No longer kept: {many(news.gone, 'earlier update')}. `show` tells the latest."] if news.gone else []
     told += [
-        _block(change, also_in.get((channel.id, key), ()), brevity.summary_chars)
+        _block(change, also_in.get((channel.id, key), ()), met.get((channel.id, key), ()), brevity.summary_chars)
         for key, change in list(news.entries.items())[: brevity.entries]
     ]
     rest = [_heading(change) for change in list(news.entries.values())[brevity.entries :]]
@@ -112,7 +126,7 @@ def _section(channel: Channel, news: _News, also_in: Mapping[ArticleKey, Sequenc
     return "\n".join(notices + ([f"*{title(channel)}*\n{content}"] if content else []))
 
 
-def _block(change: Change, also_in: Sequence[Channel], summary_chars: int) -> str:
+def _block(change: Change, also_in: Sequence[Channel], met: Sequence[MetBy], summary_chars: int) -> str:
     entry = change.entry
     summary = one_line(entry.summary, summary_chars) if summary_chars else ""
     parts = [("Edited: " if is_edit(change) else "") + entry_lines(entry)]
@@ -120,6 +134,10 @@ def _block(change: Change, also_in: Sequence[Channel], summary_chars: int) -> st
         parts.append(summary)
     if also_in:
         parts.append("also in: " + ", ".join(f"*{title(other)}*" for other in also_in[:3]))
+    if met:
+        named = [f"`watch #{number}`: {one_line(words, 120)}" for number, words in met[:_MOST_MET]]
+        left = [f"and {len(met) - _MOST_MET} more"] if len(met) > _MOST_MET else []
+        parts.append(_BETWEEN.join(named + left))
     return "\n".join(parts)
 
 

@@ -7,22 +7,25 @@ import time
 
 import structlog
 
+from service.discovery.grammar import written
 from service.discovery.names import Traits, entry_pairs
-from service.discovery.standing import Subject
+from service.discovery.standing import Subject, Watch, WatchId
 from service.errors import CellsLost
 from service.feeds.parts import parts
+from service.feeds.text import one_line
 from service.feeds.urls import host_of, without_selector
-from service.model import Channel, Delta, Entry, UserId
+from service.model import Channel, Delta, Entry
 from service.net.sites import site_of
 from service.store import Store
 from service.store.directory import Name
-from service.store.outbox import Hit
+from service.store.outbox import Hit, MetWatch
 from service.store.search import entry_name
 from service.store.standing import FreshMatcher
 
 ENTRIES_KEPT_S = 3 * 86_400.0
 MOST_ENTRIES = 100
 """Of one version that are named and matched; a channel that publishes more at once is not told entry by entry."""
+_WORDS_CHARS = 120
 
 log = structlog.get_logger(__name__)
 
@@ -57,13 +60,15 @@ class Hits:
         named = [entry_pairs(entry, channel, Traits(channel.language), domain) for _, entry in new]
         await self._name(delta, [position for position, _ in new], named)
         subjects = [Subject(entry, pairs) for (_, entry), pairs in zip(new, named, strict=True)]
-        met: dict[UserId, tuple[set[int], set[int]]] = {}
+        met: dict[WatchId, list[int]] = {}
         for (position, _), watches in zip(new, await self._matcher.match(subjects), strict=True):
-            for uid, numbers in (await self._store.standing.numbers(sorted(watches))).items():
-                own = met.setdefault(uid, (set(), set()))
-                own[0].update(numbers)
-                own[1].add(position)
-        hits = [Hit(uid, tuple(sorted(numbers)), frozenset(where)) for uid, (numbers, where) in met.items()]
+            for watch in watches:
+                met.setdefault(watch, []).append(position)
+        held = await self._store.standing.held(sorted(met))
+        hits = [
+            Hit(uid, tuple(MetWatch(watch.number, _words(watch), tuple(met[watch.id])) for watch in own))
+            for uid, own in held.items()
+        ]
         if hits:
             await self._store.outbox.enqueue_hits(
                 delta.channel,
@@ -83,3 +88,7 @@ class Hits:
             await self._store.entries.register(names, ENTRIES_KEPT_S, changed=False)
         except CellsLost as error:
             log.warning("entries are not in the directory", channel=delta.channel[:8], why=str(error))
+
+
+def _words(watch: Watch) -> str:
+    return one_line(written(watch.standing), _WORDS_CHARS)

@@ -106,6 +106,9 @@ class Naming:
                 again.append(Name(cid, before.version, pairs))
             elif pairs:
                 fresh.append(Name(cid, int(time.time() * 1000), pairs))
+            if pairs != (before.pairs if before is not None else frozenset()):
+                # First of all: whoever finds it by what it has no more looks here what it has.
+                await self._store.channels.set_name(cid, state.channel.version, pairs)
             if before is not None and before.pairs - pairs:
                 version = int(time.time() * 1000)
                 await self._store.names.withdraw(cid, version, before.pairs - pairs, KEPT_S)

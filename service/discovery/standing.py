@@ -1,12 +1,15 @@
 """Standing queries (``watch``): the matrices' roles reversed. A query waits under its rarest pair, and entries probe.
 
-An entry probes with each of its pairs, and matches by subset the other way. A phrase waits under its rarest word.
+An entry probes with each of its pairs, and matches by subset the other way. Under a pair, queries wait by the next
+rarest one: the rarest may still be common, and what is tried for nothing is what matching costs. A phrase waits under
+two words that follow one another.
 Regular expressions have nothing to wait under: each is tried, by RE2, in time linear in the text.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -62,7 +65,9 @@ class Subject:
         self.pairs = frozenset(pairs)
         self.text = f"{entry.title}\n{entry.summary}"
         told = [words(part, common=True) for part in (entry.title, entry.summary)]
-        self.words = frozenset(word for part in told for word in part)
+        runs = [run for part in told for run in (part, map(" ".join, pairwise(part)))]
+        self.words = frozenset(chain.from_iterable(runs))
+        """Its words, and each two that follow one another."""
         # A phrase goes not from the title into the text.
         self.running = " \n ".join(["", *(" ".join(part) for part in told), ""])
 
@@ -148,8 +153,10 @@ def rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> Pair:
     return min(pairs, key=lambda pair: (share(pair), pair))
 
 
-_Waiting = dict[Pair, dict[frozenset[Pair], set[WatchId]]]
-_NOTHING: Final[dict[Any, set[WatchId]]] = {}
+_Group = dict[Any, set[WatchId]]
+"""Those who ask for the same, by what they ask for."""
+_Place = tuple[str, str]
+"""The key of a group's place, and the key below that one; the same twice where there is but one."""
 
 
 class Matcher:
@@ -157,9 +164,9 @@ class Matcher:
 
     def __init__(self) -> None:
         self._held: dict[WatchId, Standing] = {}
-        self._places: dict[WatchId, Pair] = {}
-        self._topics: _Waiting = {}
-        self._phrases: dict[str, dict[str, set[WatchId]]] = {}
+        self._places: dict[WatchId, _Place] = {}
+        self._topics: dict[Pair, dict[Pair, _Group]] = {}
+        self._phrases: dict[str, dict[str, _Group]] = {}
         self._patterns: dict[str, set[WatchId]] = {}
         self._rarity = Rarity()
 
@@ -172,12 +179,12 @@ class Matcher:
         self._held[watch] = standing
         match standing:
             case Topic(pairs):
-                place = rarest(pairs, self._rarity.share)
-                self._topics.setdefault(place, {}).setdefault(frozenset(pairs), set()).add(watch)
+                place = _two_rarest(pairs, self._rarity.share)
+                _put_in(self._topics, place, frozenset(pairs), watch)
                 self._places[watch] = place
             case Phrase(found):
-                place = max(found, key=lambda word: (len(word), word))
-                self._phrases.setdefault(place, {}).setdefault(f" {' '.join(found)} ", set()).add(watch)
+                place = _longest(found)
+                _put_in(self._phrases, place, f" {' '.join(found)} ", watch)
                 self._places[watch] = place
             case Pattern(expression):
                 self._patterns.setdefault(expression, set()).add(watch)
@@ -198,29 +205,57 @@ class Matcher:
     def match(self, subject: Subject) -> set[WatchId]:
         """Return the standing queries that an entry matches: those for which :func:`matches` is true."""
         self._rarity.count(subject.pairs)
-        found: set[WatchId] = set()
-        for hit in self._hits(subject):
-            found |= hit
-        return found
+        return set().union(*self._hits(subject))
 
     def _hits(self, subject: Subject) -> Iterator[set[WatchId]]:
-        for own in subject.pairs:
-            for pairs, watches in self._topics.get(own, _NOTHING).items():
-                if pairs <= subject.pairs:
+        pairs, running = subject.pairs, subject.running
+        for group in _groups(self._topics, pairs):
+            for wanted, watches in group.items():
+                if wanted <= pairs:
                     yield watches
-        for word in subject.words if self._phrases else ():
-            for phrase, watches in self._phrases.get(word, _NOTHING).items():
-                if phrase in subject.running:
+        for group in _groups(self._phrases, subject.words):
+            for phrase, watches in group.items():
+                if phrase in running:
                     yield watches
         for expression, watches in self._patterns.items():
             if compiled(expression).search(subject.text) is not None:
                 yield watches
 
 
-def _take_out(waiting: dict[str, dict[Any, set[WatchId]]], place: str, what: Any, watch: WatchId) -> None:
+def _two_rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _Place:
+    first = rarest(pairs, share)
+    return first, rarest([pair for pair in pairs if pair != first] or [first], share)
+
+
+def _longest(phrase: Sequence[str]) -> _Place:
+    """Return a phrase's longest word, which is taken for its rarest, with the one after it or before it."""
+    word = max(phrase, key=lambda word: (len(word), word))
+    at = max(min(phrase.index(word), len(phrase) - 2), 0)
+    place = " ".join(phrase[at : at + 2])
+    return place, place
+
+
+def _groups(waiting: dict[str, dict[str, _Group]], keys: frozenset[str]) -> Iterator[_Group]:
+    """Return what waits under two of these keys, or one of them twice."""
+    for key in waiting.keys() & keys if waiting else ():
+        lower = waiting[key]
+        for each in keys.intersection(lower) if len(lower) < len(keys) else lower.keys() & keys:
+            yield lower[each]
+
+
+def _put_in(waiting: dict[str, dict[str, _Group]], place: _Place, what: Any, watch: WatchId) -> None:
+    first, second = place
+    waiting.setdefault(first, {}).setdefault(second, {}).setdefault(what, set()).add(watch)
+
+
+def _take_out(waiting: dict[str, dict[str, _Group]], place: _Place, what: Any, watch: WatchId) -> None:
     """Take one out of where it waits, and leave nothing empty behind."""
-    waiting[place][what].discard(watch)
-    if not waiting[place][what]:
-        del waiting[place][what]
-    if not waiting[place]:
-        del waiting[place]
+    first, second = place
+    group = waiting[first][second]
+    group[what].discard(watch)
+    if not group[what]:
+        del group[what]
+    if not group:
+        del waiting[first][second]
+    if not waiting[first]:
+        del waiting[first]

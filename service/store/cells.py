@@ -32,6 +32,7 @@ NAME_BYTES = 64
 """The longest name, in UTF-8."""
 
 _PAIRS_REMEMBERED = 200_000
+_RECORDS_AT_ONCE = 4096
 _SLOT_BYTES = 3
 _HEAD = struct.Struct(">HIHI")
 _LONG = 1 << 32
@@ -141,7 +142,7 @@ def _answered(command: Command, said: Sequence[Any]) -> Answer:
     return _looked(said) if isinstance(command, cell.Look) else _answer(said)
 
 
-@lru_cache(64)
+@lru_cache(_RECORDS_AT_ONCE)
 def _packed(record: Record) -> bytes:
     """Return a record as cells keep it, without a slot; the same goes to the cells of all its pairs."""
     version, expires_ms = record.version, record.expires_ms

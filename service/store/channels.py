@@ -4,12 +4,13 @@ A channel is a hash of :data:`FIELDS`. Only the owner that last adopted it can a
 (:meth:`Channels.publish`); the log keeps the deltas that made each version.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import msgspec
 
 from service.corona.estimates import Updates
+from service.discovery.pairs import Pair
 from service.errors import LeaseLost, StaleVersion
 from service.feeds.urls import channel_id
 from service.feeds.verdicts import GOOD, Case, Evidence, Report
@@ -51,6 +52,8 @@ FIELDS = {
     "site": "the registrable domain by which its subscriptions are placed: see service.store.places",
     "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
     "updates": "how often it changes, as far as is known (corona.estimates.Updates, msgpack)",
+    "name": "its content name in the directory, as it was registered last: AV-pairs (msgpack)",
+    "named": "the version that the name was made of",
     "failing_since": "Unix s of the first failed poll after the last good one",
     "refusals": "how many polls in a row found the publisher busy",
     "evidence": "what polls in a row have to say against it: service.feeds.verdicts.Evidence (JSON)",
@@ -263,6 +266,16 @@ class Channels:
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
         """Have the channel polled even without subscribers, or not."""
         await self._link.script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
+
+    async def set_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
+        """Keep a channel's content name, made of this version of it; one of a later version stays."""
+        packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
+        await self._link.script("channel_name", (keys.channel(cid),), version, packed)
+
+    async def names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
+        """Return the channels' content names as they were registered last, in the order asked for; empty for none."""
+        found = await self._link.many([("HGET", keys.channel(cid), "name") for cid in cids])
+        return [frozenset(msgspec.msgpack.decode(name, type=list[Pair])) if name else frozenset() for name in found]
 
     async def forget(self, cid: ChannelId) -> None:
         """Delete a channel and its log. Its subscriptions have to be ended before, and once more after."""

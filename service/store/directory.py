@@ -7,7 +7,8 @@ expire, and what is remembered wrongly is corrected by what cells answer.
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from secrets import randbits
 from typing import TypeVar
@@ -18,8 +19,8 @@ from service.discovery import cell, finding, placing
 from service.discovery.cell import Answer, Command, Match, Record, Standing
 from service.discovery.dialogue import Dialogue, together
 from service.discovery.head import Matrix, Request, asked
-from service.discovery.load import Kind, Limits, Load, wanted
-from service.discovery.matrix import Pair, Place, Size, head_of, heir
+from service.discovery.load import Kind, Limits, Load, share, wanted
+from service.discovery.matrix import Pair, Place, Size, head_of, heir, home
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
 from service.discovery.placing import Placed
@@ -36,6 +37,7 @@ LIMITS = Limits(names=4000, registrations_s=400.0, queries_s=800.0)
 
 _SIZES_REMEMBERED = 100_000
 _PLACES_REMEMBERED = 200_000
+_NAMES_AT_ONCE = 4096
 _PASSES = 8
 _ONE = Size(0, 1, 1)
 _GROWTH = (Kind.INC_P, Kind.INC_R)
@@ -98,27 +100,63 @@ class Directory:
 
     async def _put(self, given: Sequence[tuple[Pair, Record]]) -> list[tuple[Pair, Record]]:
         """Do what most dialogues come to, with one command for all names that go to a cell; return what is left."""
+        assumed = {pair: self._sizes.get(pair, _ONE) for pair, _ in given}
         by_cell: dict[Place, list[Record]] = {}
-        for pair, record in given:
-            before = self._before(record.name, pair) or Placed(0, _ONE)
-            if pair not in self._sizes or before.size == self._sizes[pair]:
-                for row in range(before.size.replicas):
-                    by_cell.setdefault(Place(pair, before.partition, row), []).append(record)
+        placed: dict[tuple[Pair, str], Placed] = {}
+        for (pair, record), at in zip(given, await self._chosen(given, assumed), strict=True):
+            if at.size == assumed[pair]:
+                placed[pair, record.name] = at
+                for row in range(at.size.replicas):
+                    by_cell.setdefault(Place(pair, at.partition, row), []).append(record)
         puts = [cell.Put(place, tuple(records)) for place, records in by_cell.items()]
         answers = await self._cells.carry_out(puts)
         self._notice(puts, answers)
-        refused = set[tuple[Pair, str]]()
         for put, answer in zip(puts, answers, strict=True):
-            pair, member = put.place.pair, answer.member
-            if member is not None and answer.done and not answer.stands(Standing.CLOSED):
-                if pair not in self._sizes and member.size.partitions * member.size.replicas == 1:
-                    self._learn(pair, member.size)
-                if self._sizes.get(pair) == member.size:
-                    continue
-                self._learn(pair, max(member.size, self._sizes.get(pair, member.size)))
-            refused.update((pair, record.name) for record in put.records)
-        tried = {(place.pair, record.name) for place, records in by_cell.items() for record in records}
-        return [(pair, one) for pair, one in given if (pair, one.name) in refused or (pair, one.name) not in tried]
+            pair = put.place.pair
+            if self._is_kept(put, answer, assumed[pair]):
+                continue
+            at = Placed(put.place.partition, self._sizes.get(pair, assumed[pair]))
+            for record in put.records:
+                placed.pop((pair, record.name), None)
+                if answer.done:  # a dialogue goes on from there: else it would lie in two partitions
+                    self._remember((record.name, pair), at)
+        for (pair, name), at in placed.items():
+            if at.size.partitions > 1:
+                self._remember((name, pair), at)
+        return [(pair, record) for pair, record in given if (pair, record.name) not in placed]
+
+    def _is_kept(self, put: cell.Put, answer: Answer, assumed: Size) -> bool:
+        """Say whether names lie where they belong, in a matrix of the size that was assumed, or was not known yet."""
+        pair, member = put.place.pair, answer.member
+        if member is None or not answer.done or answer.stands(Standing.CLOSED):
+            return False
+        if member.size != assumed:
+            self._learn(pair, max(member.size, self._sizes.get(pair, member.size)))
+        return member.size == assumed or (assumed is _ONE and member.size.partitions * member.size.replicas == 1)
+
+    async def _chosen(self, given: Sequence[tuple[Pair, Record]], assumed: Mapping[Pair, Size]) -> list[Placed]:
+        """Return where each name goes: where it lies, or to the lighter of its two partitions, after one look."""
+        places = [self._before(record.name, pair) or self._draw(pair, record, assumed[pair]) for pair, record in given]
+        asked = list(dict.fromkeys(each for drawn in places if not isinstance(drawn, Placed) for each in drawn))
+        answers = await self._cells.carry_out([cell.Look(place) for place in asked]) if asked else ()
+        carried = {place: share(answer.load, self._limits) for place, answer in zip(asked, answers, strict=True)}
+        found = []
+        for (pair, _), drawn in zip(given, places, strict=True):
+            if isinstance(drawn, Placed):
+                still = drawn.partition < assumed[pair].partitions
+                found.append(Placed(drawn.partition, assumed[pair]) if still else drawn)
+                continue
+            lighter = min(drawn, key=carried.__getitem__)
+            carried[lighter] += 1 / self._limits.names
+            found.append(Placed(lighter.partition, assumed[pair]))
+        return found
+
+    @staticmethod
+    def _draw(pair: Pair, record: Record, size: Size) -> Placed | list[Place]:
+        """Return the cells of which a name is to go to one; what is but one needs no look."""
+        if size.partitions == 1:
+            return Placed(0, size)
+        return [Place(pair, home(draw, size.partitions)) for draw in _draws(record.name)]
 
     async def _begin(self, pairs: Iterable[Pair]) -> bool:
         """Make matrices of those pairs that have none; return whether there were any.
@@ -165,6 +203,7 @@ class Directory:
             for _ in range(_PASSES):
                 matrix = await self._led(upkeep(pair, self._limits))
                 if matrix is not None:
+                    self._learn(pair, matrix.size)
                     await self._list(pair, matrix.size)
                     break
             else:
@@ -273,6 +312,7 @@ def _one(command: Command) -> Dialogue[Answer]:
     return answer
 
 
+@lru_cache(_NAMES_AT_ONCE)
 def _draws(name: str) -> tuple[int, int]:
     digest = blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4]), int.from_bytes(digest[4:])

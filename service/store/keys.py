@@ -43,7 +43,8 @@ key                          type    meaning
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
 ``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
                                      ``e`` 1 of its edits, ``m`` position and marks of each article (JSON),
-                                     ``x`` positions of changes that are left out (JSON)
+                                     ``x`` positions of changes that are left out (JSON),
+                                     ``w`` which standing queries have met what: MetWatch (JSON)
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
 ``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires

@@ -23,10 +23,19 @@ from service.store.link import BLOCK_AT_MOST_S, Link, script
 MessageId = str
 
 
-class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
+class MetWatch(msgspec.Struct, frozen=True, array_like=True):
+    """A standing query, by its owner's number and as people write it, and which changes of a version it has met."""
+
+    number: int
+    words: str
+    positions: tuple[int, ...]
+
+
+class OutboxItem(msgspec.Struct, frozen=True):
     """One part of one version of one channel, and when it was queued (Unix s).
 
-    ``left_out`` are the positions of changes that another channel has told this person.
+    ``left_out`` are the positions of changes that another channel has told this person, or that none of their
+    standing queries has ``met``, if it is for those that they are told.
     """
 
     channel: ChannelId
@@ -34,14 +43,14 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
     queued_s: float
     edits: bool = False
     left_out: tuple[int, ...] = ()
+    met: tuple[MetWatch, ...] = ()
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """What one user's standing queries, by number, have met in a version: the positions of those changes."""
+    """What one user's standing queries have met in a version, each something."""
 
     uid: UserId
-    numbers: tuple[int, ...]
-    positions: frozenset[int]
+    met: tuple[MetWatch, ...]
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -61,12 +70,28 @@ class Batch(msgspec.Struct, frozen=True):
 class ToldMessage(msgspec.Struct, frozen=True):
     """What a message told a person that the server took; with its corrections, if there were any."""
 
-    message_id: MessageId = msgspec.field(name="m")
+    message_id: MessageId
     items: tuple[OutboxItem, ...]
+
+
+class _Item(msgspec.Struct, array_like=True):
+    """An item as scripts write it: they have no empty lists."""
+
+    channel: ChannelId
+    version: int
+    queued_s: float
+    edits: bool = False
+    left_out: tuple[int, ...] | None = None
+    met: tuple[MetWatch, ...] = ()
+
+
+class _Told(msgspec.Struct):
+    m: MessageId
+    items: tuple[_Item, ...]
 
 
 class _Flying(msgspec.Struct):
-    items: tuple[OutboxItem, ...]
+    items: tuple[_Item, ...]
     acked: bool
     at: float
     replaces: str = ""
@@ -101,10 +126,11 @@ class Outbox:
         """
         commands = []
         for hit in hits:
-            marks = _wire(tuple(mark for mark in news if mark[0] in hit.positions))
-            others = msgspec.json.encode([position for position in range(changes) if position not in hit.positions])
+            positions = {position for watch in hit.met for position in watch.positions}
+            marks = _wire(tuple(mark for mark in news if mark[0] in positions))
+            met = (part for each in hit.met for part in (each.number, each.words, msgspec.json.encode(each.positions)))
             own = (keys.user_index(hit.uid), keys.outbox(hit.uid), keys.watches(hit.uid), keys.hits(hit.uid))
-            commands.append(script("outbox_hit", own, cid, version, now_s, marks, others, *hit.numbers))
+            commands.append(script("outbox_hit", own, cid, version, now_s, marks, changes, *met))
         replies = await self._link.many(commands)
         await self._wake_up([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply >= 0])
 
@@ -173,7 +199,7 @@ class Outbox:
     async def told(self, uids: Sequence[UserId]) -> list[list[ToldMessage]]:
         """Return what each user's last messages told, newest first."""
         found = await self._link.many([("LRANGE", keys.told(uid), 0, -1) for uid in uids])
-        return [[msgspec.json.decode(message, type=ToldMessage) for message in messages] for messages in found]
+        return [[_told(message) for message in messages] for messages in found]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
@@ -256,7 +282,19 @@ def _wire(marks: Marks | None) -> str:
 
 def _batch(message_id: bytes, value: bytes) -> Batch:
     flying = msgspec.json.decode(value, type=_Flying)
-    return Batch(message_id.decode(), flying.items, flying.acked, flying.at, flying.replaces)
+    return Batch(message_id.decode(), _items(flying.items), flying.acked, flying.at, flying.replaces)
+
+
+def _told(value: bytes) -> ToldMessage:
+    told = msgspec.json.decode(value, type=_Told)
+    return ToldMessage(told.m, _items(told.items))
+
+
+def _items(items: Sequence[_Item]) -> tuple[OutboxItem, ...]:
+    return tuple(
+        OutboxItem(item.channel, item.version, item.queued_s, item.edits, item.left_out or (), item.met)
+        for item in items
+    )
 
 
 def _age(batch: Batch) -> tuple[int, int]:

@@ -1,23 +1,32 @@
 """What people find: the names that the directory has, and of those only what is public now.
 
-A name says what was true when it was registered. Whether its channel is still public, and still there, is asked again
-for each one that is shown; and what is not is as if it had never been: not shown, and not counted.
+A name says what was true when it was registered; shares in workers' memory, and cells, may be behind. So each one that
+is shown is looked at again: is its channel still there, and public? Has it, or the entry, still all that was asked for?
+What is not is as if it had never been: not shown, and not counted.
 """
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
 from service.discovery.grammar import Finding, Query
+from service.discovery.names import Traits, entry_pairs
+from service.discovery.pairs import Pair
 from service.discovery.secrecy import is_public
 from service.errors import NoWorker
+from service.feeds.urls import host_of, without_selector
 from service.model import Channel, ChannelId, Entry
+from service.net.sites import site_of
 from service.store.channels import Channels
 from service.store.directory import Directory, Explained
 from service.store.requests import Requests
 from service.store.subscriptions import Subscriptions
 
 _SPARE = 2
-"""As many names are asked for as are wanted, times this: some may not be public any more."""
+_MUCH_SPARE = 40
+"""As many names are asked for as are wanted, times this: some may not be public any more. Much more, which is rare, if
+too many were not."""
+_MOST_NAMES = 1_000
 
 
 class Search:
@@ -37,34 +46,50 @@ class Search:
         self._channels, self._subscriptions = channels, subscriptions
 
     async def find(self, query: Query, least_subscribers: int) -> list[Finding]:
-        """Return at most as many public channels, or entries, as the query wants. Raises :class:`CellsLost`."""
-        found = await self._named(query)
-        cids = list(dict.fromkeys(map(_channel_of, found)))
-        public = await self.public(cids, least_subscribers)
-        findings = []
-        for name in found:
-            channel = public.get(_channel_of(name))
-            if channel is not None and query.about == "entry":
-                entry = await self._entry(name)
-                findings += [Finding(channel, entry)] if entry is not None else []
-            elif channel is not None:
-                findings.append(Finding(channel))
+        """Return at most as many public channels, or entries, as the query wants. Raises :class:`CellsLost`.
+
+        The memory of any worker is asked first, and the matrices where that has too few.
+        """
+        findings = await self._shown(query, await self._remembered(query), least_subscribers)
+        for spare in (_SPARE, _MUCH_SPARE):
+            if len(findings) >= query.limit:
+                break
+            told = await self.explained(query, spare)
+            findings = await self._shown(query, [match.name for match in told.matches], least_subscribers)
+            if told.complete:
+                break
         return findings[: query.limit]
 
-    async def _named(self, query: Query) -> list[str]:
-        """Return names from the memory of any worker; the matrices are asked where that has too few."""
-        wanted = _SPARE * query.limit
+    async def _remembered(self, query: Query) -> Sequence[str]:
+        """Return names that any one worker has in memory; none if they are too few anyway."""
         if query.about == "channel":
             with suppress(NoWorker):
-                found = await self._requests.lookup(query.pairs, wanted)
-                if len(found) >= wanted:
-                    return list(found)
-        return [match.name for match in (await self.explained(query)).matches]
+                found = await self._requests.lookup(query.pairs, _SPARE * query.limit)
+                return found if len(found) >= query.limit else ()
+        return ()
 
-    async def explained(self, query: Query) -> Explained:
-        """Return the names that the directory has, public or not any more, and how they were found."""
+    async def _shown(self, query: Query, names: Sequence[str], least_subscribers: int) -> list[Finding]:
+        """Return what these names stand for, of that what is public and has what is asked for now."""
+        cids = list(dict.fromkeys(map(_channel_of, names)))
+        if not cids:
+            return []
+        if query.about == "entry":
+            public = await self.public(cids, least_subscribers)
+            found = [name for name in names if _channel_of(name) in public]
+            entries = zip(found, await asyncio.gather(*map(self._entry, found)), strict=True)
+            theirs = [(public[_channel_of(name)], entry) for name, entry in entries if entry is not None]
+            return [Finding(channel, entry) for channel, entry in theirs if query.matches(_pairs(channel, entry))]
+        public, held = await asyncio.gather(self.public(cids, least_subscribers), self._channels.names(cids))
+        return [
+            Finding(public[cid])
+            for cid, pairs in zip(cids, held, strict=True)
+            if cid in public and query.matches(pairs)
+        ]
+
+    async def explained(self, query: Query, spare: int = _SPARE) -> Explained:
+        """Return ``spare`` times as many names as are wanted, public or not any more, and how they were found."""
         directory = self._entries if query.about == "entry" else self._names
-        return await directory.find(query.pairs, _SPARE * query.limit)
+        return await directory.find(query.pairs, min(spare * query.limit, _MOST_NAMES))
 
     async def public(self, cids: Sequence[ChannelId], least_subscribers: int) -> dict[ChannelId, Channel]:
         """Return those of these channels that are anybody's business."""
@@ -91,3 +116,8 @@ def entry_name(cid: ChannelId, version: int, position: int) -> str:
 
 def _channel_of(name: str) -> ChannelId:
     return name.partition("/")[0]
+
+
+def _pairs(channel: Channel, entry: Entry) -> frozenset[Pair]:
+    domain = site_of(host_of(without_selector(channel.url)))
+    return frozenset(entry_pairs(entry, channel, Traits(channel.language), domain))

@@ -64,23 +64,18 @@ class Standings:
 
     async def of_user(self, jid: str) -> list[Watch]:
         """Return a person's standing queries, by number."""
-        held = await self._link.call("HGETALL", keys.watches(keys.user_id(jid)))
-        found = (
-            msgspec.structs.replace(msgspec.msgpack.decode(watch, type=Watch), number=int(number))
-            for number, watch in held.items()
-        )
-        return sorted(found, key=lambda watch: watch.number)
+        return _numbered(await self._link.call("HGETALL", keys.watches(keys.user_id(jid))))
 
-    async def numbers(self, watches: Sequence[WatchId]) -> dict[UserId, list[int]]:
-        """Return whose standing queries these are, and their numbers; those that are no more are absent."""
+    async def held(self, watches: Sequence[WatchId]) -> dict[UserId, list[Watch]]:
+        """Return whose standing queries these are, and each with its number; those that are no more are absent."""
         owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
-        wanted, found = set(watches), dict[UserId, list[int]]()
+        wanted, found = set(watches), dict[UserId, list[Watch]]()
         for uid, held in zip(
             owners, await self._link.many([("HGETALL", keys.watches(uid)) for uid in owners]), strict=True
         ):
-            numbers = [int(n) for n, watch in held.items() if msgspec.msgpack.decode(watch, type=Watch).id in wanted]
-            if numbers:
-                found[uid] = numbers
+            own = [watch for watch in _numbered(held) if watch.id in wanted]
+            if own:
+                found[uid] = own
         return found
 
     async def load(self) -> tuple[str, dict[WatchId, Standing]]:
@@ -144,6 +139,15 @@ class FreshMatcher:
             self._matcher.drop(watch)
         else:
             self._matcher.put(watch, standing)
+
+
+def _numbered(held: dict[bytes, bytes]) -> list[Watch]:
+    """Return a person's standing queries, by number."""
+    found = (
+        msgspec.structs.replace(msgspec.msgpack.decode(watch, type=Watch), number=int(number))
+        for number, watch in held.items()
+    )
+    return sorted(found, key=lambda watch: watch.number)
 
 
 def _bucket(standing: Standing) -> int:

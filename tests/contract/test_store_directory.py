@@ -102,3 +102,26 @@ async def test_registering_again_changes_nothing(store: Store, *, changed: bool)
     for _ in range(2):
         await store.names.register(named(10), KEPT_S, changed=changed)
     assert await found(store.names, "lang=en") == {name.id for name in named(10)}
+
+
+async def test_many_names_of_one_batch_are_found_each_by_its_own_pairs(store: Store) -> None:
+    names = named(300)
+    await store.names.register(names, KEPT_S, changed=False)
+    await store.names.register(names[:200], KEPT_S * 2, changed=False)
+    assert await found(store.names, "lang=en") == {name.id for name in names}
+    for name in names[::23]:
+        assert await found(store.names, *name.pairs) == {name.id}
+
+
+async def test_a_batch_that_comes_to_a_large_matrix_goes_to_its_lighter_partitions(store: Store) -> None:
+    one, other = (Directory(store.names._link, store.cells, "channel", SMALL) for _ in range(2))
+    for first in range(0, 150, 30):
+        await one.register(named(150)[first : first + 30], KEPT_S, changed=False)
+        await settled(one)
+    await found(other, "lang=en")  # so it knows the size
+    await other.register(named(400)[150:], KEPT_S, changed=False)
+    assert await found(one, "lang=en") == {name.id for name in named(400)}
+    loads = [answer.load.names for _, answer in await one.cells_of("lang=en")]
+    assert len(loads) == 8
+    assert sum(loads) == 400, "each lies in one partition"
+    assert max(loads) <= 1.25 * sum(loads) / len(loads), loads

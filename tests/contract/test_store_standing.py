@@ -9,7 +9,7 @@ from service.discovery.standing import Subject
 from service.errors import LimitReached
 from service.model import Change, Channel, Delta, Entry
 from service.store import Store, keys
-from service.store.outbox import OutboxItem
+from service.store.outbox import MetWatch, OutboxItem
 from service.store.standing import FreshMatcher
 from tests.support.channels import change, make_channel
 from workers.fanout import fan_out
@@ -85,7 +85,9 @@ async def test_who_watches_is_told_of_what_they_watch_for_once_and_of_nothing_el
     await store.standing.watch(BOB, PYTHON, 9)
     await store.standing.watch(BOB, parse_watch('"snakes"'), 9)
     await published(store, channel, Entry("a", "Other"), Entry("b", "On snakes", tags=("Python",)), Entry("c", "Last"))
-    assert [(item.channel, item.version, item.left_out) for item in await told(store, BOB)] == [(channel.id, 2, (0, 2))]
+    (item,) = await told(store, BOB)
+    assert (item.channel, item.version, item.left_out) == (channel.id, 2, (0, 2))
+    assert item.met == (MetWatch(1, "tag=python", (1,)), MetWatch(2, '"snakes"', (1,)))
     await published(store, channel, Entry("d", "Nothing of that"), base=2)
     assert await told(store, BOB) == []
 
@@ -120,6 +122,30 @@ async def test_who_has_ended_a_watch_is_told_nothing_whatever_workers_still_beli
     await store.link.call("HDEL", keys.watches(keys.user_id(BOB)), watch.number)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert await told(store, BOB) == []
+
+
+async def test_what_only_an_ended_watch_met_is_left_out_of_what_the_others_met(store: Store) -> None:
+    channel = await public(store)
+    await store.standing.watch(BOB, PYTHON, 9)
+    ended = await store.standing.watch(BOB, parse_watch("tag=rust"), 9)
+    await store.link.call("HDEL", keys.watches(keys.user_id(BOB)), ended.number)
+    both = (Entry("a", "On crabs", tags=("Rust",)), Entry("b", "On both", tags=("Python", "Rust")))
+    await published(store, channel, *both)
+    (item,) = await told(store, BOB)
+    assert (item.left_out, item.met) == ((0,), (MetWatch(1, "tag=python", (1,)),))
+
+
+async def test_a_message_still_says_which_watch_was_met_when_it_is_sent_again_and_when_it_is_remembered(
+    store: Store,
+) -> None:
+    await store.standing.watch(BOB, PYTHON, 9)
+    await published(store, await public(store), Entry("b", "On snakes", tags=("Python",)))
+    uid = keys.user_id(BOB)
+    (batch,) = (await store.outbox.claim([uid], 20, 5.0)).values()
+    assert batch.items[0].met == (MetWatch(1, "tag=python", (0,)),)
+    await store.outbox.acked([(uid, batch.message_id)])
+    assert [flying.items for flying in (await store.outbox.inflight([uid]))[uid]] == [batch.items]
+    assert [message.items for message in (await store.outbox.told([uid]))[0]] == [batch.items]
 
 
 async def test_two_who_watch_at_once_get_numbers_of_their_own(store: Store) -> None:

@@ -42,8 +42,9 @@ local function kept_until(cell, until_ms)
   if cell.fresh or until_ms + SLACK_MS > cell.u then
     cell.u = math.max(cell.u, until_ms + 2 * SLACK_MS)
     redis.call('HSET', CELL, 'u', string.format('%d', cell.u))
-    for _, key in ipairs(KEYS) do
-      redis.call('PEXPIREAT', key, string.format('%d', cell.u))
+    local at = string.format('%d', cell.u)
+    for i = 1, cell.bits > 0 and 4 or 2 do
+      redis.call('PEXPIREAT', KEYS[i], at)
     end
   end
 end
@@ -61,23 +62,37 @@ local function rows_of(digest)
   return (a * 256 + b) % ROWS, (c * 256 + d) % ROWS
 end
 
+-- Bits to set or clear, gathered: one command for many costs a fraction, and what we do is to no avail until it is sent.
+-- Redis writes numbers as those they might be, with 17 digits; text it takes as it is.
+local steps, waiting = {}, 0
+local function send_marks()
+  if waiting > 0 then
+    redis.call('BITFIELD', INDEX, unpack(steps, 1, waiting))
+    waiting = 0
+  end
+end
+
 -- Set or clear the bits of a record. What is cleared, other pairs of the same record may have set: they are set again.
 local function mark(cell, record, slot, bit)
-  local steps, n, bits = {}, 0, cell.bits
+  local bits, n = cell.bits, waiting
   for at = HEAD + 1, #record, 8 do
     if string.sub(record, at, at + 7) ~= OWN then
       local a, b, c, d = string.byte(record, at, at + 3)
-      steps[n + 1], steps[n + 2], steps[n + 3], steps[n + 4] = 'SET', 'u1', (a * 256 + b) % ROWS * bits + slot, bit
-      steps[n + 5], steps[n + 6], steps[n + 7], steps[n + 8] = 'SET', 'u1', (c * 256 + d) % ROWS * bits + slot, bit
+      steps[n + 1], steps[n + 2], steps[n + 4] = 'SET', 'u1', bit
+      steps[n + 3] = string.format('%d', (a * 256 + b) % ROWS * bits + slot)
+      steps[n + 5], steps[n + 6], steps[n + 8] = 'SET', 'u1', bit
+      steps[n + 7] = string.format('%d', (c * 256 + d) % ROWS * bits + slot)
       n = n + 8
     end
   end
-  if n > 0 then
-    redis.call('BITFIELD', INDEX, unpack(steps))
+  waiting = n
+  if n > 4000 then
+    send_marks()
   end
 end
 
 local function widen(cell)
+  send_marks()
   local rows, bytes = {}, cell.bits / 8
   local room = string.rep('\0', bytes)
   for row = 0, ROWS - 1 do
@@ -110,7 +125,7 @@ local function build_index(cell)
   for i = 1, #held, 2 do
     local slot = take_slot(cell, held[i])
     redis.call('HSET', NAMES, held[i], struct.pack('>I3', slot) .. string.sub(held[i + 1], 4))
-    mark(cell, held[i + 1], slot, 1)
+    mark(cell, held[i + 1], slot, '1')
   end
 end
 
@@ -121,30 +136,29 @@ local function keep(cell, name, before, record)
     if before then
       slot = struct.unpack('>I3', before)
       if string.sub(before, HEAD + 1) ~= string.sub(record, HEAD + 1) then
-        mark(cell, before, slot, 0)
-        mark(cell, record, slot, 1)
+        mark(cell, before, slot, '0')
+        mark(cell, record, slot, '1')
       end
     else
       slot = take_slot(cell, name)
-      mark(cell, record, slot, 1)
+      mark(cell, record, slot, '1')
     end
   end
   redis.call('HSET', NAMES, name, struct.pack('>I3', slot or 0) .. string.sub(record, 4))
   cell.n = cell.n + (#record > HEAD and 1 or 0) - (before and #before > HEAD and 1 or 0)
-  if cell.bits == 0 and redis.call('HLEN', NAMES) > INDEXED_FROM then
-    build_index(cell)
-  end
 end
 
 local function forget(cell, name, before)
   redis.call('HDEL', NAMES, name)
   cell.n = cell.n - (#before > HEAD and 1 or 0)
+  cell.fresh = cell.fresh or cell.n == 0
   if cell.bits > 0 then
     local slot = struct.unpack('>I3', before)
-    mark(cell, before, slot, 0)
+    mark(cell, before, slot, '0')
     redis.call('SETRANGE', SLOTS, slot * WIDTH, string.rep('\0', WIDTH))
     cell.f = cell.f .. struct.pack('>I3', slot)
-    if redis.call('EXISTS', NAMES) == 0 then
+    if cell.n == 0 and redis.call('EXISTS', NAMES) == 0 then
+      waiting = 0
       redis.call('DEL', INDEX, SLOTS)
       cell.bits, cell.h, cell.f = 0, 0, ''
     end
@@ -155,17 +169,28 @@ local function expires_ms(record)
   return struct.unpack('>I6', record, 10)
 end
 
--- Forget what has expired, of a few records at a time.
+-- Forget what has expired, of a few records at a time; of more while there is much of it.
 local function sweep(cell)
-  local found = redis.call('HSCAN', NAMES, cell.c, 'COUNT', 16)
-  cell.c = found[1]
-  for i = 1, #found[2], 2 do
-    if expires_ms(found[2][i + 1]) <= now_ms then
-      forget(cell, found[2][i], found[2][i + 1])
+  for _ = 1, 8 do
+    local found = redis.call('HSCAN', NAMES, cell.c, 'COUNT', 16)
+    local expired = 0
+    cell.c = found[1]
+    for i = 1, #found[2], 2 do
+      if expires_ms(found[2][i + 1]) <= now_ms then
+        forget(cell, found[2][i], found[2][i + 1])
+        expired = expired + 1
+      end
+    end
+    if expired < 4 then
+      return
     end
   end
 end
 
 local function write(cell)
+  if cell.bits == 0 and cell.n >= INDEXED_FROM / 2 and redis.call('HLEN', NAMES) > INDEXED_FROM then
+    build_index(cell)
+  end
+  send_marks()
   redis.call('HSET', CELL, 'n', cell.n, 'w', cell.w, 'bits', cell.bits, 'h', cell.h, 'f', cell.f, 'c', cell.c)
 end

@@ -7,7 +7,7 @@ if not cell.m then
 end
 local closed, only_over = string.sub(cell.m, 1, 6) == 'closed', ARGV[2] == '1'
 local done, latest_ms = true, 0
-cell.fresh = redis.call('EXISTS', NAMES) == 0
+cell.fresh = cell.n == 0
 for i = 3, #ARGV, 2 do
   local name, arriving = ARGV[i], ARGV[i + 1]
   local held = redis.call('HGET', NAMES, name)
@@ -42,7 +42,7 @@ for i = 3, #ARGV, 2 do
 end
 local tumbled
 cell.w, tumbled = counted(cell.w, (#ARGV - 2) / 2)
-if tumbled or math.random(8) == 1 then
+if tumbled or math.random(16) == 1 then
   sweep(cell)
 end
 write(cell)

@@ -48,7 +48,7 @@ repeat
   items, message_id, anything = {}, ARGV[1] .. '-' .. found[1][1], false
   local part
   for _, item in ipairs(found) do
-    local field = {e = '0', m = '[]', x = '[]'}
+    local field = {e = '0', m = '[]', x = '[]', w = '[]'}
     for i = 1, #item[2], 2 do
       field[item[2][i]] = item[2][i + 1]
     end
@@ -66,6 +66,10 @@ repeat
     local queued = {field['c'], tonumber(field['v']), tonumber(field['t']), part == '1'}
     if #left_out > 0 then
       queued[5] = left_out -- an empty table would become an object of JSON
+    end
+    if field['w'] ~= '[]' then
+      queued[5] = queued[5] or cjson.null
+      queued[6] = cjson.decode(field['w'])
     end
     items[#items + 1] = queued
     redis.call('XDEL', KEYS[1], item[1])

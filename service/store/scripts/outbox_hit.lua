@@ -1,18 +1,43 @@
 -- Queue what standing queries of one user have met in a version, once; nothing if they are subscribed to the channel,
--- which tells them the whole version. KEYS user index, outbox, watches, hits
--- ARGV channel id, version, now s, marks of the entries met (JSON), positions of the others (JSON), then the numbers of the
--- standing queries. Returns 1 queued, 0 not again or not needed, -1 there are no such standing queries any more.
+-- which tells them the whole version. What only ended ones have met is left out as what none has.
+-- KEYS user index, outbox, watches, hits
+-- ARGV channel id, version, now s, marks of the entries met (JSON), how many changes the version has, then of each
+--      standing query its number, its words, and the positions that it has met (JSON).
+-- Returns 1 queued, 0 not again or not needed, -1 there are no such standing queries any more.
 -- with user_held
-local alive = false
-for i = 6, #ARGV do
-  alive = alive or redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1
+local met, wanted = {}, {}
+for i = 6, #ARGV, 3 do
+  if redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then
+    local positions = cjson.decode(ARGV[i + 2])
+    met[#met + 1] = {tonumber(ARGV[i]), ARGV[i + 1], positions}
+    for _, position in ipairs(positions) do
+      wanted[position] = true
+    end
+  end
 end
-if not alive then
+if #met == 0 then
   return -1
 end
 if held_of(KEYS[1], ARGV[1]) or redis.call('SADD', KEYS[4], ARGV[1] .. ' ' .. ARGV[2]) == 0 then
   return 0
 end
 redis.call('EXPIRE', KEYS[4], 7 * 86400)
-redis.call('XADD', KEYS[2], '*', 'c', ARGV[1], 'v', ARGV[2], 't', ARGV[3], 'e', 0, 'm', ARGV[4], 'x', ARGV[5])
+local marks, others = {}, {}
+for _, article in ipairs(cjson.decode(ARGV[4])) do
+  if wanted[article[1]] then
+    marks[#marks + 1] = article
+  end
+end
+for position = 0, ARGV[5] - 1 do
+  if not wanted[position] then
+    others[#others + 1] = position
+  end
+end
+local function packed(list)
+  return #list > 0 and cjson.encode(list) or '[]'
+end
+redis.call(
+  'XADD', KEYS[2], '*', 'c', ARGV[1], 'v', ARGV[2], 't', ARGV[3], 'e', 0,
+  'm', packed(marks), 'x', packed(others), 'w', packed(met)
+)
 return 1

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 
-import msgspec
 import pytest
 
 from service.discovery.grammar import Query, parse_query
@@ -11,6 +10,7 @@ from service.model import ChannelId
 from service.store import Store
 from service.store.directory import Explained, Name
 from tests.integration.workers.conftest import StartWorker
+from tests.support.channels import make_channel
 from tests.support.waiting import until
 from workers.directory import DISCOVER
 
@@ -44,21 +44,22 @@ async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
 async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not_got(
     store: Store, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.names.register(NAMES, 600.0, changed=False)
+    for number in range(30):
+        await make_channel(store, f"https://{number}.example/feed", listed=True)
     await start_worker()
     explained, asked = store.search.explained, list[Query]()
 
-    async def counted(query: Query) -> Explained:
+    async def counted(query: Query, spare: int = 2) -> Explained:
         asked.append(query)
-        return await explained(query)
+        return await explained(query, spare)
 
     monkeypatch.setattr(store.search, "explained", counted)
-    around, german = (msgspec.structs.replace(parse_query(text), limit=5) for text in ("status=ok", "lang=de"))
+    around, one = (parse_query(text) for text in ("status=ok limit 5", "host=7.example limit 5"))
 
     async def from_memory() -> bool:
         asked.clear()
-        return len(await store.search._named(around)) == 10 and not asked
+        return len(await store.search.find(around, 3)) == 5 and not asked
 
     assert await until(from_memory, "a worker has a share of the directory")
-    assert len(await store.search._named(german)) == 10
-    assert asked == [german]
+    assert len(await store.search.find(one, 3)) == 1
+    assert asked == [one]

@@ -1,11 +1,15 @@
 """Channels that are anybody's business are in the directory, as they are now; the others are in nobody's."""
 
+from collections.abc import Collection
+
 import pytest
 
 from service.clock import SystemClock
 from service.discovery.grammar import parse_query
-from service.model import Change, Channel, Entry
+from service.model import Change, Channel, ChannelId, Entry
 from service.store import Store
+from service.store.directory import Name
+from service.store.search import entry_name
 from tests.support.channels import change, make_channel
 from workers.naming import WALKS, Naming
 
@@ -107,3 +111,58 @@ async def test_another_owner_names_it_anew(store: Store, naming: Naming) -> None
     await name(store, naming, channel)
     await name(store, Naming(store, SystemClock(), 3), channel)
     assert await found(store, "tag=python") == [channel.id]
+
+
+async def test_what_a_share_in_memory_says_of_a_channel_that_has_changed_since_is_not_shown(
+    store: Store, naming: Naming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snakes, crabs = await channel_with(store, 3), await channel_with(store, 3, "https://example.org/crabs")
+    await name(store, naming, snakes, crabs)
+    await change(store, crabs, *([Change("addition", Entry(f"c{n}", tags=("Rust",))) for n in range(30)]), base=2)
+    naming.news_of(crabs.id)
+    await name(store, naming, snakes, crabs)
+
+    async def stale(_pairs: Collection[str], _limit: int, _within_s: float = 1.0) -> tuple[ChannelId, ...]:
+        return (crabs.id, snakes.id)
+
+    monkeypatch.setattr(store.requests, "lookup", stale)
+    assert await found(store, "tag=python limit 1") == [snakes.id]
+    assert await found(store, "tag=python limit 2") == [snakes.id], "the matrices are asked for what is missing"
+    assert await found(store, "tag=rust limit 1") == [crabs.id]
+
+
+async def test_what_a_cell_says_of_a_channel_that_has_another_name_now_is_not_shown(
+    store: Store, naming: Naming
+) -> None:
+    channel = await channel_with(store, 3)
+    await name(store, naming, channel)
+    await store.names.register([Name(channel.id, 1, frozenset({"tag=rust"}))], 600.0, changed=False)
+    assert (await store.names.find(["tag=rust"], 10)).matches
+    assert await found(store, "tag=rust") == []
+    assert await found(store, "tag=python") == [channel.id]
+
+
+async def test_an_entry_is_shown_only_for_what_it_has(store: Store) -> None:
+    channel = await channel_with(store, 3)
+    where = entry_name(channel.id, 2, 0)
+    await store.entries.register([Name(where, 1, frozenset({"tag=python", "tag=rust"}))], 600.0, changed=False)
+    assert await found(store, "type=entry tag=python") == [channel.id]
+    assert await found(store, "type=entry tag=rust") == []
+
+
+async def test_a_name_of_an_earlier_version_does_not_take_the_place_of_a_later_one(
+    store: Store, naming: Naming
+) -> None:
+    channel = await channel_with(store, 3)
+    await name(store, naming, channel)
+    await store.channels.set_name(channel.id, 1, ["tag=rust"])
+    assert await found(store, "tag=python") == [channel.id]
+
+
+async def test_what_is_not_public_among_what_is_does_not_hide_it(store: Store, naming: Naming) -> None:
+    everybodys = await channel_with(store, 3)
+    await name(store, naming, everybodys)
+    others = [Name(f"{number:040x}", 1, frozenset({"tag=python"})) for number in range(30)]
+    await store.names.register(others, 600.0, changed=False)
+    for _ in range(5):
+        assert await found(store, "tag=python limit 1") == [everybodys.id]

@@ -137,3 +137,19 @@ def test_whatever_is_written_on_pages_and_of_channels_a_notification_is_safe(
     deltas = [delta(channel, *written), Delta(channel.id, 2, 3, NOW_S, (), notice=notice)]
     also_in = {(channel.id, change.entry.key): [channel] for change in written}
     assert safe(notification([channel], deltas, {channel.id: 2}, also_in))
+
+
+def test_what_standing_queries_met_says_which_they_were() -> None:
+    changes = delta(FEED, added("a", "A hole", "In a library."), added("b", "Another"), added("c", "A third"))
+    met = {(FEED.id, "a"): [(2, "tag=security")], (FEED.id, "b"): [(2, "tag=security"), (3, '"another"')]}
+    assert notification([FEED], [changes], {}, {}, met) == (
+        "*The News*\nA hole\nhttps://example.org/a\nIn a library.\n`watch #2`: tag=security\n\n"
+        'Another\nhttps://example.org/b\n`watch #2`: tag=security · `watch #3`: "another"\n\n'
+        "A third\nhttps://example.org/c"
+    )
+
+
+def test_of_many_standing_queries_some_are_named() -> None:
+    met = {(FEED.id, "a"): [(number, f"tag=t{number}") for number in range(1, 9)]}
+    said = notification([FEED], [delta(FEED, added("a", "A hole"))], {}, {}, met)
+    assert said.endswith("`watch #3`: tag=t3 · and 5 more")
