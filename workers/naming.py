@@ -1,15 +1,15 @@
 """The names of a node's own channels in the directory: registered, refreshed, changed, and withdrawn.
 
-Soft state: a name is refreshed well before it expires, and again by whoever owns its channel next. A name that has
-changed since this node named it is replaced; of one that another node named, the older version fades.
+Soft state: a name is refreshed well before it expires, and again by whoever owns its channel next. What a channel was
+named by is kept with it, whoever did so: pairs that it has no more are withdrawn.
 """
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
-import msgspec
 import structlog
 
 from service.clock import Clock
@@ -39,32 +39,33 @@ do, and their names last."""
 log = structlog.get_logger(__name__)
 
 
-class _Named(msgspec.Struct):
-    version: int
-    pairs: frozenset[str]
-    subscribers: int
-    due_s: float
-
-
 class Naming:
-    """What a node has named. Belongs to one node."""
+    """When which channel is to be named. Belongs to one node.
+
+    What was named is with the channel; here is only when to look again, and that only of what is anybody's business.
+    """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
         """``least_subscribers`` make a channel public."""
         self._store = store
         self._clock = clock
         self._least_subscribers = least_subscribers
-        self._named: dict[ChannelId, _Named] = {}
+        self._followed_s: dict[ChannelId, float] = {}
+        """When channels that enough follow are due."""
+        self._listed_s: dict[ChannelId, float] = {}
+        """When those are that few follow, but an admin has listed."""
         self._walks = 0
 
     def news_of(self, cid: ChannelId) -> None:
         """Name a channel anew at the next opportunity: it has changed."""
-        if cid in self._named:
-            self._named[cid].due_s = 0.0
+        for due_s in (self._followed_s, self._listed_s):
+            if cid in due_s:
+                due_s[cid] = 0.0
 
     def forget(self, cid: ChannelId) -> None:
         """A channel is somebody else's now; its name lasts until they name it."""
-        self._named.pop(cid, None)
+        self._followed_s.pop(cid, None)
+        self._listed_s.pop(cid, None)
 
     def walked(self) -> None:
         """All our channels have been counted once more."""
@@ -77,7 +78,7 @@ class Naming:
         """
         now_s = self._clock.monotonic_s()
         due = {cid: count for cid, count in counted if self._is_due(cid, count, now_s)}
-        new = [(cid, count) for cid, count in counted if cid not in self._named and count >= self._least_subscribers]
+        new = [(cid, count) for cid, count in counted if self._is_new(cid, count)]
         due.update(new[:_NEW_AT_ONCE])
         for first in range(0, len(due), _AT_ONCE):
             some = dict(list(due.items())[first : first + _AT_ONCE])
@@ -87,41 +88,52 @@ class Naming:
                 log.warning("channels are not in the directory", channels=len(some), why=str(error))
 
     def _is_due(self, cid: ChannelId, count: int, now_s: float) -> bool:
-        held = self._named.get(cid)
-        if held is None:
-            return count < self._least_subscribers and int(cid[:4], 16) % WALKS == self._walks % WALKS
-        return now_s >= held.due_s or (count != held.subscribers and self._passed(count, held))
+        own, other = self._tables(count)
+        if cid in other:
+            return True  # it has become public by its subscribers, or is not any more
+        if (due_s := own.get(cid)) is not None:
+            return now_s >= due_s
+        return own is self._listed_s and int(cid[:4], 16) % WALKS == self._walks % WALKS
 
-    def _passed(self, count: int, held: _Named) -> bool:
-        return (count >= self._least_subscribers) != (held.subscribers >= self._least_subscribers)
+    def _is_new(self, cid: ChannelId, count: int) -> bool:
+        own, other = self._tables(count)
+        return own is self._followed_s and cid not in own and cid not in other
+
+    def _tables(self, count: int) -> tuple[dict[ChannelId, float], dict[ChannelId, float]]:
+        """Return when channels with so many subscribers are due, and the others."""
+        if count >= self._least_subscribers:
+            return self._followed_s, self._listed_s
+        return self._listed_s, self._followed_s
 
     async def _keep(self, counts: dict[ChannelId, int], now_s: float) -> None:
-        fresh, again = [], []
         states = [state for state in await self._store.channels.states(list(counts)) if state is not None]
+        cids = [state.channel.id for state in states]
         named = await asyncio.gather(*(self._pairs(state, counts[state.channel.id]) for state in states))
-        for state, pairs in zip(states, named, strict=True):
-            cid = state.channel.id
-            before = self._named.get(cid)
-            if pairs and before is not None and before.pairs == pairs:
-                again.append(Name(cid, before.version, pairs))
-            elif pairs:
-                fresh.append(Name(cid, int(time.time() * 1000), pairs))
-            if pairs != (before.pairs if before is not None else frozenset()):
+        changed: list[Name] = []
+        alike: list[Name] = []
+        for state, pairs, before in zip(states, named, await self._store.channels.names(cids), strict=True):
+            cid, version = state.channel.id, int(time.time() * 1000)
+            if pairs != before:
                 # First of all: whoever finds it by what it has no more looks here what it has.
                 await self._store.channels.set_name(cid, state.channel.version, pairs)
-            if before is not None and before.pairs - pairs:
-                version = int(time.time() * 1000)
-                await self._store.names.withdraw(cid, version, before.pairs - pairs, KEPT_S)
-        await self._store.names.register(again, KEPT_S, changed=False)
-        await self._store.names.register(fresh, KEPT_S, changed=True)
-        versions = {name.id: name for name in (*again, *fresh)}
+            if before - pairs:
+                await self._store.names.withdraw(cid, version, before - pairs, KEPT_S)
+            if pairs:
+                (changed if before and before != pairs else alike).append(Name(cid, version, pairs))
+        await self._store.names.register(alike, KEPT_S, changed=False)
+        await self._store.names.register(changed, KEPT_S, changed=True)
+        self._plan(counts, {name.id for name in (*alike, *changed)}, now_s)
+
+    def _plan(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
         for cid, count in counts.items():
-            name = versions.get(cid, Name(cid, 0, frozenset()))
-            if not name.pairs and count < self._least_subscribers:
-                self._named.pop(cid, None)
-                continue
-            due_s = now_s + (REFRESHED_S if name.pairs else LOOKED_AGAIN_S)
-            self._named[cid] = _Named(name.version, name.pairs, count, due_s)
+            own, other = self._tables(count)
+            other.pop(cid, None)
+            if cid in public:
+                own[cid] = now_s + REFRESHED_S
+            elif own is self._followed_s:
+                own[cid] = now_s + LOOKED_AGAIN_S
+            else:
+                own.pop(cid, None)
 
     async def _pairs(self, state: ChannelState, count: int) -> frozenset[str]:
         """Return a channel's name; nothing if it is its subscribers' own business."""
