@@ -28,6 +28,8 @@ REFRESHED_S = KEPT_S / 3
 LOOKED_AGAIN_S = 300.0
 """After so long it is found out that an admin has listed a channel that was not public."""
 _LATEST = 20
+_OWN_TAGS = MOST_TAGS // 2
+"""What a feed says of itself comes first, but leaves room for what its entries say."""
 _AT_ONCE = 100
 
 log = structlog.get_logger(__name__)
@@ -110,10 +112,13 @@ class Naming:
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
             return frozenset()
-        latest = await self._store.channels.latest(channel.id, _LATEST)
+        channels = self._store.channels
+        latest, (imprint,) = await asyncio.gather(channels.latest(channel.id, _LATEST), channels.imprints([channel.id]))
+        often = _frequent((tag for entry in latest for tag in entry.tags), MOST_TAGS)
         traits = Traits(
             channel.language,
-            tags=_frequent((tag for entry in latest for tag in entry.tags), MOST_TAGS),
+            tags=(*imprint.tags[:_OWN_TAGS], *often),
+            generator=imprint.generator,
             authors=_frequent((author for entry in latest for author in entry.authors), MOST_AUTHORS),
         )
         domain = site_of(host_of(without_selector(channel.url)))
