@@ -13,8 +13,8 @@ from bots import exchange as say
 from bots.failures import outcome, sentence
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from service.corona.reasons import Bound
-from service.discovery.grammar import Finding, written
-from service.discovery.standing import Watch
+from service.discovery.grammar import Finding, Query, written
+from service.discovery.standing import Topic, Watch
 from service.feeds.text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.habits import EVERY_DAY, MINUTES_PER_HOUR, Digest, Quiet
@@ -39,7 +39,8 @@ _HELP: Final = {
     "host, domain, updates=daily, … `type=entry` searches for articles, `limit 20` shows more at once, `more` the next "
     "ones. Only channels that are listed, or that several people follow, can be found.",
     "watch": '`watch tag=python`, `watch "a phrase"` or `watch /regular expression/`: tell you of every article like '
-    "that, in whatever channel that several people follow. `watch` alone: what you watch for.",
+    "that, in whatever channel that several people follow; each says which watch it met. `watch` alone: what you watch "
+    "for.",
     "unwatch": "`unwatch #2`: stop watching for one of these. `watch` shows their numbers.",
     "show": "`show #3`: the latest entries of one subscription. `show #3 10`: the latest ten.",
     "why": "`why #3`: how often one subscription is looked at, and why.",
@@ -164,7 +165,7 @@ def _found(reply: say.Found, _now_s: float) -> str:
     asked = one_line(reply.wanted, 200)
     what = "article" if reply.query.about == "entry" else "channel"
     if not reply.findings:
-        return f"I know no {what} like that: {asked}. Try fewer conditions."
+        return f"I know no {what} like that: {asked}. {_instead(reply.query)}"
     head = f"{'More' if reply.before else 'These are the'} {what}s I know: {asked}"
     rows = [
         f"{number}. {_finding(finding)}"
@@ -173,6 +174,16 @@ def _found(reply: say.Found, _now_s: float) -> str:
     ]  # fmt: skip
     more = " `more` shows others." if reply.more else ""
     return _fitted(head, [*rows, f"Answer with a number to subscribe to it.{more}"], "and {} more lines")
+
+
+def _instead(query: Query) -> str:
+    """Return what to try where nothing was found."""
+    watch = f"`watch {written(Topic(query.pairs))}` tells you when there is one." if query.about == "entry" else ""
+    if len(query.pairs) > 1:
+        return f"Try fewer conditions. {watch}".strip()
+    if query.about == "entry":
+        return watch
+    return "Another word or tag may do, or send me the address of a site that has it: I look for its feed."
 
 
 def _finding(finding: Finding) -> str:

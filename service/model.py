@@ -50,6 +50,16 @@ class Wishes(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     skip_days: tuple[int, ...] = ()
 
 
+class Imprint(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a feed's document says of the feed itself besides its title: its categories, and the software that made it.
+
+    ``generator`` is that software's name or URL, often with its version behind it.
+    """
+
+    tags: tuple[str, ...] = ()
+    generator: str = ""
+
+
 class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A feed document: at most 500 entries, in document order.
 
@@ -69,6 +79,7 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     topic: str = ""
     older: str = ""
     marks: tuple[bytes, ...] = ()
+    imprint: Imprint = Imprint()
 
 
 class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,7 +9,20 @@ from service.errors import CoronetError, NotSettled, NotSubscribed, NoWorker, to
 from service.feeds.sandbox import ParserPool
 from service.store import Store
 from service.store.inbox import Letter
-from service.store.requests import Answer, Ask, Explained, Failed, LookedUp, Lookup, Polled, PollNow, Probe, Why
+from service.store.requests import (
+    Answer,
+    Ask,
+    Coordinated,
+    Explained,
+    Failed,
+    ListDirectories,
+    LookedUp,
+    Lookup,
+    Polled,
+    PollNow,
+    Probe,
+    Why,
+)
 from workers.node import Node
 from workers.poller import Poller
 from workers.probing import Probing
@@ -52,6 +65,8 @@ class Answers:
                         return Polled(result)
                     case Lookup(pairs, limit):
                         return LookedUp(tuple(node.directories.find(pairs, limit)))
+                    case ListDirectories():
+                        return Coordinated(node.directories.chosen)
                     case Why(channel=cid):
                         reason = node.why(cid)
                         if reason is None:

@@ -6,7 +6,7 @@ asks any one node; what that has not got, the matrices answer. With another ring
 are forgotten, and placed anew at the next upkeep. All of this is soft state, in letters that may be lost.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from hashlib import sha1
 from typing import Protocol
 
@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from service.discovery.partial import post
-from service.discovery.partial.choosing import Choice
+from service.discovery.partial.choosing import Chosen
 from service.discovery.partial.coordinating import Coordinator
 from service.discovery.partial.entries import Listed, entry
 from service.discovery.partial.messages import Message, Place, Send
@@ -81,9 +81,13 @@ class Directories:
         self._kept: dict[str, Coordinator] = {}
 
     @property
-    def choices(self) -> Mapping[str, Choice]:
+    def chosen(self) -> tuple[Chosen, ...]:
         """Which strategy each directory that this node coordinates has, and why."""
-        return {pair: kept.choice for pair, kept in self._kept.items() if kept.choice}
+        return tuple(
+            Chosen(pair, kept.measured, kept.choice)
+            for pair, kept in self._kept.items()
+            if kept.measured is not None and kept.choice is not None
+        )
 
     def ring_changed(self, view: RingView) -> None:
         """Forget all shares: there are other servers now."""

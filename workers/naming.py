@@ -31,6 +31,8 @@ WALKS = 6
 """In each of so many walks a part of the channels that few follow is looked at: an admin may have listed them. Nothing
 is remembered of those that are nobody else's business, which most are."""
 _LATEST = 20
+_OWN_TAGS = MOST_TAGS // 2
+"""What a feed says of itself comes first, but leaves room for what its entries say."""
 _AT_ONCE = 100
 _NEW_AT_ONCE = 20
 """Of some hundred channels that another node may have named: who takes over from a dead one has more urgent things to
@@ -140,10 +142,13 @@ class Naming:
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
             return frozenset()
-        latest = await self._store.channels.latest(channel.id, _LATEST)
+        channels = self._store.channels
+        latest, (imprint,) = await asyncio.gather(channels.latest(channel.id, _LATEST), channels.imprints([channel.id]))
+        often = _frequent((tag for entry in latest for tag in entry.tags), MOST_TAGS)
         traits = Traits(
             channel.language,
-            tags=_frequent((tag for entry in latest for tag in entry.tags), MOST_TAGS),
+            tags=(*imprint.tags[:_OWN_TAGS], *often),
+            generator=imprint.generator,
             authors=_frequent((author for entry in latest for author in entry.authors), MOST_AUTHORS),
         )
         domain = site_of(host_of(without_selector(channel.url)))

@@ -275,4 +275,5 @@ def _snapshot(effect: Publish) -> Snapshot:
         offered.wishes,
         updates=updates,
         language=offered.language,
+        imprint=offered.imprint,
     )

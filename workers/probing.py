@@ -207,6 +207,7 @@ class Probing:
             findings.wishes,
             updates=Updates(dated(dates_s, now_s), now_s),
             language=findings.language,
+            imprint=findings.imprint,
         )
         await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
 

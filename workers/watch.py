@@ -122,6 +122,7 @@ def found(
         link=findings.link,
         wishes=findings.wishes,
         language=findings.language,
+        imprint=findings.imprint,
     )
     return Found(tuple(documents), candidate)
 

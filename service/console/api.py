@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from service.console.attention import Overview
 from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, detail, existing, find
-from service.console.discovery import Matrices, SearchResult, matrices, search
+from service.console.discovery import Matrices, MemoryDirectories, SearchResult, directories, matrices, search
 from service.console.importing import Imported
 from service.console.openapi import File, Operation, Parameter, document
 from service.console.opml import MEDIA_TYPE, get_opml, post_opml
@@ -148,6 +148,11 @@ async def get_matrices(request: web.Request) -> web.Response:
     return _json(await matrices(request.app[STORE]))
 
 
+async def get_directories(request: web.Request) -> web.Response:
+    """The directories that workers keep in memory, with the strategy of each and why it is that."""
+    return _json(await directories(request.app[STORE]))
+
+
 async def get_host(request: web.Request) -> web.Response:
     """How often a host may be asked, and whether an admin or the settings said so."""
     site = _site(request)
@@ -213,6 +218,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("GET", "/nodes", get_nodes, {200: Nodes}),
     Operation("GET", "/search", get_search, {200: SearchResult}, parameters=(_QUERY,), problems=(422,)),
     Operation("GET", "/matrices", get_matrices, {200: Matrices}),
+    Operation("GET", "/directories", get_directories, {200: MemoryDirectories}),
     Operation("GET", "/hosts/{host}", get_host, {200: Host}, parameters=(_HOST,), problems=(422,)),
     Operation(
         "PUT", "/hosts/{host}", put_host, {200: Host}, body=SetHost, parameters=(_HOST,), problems=(400, 413, 415, 422)

@@ -1,9 +1,13 @@
-"""The directory as admins see it: a search with how it was answered, and the matrices that have grown."""
+"""The directory as admins see it: a search and how it was answered, grown matrices, and what is in memory."""
+
+from typing import Final
 
 import msgspec
 
 from service.discovery.grammar import parse_query
 from service.discovery.pairs import About
+from service.discovery.partial.choosing import Chosen, Rule
+from service.discovery.partial.strategies import named
 from service.model import ChannelId, Entry
 from service.settings import Settings
 from service.store import Store
@@ -52,6 +56,48 @@ class Matrices(msgspec.Struct, frozen=True):
     items: tuple[Matrix, ...]
 
 
+class DirectoryReason(msgspec.Struct, frozen=True):
+    """A rule that decided, in words, and the value that was compared with its bound."""
+
+    rule: Rule
+    words: str
+    value: float
+    bound: float
+
+
+class MemoryDirectory(msgspec.Struct, frozen=True):
+    """A directory that the workers keep in memory: of which pair, by which strategy, and why.
+
+    ``target`` is t, how many entries lookups want; ``entries`` h, ``servers`` n.
+    """
+
+    pair: str
+    strategy: str
+    target: int
+    entries: int
+    servers: int
+    updates_per_lookup: float
+    reasons: tuple[DirectoryReason, ...]
+
+
+class MemoryDirectories(msgspec.Struct, frozen=True):
+    """The directories in the workers' memory, by pair. A pair that is asked for little has none."""
+
+    items: tuple[MemoryDirectory, ...]
+
+
+_WORDS: Final = {
+    Rule.ALL_NEEDED: "With t·n/h copies of each entry every server has all.",
+    Rule.FEW_UPDATES: "Updates per lookup are rare, so that the quality of answers decides.",
+    Rule.MANY_UPDATES: "Updates per lookup are frequent, so that what an update costs decides.",
+    Rule.FITS: "A server has room for its share of the copies.",
+    Rule.TOO_MANY: "A server's share of the copies would be too large, so it is bounded.",
+    Rule.FIXED_CHEAPER: "Fixed-x takes fewer messages per update than Hash-y.",
+    Rule.HASH_CHEAPER: "Hash-y takes no more messages per update than Fixed-x.",
+    Rule.CUSHION: "So many entries more than t are kept, against deletes.",
+}
+
+
 async def search(store: Store, settings: Settings, text: str) -> SearchResult:
     """Search as people do in chat. Raises :class:`service.errors.BadQuery`."""
     query = parse_query(text)
@@ -82,3 +128,21 @@ async def matrices(store: Store) -> Matrices:
             found.append(Matrix(about, pair, size.partitions, size.replicas, names))
     found.sort(key=lambda each: (-each.partitions * each.replicas, each.about, each.pair))
     return Matrices(tuple(found))
+
+
+async def directories(store: Store) -> MemoryDirectories:
+    """Return what the workers that answer keep in memory."""
+    return MemoryDirectories(tuple(map(_in_memory, await store.requests.directories())))
+
+
+def _in_memory(chosen: Chosen) -> MemoryDirectory:
+    measured, choice = chosen.measured, chosen.choice
+    return MemoryDirectory(
+        pair=chosen.pair,
+        strategy=named(choice.strategy),
+        target=measured.target,
+        entries=measured.entries,
+        servers=measured.servers,
+        updates_per_lookup=measured.updates_per_lookup,
+        reasons=tuple(DirectoryReason(why.rule, _WORDS[why.rule], why.value, why.bound) for why in choice.reasons),
+    )

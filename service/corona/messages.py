@@ -53,8 +53,8 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
     """Member to owner: what a poll found, and what the channel's state becomes once it is versioned.
 
     ``delta.base_version`` is the version it was compared with; ``memory`` is what is remembered of the
-    content from then on, opaque here; ``title``, ``link``, ``wishes`` and ``language`` are what
-    the channel says of itself now.
+    content from then on, opaque here; ``title``, ``link``, ``wishes``, ``language`` and
+    ``imprint`` are what the channel says of itself now.
     """
 
     delta: model.Delta
@@ -64,6 +64,7 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
     link: str = ""
     wishes: model.Wishes = model.Wishes()
     language: str = ""
+    imprint: model.Imprint = model.Imprint()
 
     @property
     def channel(self) -> model.ChannelId:

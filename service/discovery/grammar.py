@@ -89,7 +89,7 @@ def parse_watch(text: str) -> Standing:
     tokens = _tokens(text)
     if len(tokens) == 1 and tokens[0].quoted and not tokens[0].name:
         return checked(Phrase(tuple(words(tokens[0].value, common=True))))
-    if any(token.name == _LIMIT for token in tokens):
+    if len(_without_limit(tokens)[0]) < len(tokens):
         raise BadQuery("“limit” is for `find`: what is watched is told whenever it comes.")
     return Topic(_pairs([token for token in tokens if token.name != "type" or token.value != "entry"], "entry"))
 
@@ -117,7 +117,7 @@ def _written(text: Pair) -> Iterator[str]:
 
 def _check_length(text: str) -> None:
     if len(text) > MOST_QUERY_CHARS:
-        raise BadQuery(f"That has {len(text):,} characters; {MOST_QUERY_CHARS:,} are the most I read.")
+        raise BadQuery(f"That is longer than {MOST_QUERY_CHARS:,} characters, the most I read. Leave something out.")
 
 
 def _tokens(text: str) -> list[_Token]:

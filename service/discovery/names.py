@@ -24,6 +24,7 @@ MOST_AUTHORS: Final = 4
 _DAY_S = 86_400.0
 _PACE_UP_TO_S: Final = (7_200.0, 2 * _DAY_S, 14 * _DAY_S, 60 * _DAY_S)
 _GENERATOR = re.compile(r"(?:https?://(?:www\.)?)?([^\d/?#(,;]*[^\d/?#(,;\s.-])(?:\D*?(\d[\w.+-]{0,19}))?")
+_BEFORE_VERSION = re.compile(r"\s+v(?:ersion)?$", re.IGNORECASE)
 _TITLE_CHARS = 1000
 
 
@@ -101,7 +102,9 @@ def _places(channel: Channel, domain: str) -> Iterator[Pair]:
 
 def _generator(text: str) -> list[Pair]:
     found = _GENERATOR.match(text[:200])
-    name = _offered("generator", found[1]) if found else None
+    # Of a URL, what its site is called.
+    called = (found[1].partition(".")[0] if "://" in found[0] else _BEFORE_VERSION.sub("", found[1])) if found else ""
+    name = _offered("generator", called) if called else None
     version = _offered("version", found[2], parent=name) if found and found[2] and name else None
     return [each for each in (name, version) if each is not None]
 

@@ -58,6 +58,7 @@ def _examine_feed(job: Examine) -> Findings:
         topic=feed.topic,
         older=older,
         language=feed.language,
+        imprint=feed.imprint,
     )
 
 

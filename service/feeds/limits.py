@@ -7,6 +7,7 @@ from typing import TypeVar
 from urllib.parse import urljoin
 
 from service.feeds.text import markup_line, one_line
+from service.model import Imprint
 
 _Entry = TypeVar("_Entry")
 
@@ -14,6 +15,7 @@ MAX_ENTRIES = 500
 FIELD_CHARS = 1_000
 NAME_CHARS = 100
 _READ_OF_NAME_CHARS = 4 * NAME_CHARS
+_VERSION_CHARS = 20
 LINK_CHARS = 2_000
 PROSE_CHARS = 50_000
 LIST_LENGTH = 20
@@ -57,6 +59,12 @@ def names(values: Iterable[object]) -> tuple[str, ...]:
     named = dict.fromkeys([_name(value[:_READ_OF_NAME_CHARS]) for value in values if isinstance(value, str)])
     named.pop("", None)
     return tuple(named)[:LIST_LENGTH]
+
+
+def imprint(tags: Iterable[object], software: object, version: object) -> Imprint:
+    """Return what a feed says of itself: ``version`` is that of the software, if it stands apart."""
+    name, number = capped(software, NAME_CHARS), capped(version, _VERSION_CHARS)
+    return Imprint(names(tags), f"{name} {number}" if name and number and number not in name else name)
 
 
 @lru_cache(maxsize=64)  # a feed's entries have their authors and tags in common

@@ -19,6 +19,7 @@ from service.feeds.limits import (
     NAME_CHARS,
     PROSE_CHARS,
     absolute_link,
+    imprint,
     names,
     newest,
     title_line,
@@ -94,6 +95,7 @@ def _feed(root: Element, text: str, url: str, language: str, marks: Marks | None
         topic=related.topic,
         older=related.older,
         marks=marked,
+        imprint=imprint(about.tags.names(), *about.generator),
     )
 
 

@@ -146,10 +146,15 @@ def _media_category(reader: Reader, element: Element, depth: int) -> None:
 
 
 def _itunes_category(reader: Reader, element: Element, depth: int) -> None:
-    if reader.fields.is_entry:
-        tag = attributes(element).get("text"), _ITUNES_SCHEME, None
+    tag = attributes(element).get("text"), _ITUNES_SCHEME, None
+    if not len(element):
         reader.fields.tags.take_in(tag, mended(text_of(element)))
+    elif reader.fields.is_entry or any(
+        (text or "").strip() for text in (element.text, *(each.tail for each in element))
+    ):
+        raise Declined
     else:
+        reader.fields.tags.take_in(tag, "")
         reader.read(element, depth + 1, {"itunes_category": _itunes_category})
 
 
@@ -241,6 +246,15 @@ def _language(reader: Reader, element: Element, depth: int) -> None:
     reader.fields.language = mended(text_of(element))
 
 
+def _generator(reader: Reader, element: Element, depth: int) -> None:
+    del depth
+    text = text_of(element)
+    if "&" in text and ";" in text:
+        raise Declined
+    if not reader.fields.is_entry:
+        reader.fields.generator = mended(text), attributes(element).get("version")
+
+
 def _plain(reader: Reader, element: Element, depth: int) -> None:
     """Leave out what is known and not needed."""
     del reader, depth
@@ -298,7 +312,7 @@ ENTRY: dict[str, Meaning] = {
     **dict.fromkeys(("media_group", "media_content"), _wrapper),
     **dict.fromkeys(
         (
-            "subtitle", "tagline", "rights", "copyright", "info", "generator", "webmaster", "dc_publisher", "dc_rights",
+            "subtitle", "tagline", "rights", "copyright", "info", "webmaster", "dc_publisher", "dc_rights",
             "created", "dcterms_created", "dcterms_valid", "expirationdate", "name", "email", "url", "uri", "homepage",
             "width", "height", "cloud", "cc_license", "dc_contributor", "feedburner_browserfriendly", "itunes_image",
             "itunes_link", "itunes_subtitle", "itunes_block", "itunes_explicit", "media_credit", "media_rating",
@@ -323,6 +337,7 @@ ENTRY: dict[str, Meaning] = {
         ),
         _decline,
     ),
+    "generator": _generator,
     "media_title": _media_title,
     "content": _content,
     "content_encoded": _content_encoded,

@@ -16,8 +16,8 @@ class Fields:
     """What an entry, or the feed itself, has said so far. ``depths``: how deep in the document it said it."""
 
     __slots__ = (
-        "authors", "contents", "depths", "hints", "id", "is_entry", "language", "link", "links", "published",
-        "summary", "tags", "title", "title_type", "updated",
+        "authors", "contents", "depths", "generator", "hints", "id", "is_entry", "language", "link", "links",
+        "published", "summary", "tags", "title", "title_type", "updated",
     )  # fmt: skip
 
     def __init__(self, *, is_entry: bool, language: str = "") -> None:
@@ -31,6 +31,7 @@ class Fields:
         self.tags = Tags()
         self.links: list[tuple[str, str | None]] = []
         self.hints: dict[str, str] = {}
+        self.generator: tuple[str, str | None] = ("", None)
         self.published: float | None = None
         self.updated: float | None = None
         self.depths: dict[str, int] = {}

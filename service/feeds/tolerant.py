@@ -20,6 +20,7 @@ from service.feeds.limits import (
     PROSE_CHARS,
     absolute_link,
     capped,
+    imprint,
     names,
     newest,
     sane_time_s,
@@ -27,7 +28,7 @@ from service.feeds.limits import (
 )
 from service.feeds.relations import relations
 from service.feeds.wishes import wishes
-from service.model import ParsedEntry, ParsedFeed
+from service.model import Imprint, ParsedEntry, ParsedFeed
 
 _REFERENCE = re.compile(r"&#([0-9]++|[xX][0-9a-fA-F]++);")
 _REFERENCE_DIGITS = 9
@@ -60,6 +61,15 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
         hubs=related.hubs,
         topic=related.topic,
         older=related.older,
+        imprint=_imprint(about),
+    )
+
+
+def _imprint(about: Any) -> Imprint:
+    detail = about.get("generator_detail")
+    version = detail.get("version") if isinstance(detail, dict) else None
+    return imprint(
+        (tag.get("label") or tag.get("term") for tag in _each(about, "tags")), about.get("generator"), version
     )
 
 

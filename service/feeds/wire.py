@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from service.errors import Fault
-from service.model import Change, Entry, FeedLink, ParsedFeed, ParsedPage, Wishes
+from service.model import Change, Entry, FeedLink, Imprint, ParsedFeed, ParsedPage, Wishes
 
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -54,6 +54,7 @@ class Findings(msgspec.Struct, frozen=True, array_like=True):
     older: str = ""
     links: tuple[FeedLink, ...] = ()
     language: str = ""
+    imprint: Imprint = Imprint()
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):

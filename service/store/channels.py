@@ -14,7 +14,19 @@ from service.discovery.pairs import Pair
 from service.errors import LeaseLost, StaleVersion
 from service.feeds.urls import channel_id
 from service.feeds.verdicts import GOOD, Case, Evidence, Report
-from service.model import Change, Channel, ChannelId, Delta, Entry, NodeId, Notice, PollResult, Validators, Wishes
+from service.model import (
+    Change,
+    Channel,
+    ChannelId,
+    Delta,
+    Entry,
+    Imprint,
+    NodeId,
+    Notice,
+    PollResult,
+    Validators,
+    Wishes,
+)
 from service.store import keys
 from service.store.index import ChannelIndex
 from service.store.link import script
@@ -25,6 +37,7 @@ LOG_LENGTH = 1_000
 POLLS_KEPT = 20
 _BUCKETS_AT_ONCE = 32
 _UNDECIDED = "?"
+_NO_IMPRINT = Imprint()
 _MOST_MOVES = 8
 
 FIELDS = {
@@ -32,6 +45,7 @@ FIELDS = {
     "title": "what the publisher calls it",
     "link": "its home page",
     "language": "as its publisher states it",
+    "imprint": "its categories and generator, as its publisher states them (model.Imprint, msgpack)",
     "kind": "feed or page",
     "created": "Unix s",
     "private": "1 if the publisher's address is not public",
@@ -74,7 +88,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """What a delta leaves behind: the content's validators, what is remembered of it, names and wishes.
 
-    An empty ``title``, ``link`` or ``language`` leaves the one that the channel has.
+    An empty ``title``, ``link``, ``language`` or ``imprint`` leaves the one that the channel has.
     ``kind`` is what the channel is from now on, if that changes; ``updates`` what is known of when it does, if that is
     news.
     """
@@ -87,6 +101,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     kind: Literal["feed", "page"] | None = None
     updates: Updates | None = None
     language: str = ""
+    imprint: Imprint = Imprint()
 
 
 class Channels:
@@ -272,6 +287,11 @@ class Channels:
         packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
         await self._link.script("channel_name", (keys.channel(cid),), version, packed)
 
+    async def imprints(self, cids: Sequence[ChannelId]) -> list[Imprint]:
+        """Return what the channels' documents say of their categories and software, in the order asked for."""
+        found = await self._link.many([("HGET", keys.channel(cid), "imprint") for cid in cids])
+        return [msgspec.msgpack.decode(held, type=Imprint) if held else _NO_IMPRINT for held in found]
+
     async def names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
         """Return the channels' content names as they were registered last, in the order asked for; empty for none."""
         found = await self._link.many([("HGET", keys.channel(cid), "name") for cid in cids])
@@ -342,6 +362,7 @@ def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
         *(("title", snapshot.title) if snapshot.title else ()),
         *(("link", snapshot.link) if snapshot.link else ()),
         *(("language", snapshot.language) if snapshot.language else ()),
+        *(("imprint", msgspec.msgpack.encode(snapshot.imprint)) if snapshot.imprint != _NO_IMPRINT else ()),
         *("memory", snapshot.memory),
         *("wishes", msgspec.msgpack.encode(snapshot.wishes)),
         *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),

@@ -54,7 +54,10 @@ class Moves:
         """
         old = moved.channel
         _, memory = await self._channels.memory(old.id)
-        snapshot = Snapshot(moved.validators, memory, old.title, old.link, moved.wishes, language=old.language)
+        (imprint,) = await self._channels.imprints([old.id])
+        snapshot = Snapshot(
+            moved.validators, memory, old.title, old.link, moved.wishes, language=old.language, imprint=imprint
+        )
         latest = tuple(reversed(await self._channels.latest(old.id, _LATEST)))
         joins_at = None
         while joins_at is None:

@@ -3,17 +3,20 @@
 Only workers reach publishers; whoever else needs something of a publisher asks here.
 """
 
+import asyncio
 import secrets
 import time
 from collections.abc import Collection
+from contextlib import suppress
 
 import msgspec
 
 from service.corona.messages import ChannelAdded, encode
 from service.corona.reasons import Reason
+from service.discovery.partial.choosing import Chosen
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.urls import channel_id
-from service.model import Channel, ChannelId, Entry, FeedLink, PollResult
+from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.overlay.ids import BITS, to_hex
 from service.store import keys
 from service.store.inbox import Inboxes, Letter
@@ -55,7 +58,11 @@ class Lookup(msgspec.Struct, frozen=True, tag=True):
     limit: int
 
 
-Question = Probe | PollNow | Why | Lookup
+class ListDirectories(msgspec.Struct, frozen=True, tag=True):
+    """Tell of the directories in memory that you coordinate."""
+
+
+Question = Probe | PollNow | Why | Lookup | ListDirectories
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -98,13 +105,19 @@ class LookedUp(msgspec.Struct, frozen=True, tag=True):
     channels: tuple[ChannelId, ...]
 
 
+class Coordinated(msgspec.Struct, frozen=True, tag=True):
+    """The directories that one worker coordinates."""
+
+    directories: tuple[Chosen, ...]
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The error that the worker met."""
 
     fault: Fault
 
 
-Answer = Probed | Polled | Explained | LookedUp | Failed
+Answer = Probed | Polled | Explained | LookedUp | Coordinated | Failed
 
 
 class Requests:
@@ -149,6 +162,18 @@ class Requests:
         if isinstance(answer, LookedUp):
             return answer.channels
         raise NoWorker(f"A worker answered {type(answer).__name__} to a lookup: the fleet's versions differ.")
+
+    async def directories(self, timeout_s: float = _WITHIN_S) -> list[Chosen]:
+        """Return the directories in workers' memory, by pair; those of a worker that does not answer are absent."""
+        nodes = [node.id for node in await self._ring.view()]
+        found = await asyncio.gather(*(self._coordinated(node, timeout_s) for node in nodes))
+        return sorted((each for own in found for each in own), key=lambda each: each.pair)
+
+    async def _coordinated(self, node: NodeId, timeout_s: float) -> tuple[Chosen, ...]:
+        with suppress(NoWorker):
+            answer = await self._ask(node, ListDirectories(), timeout_s)
+            return answer.directories if isinstance(answer, Coordinated) else ()
+        return ()
 
     async def wanted(self, cid: ChannelId) -> None:
         """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""

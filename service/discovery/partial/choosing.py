@@ -62,6 +62,14 @@ class Choice(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...]
 
 
+class Chosen(msgspec.Struct, frozen=True):
+    """A directory as its coordinator keeps it: its AV-pair, what was measured of it, and what follows from that."""
+
+    pair: str
+    measured: Measured
+    choice: Choice
+
+
 def choose(measured: Measured) -> Choice:
     """Return the strategy for a directory. Pure: the same measurements always give the same."""
     copies = copies_needed(measured.target, measured.entries, measured.servers)

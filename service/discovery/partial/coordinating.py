@@ -26,6 +26,8 @@ class Coordinator:
         """Coordinate so many servers."""
         self.choice: Choice | None = None
         """Which strategy, and why; None before the first reading."""
+        self.measured: Measured | None = None
+        """What it was chosen by."""
         self.placed = 0
         """How often all has been placed."""
         self._servers = servers
@@ -46,6 +48,7 @@ class Coordinator:
         self._entries = there
         if self.choice and not due and not (deleted and isinstance(self.choice.strategy, RoundRobin)):
             return [*map(Delete, deleted), *map(Add, added)]
-        self.choice = choose(Measured(target, len(there), self._servers, updates / max(lookups, 1.0)))
+        self.measured = Measured(target, len(there), self._servers, updates / max(lookups, 1.0))
+        self.choice = choose(self.measured)
         self.placed += 1
         return [Place(tuple(there))]

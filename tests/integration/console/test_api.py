@@ -11,9 +11,11 @@ from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from service.clock import SystemClock
+from service.discovery.partial.choosing import Chosen, Measured, choose
+from service.discovery.partial.strategies import named
 from service.model import FeedLink, PollResult, Wishes
 from service.store import Store, keys
-from service.store.requests import Answer, Lookup, Polled, PollNow, Probe, Probed
+from service.store.requests import Answer, Coordinated, Lookup, Polled, PollNow, Probe, Probed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, worker
 from workers.naming import Naming
@@ -213,6 +215,22 @@ async def test_a_search_says_what_it_found_and_how(store: Store, api: aiohttp.Cl
     assert told["asked"] in told["pairs"] == ["host=example.org", "type=feed"]
     assert (told["partitions"], told["replicas"], told["cells"], told["complete"]) == (1, 1, 1, True)
     assert await _ask(api, "GET", "matrices") == (200, {"items": []})
+
+
+async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
+    store: Store, api: aiohttp.ClientSession
+) -> None:
+    assert await _ask(api, "GET", "directories") == (200, {"items": []})
+    measured = Measured(target=100, entries=1000, servers=20, updates_per_lookup=0.5)
+    async with worker(store, lambda _: Coordinated((Chosen("tag=python", measured, choose(measured)),))):
+        status, told = await _ask(api, "GET", "directories")
+    assert status == 200
+    (item,) = told["items"]
+    assert (item["pair"], item["target"], item["entries"], item["servers"]) == ("tag=python", 100, 1000, 20)
+    assert item["strategy"] == named(choose(measured).strategy)
+    assert item["reasons"][0]["rule"] == "many-updates"
+    assert item["reasons"][0]["words"].startswith("Updates per lookup are frequent")
+    assert (item["reasons"][0]["value"], item["reasons"][0]["bound"]) == (0.5, 0.1)
 
 
 @pytest.mark.parametrize("query", ["", "colour=red", "tag=%00", "limit=5", "tag=" + "x" * 2_000])

@@ -39,6 +39,8 @@ async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
     assert len(german) == 10
     assert all(int(name, 16) % 2 for name in german)
     assert await store.requests.lookup(["lang=xx"], 10, 5.0) == ()
+    (kept,) = [each for each in await store.requests.directories() if each.pair == DISCOVER]
+    assert (kept.measured.entries, kept.measured.servers) == (60, 2)
 
 
 async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not_got(

@@ -3,14 +3,16 @@
 from collections.abc import Collection
 
 import pytest
+from msgspec import structs
 
 from service.clock import SystemClock
 from service.discovery.grammar import parse_query
-from service.model import Change, Channel, ChannelId, Entry
+from service.feeds.urls import channel_id
+from service.model import Change, Channel, ChannelId, Entry, Imprint
 from service.store import Store
 from service.store.directory import Name
 from service.store.search import entry_name
-from tests.support.channels import change, make_channel
+from tests.support.channels import SNAPSHOT, change, make_channel
 from workers.naming import WALKS, Naming
 
 SECRET = "https://example.org/feed?token=abc"
@@ -111,6 +113,17 @@ async def test_another_owner_names_it_anew(store: Store, naming: Naming) -> None
     await name(store, naming, channel)
     await name(store, Naming(store, SystemClock(), 3), channel)
     assert await found(store, "tag=python") == [channel.id]
+
+
+async def test_a_channel_is_found_by_its_own_categories_and_the_software_that_makes_it(
+    store: Store, naming: Naming
+) -> None:
+    url = "https://example.org/feed"
+    own = structs.replace(SNAPSHOT, imprint=Imprint(("Reptiles",), "https://wordpress.org/?v=6.4"))
+    await store.channels.create(Channel(channel_id(url), url, listed=True), own, [TAGGED], 1_000.0)
+    await naming.keep([(channel_id(url), 0)])
+    for text in ("tag=reptiles tag=python", "generator=wordpress version=6.4"):
+        assert await found(store, text) == [channel_id(url)], text
 
 
 async def test_what_a_share_in_memory_says_of_a_channel_that_has_changed_since_is_not_shown(

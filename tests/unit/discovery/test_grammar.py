@@ -69,8 +69,9 @@ def test_a_channel_is_named_by_its_url_in_any_form() -> None:
         ("tag=a\x00b", "invisible character in “tag=a?b”"),
         ("tag=a\u202eb", "invisible character"),
         ("tag=" + "x" * 101, "101 characters; 100 are the most"),
-        ("tag=" + "x" * 2**20, "1,048,580 characters; 3,000 are the most"),
-        (" ".join(f"tag={n}" for n in range(1000)), "are the most"),
+        ("tag=" + "x" * 2**20, "longer than 3,000 characters, the most I read"),
+        (" ".join(f"tag={n}" for n in range(200)), "200 conditions; 16 are the most"),
+        (" ".join(f"tag={n}" for n in range(1000)), "the most I read"),
         (" ".join(f"t{n}" for n in range(500)), f"{MOST_PAIRS_ASKED} are the most"),
     ],
 )

@@ -36,6 +36,63 @@ def judged(text: str) -> object:
         return error
 
 
+SAYS_OF_ITSELF = (
+    "<generator>WordPress</generator>",
+    "<generator>https://wordpress.org/?v=6.4.2</generator>",
+    '<generator uri="https://hexo.io/" version="7.1">Hexo</generator>',
+    '<generator version="7.1">Hexo 7.1</generator><generator/>',
+    "<generator>A &amp;amp; B</generator>",
+    "<generator>caf\u00c3\u00a9</generator>",
+    '<admin:generatorAgent rdf:resource="http://www.movabletype.org/?v=3.2"/>',
+    '<admin:generatorAgent rdf:resource="http://a.example/"/><generator version="1">Other</generator>',
+    '<generator version="1">Other</generator><admin:generatorAgent/>',
+    '<category>Science</category><category domain="x">Science</category><category term="t" label="Label"/>',
+    '<itunes:category text="Society"><itunes:category text="History"/></itunes:category>',
+    '<itunes:category text="Society">odd<itunes:category text="History"/></itunes:category>',
+    '<itunes:category text="Society"><itunes:category text="History">text</itunes:category></itunes:category>',
+    '<itunes:category><itunes:category text="Inner"/></itunes:category><category>Last</category>',
+    '<itunes:category text="Arts"/><itunes:keywords>one, two</itunes:keywords><dc:subject>Subject</dc:subject>',
+)
+SPACES = (
+    'xmlns:admin="http://webns.net/mvcb/" xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
+    'xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+)
+
+
+@pytest.mark.parametrize("fields", SAYS_OF_ITSELF)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "<rss version='2.0' {spaces}><channel><title>T</title>{fields}<item><title>I</title></item></channel></rss>",
+        "<rss version='2.0' {spaces}><channel><title>T</title><item><title>I</title>{fields}</item></channel></rss>",
+        "<feed xmlns='http://www.w3.org/2005/Atom' {spaces}><title>T</title>{fields}<entry/></feed>",
+    ],
+)
+def test_both_read_the_same_categories_and_software(form: str, fields: str) -> None:
+    text = form.format(spaces=SPACES, fields=fields)
+    said = read(text)
+    assert said is None or said == judged(text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tags", "generator"),
+    [
+        (SAYS_OF_ITSELF[2], (), "Hexo 7.1"),
+        (SAYS_OF_ITSELF[3], (), ""),
+        (SAYS_OF_ITSELF[1], (), "https://wordpress.org/?v=6.4.2"),
+        (SAYS_OF_ITSELF[10], ("Society", "History"), ""),
+        (SAYS_OF_ITSELF[14], ("Arts", "one", "two", "Subject"), ""),
+    ],
+)
+def test_what_a_feed_says_of_itself_is_not_left_to_feedparser(
+    fields: str, tags: tuple[str, ...], generator: str
+) -> None:
+    text = f"<rss version='2.0' {SPACES}><channel><title>T</title>{fields}<item/></channel></rss>"
+    said = strict.parse(text, url=URL, language="en")
+    assert said is not None
+    assert (said.imprint.tags, said.imprint.generator) == (tags, generator)
+
+
 def test_on_the_whole_corpus_it_says_what_feedparser_says_or_nothing() -> None:
     texts: Iterable[str] = {
         text_of(sample.body, sample.content_type)

@@ -99,7 +99,7 @@ async def test_a_pair_that_is_asked_for_gets_a_directory_and_loses_it_when_nobod
     assert [fleet.found([TAG], 10) for _ in range(20)] == [[[]] * 6] * 20
     await fleet.keep_up(2)
     assert all(len(found) == 10 for found in fleet.found([TAG], 10))
-    assert {pair for node in fleet.nodes.values() for pair in node.choices} == {DISCOVER, TAG}
+    assert {each.pair for node in fleet.nodes.values() for each in node.chosen} == {DISCOVER, TAG}
     await fleet.keep_up(10)
     assert fleet.found([TAG], 10) == [[]] * 6
 
@@ -146,7 +146,7 @@ async def test_another_ring_has_no_shares_until_they_are_placed_anew() -> None:
 async def test_a_share_of_which_nothing_is_heard_is_forgotten_and_placed_again_in_time() -> None:
     fleet = fleet_with(3, 500)
     await fleet.keep_up()
-    deaf = next(node for node, directories in fleet.nodes.items() if not directories.choices)
+    deaf = next(node for node, directories in fleet.nodes.items() if not directories.chosen)
     fleet.lost = {deaf}
     await fleet.keep_up(5)
     assert fleet.nodes[deaf].find([DISCOVER], 5) == []
@@ -177,6 +177,6 @@ async def test_letters_of_another_ring_or_another_version_change_nothing() -> No
 async def test_the_strategy_is_told_with_its_reasons() -> None:
     fleet = fleet_with(6, 3000)
     await fleet.keep_up()
-    (choice,) = (choice for node in fleet.nodes.values() for choice in node.choices.values())
+    (choice,) = (each.choice for node in fleet.nodes.values() for each in node.chosen)
     assert choice.reasons
     assert isinstance(post.decode(post.encode([Told("a=b", post.Term(1, 1), choice.strategy)]))[0], Told)

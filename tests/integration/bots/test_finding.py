@@ -1,0 +1,65 @@
+"""What one account finds and watches of what others follow: nothing that is theirs alone, not even from old names."""
+
+import pytest
+
+from service.clock import SystemClock
+from service.model import Change, Channel, Entry
+from service.store import Store
+from service.store.directory import Name
+from tests.support.bot import Person
+from tests.support.channels import change, make_channel
+from workers.fanout import fan_out
+from workers.hits import Hits
+from workers.naming import Naming
+
+pytestmark = pytest.mark.usefixtures("bot")
+
+OURS, SECRET, FEWS = (f"https://example.org/{rest}" for rest in ("feed", "feed?token=abc", "few"))
+
+
+async def followed(store: Store, url: str, subscribers: int) -> Channel:
+    channel = await make_channel(store, url)
+    for number in range(subscribers):
+        await store.subscriptions.subscribe(f"reader{number}@nowhere.invalid", channel.id)
+    return channel
+
+
+async def published(store: Store, channel: Channel, title: str) -> None:
+    await change(store, channel, Change("addition", Entry("new", title, f"{channel.url}#new", tags=("Python",))))
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    await fan_out(store, channel.id, state.epoch, Hits(store, 3))
+
+
+async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Person, store: Store) -> None:
+    bob = await person()
+    assert "I watch for tag=python" in await bob.say("watch tag=python")
+    channels = [await followed(store, url, count) for url, count in ((SECRET, 9), (FEWS, 2), (OURS, 3))]
+    for channel, title in zip(channels, ("In secret", "Among few", "For all"), strict=True):
+        await published(store, channel, title)
+    await Naming(store, SystemClock(), 3).keep([(channels[0].id, 9), (channels[1].id, 2), (channels[2].id, 3)])
+    for channel in channels[:2]:  # as if they had been everybody's once
+        pairs = frozenset({"tag=python", "host=example.org"})
+        await store.names.register([Name(channel.id, 9, pairs)], 600.0, changed=False)
+        await store.entries.register([Name(f"{channel.id}/2/0", 9, pairs)], 600.0, changed=False)
+        await store.channels.set_name(channel.id, 9, pairs)
+
+    told = await bob.wait_for(lambda message: "For all" in message.body)
+    assert told.body.endswith("`watch #1`: tag=python")
+    for asked in (
+        "find tag=python",
+        "find host=example.org",
+        "find tag=python type=entry",
+        "find host=example.org limit 1",
+    ):
+        answer = await bob.say(asked)
+        assert "\n1. " in answer, asked
+        assert "2. " not in answer, asked
+        assert "`more`" not in answer, "that there was more would be a count"
+        assert "There is nothing more" in await bob.say("more")
+    for asked in ("find tokn=abc", "find channel=example.org/few type=entry", f"unsubscribe {FEWS}"):
+        assert "Among few" not in await bob.say(asked)
+    everything = "\n".join(message.body for message in bob.received)
+    assert "In secret" not in everything
+    assert "Among few" not in everything
+    assert "token" not in everything
