@@ -49,8 +49,8 @@ class Registrations:
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, len(names)))
         self._chosen_s = np.repeat(sent_s, names.shape[1]) + rng.exponential(DELAY_S, len(self.pair))
         self._arrives_s = self._chosen_s + rng.gamma(2, DELAY_S, len(self.pair))
-        self.partition = np.zeros(len(self.pair), dtype=np.int32)
-        self.replicas = np.ones(len(self.pair), dtype=np.int32)
+        self.partition = np.zeros(len(self.pair), dtype=np.int64)
+        self.replicas = np.ones(len(self.pair), dtype=np.int64)
         self._choosing, self._arriving = Moments(self._chosen_s), Moments(self._arrives_s)
 
     @property
