@@ -92,9 +92,10 @@ def _missing(pair: Pair, matrix: Matrix, cells: Cells) -> list[Place]:
 
 
 def _columns(pair: Pair, matrix: Matrix, cells: Cells) -> list[dict[Place, Answer]]:
-    """Return the cells of each partition in which some are filling."""
+    """Return the cells of each partition in which some are filling; from a replica that leaves they may be filled."""
+    staying = {place.partition for place in _staying(pair, matrix)}
     columns: dict[int, dict[Place, Answer]] = {}
-    for place in _staying(pair, matrix):
+    for place in [place for place in cells if place.partition in staying and place.replica < matrix.size.replicas]:
         columns.setdefault(place.partition, {})[place] = cells[place]
     return [column for column in columns.values() if any(cell.stands(Standing.FILLING) for cell in column.values())]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from service.discovery.cell import Answer, Command, Lead, Record, Standing
 from service.discovery.finding import Found, find
@@ -17,6 +17,7 @@ from service.discovery.head import Leaving, Request, asked
 from service.discovery.load import Kind, Limits
 from service.discovery.matrix import Place, Size, head_of
 from service.discovery.placing import Placed, place, replace
+from service.discovery.sizing import led
 from service.discovery.upkeep import upkeep
 from tests.support.cells import MemoryCells
 
@@ -73,6 +74,19 @@ class Matrices(RuleBasedStateMachine):
         self.placed: dict[tuple[str, str], Placed] = {}
         self.running: list[Running] = []
         self.lost_since_upkeep: set[str] = set()
+
+    @initialize(wider=st.integers(0, 3), taller=st.integers(0, 1))
+    def begin(self, *, wider: int, taller: int) -> None:
+        """Start with matrices of some size, with all names in them."""
+        for pair in PAIRS:
+            self.cells.lead(led(pair, LIMITS))
+            for kind in [Kind.INC_P] * wider + [Kind.INC_R] * taller:
+                self.request(pair=pair, kind=kind, partition=0, replica=0, last=True)
+                self.finish()
+                self.settle(pair)
+        for name in NAMES:
+            self.register(name=name, pairs=set(PAIRS), remember=False)
+        self.finish()
 
     # what people and publishers do
 
@@ -190,7 +204,9 @@ class Matrices(RuleBasedStateMachine):
         running = self.running.pop(which % len(self.running))
         if running.kind == "register":
             self.unfinished.add(running.about[0].name)
-            self._abandon(running.about[0])
+            self.registered.pop(running.about[0].name, None)
+        if running.kind in {"register", "refresh"}:
+            self.running = [other for other in self.running if other.about[0] != running.about[0]]
 
     @precondition(lambda self: self.running)
     @rule()
@@ -237,9 +253,7 @@ class Matrices(RuleBasedStateMachine):
         elif running.kind in {"register", "refresh"}:
             record, pair = running.about[:2]
             self.placed[pair, record.name] = running.result
-            if not any(r.about[0] == record for r in self._of(running.kind)) and record.name not in self._abandoned(
-                record
-            ):
+            if not any(r.about[0] == record for r in self._of(running.kind)):
                 self._complete(record)
 
     def _complete(self, record: Record) -> None:
@@ -249,13 +263,6 @@ class Matrices(RuleBasedStateMachine):
         self.registered.pop(record.name, None)
         if all(self._survives(pair, record) for pair in record.pairs):
             self.registered[record.name] = record
-
-    def _abandon(self, record: Record) -> None:
-        self.registered.pop(record.name, None)
-        self.running = [r for r in self.running if r.kind not in {"register", "refresh"} or r.about[0] != record]
-
-    def _abandoned(self, record: Record) -> set[str]:
-        return self.unfinished if record.version != self.versions[record.name] else set()
 
     def _of(self, *kinds: str) -> list[Running]:
         return [running for running in self.running if running.kind in kinds]
