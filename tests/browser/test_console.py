@@ -11,9 +11,9 @@ from service.feeds.urls import page_url
 from service.model import Entry, PollResult
 from service.settings import Settings
 from service.store import Store, connect
-from service.store.requests import Answer, Lookup, Polled, PollNow, Probe, Probed
+from service.store.requests import Answer, Polled, PollNow, Probe, Probed
 from tests.support.channels import make_channel, polled
-from tests.support.console import Visitor, admin, console, worker
+from tests.support.console import Asked, Visitor, admin, console, worker
 
 _CHROMIUM = [
     "--no-sandbox",
@@ -56,7 +56,7 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
     await polled(store, channel.id, PollResult("0" * 40, 1.0, "unchanged", 304))
     complaints: list[str] = []
 
-    def answer(body: Probe | PollNow | Lookup) -> Answer:
+    def answer(body: Asked) -> Answer:
         if isinstance(body, PollNow):
             return Polled(PollResult("0" * 40, 2.0, "unchanged", 304))
         return Probed(channel, (Entry("k", "The latest entry", "https://example.org/1", "What it says."),))
@@ -105,7 +105,7 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
 async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Browser) -> None:
     channel = await make_channel(store, page_url("https://example.org/prices", "main table"), kind="page")
 
-    def answer(body: Probe | PollNow | Lookup) -> Answer:
+    def answer(body: Asked) -> Answer:
         named = body == Probe(channel.url, as_page=True)
         return Probed(channel, (Entry("k", "Prices", summary="Apples 1.20"),)) if named else Probed(page=True)
 

@@ -22,9 +22,12 @@ from service.model import NodeInfo
 from service.overlay.ids import BITS, to_hex
 from service.settings import Settings
 from service.store import Store
-from service.store.requests import Answer, Ask, Explained, Failed, Lookup, PollNow, Probe, Why
+from service.store.requests import Answer, Ask, Explained, Failed, ListDirectories, Lookup, PollNow, Probe, Why
 
 TOKEN = "an-api-token-for-tests"
+
+Asked = Probe | PollNow | Lookup | ListDirectories
+"""What a scripted worker is asked besides why."""
 
 
 @asynccontextmanager
@@ -86,7 +89,7 @@ async def admin(url: str, store: Store) -> AsyncIterator[Visitor]:
 @asynccontextmanager
 async def worker(
     store: Store,
-    answer: Callable[[Probe | PollNow | Lookup], Answer],
+    answer: Callable[[Asked], Answer],
     *,
     name: str = "w1",
     metrics_url: str = "",

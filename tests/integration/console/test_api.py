@@ -15,9 +15,9 @@ from service.discovery.partial.choosing import Chosen, Measured, choose
 from service.discovery.partial.strategies import named
 from service.model import FeedLink, PollResult, Wishes
 from service.store import Store, keys
-from service.store.requests import Answer, Coordinated, Lookup, Polled, PollNow, Probe, Probed
+from service.store.requests import Answer, Coordinated, Polled, Probe, Probed
 from tests.support.channels import make_channel
-from tests.support.console import TOKEN, worker
+from tests.support.console import TOKEN, Asked, worker
 from workers.naming import Naming
 
 
@@ -88,7 +88,7 @@ async def test_a_page_is_watched_itself_or_a_part_of_it(
     asked = []
     channel = await make_channel(store, url, kind="page")
 
-    def answer(body: Probe | PollNow | Lookup) -> Answer:
+    def answer(body: Asked) -> Answer:
         asked.append(body)
         return Probed(channel)
 

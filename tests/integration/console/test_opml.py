@@ -15,9 +15,9 @@ from service.feeds.urls import channel_id
 from service.model import Channel, FeedLink
 from service.store import Store
 from service.store.keys import user_id
-from service.store.requests import Answer, Failed, Lookup, PollNow, Probe, Probed
+from service.store.requests import Answer, Failed, Probe, Probed
 from tests.support.channels import make_channel
-from tests.support.console import TOKEN, Visitor, worker
+from tests.support.console import TOKEN, Asked, Visitor, worker
 
 CATS, DOGS, GONE, BUSY, PAGE, BARE = (
     f"https://{name}.example/feed" for name in ("cats", "dogs", "gone", "busy", "page", "bare")
@@ -37,7 +37,7 @@ async def api(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.Clie
         yield session
 
 
-def _looked_at(asked: Probe | PollNow | Lookup) -> Answer:
+def _looked_at(asked: Asked) -> Answer:
     assert isinstance(asked, Probe)
     found = FOUND.get(asked.url, Probed(Channel(channel_id(asked.url), asked.url)))
     return Failed(to_fault(found)) if isinstance(found, CoronetError) else found
@@ -85,9 +85,9 @@ async def test_feeds_of_a_file_are_looked_at_and_listed(store: Store, api: aioht
 
 
 async def test_a_page_is_looked_at_as_a_page(store: Store, api: aiohttp.ClientSession) -> None:
-    asked: list[Probe | PollNow | Lookup] = []
+    asked: list[Asked] = []
 
-    def look(probe: Probe | PollNow | Lookup) -> Answer:
+    def look(probe: Asked) -> Answer:
         asked.append(probe)
         return _looked_at(probe)
 

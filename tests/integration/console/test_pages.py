@@ -14,14 +14,14 @@ from service.model import Channel, Entry, FeedLink, PollResult, Validators, Wish
 from service.overlay.ids import BITS, to_hex
 from service.store import Store, keys
 from service.store.channels import Snapshot
-from service.store.requests import Answer, Failed, Lookup, Polled, PollNow, Probe, Probed
+from service.store.requests import Answer, Failed, Polled, Probe, Probed
 from tests.support.channels import make_channel, polled
-from tests.support.console import Visitor, stranger, worker
+from tests.support.console import Asked, Visitor, stranger, worker
 
 HOSTILE = "<svg onload=alert(1)>{{7*7}}"
 
 
-def _nothing(_: Probe | PollNow | Lookup) -> Answer:
+def _nothing(_: Asked) -> Answer:
     return Failed(Fault("bad-url", "Not asked for."))
 
 
@@ -89,7 +89,7 @@ async def test_a_channel_is_seen_before_it_is_kept(store: Store, ada: Visitor) -
     channel = await make_channel(store, "https://example.org/feed")
     asked = []
 
-    def answer(body: Probe | PollNow | Lookup) -> Answer:
+    def answer(body: Asked) -> Answer:
         asked.append(body)
         return Probed(channel, (Entry("k", "The latest", "https://example.org/1"),))
 
@@ -116,7 +116,7 @@ async def test_several_feeds_on_a_page_are_a_choice(store: Store, ada: Visitor) 
 async def test_a_page_without_a_feed_can_be_watched_itself_or_a_part_of_it(store: Store, ada: Visitor) -> None:
     url = "https://example.org/prices"
     channel = await make_channel(store, page_url(url, "main table"), kind="page")
-    script: dict[Probe | PollNow | Lookup, Answer] = {
+    script: dict[Asked, Answer] = {
         Probe(url): Probed(page=True),
         Probe(page_url(url, "main tabel"), as_page=True): Failed(Fault("bad-url", "Nothing matches.")),
         Probe(channel.url, as_page=True): Probed(channel, (Entry("k", summary="Apples 1.20"),)),
