@@ -18,7 +18,7 @@ from service.store import Store, keys
 from service.store.requests import Answer, Coordinated, Polled, Probe, Probed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, worker
-from workers.naming import Naming
+from workers.naming import WALKS, Naming
 
 
 @pytest_asyncio.fixture
@@ -208,7 +208,10 @@ async def test_what_is_not_there_is_a_problem_too(api: aiohttp.ClientSession) ->
 
 async def test_a_search_says_what_it_found_and_how(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store, listed=True)
-    await Naming(store, SystemClock(), 3).keep([(channel.id, 0)])
+    naming = Naming(store, SystemClock(), 3)
+    for _ in range(WALKS):
+        await naming.keep([(channel.id, 0)])
+        naming.walked()
     status, told = await _ask(api, "GET", "search?q=host=example.org%20type=feed%20limit=5")
     assert status == 200
     assert [item["channel"] for item in told["items"]] == [channel.id]
