@@ -63,5 +63,10 @@ async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not
         return len(await store.search.find(around, 3)) == 5 and not asked
 
     assert await until(from_memory, "a worker has a share of the directory")
-    assert len(await store.search.find(one, 3)) == 1
+
+    async def from_the_matrices() -> bool:
+        asked.clear()
+        return len(await store.search.find(one, 3)) == 1
+
+    assert await until(from_the_matrices, "the worker has named them all")
     assert asked == [one]
