@@ -30,6 +30,8 @@ async def serving(settings: Settings, store: Store) -> AsyncIterator[Bot]:
     try:
         async with asyncio.timeout(20):
             await bot.connection.up.wait()
+            # By the answer its server has taken its presence in, too: what came before would have been kept for later.
+            await bot.connection._ping()
         yield bot
     finally:
         running.cancel()
