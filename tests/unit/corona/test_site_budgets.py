@@ -72,12 +72,12 @@ def test_what_is_silent_or_has_left_is_forgotten() -> None:
     keeper.shares_heard(ME, _share(_problem(20)), 0)
     keeper.shares_heard(OTHER, _share(_problem(20)), 1)
     keeper.scales_heard(ME, SiteScales((SiteScale(SITE, 0.5),)), 0)
-    assert list(_told(keeper, 23.9)) == [ME, OTHER]
+    assert list(_told(keeper, 7.9)) == [ME, OTHER]
     assert keeper.scale(SITE) == 0.5
-    assert list(_told(keeper, 24)) == [OTHER]
+    assert list(_told(keeper, 8)) == [OTHER]
     assert keeper.scale(SITE) == UNBOUND
     keeper.ring_changed(ring([ME], version=2))
-    assert _told(keeper, 24) == {}
+    assert _told(keeper, 8) == {}
 
 
 def test_only_a_sites_keeper_is_believed_and_only_who_is_in_the_ring_heard() -> None:
