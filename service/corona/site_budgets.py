@@ -128,7 +128,7 @@ class SiteBudgets:
         return FOR_POLLS * self._rates.get(site, self._policy.site_requests_per_s) * self._policy.poll_interval_s
 
     def _fresh(self, at_s: float, now_s: float) -> bool:
-        # Said each tick, and believed less long than other soft state: c is found after it, and has to heal in time as well.
+        # Said each tick, and believed less long than other soft state: c is found after it, and has to heal in time.
         return now_s - at_s < self._policy.maintenance_interval_s
 
 
