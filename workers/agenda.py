@@ -4,7 +4,7 @@ Pure. A heap costs a few microseconds per poll whatever the number of channels, 
 job per channel would cost a fifth of a core at 1,000 polls a second.
 """
 
-from collections.abc import Callable
+from collections.abc import Collection
 from heapq import heappop, heappush, nsmallest
 from math import inf
 
@@ -46,9 +46,9 @@ class Agenda:
         """Return when something may be due next (it may turn out to be outdated), or None."""
         return self._heap[0][0] if self._heap else None
 
-    def soonest(self, count: int, wanted: Callable[[ChannelId], bool]) -> list[ChannelId]:
-        """Return up to so many of the channels that are wanted, in the order in which they are due."""
-        due = ((due_s, channel) for channel, due_s in self._due_s.items() if wanted(channel))
+    def soonest(self, count: int, wanted: Collection[ChannelId]) -> list[ChannelId]:
+        """Return up to so many of the channels that are wanted and planned, in the order in which they are due."""
+        due = ((self._due_s[channel], channel) for channel in wanted if channel in self._due_s)
         return [channel for _, channel in nsmallest(count, due)]
 
     def __len__(self) -> int:

@@ -42,8 +42,6 @@ class _Polled(msgspec.Struct, gc=False):
     begun_s: float = -inf
     """When the last poll that has begun was due, which may be ahead."""
     found: Found | None = None
-    outdated: bool = True
-    """The channel has another version than the base, as far as we know: it is loaded before the next poll."""
 
 
 class Polling:
@@ -75,6 +73,8 @@ class Polling:
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
         self._polled: dict[ChannelId, _Polled] = {}
+        self._outdated: set[ChannelId] = set()
+        """Of these, what has another version than its base, as far as we know: it is loaded before its next poll."""
         self._verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
         self._under_way: set[ChannelId] = set()
         self._loading = False
@@ -100,6 +100,7 @@ class Polling:
         polled = self._polled.get(phase.channel)
         if polled is None:
             polled = self._polled[phase.channel] = _Polled(phase)
+            self._outdated.add(phase.channel)
         else:
             polled.phase = phase
             if polled.watch is not None:
@@ -109,12 +110,13 @@ class Polling:
     def stop(self, cid: ChannelId) -> None:
         """Poll this channel no more."""
         self._polled.pop(cid, None)
+        self._outdated.discard(cid)
         self._agenda.drop(cid)
 
     async def refresh(self, effects: Iterable[Refresh]) -> None:
         """Compare with other versions from the next poll on, and now what was found on an earlier one."""
         stale = {effect.channel: polled for effect in effects if (polled := self._told(effect))}
-        if at_once := [cid for cid, polled in stale.items() if polled.found and polled.outdated]:
+        if at_once := [cid for cid, polled in stale.items() if polled.found and cid in self._outdated]:
             await self._renew(at_once)
         for cid, polled in stale.items():
             if polled.found and self._polled.get(cid) is polled:
@@ -123,10 +125,10 @@ class Polling:
     def _told(self, effect: Refresh) -> _Polled | None:
         """Take over the version that we were told, or else have it loaded; return the channel if we poll it."""
         polled, told = self._polled.get(effect.channel), effect.told
-        if polled is None or polled.watch is None or told is None or told.base is None or polled.outdated:
+        if polled is None or polled.watch is None or told is None or told.base is None:
             if polled is not None:
-                polled.outdated = True
-        elif polled.watch.channel.version < told.version:
+                self._outdated.add(effect.channel)
+        elif effect.channel not in self._outdated and polled.watch.channel.version < told.version:
             polled.watch = advanced(polled.watch, told.version, told.base)
             if polled.found and is_of(polled.found.candidate, told.base):
                 polled.found = None
@@ -137,7 +139,7 @@ class Polling:
             polled = self._polled.get(cid)
             if polled is None or state is None:
                 continue
-            polled.outdated = False
+            self._outdated.discard(cid)
             base = watch(state, polled.phase.subscribers, self._clock.wall_s())
             polled.watch = base if polled.watch is None else renewed(polled.watch, base)
 
@@ -185,7 +187,7 @@ class Polling:
                 # A poll that is begun ahead of its time must not be planned once more.
                 polled.begun_s = max(due_s, now_s)
                 self._plan(polled)
-                if polled.outdated:
+                if cid in self._outdated:
                     outdated.append(cid)
                 else:
                     self._tasks.start(self._poll_as_planned(cid, slot_s))
@@ -195,10 +197,10 @@ class Polling:
     async def _load_ahead(self) -> None:
         """Load what will have to be loaded, in the order of turns, and leave as much time to others as that takes."""
         try:
-            while coming := self._agenda.soonest(_LOADED_AHEAD, lambda cid: self._polled[cid].outdated):
+            while coming := self._agenda.soonest(_LOADED_AHEAD, self._outdated):
                 begun_s = self._clock.monotonic_s()
                 await self._renew(coming)
-                if all(polled.outdated for cid in coming if (polled := self._polled.get(cid))):
+                if self._outdated.issuperset(coming):
                     return  # they are gone from the store: their owner will say so
                 await asyncio.sleep(self._clock.monotonic_s() - begun_s)
         except OperationalError as error:
@@ -231,7 +233,7 @@ class Polling:
                 self._store.channels.states([cid]), self._store.subscriptions.counts([cid])
             )
             return watch(state, count, self._clock.wall_s()) if state else None
-        if polled.outdated:
+        if cid in self._outdated:
             await self._renew([cid])
         return polled.watch
 

@@ -48,5 +48,5 @@ def test_the_soonest_of_those_wanted_are_what_comes_first(
             agenda.drop(channel)
         else:
             agenda.plan(channel, due_s)
-    soonest = agenda.soonest(count, wanted.__contains__)
+    soonest = agenda.soonest(count, wanted)
     assert soonest == [channel for _, channel in sorted(agenda.take(100)) if channel in wanted][:count]

@@ -191,7 +191,7 @@ async def test_after_the_first_turn_the_rest_is_loaded_at_once_before_it_is_due(
         await until_so(lambda: poller.begun and not polling._loading and len(loads) > 1, "all are loaded")
     first, *others = [channel.id for channel in channels]
     assert loads[:2] == [[first], others]
-    assert [polling._polled[cid].outdated for cid in (first, *others)] == [False, False, False, False, True]
+    assert [cid in polling._outdated for cid in (first, *others)] == [False, False, False, False, True]
     assert poller.begun == [first]
 
 
