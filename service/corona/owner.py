@@ -79,7 +79,7 @@ class Owner:
             yield Disown(channel)
         for channel, owned in self._owned.items():
             owned.members = view.nearest(channel, len(owned.members))
-        yield from self.decide_sets(fleet_s)
+        yield from self._repeat_all(fleet_s)
 
     def listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Own what is wanted; after the last part drop what was not wanted any more when the walk began."""
@@ -130,6 +130,7 @@ class Owner:
             event.channel, owned.subscribers, event.updates, known, private=event.private, site=event.site
         )
         yield from self._decide_sets([event.channel], fleet_s)
+        yield from self._assign([event.channel])
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:
             yield from self._decide(owned, *waiting, now_s, fleet_s)
@@ -178,13 +179,21 @@ class Owner:
             waiting = owned.epoch == ADOPTING or owned.candidate is not None
             if waiting and now_s - owned.asked_s >= self._policy.maintenance_interval_s:
                 yield self._adopt_again(channel, owned, now_s)
-        yield from self.decide_sets(fleet_s)
+        yield from self._repeat_all(fleet_s)
 
     def decide_sets(self, fleet_s: float) -> Iterator[Effect]:
-        """Bring all polling sets in line with the rates that channels have now, and tell them."""
-        adopted = [channel for channel, owned in self._owned.items() if owned.epoch != ADOPTING]
-        for start in range(0, len(adopted), DECIDED_AT_ONCE):
-            yield from self._decide_sets(adopted[start : start + DECIDED_AT_ONCE], fleet_s)
+        """Bring all polling sets in line with the rates that channels have now, and tell those that changed.
+
+        The others are told again by :meth:`maintain`: c moves several times after a node has died, and most sets stay.
+        """
+        for channels in self._adopted():
+            before = [(self._owned[channel].members, self._pacing.rota(channel)) for channel in channels]
+            yield from self._decide_sets(channels, fleet_s)
+            yield from self._assign(
+                channel
+                for channel, (members, rota) in zip(channels, before, strict=True)
+                if self._owned[channel].members is not members or self._pacing.rota(channel) is not rota
+            )
 
     def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
         """Return why the channel is polled as it is; see :meth:`Pacing.why`."""
@@ -207,6 +216,17 @@ class Owner:
         owned.asked_s = now_s
         return Adopt(channel)
 
+    def _adopted(self) -> Iterator[list[ChannelId]]:
+        adopted = [channel for channel, owned in self._owned.items() if owned.epoch != ADOPTING]
+        for start in range(0, len(adopted), DECIDED_AT_ONCE):
+            yield adopted[start : start + DECIDED_AT_ONCE]
+
+    def _repeat_all(self, fleet_s: float) -> Iterator[Effect]:
+        """Bring all polling sets in line, and tell all of each."""
+        for channels in self._adopted():
+            yield from self._decide_sets(channels, fleet_s)
+            yield from self._assign(channels)
+
     def _decide_sets(self, channels: Collection[ChannelId], fleet_s: float) -> Iterator[Effect]:
         self._pacing.decide(channels, fleet_s)
         for channel in channels:
@@ -215,7 +235,6 @@ class Owner:
                 former, owned.members = owned.members, self._view.nearest(channel, size)
                 for member in former[size:]:
                     yield Send(member, Unassign(self._view.version, channel))
-        yield from self._assign(channels)
 
     def _assign(self, channels: Iterable[ChannelId]) -> Iterator[Effect]:
         by_member: dict[NodeId, list[Assignment]] = {}

@@ -58,7 +58,7 @@ Means over the seeds, of the runs with long streams: servers used, their mean lo
   checks, by 1 % from minute to minute: who looks at the checks alone has to split at 86 % to stay below 90 %, which
   costs two points of the mean load. The *max* is the mean between two checks, as all loads here; *the same in the worst
   minute* is above 90 %: it is the minute in which the server finds out.
-- **Two halves merge if both together are below {merged:.0%}**, whatever each has; the paper's 54 % leave servers
+- **Two halves merge if both together are below {merged:.1%}**, whatever each has; the paper's 54 % leave servers
   apart that fit into one. The product's own limit is lower (70 %): what it measures of fan-outs wobbles more.
 - **What can be had.** *Coarsest tree* is the mean load if every group were as large as 90 % allow. A binary tree
   halves: a group just above the bound leaves two of 45 %. Used servers can be fuller only if

@@ -35,6 +35,7 @@ PACKETS_PER_S: Mapping[str, float] = {"A": 1.0, "B": 2.0, "C": 2.0}
 """Of one source, by workload."""
 
 _WIDTH = {"B": 32.0, "C": 2.885}
+_HYSTERESIS = 0.005
 _ROUGH = {"A": 0.1, "B": 0.3, "C": 0.3}
 
 
@@ -49,17 +50,22 @@ class Setup(msgspec.Struct, frozen=True):
     """One run. ``stream_packets`` is L_d, the mean number of packets for which a source keeps its key.
 
     ``overload`` and ``merged`` are those of :class:`service.clash.policy.Limits`. A server's load wobbles by 1 % from
-    minute to minute, far less than what fan-outs make of a keyspace's: so it can be filled up nearer to the limit.
+    minute to minute, far less than what fan-outs make of a keyspace's: so it is filled up to just below the limit,
+    which costs one move in six and fills servers as well as the tree allows.
     """
 
     stream_packets: int = 1000
     queries: int = 0
     map: MapKind = MapKind.EVEN
     overload: float = 0.90
-    merged: float = 0.88
     servers: int = 1000
     sources: int = 100_000
     capacity_packets_s: float = 4000.0
+
+    @property
+    def merged(self) -> float:
+        """Below which share a merge is due."""
+        return self.overload - _HYSTERESIS
 
 
 def base_shares(rng: np.random.Generator) -> dict[str, Floats]:
