@@ -77,7 +77,8 @@ class Member:
             if (place.rank, place.subscribers) != (assignment.rank, assignment.subscribers) or place.rota != rota:
                 known.place = _place(assignment)
                 yield known.place
-            yield from self.versioned(Versioned(channel, assignment.version))
+            if assignment.version != known.version or channel in self._kept:
+                yield from self.versioned(Versioned(channel, assignment.version))
 
     def unassigned(self, message: Unassign) -> Iterator[Effect]:
         """Stop polling."""
@@ -137,8 +138,9 @@ class Member:
             yield Send(owner, kept.candidate)
 
     def _stays(self, known: _Assigned, ring_version: int, size: int) -> bool:
-        """Say whether we are in a set that has changed like this; one that has not was judged before."""
-        if (ring_version, size) == (known.ring_version, known.place.rota.size):
+        """Say whether we are in a set that has changed like this; by our present ring we were in it before."""
+        judged = known.ring_version == ring_version or known.ring_version <= self._view.version
+        if judged and size >= known.place.rota.size:
             return True
         return not self._is_outside(known.place.channel, size, ring_version)
 

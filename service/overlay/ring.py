@@ -54,9 +54,11 @@ class RingView:
         """
         if node not in self._members:
             return False
-        target = from_hex(point)
-        path = self._paths.get(node) or self._path(node)
-        return sum(beside for bit, side, beside in path if target >> bit & 1 != side) < count
+        target, nearer = from_hex(point), 0
+        for bit, side, beside in self._paths.get(node) or self._path(node):
+            if target & bit != side:
+                nearer += beside
+        return nearer < count
 
     def watchers(self, point: ChannelId | NodeId, count: int = 3) -> tuple[NodeId, ...]:
         """Return the next-nearest nodes after the owner: those that take over (Corona §3.3, F = 3)."""
@@ -72,7 +74,7 @@ class RingView:
         return {}
 
     def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
-        """Return the branchings on the trie's way to a node: the bit, its side there, and how many are on the other."""
+        """Return the branchings on the trie's way to a node: a bit, what it is on its side, how many are on the other."""
         points, own = self.points, from_hex(node)
         low, high = 0, len(points)
         path = self._paths[node] = []
@@ -80,7 +82,7 @@ class RingView:
             bit = (points[low] ^ points[high - 1]).bit_length() - 1
             middle = bisect_left(points, points[high - 1] >> bit << bit, low, high)
             side = own >> bit & 1
-            path.append((bit, side, middle - low if side else high - middle))
+            path.append((1 << bit, side << bit, middle - low if side else high - middle))
             low, high = (middle, high) if side else (low, middle)
         return path
 
