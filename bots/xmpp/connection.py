@@ -1,4 +1,4 @@
-"""The only importer of slixmpp: one session with an XMPP server, kept up, as component or as client.
+"""One session with an XMPP server, kept up, as component or as client.
 
 What comes in is turned into the events of :mod:`bots.link` before slixmpp dispatches it; what goes
 out is text, counted into stream management by hand, since slixmpp counts only stanza objects.
@@ -13,15 +13,15 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
-from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
+from slixmpp import ClientXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots import stanzas
 from bots.link import Absent, Event, LinkLost, Said, Seen, Started
+from bots.xmpp import stream
 from service.metrics import MESSAGES
 from service.settings import Settings
 
@@ -32,14 +32,11 @@ SLOW_BYTES_PER_S: Final = 20_000
 """A server that takes less limits us; Debian's Prosody lets a client have 10 kB/s."""
 SILENT_FOR_S: Final = 15.0
 """A server that says nothing for so long, although pinged, is taken to be gone."""
-RESOURCE: Final = "coronet"
-"""The same in every process: a successor replaces what its predecessor left behind."""
 
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 5.0
 _STABLE_AFTER_S = 10.0
 _MAX_SEQ = 2**32
 _REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
-_FEATURES = (stanzas.RECEIPTS, stanzas.CHAT_STATES, "urn:xmpp:ping", "urn:xmpp:sid:0")
 
 _log = structlog.get_logger()
 
@@ -52,8 +49,8 @@ class Connection:
         self.up = asyncio.Event()
         self.address = settings.xmpp_jid
         self._on_event = on_event
-        self._host, self._port = _endpoint(settings)
-        self._stream = _stream(settings)
+        self._host, self._port = stream.endpoint(settings)
+        self._stream = stream.made(settings)
         self._sm = self._stream.plugin["xep_0198"] if isinstance(self._stream, ClientXMPP) else None
         self._ping_to = self.address if self._sm is None else self.address.partition("@")[2]
         self._down = asyncio.Event()
@@ -281,34 +278,6 @@ _PRESENCE_ANSWERS: Final = {
     "subscribe": ("subscribed", "", "subscribe"),
     "unsubscribe": ("unsubscribed",),
 }
-
-
-def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
-    """Return where to connect; None for what DNS says (clients only)."""
-    if settings.xmpp_login == "component":
-        return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
-    return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)
-
-
-def _stream(settings: Settings) -> ClientXMPP | ComponentXMPP:
-    password = settings.xmpp_password.get_secret_value()
-    stream: ClientXMPP | ComponentXMPP
-    if settings.xmpp_login == "component":
-        stream = ComponentXMPP(settings.xmpp_jid, password)  # type: ignore[no-untyped-call] # slixmpp left it untyped
-    else:
-        stream = ClientXMPP(f"{settings.xmpp_jid}/{RESOURCE}", password)
-        stream.enable_direct_tls = not settings.xmpp_host  # a host of our own choice speaks STARTTLS
-        stream.register_plugin("xep_0198")
-        if settings.xmpp_ca_file:
-            stream.ca_certs = Path(settings.xmpp_ca_file)
-    stream.register_plugin("xep_0030")
-    stream.register_plugin("xep_0092", {"software_name": "Coronet", "version": ""})
-    stream.register_plugin("xep_0199")
-    disco = stream.plugin["xep_0030"]
-    disco.add_identity(category="client", itype="bot", name="Coronet")
-    for feature in _FEATURES:
-        disco.add_feature(feature)
-    return stream
 
 
 def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
