@@ -17,8 +17,10 @@ from bots.exchange import Failed, Limits, Probe, Question, Reply, TooFast
 from bots.house import House
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said
-from bots.replies import WELCOME, text
+from bots.replies import text
+from bots.replies.talking import broken, welcome
 from bots.tasks import end
+from bots.voice import voice
 from service.clock import Clock
 from service.errors import CoronetError, StoreUnavailable
 from service.store import Store
@@ -30,6 +32,7 @@ QUESTION_STANDS_S: Final = 600.0
 _MOST_WAITING = 100
 _MOST_REMEMBERED = 10_000
 """People without unread commands of whom we remember a question, or that they ask too fast."""
+_LANGUAGE = "en"
 _log = structlog.get_logger()
 
 
@@ -91,10 +94,10 @@ class Desk:
         try:
             words = await self._words(person, said)
         except StoreUnavailable as error:
-            words = text(Failed(error, ""), self._clock.wall_s())
+            words = text(Failed(error, ""), self._clock.wall_s(), _LANGUAGE)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
-            words = "Something went wrong on my side. It is logged; please try something else, or try again later."
+            words = broken(voice(_LANGUAGE))
         if words:
             await self._say(said, words)
 
@@ -105,14 +108,14 @@ class Desk:
             if person.told_too_fast:
                 return ""
             person.told_too_fast = True
-            return text(TooFast(per_minute), self._clock.wall_s())
+            return text(TooFast(per_minute), self._clock.wall_s(), _LANGUAGE)
         person.told_too_fast = False
         greeting = ""
         if not (await self._store.users.get(said.jid)).welcomed:
             await self._store.users.mark(said.jid, welcomed=True)
-            greeting = f"{WELCOME}\n\n"
+            greeting = f"{welcome(voice(_LANGUAGE))}\n\n"
         reply = await self._converse(person, said)
-        return clip(greeting + text(reply, self._clock.wall_s()), LONGEST_MESSAGE_BYTES)
+        return clip(greeting + text(reply, self._clock.wall_s(), _LANGUAGE), LONGEST_MESSAGE_BYTES)
 
     async def _converse(self, person: _Person, said: Said) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S

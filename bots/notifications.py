@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from bots.length import LONGEST_MESSAGE_BYTES, clip
-from bots.replies import address, entry_lines, joined_lines, many, title
+from bots.replies.parts import address, entry_lines, joined_lines, title
+from bots.voice import voice
 from service.feeds.parts import is_edit
 from service.feeds.text import one_line
 from service.feeds.urls import without_selector
@@ -129,7 +130,7 @@ def _section(
 def _block(change: Change, also_in: Sequence[Channel], met: Sequence[MetBy], summary_chars: int) -> str:
     entry = change.entry
     summary = one_line(entry.summary, summary_chars) if summary_chars else ""
-    parts = [("Edited: " if is_edit(change) else "") + entry_lines(entry)]
+    parts = [("Edited: " if is_edit(change) else "") + entry_lines(entry, voice("en"))]
     if summary and summary != one_line(entry.title, 300):
         parts.append(summary)
     if also_in:
@@ -176,3 +177,8 @@ def _notice(channel: Channel, notice: Notice) -> str:
             return f"{name} is back: I tell you what is new there again."
         case "moved":
             return f"{name} has moved to {detail}; I watch it there from now on, and you need not do anything."
+
+
+def many(count: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -91,7 +91,7 @@ class Person:
 
     def say(self, line: str) -> str:
         """Return the text of the reply to a line."""
-        return text(self.hear(line), NOW_S)
+        return text(self.hear(line), NOW_S, "en")
 
     def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         match request:

@@ -1,0 +1,93 @@
+"""What is said about when a person is told."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from bots import exchange as say
+from bots.replies.help import HELP
+from bots.voice import Voice, marked
+from service.feeds.text import one_line
+from service.habits import EVERY_DAY, MINUTES_PER_HOUR, Digest, Habits, Quiet
+
+_DAY_NAMES = (
+    *(marked("Monday"), marked("Tuesday"), marked("Wednesday"), marked("Thursday")),
+    *(marked("Friday"), marked("Saturday"), marked("Sunday")),
+)
+
+
+def habits_told(reply: say.HabitsTold, voice: Voice, now_s: float) -> str:
+    """Say when the person is told, by which clock."""
+    habits = reply.habits
+    told = _told(habits, voice, changed=reply.changed)
+    if habits.quiet:
+        told = voice.say("{told}, but nothing {hours}", told=told, hours=_quiet(habits.quiet, voice))
+    clock = datetime.fromtimestamp(now_s, ZoneInfo(habits.zone)).strftime("%H:%M")
+    words = voice.say("{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=habits.zone, time=clock)
+    if habits.zone != "UTC" or not (habits.quiet or (habits.digest and habits.digest.every != "hour")):
+        return words
+    return f"{words}\n{voice.say('If that is not your time, tell me where you are, e.g. `timezone Berlin`.')}"
+
+
+def _told(habits: Habits, voice: Voice, *, changed: bool) -> str:
+    """Return how the person is told, as a clause that others can follow."""
+    if habits.digest is None:
+        return voice.say("From now on I tell you what is new at once" if changed else "I tell you what is new at once")
+    rhythm = _digest(habits.digest, voice)
+    if changed:
+        return voice.say("From now on I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
+    return voice.say("I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
+
+
+def _digest(digest: Digest, voice: Voice) -> str:
+    match digest.every:
+        case "hour":
+            return voice.say("every full hour")
+        case "day":
+            return voice.say("every day at {time}", time=_clock(digest.at))
+        case "week":
+            day = voice.say(_DAY_NAMES[digest.day])
+            return voice.say("every {day} at {time}", day=day, time=_clock(digest.at))
+
+
+def _quiet(quiet: Quiet, voice: Voice) -> str:
+    begins, ends = _clock(quiet.begins), _clock(quiet.ends)
+    days = "" if quiet.days == EVERY_DAY else _days(quiet.days, voice)
+    match quiet.begins != quiet.ends, bool(days):
+        case True, True:
+            return voice.say("from {begins} to {ends} on {days}", begins=begins, ends=ends, days=days)
+        case True, False:
+            return voice.say("from {begins} to {ends}", begins=begins, ends=ends)
+        case False, True:
+            return voice.say("on {days}", days=days)
+        case _:
+            return voice.say("at all")
+
+
+def _days(days: tuple[int, ...], voice: Voice) -> str:
+    """Return days of the week in words; they are sorted."""
+    *most, last = (voice.say(_DAY_NAMES[day]) for day in days)
+    if len(days) > 2 and days[-1] - days[0] == len(days) - 1:  # noqa: PLR2004 - two are named
+        return voice.say("{first} to {last}", first=most[0], last=last)
+    return voice.say("{days} and {last}", days=", ".join(most), last=last) if most else last
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // MINUTES_PER_HOUR:02}:{minute % MINUTES_PER_HOUR:02}"
+
+
+def unreadable_time(reply: say.UnreadableTime, voice: Voice) -> str:
+    """Say what was not understood, and what would be."""
+    said = voice.say("I do not understand “{words}” here.", words=one_line(reply.words, 60))
+    return f"{said}\n{HELP[reply.verb].all(voice)}"
+
+
+def no_such_zone(reply: say.NoSuchZone, voice: Voice) -> str:
+    """Say which zones may be meant, or how to name one."""
+    if reply.meant:
+        commands = ", ".join(f"`timezone {name}`" for name in reply.meant)
+        return voice.say("There are several. Which one? {commands}", commands=commands)
+    return voice.say(
+        "I know no time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, "
+        "or its name as in `timezone America/New_York`.",
+        words=one_line(reply.words, 60),
+    )
