@@ -11,9 +11,9 @@ from typing import Final
 import structlog
 
 from bots import commands, stanzas
-from bots.delivery import Delivery, answer_id
+from bots.delivery import answer_id
 from bots.dialogue import converse
-from bots.exchange import Failed, Limits, Probe, Question, Reply, TooFast
+from bots.exchange import Failed, Limits, Question, Reply, TooFast
 from bots.house import House
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said
@@ -22,7 +22,7 @@ from bots.replies.talking import broken, welcome
 from bots.tasks import end
 from bots.voice import voice
 from service.clock import Clock
-from service.errors import CoronetError, StoreUnavailable
+from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.keys import user_id
 
@@ -49,9 +49,9 @@ class _Person:
 class Desk:
     """Takes what people say; :meth:`hear` never waits."""
 
-    def __init__(self, store: Store, link: Link, delivery: Delivery, clock: Clock, limits: Limits) -> None:
-        """Answer through ``link``; ``delivery`` is paused for a person while they unsubscribe."""
-        self._house = House(store, delivery, limits)
+    def __init__(self, store: Store, link: Link, house: House, clock: Clock, limits: Limits) -> None:
+        """Answer through ``link`` what ``house`` has done."""
+        self._house = house
         self._store = store
         self._link = link
         self._clock = clock
@@ -120,19 +120,11 @@ class Desk:
     async def _converse(self, person: _Person, said: Said) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
         dialogue = converse(commands.parse(said.text), person.asked if stands else None, self._limits)
-        try:
-            request = next(dialogue)
-            while True:
-                if isinstance(request, Probe):
-                    self._link.hint(stanzas.composing(self._link.address, said.sender))
-                try:
-                    result = await self._house.serve(said.jid, request)
-                except CoronetError as error:
-                    request = dialogue.throw(error)
-                else:
-                    request = dialogue.send(result)
-        except StopIteration as end:
-            reply: Reply = end.value
+
+        def at_work() -> None:
+            self._link.hint(stanzas.composing(self._link.address, said.sender))
+
+        reply = await self._house.conduct(said.jid, dialogue, at_work)
         person.asked = reply if isinstance(reply, Question) else None
         person.asked_s = self._clock.monotonic_s()
         return reply

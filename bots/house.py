@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from bots.delivery import Delivery
+from bots.dialogue import Dialogue
 from bots.exchange import (
     AddSubscription,
     AddWatch,
@@ -21,6 +23,7 @@ from bots.exchange import (
     MySubscriptions,
     MyWatches,
     Probe,
+    Reply,
     Request,
     Search,
     SetHabits,
@@ -42,6 +45,23 @@ class House:
         self._store = store
         self._delivery = delivery
         self._limits = limits
+
+    async def conduct(self, jid: str, dialogue: Dialogue, at_work: Callable[[], None]) -> Reply:
+        """Carry out a dialogue with the person of this bare JID; ``at_work`` is called before what takes long."""
+        try:
+            request = next(dialogue)
+            while True:
+                if isinstance(request, Probe):
+                    at_work()
+                try:
+                    result = await self.serve(jid, request)
+                except CoronetError as error:
+                    request = dialogue.throw(error)
+                else:
+                    request = dialogue.send(result)
+        except StopIteration as end:
+            reply: Reply = end.value
+            return reply
 
     async def serve(self, jid: str, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         """Return the request's result as its class states it, for the person with this bare JID."""

@@ -14,6 +14,7 @@ import structlog
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.exchange import Limits
+from bots.house import House
 from bots.link import Absent, Bounced, Event, LinkLost, Receipt, Said, Seen, Started
 from bots.tasks import together
 from bots.xmpp import Connection
@@ -42,7 +43,8 @@ class Bot:
         )
         self.connection = Connection(settings, self._on_event)
         self._delivery = Delivery(store, self.connection, clock, settings.messages_per_s_per_user)
-        self._desk = Desk(store, self.connection, self._delivery, clock, limits)
+        house = House(store, self._delivery, limits)
+        self._desk = Desk(store, self.connection, house, clock, limits)
 
     async def run(self) -> None:
         """Serve until cancelled; then finish what is under way, in order."""
