@@ -26,7 +26,9 @@ from service.store.link import Link
 from service.store.loads import LoadStore
 from service.store.moves import Moves
 from service.store.outbox import Outbox
+from service.store.pauses import Pauses
 from service.store.policy import PolicyStore
+from service.store.preferences import PreferenceStore
 from service.store.requests import Requests
 from service.store.ring import Ring
 from service.store.search import Search
@@ -56,8 +58,10 @@ class Store:
         self.names = Directory(together, self.cells, "channel")
         self.entries = Directory(together, self.cells, "entry")
         self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox)
+        self.pauses = Pauses(link, self.outbox)
         self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)
+        self.preferences = PreferenceStore(link)
         self.standing = Standings(together)
         self.ring = Ring(link)
         self.policy = PolicyStore(link)

@@ -38,18 +38,22 @@ key                          type    meaning
 ``cn:{m:CELL}:index``        string  bit-sliced signatures of its names, once there are more than a few
 ``cn:{m:CELL}:slots``        string  which name has which slot in the index
 ``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
-``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
-``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``
+``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``,
+                                     ``unheard``: what standing queries met since everything was paused
+``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``,
+                                     and of a paused one the version it stands still at: see ``user_held.lua``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
 ``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
                                      ``e`` 1 of its edits, ``m`` position and marks of each article (JSON),
                                      ``x`` positions of changes that are left out (JSON),
-                                     ``w`` which standing queries have met what: MetWatch (JSON)
+                                     ``w`` which standing queries have met what: MetWatch (JSON),
+                                     ``a`` version after which all is told at once, up to ``v``
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
 ``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
+``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all → Preferences (msgpack)
 ``cn:{u:UID}:watches``       hash    number of a standing query → its id and itself: Watch (msgpack)
 ``cn:{u:UID}:hits``          set     channel id and version of what their standing queries were told; expires
 ``cn:{w:B}``                 hash    bucket B of standing queries: id → Standing (msgpack)
@@ -238,6 +242,11 @@ def articles(uid: UserId) -> str:
 def older_articles(uid: UserId) -> str:
     """Articles that a user was told before those."""
     return f"cn:{{u:{uid}}}:articles:old"
+
+
+def preferences(uid: UserId) -> str:
+    """What a user prefers, of each subscription and of all."""
+    return f"cn:{{u:{uid}}}:preferences"
 
 
 def watches(uid: UserId) -> str:
