@@ -8,7 +8,7 @@ pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check -
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 
-.PHONY: setup run test check bench fuzz live shards matrices experiments storms lock
+.PHONY: setup run test check bench fuzz live shards matrices experiments storms words lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -74,6 +74,16 @@ fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz parse $(ARGS)
 	@$(bin)/python -m tests.fuzz identity $(ARGS)
 	@$(bin)/python -m tests.fuzz page $(ARGS)
+
+# What the bot says, gathered for translation: new sentences stand empty in bots/locale, and the tests name them.
+words: $(venv)/dev.stamp
+	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "say marked many:1,2" --no-wrap \
+		--add-location file --project Coronet --copyright-holder "" --output $(venv)/coronet.pot bots service
+	@for language in de fr es; do \
+		$(bin)/pybabel --quiet update --domain coronet --input-file $(venv)/coronet.pot --output-dir bots/locale \
+			--locale $$language --no-wrap --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date \
+			--init-missing || exit 1; \
+	done
 
 # Newer versions are taken only where they are asked for: make lock ARGS="--upgrade-package aiohttp".
 lock: $(venv)/dev.stamp

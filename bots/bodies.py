@@ -1,4 +1,4 @@
-"""What batches say, rendered once however many people get the same."""
+"""What batches say, rendered once in each language however many people get the same."""
 
 from collections import Counter, OrderedDict
 from typing import Final
@@ -8,6 +8,7 @@ import msgspec
 from bots import stanzas
 from bots.elsewhere import told_elsewhere
 from bots.notifications import ArticleKey, MetBy, notification
+from bots.voice import Voice, voice
 from service.feeds.parts import share
 from service.model import ChannelId, Delta
 from service.store.channels import Channels
@@ -43,19 +44,21 @@ class Bodies:
     def __init__(self, channels: Channels) -> None:
         """Read from these channels."""
         self._channels = channels
-        self._known: OrderedDict[_Items, Body] = OrderedDict()
+        self._known: OrderedDict[tuple[str, _Items], Body] = OrderedDict()
 
-    async def of(self, batch: Batch) -> Body:
-        """Return the batch's body. Raises StoreUnavailable."""
+    async def of(self, batch: Batch, language: str) -> Body:
+        """Return the batch's body in the language of a tag. Raises StoreUnavailable."""
         items = tuple(_Item(item.channel, item.version, item.edits, item.left_out, item.met) for item in batch.items)
-        body = self._known.get(items)
+        speaker = voice(language)
+        key = (speaker.language, items)
+        body = self._known.get(key)
         if body is None:
-            body = self._known[items] = await self._rendered(items)
+            body = self._known[key] = await self._rendered(items, speaker)
             if len(self._known) > KEPT:
                 self._known.popitem(last=False)
         return body
 
-    async def _rendered(self, items: _Items) -> Body:
+    async def _rendered(self, items: _Items, speaker: Voice) -> Body:
         found = await self._channels.many(list(dict.fromkeys(item.channel for item in items)))
         channels = {channel.id: channel for channel in found if channel is not None}
         deltas = [(item, await self._channels.delta(item.channel, item.version)) for item in items]
@@ -66,7 +69,7 @@ class Bodies:
             article: [channels[cid] for cid in others if cid in channels]
             for article, others in told_elsewhere(told, _left_out(present)).items()
         }
-        text = notification(list(channels.values()), told, gone, also_in, _met(present))
+        text = notification(list(channels.values()), told, gone, also_in, speaker, met=_met(present))
         return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in told))
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from bots.verbs import ALL, GUESSABLE, VERB_OF
 from service.feeds.urls import looks_like_url
 
 LONGEST = 4096
@@ -109,6 +110,12 @@ class Timezone(msgspec.Struct, frozen=True):
     words: str
 
 
+class Language(msgspec.Struct, frozen=True):
+    """Speak this language with me ("" to ask)."""
+
+    words: str
+
+
 class Help(msgspec.Struct, frozen=True):
     """Explain everything, or one verb."""
 
@@ -140,37 +147,16 @@ class Unknown(msgspec.Struct, frozen=True):
 
 Command = (
     Subscribe | Unsubscribe | UnsubscribeAll | List | Find | More | Watch | Unwatch | Show | Why | Status | Quiet
-    | Digest | Timezone | Help | Answer | Pick | Cancel | Unknown
+    | Digest | Timezone | Language | Help | Answer | Pick | Cancel | Unknown
 )  # fmt: skip
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
 
-_SYNONYMS: Final[dict[str, str]] = {
-    **dict.fromkeys(("subscribe", "sub", "add", "follow"), "subscribe"),
-    **dict.fromkeys(("unsubscribe", "unsub", "remove", "rm", "delete", "unfollow"), "unsubscribe"),
-    **dict.fromkeys(("list", "ls", "subscriptions"), "list"),
-    **dict.fromkeys(("find", "search", "discover"), "find"),
-    **dict.fromkeys(("more", "next"), "more"),
-    **dict.fromkeys(("watch", "watches"), "watch"),
-    **dict.fromkeys(("unwatch",), "unwatch"),
-    **dict.fromkeys(("show", "latest"), "show"),
-    **dict.fromkeys(("why", "explain"), "why"),
-    **dict.fromkeys(("status", "stats"), "status"),
-    **dict.fromkeys(("quiet", "silence", "dnd"), "quiet"),
-    **dict.fromkeys(("digest", "summary"), "digest"),
-    **dict.fromkeys(("timezone", "tz", "zone"), "timezone"),
-    **dict.fromkeys(("help", "?", "h", "commands", "start", "hello", "hi"), "help"),
-    **dict.fromkeys(("yes", "y", "yep", "ok"), "yes"),
-    **dict.fromkeys(("no", "n", "nope"), "no"),
-    **dict.fromkeys(("cancel", "stop", "nevermind"), "cancel"),
-}
 VERBS: Final = (
     *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
-    *("timezone", "help"),
+    *("timezone", "language", "help"),
 )
 """What ``help`` explains."""
-
-_GUESSABLE: Final = [word for word in _SYNONYMS if word not in ("?", "h", "y", "n", "no", "hi", "ok", "why", "tz")]
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 
@@ -179,7 +165,7 @@ def parse(text: str) -> Command:
     """Return the command that ``text`` states."""
     line = text[:LONGEST].strip().lstrip("/").strip()
     verb, rest = (*line.split(maxsplit=1), "", "")[:2]
-    name = _SYNONYMS.get(verb.lower().rstrip(":,!."))
+    name = VERB_OF.get(verb.lower().rstrip(":,!."))
     if name is not None:
         return _READERS[name](rest)
     if (number := _NUMBER.fullmatch(line)) is not None:
@@ -207,7 +193,7 @@ def _selector(words: str) -> str:
 
 
 def _unsubscribe(rest: str) -> Command:
-    if rest.lower() in ("all", "everything", "*"):
+    if rest.lower() in ALL:
         return UnsubscribeAll()
     target = _target(rest)
     return Unsubscribe(Target(url=target.url, selector=_selector(rest)) if target.url else target)
@@ -220,7 +206,7 @@ def _show(rest: str) -> Command:
 
 
 def _help(rest: str) -> Command:
-    return Help(_SYNONYMS.get(rest.lower(), ""))
+    return Help(VERB_OF.get(rest.lower(), ""))
 
 
 _READERS: Final[dict[str, Callable[[str], Command]]] = {
@@ -237,6 +223,7 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "quiet": Quiet,
     "digest": Digest,
     "timezone": Timezone,
+    "language": Language,
     "help": _help,
     "yes": lambda _: Answer(yes=True),
     "no": lambda _: Answer(yes=False),
@@ -245,5 +232,5 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
 
 
 def _suggestion(verb: str, rest: str) -> str:
-    near = difflib.get_close_matches(verb.lower()[:20], _GUESSABLE, n=1, cutoff=0.7)
-    return f"{_SYNONYMS[near[0]]} {rest}".strip() if near else ""
+    near = difflib.get_close_matches(verb.lower()[:20], GUESSABLE, n=1, cutoff=0.7)
+    return f"{VERB_OF[near[0]]} {rest}".strip() if near else ""

@@ -25,7 +25,7 @@ from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.tasks import end, together
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.habits import NONE, Habits, may_be_told_s
+from service.habits import Habits, may_be_told_s
 from service.metrics import DELIVERY, OUTBOX_USERS
 from service.model import UserId
 from service.store import Store
@@ -237,7 +237,7 @@ class Delivery:
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
         await self._learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._rest([uid for uid in clear if self._habits[uid] != NONE])
+        resting = await self._rest([uid for uid in clear if self._habits[uid].waits])
         clear = [uid for uid in clear if uid not in resting]
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s())
         fresh = await self._corrections.made(claimed)
@@ -248,7 +248,7 @@ class Delivery:
             asked = self._sends_receipts[uid]
             request = stanzas.REQUEST if asked else ""
             for batch in own:
-                body = await self._bodies.of(batch)
+                body = await self._bodies.of(batch, self._habits[uid].speaks)
                 if not body.xml:
                     empty.append((uid, batch.message_id))
                     continue

@@ -32,7 +32,6 @@ QUESTION_STANDS_S: Final = 600.0
 _MOST_WAITING = 100
 _MOST_REMEMBERED = 10_000
 """People without unread commands of whom we remember a question, or that they ask too fast."""
-_LANGUAGE = "en"
 _log = structlog.get_logger()
 
 
@@ -44,6 +43,7 @@ class _Person:
         self.asked: Question | None = None
         self.asked_s = 0.0
         self.told_too_fast = False
+        self.language = ""
 
 
 class Desk:
@@ -94,10 +94,10 @@ class Desk:
         try:
             words = await self._words(person, said)
         except StoreUnavailable as error:
-            words = text(Failed(error, ""), self._clock.wall_s(), _LANGUAGE)
+            words = text(Failed(error, ""), self._clock.wall_s(), person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
-            words = broken(voice(_LANGUAGE))
+            words = broken(voice(person.language or said.language))
         if words:
             await self._say(said, words)
 
@@ -108,14 +108,13 @@ class Desk:
             if person.told_too_fast:
                 return ""
             person.told_too_fast = True
-            return text(TooFast(per_minute), self._clock.wall_s(), _LANGUAGE)
+            return text(TooFast(per_minute), self._clock.wall_s(), person.language or said.language)
         person.told_too_fast = False
-        greeting = ""
-        if not (await self._store.users.get(said.jid)).welcomed:
-            await self._store.users.mark(said.jid, welcomed=True)
-            greeting = f"{welcome(voice(_LANGUAGE))}\n\n"
+        known = await self._house.greet(said.jid, said.language)
+        person.language = known.habits.speaks
+        greeting = "" if known.welcomed else f"{welcome(voice(person.language))}\n\n"
         reply = await self._converse(person, said)
-        return clip(greeting + text(reply, self._clock.wall_s(), _LANGUAGE), LONGEST_MESSAGE_BYTES)
+        return clip(greeting + text(reply, self._clock.wall_s(), person.language), LONGEST_MESSAGE_BYTES)
 
     async def _converse(self, person: _Person, said: Said) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S

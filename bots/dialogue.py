@@ -56,7 +56,7 @@ from bots.exchange import (
     Watches,
     Watching,
 )
-from bots.settling import settled
+from bots.settling import settled, spoken_with
 from service.discovery.grammar import Finding, parse_query, parse_watch
 from service.errors import CoronetError
 from service.feeds.urls import canonical_url, channel_id, looks_like_url, page_url
@@ -103,6 +103,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _status())
         case commands.Quiet() | commands.Digest() | commands.Timezone():
             return (yield from settled(command))
+        case commands.Language():
+            return (yield from spoken_with(command))
         case commands.Help(topic):
             return Explained(topic)
         case commands.Pick(number) if isinstance(asked, Choose):

@@ -268,6 +268,19 @@ class UnreadableTime(msgspec.Struct, frozen=True):
     words: str
 
 
+class LanguageTold(msgspec.Struct, frozen=True):
+    """Which language we speak with the person; ``changed``: from now on."""
+
+    language: str
+    changed: bool = False
+
+
+class NoSuchLanguage(msgspec.Struct, frozen=True):
+    """We speak no language of this name."""
+
+    words: str
+
+
 class NoSuchZone(msgspec.Struct, frozen=True):
     """No time zone, or several (``meant``), of this name."""
 
@@ -327,6 +340,7 @@ class Failed(msgspec.Struct, frozen=True):
 Reply = (
     Subscribed | Choose | Confirm | DidYouMean | OfferPage | Found | NothingMore | Watching | Watches
     | Unwatched | NoSuchWatch | Unsubscribed | NoSuchSubscription | Listing | Shown | Reasoned | StatusReport
-    | HabitsTold | UnreadableTime | NoSuchZone | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
+    | HabitsTold | UnreadableTime | NoSuchZone | LanguageTold | NoSuchLanguage
+    | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
     | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
 )  # fmt: skip

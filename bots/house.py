@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from bots.delivery import Delivery
 from bots.dialogue import Dialogue
 from bots.exchange import (
@@ -29,10 +31,12 @@ from bots.exchange import (
     SetHabits,
     TakeNewUrl,
 )
+from bots.voice import spoken
 from service.errors import CoronetError
 from service.model import ChannelId
 from service.store import Store
 from service.store.keys import user_id
+from service.store.users import UserState
 
 _HOUR_S = 3600.0
 
@@ -45,6 +49,19 @@ class House:
         self._store = store
         self._delivery = delivery
         self._limits = limits
+
+    async def greet(self, jid: str, tag: str) -> UserState:
+        """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
+        known = await self._store.users.get(jid)
+        if not known.welcomed:
+            await self._store.users.mark(jid, welcomed=True)
+        client_language = spoken(tag)
+        if client_language in ("", known.habits.client_language):
+            return known
+        await self._store.users.set_client_language(jid, client_language)
+        self._delivery.changed(jid)
+        habits = msgspec.structs.replace(known.habits, client_language=client_language)
+        return msgspec.structs.replace(known, habits=habits)
 
     async def conduct(self, jid: str, dialogue: Dialogue, at_work: Callable[[], None]) -> Reply:
         """Carry out a dialogue with the person of this bare JID; ``at_work`` is called before what takes long."""

@@ -16,7 +16,10 @@ class LinkLost(OperationalError):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A person wrote to us. ``jid`` is bare and decides what they may; ``sender`` is where to answer."""
+    """A person wrote to us. ``jid`` is bare and decides what they may; ``sender`` is where to answer.
+
+    ``language`` is the tag of what their client speaks (xml:lang), "" if it says nothing.
+    """
 
     jid: str
     sender: str
@@ -24,6 +27,7 @@ class Said(msgspec.Struct, frozen=True):
     text: str
     thread: str
     wants_receipt: bool
+    language: str = ""
 
 
 class Receipt(msgspec.Struct, frozen=True):

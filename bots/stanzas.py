@@ -24,6 +24,7 @@ LONGEST_TOKEN: Final = 256
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 §2.2. One such character would end the stream for everybody, so this is checked here once more."""
+_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _ERRORS = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
 _DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
 """XEP-0203: history, not somebody talking to us now. A late receipt is a receipt all the same."""
@@ -98,13 +99,19 @@ def read(stanza: Element) -> Said | Receipt | Bounced | None:
     received = stanza.find(f"{{{RECEIPTS}}}received")
     if received is not None:
         return Receipt(bare(sender), received.get("id", ""))
-    body = stanza.findtext("{*}body")
+    body = stanza.find("{*}body")
     if body is None or not sender or _has_any(stanza, _DELAYED):
         return None
     thread = stanza.findtext("{*}thread") or ""
     wants_receipt = 0 < len(ident) <= LONGEST_TOKEN and stanza.find(f"{{{RECEIPTS}}}request") is not None
     return Said(
-        bare(sender), sender, ident, body[:LONGEST], thread if len(thread) <= LONGEST_TOKEN else "", wants_receipt
+        bare(sender),
+        sender,
+        ident,
+        (body.text or "")[:LONGEST],
+        thread if len(thread) <= LONGEST_TOKEN else "",
+        wants_receipt,
+        body.get(_LANGUAGE, stanza.get(_LANGUAGE, "")),
     )
 
 

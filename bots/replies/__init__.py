@@ -41,6 +41,8 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
     say.NoSuchWatch: finding.no_such_watch,
     say.UnreadableTime: settings.unreadable_time,
     say.NoSuchZone: settings.no_such_zone,
+    say.LanguageTold: settings.language_told,
+    say.NoSuchLanguage: settings.no_such_language,
     say.Explained: help.explained,
     say.Incomplete: help.incomplete,
     say.TooFast: talking.too_fast,

@@ -84,6 +84,12 @@ HELP: Final = {
             "`timezone Europe/Berlin` (or just a city like `timezone Berlin`): whose clock `quiet` and `digest` go by"
         ),
     ),
+    "language": Topic(
+        marked("`language en`, `language de`, `language fr` or `language es`: which language I speak with you"),
+        marked(
+            "`language auto`: the one that your client is set to, if it says so. I understand all four at any time."
+        ),
+    ),
     "help": Topic(
         marked("`help`: everything I understand"),
         marked("`help subscribe`: more about one command."),

@@ -5,7 +5,7 @@ from typing import Final
 from bots import exchange as say
 from bots.failures import outcome
 from bots.length import LONGEST_MESSAGE_BYTES
-from bots.replies.parts import address, entry_lines, fitted, joined_lines, span, title
+from bots.replies.parts import address, entry_lines, fitted, joined_lines, title
 from bots.voice import Voice, marked
 from service.corona.reasons import Bound
 from service.feeds.text import one_line
@@ -71,13 +71,13 @@ def reasoned(reply: say.Reasoned, voice: Voice, now_s: float) -> str:
                 workers,
                 title=title(reply.followed.channel),
                 number=str(reply.followed.number),
-                interval=span(reason.interval_s / workers, voice),
+                interval=voice.span(reason.interval_s / workers),
             ),
-            _awaited(span(reason.wait_s, voice), next_s, voice),
+            _awaited(voice.span(reason.wait_s), next_s, voice),
             voice.say(_BINDING[reason.bound]),
             voice.say(
                 "As far as I can tell, something is new about every {interval}.",
-                interval=span(reason.update_interval_s, voice),
+                interval=voice.span(reason.update_interval_s),
             ),
         ]
     )
@@ -89,7 +89,7 @@ def _awaited(wait: str, next_s: float, voice: Voice) -> str:
     return voice.say(
         "What is new is seen after {wait} on average; the next look is due in {time}.",
         wait=wait,
-        time=span(next_s, voice),
+        time=voice.span(next_s),
     )
 
 
@@ -112,7 +112,7 @@ def status(reply: say.StatusReport, voice: Voice, now_s: float) -> str:
         voice.say(
             "#{number} {title}: {trouble} for {age}",
             number=str(followed.number), title=title(followed.channel), trouble=outcome(code, voice),
-            age=span(now_s - since_s, voice),
+            age=voice.span(now_s - since_s),
         )
         for followed, code, since_s in reply.failing
     ]  # fmt: skip

@@ -1,16 +1,10 @@
 """What messages of every kind are made of."""
 
-from typing import Final
-
 from bots.length import LONGEST_MESSAGE_BYTES
 from bots.voice import Voice
 from service.feeds.text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
-
-_DAY_S: Final = 86_400
-_HOUR_S: Final = 3600
-_MINUTE_S: Final = 60
 
 
 def title(channel: Channel) -> str:
@@ -36,21 +30,10 @@ def joined_lines(text: str, max_chars: int) -> str:
     return one_line(" · ".join(text.splitlines()), max_chars)
 
 
-def span(length_s: float, voice: Voice) -> str:
-    """Return a length of time in words, rounded."""
-    if length_s >= 1.5 * _DAY_S:
-        return voice.many("{count} day", "{count} days", round(length_s / _DAY_S))
-    if length_s >= 1.5 * _HOUR_S:
-        return voice.many("{count} hour", "{count} hours", round(length_s / _HOUR_S))
-    if length_s >= 1.5 * _MINUTE_S:
-        return voice.many("{count} minute", "{count} minutes", round(length_s / _MINUTE_S))
-    return voice.many("{count} second", "{count} seconds", max(1, round(length_s)))
-
-
 def fitted(head: str, rows: list[str], voice: Voice, tail: str = "") -> str:
     """Return head, as many rows as fit one message, how many do not, and ``tail``."""
     ends = [tail] if tail else []
-    fixed = "\n".join([head, _left(len(rows), voice), *ends])
+    fixed = "\n".join([head, more(len(rows), voice), *ends])
     left_bytes = LONGEST_MESSAGE_BYTES - len(fixed.encode())
     kept = []
     for row in rows:
@@ -59,8 +42,9 @@ def fitted(head: str, rows: list[str], voice: Voice, tail: str = "") -> str:
             break
         kept.append(row)
     left = len(rows) - len(kept)
-    return "\n".join([head, *kept, *([_left(left, voice)] if left else []), *ends])
+    return "\n".join([head, *kept, *([more(left, voice)] if left else []), *ends])
 
 
-def _left(count: int, voice: Voice) -> str:
+def more(count: int, voice: Voice) -> str:
+    """Say how many are left out."""
     return voice.many("and {count} more", "and {count} more", count)

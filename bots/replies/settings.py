@@ -1,18 +1,15 @@
 """What is said about when a person is told."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from bots import exchange as say
 from bots.replies.help import HELP
-from bots.voice import Voice, marked
+from bots.voice import LANGUAGES, Voice
+from bots.voice import voice as voice_of
 from service.feeds.text import one_line
 from service.habits import EVERY_DAY, MINUTES_PER_HOUR, Digest, Habits, Quiet
-
-_DAY_NAMES = (
-    *(marked("Monday"), marked("Tuesday"), marked("Wednesday"), marked("Thursday")),
-    *(marked("Friday"), marked("Saturday"), marked("Sunday")),
-)
 
 
 def habits_told(reply: say.HabitsTold, voice: Voice, now_s: float) -> str:
@@ -45,7 +42,7 @@ def _digest(digest: Digest, voice: Voice) -> str:
         case "day":
             return voice.say("every day at {time}", time=_clock(digest.at))
         case "week":
-            day = voice.say(_DAY_NAMES[digest.day])
+            day = voice.day(digest.day)
             return voice.say("every {day} at {time}", day=day, time=_clock(digest.at))
 
 
@@ -65,10 +62,10 @@ def _quiet(quiet: Quiet, voice: Voice) -> str:
 
 def _days(days: tuple[int, ...], voice: Voice) -> str:
     """Return days of the week in words; they are sorted."""
-    *most, last = (voice.say(_DAY_NAMES[day]) for day in days)
+    names = [voice.day(day) for day in days]
     if len(days) > 2 and days[-1] - days[0] == len(days) - 1:  # noqa: PLR2004 - two are named
-        return voice.say("{first} to {last}", first=most[0], last=last)
-    return voice.say("{days} and {last}", days=", ".join(most), last=last) if most else last
+        return voice.say("{first} to {last}", first=names[0], last=names[-1])
+    return voice.listed(names)
 
 
 def _clock(minute: int) -> str:
@@ -81,10 +78,28 @@ def unreadable_time(reply: say.UnreadableTime, voice: Voice) -> str:
     return f"{said}\n{HELP[reply.verb].all(voice)}"
 
 
+def language_told(reply: say.LanguageTold, _voice: Voice) -> str:
+    """Say which language we speak, in that language, and what else we can."""
+    own = voice_of(reply.language)
+    head = own.say("From now on I speak English with you.") if reply.changed else own.say("I speak English with you.")
+    return f"{head} {_choice(own, [code for code in LANGUAGES if code != own.language])}"
+
+
+def no_such_language(reply: say.NoSuchLanguage, voice: Voice) -> str:
+    """Say which languages there are."""
+    refused = voice.say("I do not speak “{words}”.", words=one_line(reply.words, 60))
+    return f"{refused} {_choice(voice, LANGUAGES)}"
+
+
+def _choice(voice: Voice, codes: Sequence[str]) -> str:
+    commands = [f"`language {code}` ({voice_of(code).name(code)})" for code in codes]
+    return voice.say("You can have {languages}.", languages=voice.listed(commands))
+
+
 def no_such_zone(reply: say.NoSuchZone, voice: Voice) -> str:
     """Say which zones may be meant, or how to name one."""
     if reply.meant:
-        commands = ", ".join(f"`timezone {name}`" for name in reply.meant)
+        commands = voice.listed([f"`timezone {name}`" for name in reply.meant])
         return voice.say("There are several. Which one? {commands}", commands=commands)
     return voice.say(
         "I know no time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, "
