@@ -232,5 +232,8 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
 
 
 def _suggestion(verb: str, rest: str) -> str:
-    near = difflib.get_close_matches(verb.lower()[:20], GUESSABLE, n=1, cutoff=0.7)
-    return f"{VERB_OF[near[0]]} {rest}".strip() if near else ""
+    for known in (VERBS, GUESSABLE):
+        near = difflib.get_close_matches(verb.lower()[:20], known, n=1, cutoff=0.7)
+        if near:
+            return f"{VERB_OF[near[0]]} {rest}".strip()
+    return ""
