@@ -1,6 +1,7 @@
 """What batches say, rendered once in each language however many people get the same."""
 
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -8,27 +9,19 @@ import msgspec
 from bots import stanzas
 from bots.elsewhere import told_elsewhere
 from bots.notifications import ArticleKey, MetBy, notification
+from bots.versions import shares, versions
 from bots.voice import Voice, voice
-from service.feeds.parts import share
-from service.model import ChannelId, Delta
+from service.model import Change, ChannelId, Delta
 from service.store.channels import Channels
-from service.store.outbox import Batch, MetWatch
+from service.store.outbox import Batch, OutboxItem
 
 KEPT: Final = 512
 """Bodies remembered; each is at most some 4 kB."""
 
 
-class _Item(msgspec.Struct, frozen=True):
-    """An outbox item without the time it was queued, which differs from person to person."""
-
-    channel: ChannelId
-    version: int
-    edits: bool
-    left_out: tuple[int, ...]
-    met: tuple[MetWatch, ...]
-
-
-_Items = tuple[_Item, ...]
+_Items = tuple[OutboxItem, ...]
+"""Items without the time they were queued, which differs from person to person."""
+_Present = list[tuple[OutboxItem, tuple[Delta, ...]]]
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -48,7 +41,7 @@ class Bodies:
 
     async def of(self, batch: Batch, language: str) -> Body:
         """Return the batch's body in the language of a tag. Raises StoreUnavailable."""
-        items = tuple(_Item(item.channel, item.version, item.edits, item.left_out, item.met) for item in batch.items)
+        items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
         speaker = voice(language)
         key = (speaker.language, items)
         body = self._known.get(key)
@@ -61,10 +54,13 @@ class Bodies:
     async def _rendered(self, items: _Items, speaker: Voice) -> Body:
         found = await self._channels.many(list(dict.fromkeys(item.channel for item in items)))
         channels = {channel.id: channel for channel in found if channel is not None}
-        deltas = [(item, await self._channels.delta(item.channel, item.version)) for item in items]
-        gone = Counter(item.channel for item, delta in deltas if delta is None)
-        present = [(item, delta) for item, delta in deltas if delta is not None]
-        told = [share(delta, edits=item.edits, left_out=item.left_out) for item, delta in present]
+        kept = [(item, await versions(self._channels, item)) for item in items]
+        gone: Counter[ChannelId] = Counter()
+        for item, own in kept:
+            if own.gone:
+                gone[item.channel] += own.gone
+        present = [(item, own.deltas) for item, own in kept]
+        told = [delta for item, deltas in present for delta in shares(item, deltas)]
         also_in = {
             article: [channels[cid] for cid in others if cid in channels]
             for article, others in told_elsewhere(told, _left_out(present)).items()
@@ -73,20 +69,25 @@ class Bodies:
         return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in told))
 
 
-def _left_out(present: list[tuple[_Item, Delta]]) -> list[Delta]:
+def _left_out(present: _Present) -> list[Delta]:
     return [
-        msgspec.structs.replace(delta, changes=tuple(delta.changes[position] for position in item.left_out))
-        for item, delta in present
-        if item.left_out
+        msgspec.structs.replace(deltas[0], changes=tuple(changes[position] for position in item.left_out))
+        for item, deltas in present
+        if item.left_out and (changes := _changes(deltas))
     ]
 
 
-def _met(present: list[tuple[_Item, Delta]]) -> dict[ArticleKey, list[MetBy]]:
+def _met(present: _Present) -> dict[ArticleKey, list[MetBy]]:
     """Return the standing queries that each entry has met."""
     found: dict[ArticleKey, list[MetBy]] = {}
-    for item, delta in present:
-        for watch in item.met:
+    for item, deltas in present:
+        changes = _changes(deltas)
+        for watch in item.met if changes else ():
             for position in watch.positions:
-                key = (item.channel, delta.changes[position].entry.key)
+                key = (item.channel, changes[position].entry.key)
                 found.setdefault(key, []).append((watch.number, watch.words))
     return found
+
+
+def _changes(deltas: Sequence[Delta]) -> list[Change]:
+    return [change for delta in deltas for change in delta.changes]

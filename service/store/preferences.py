@@ -1,6 +1,7 @@
 """What each person prefers, with the rest of their records; see :mod:`service.preferences`."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -8,6 +9,9 @@ from service.model import UserId
 from service.preferences import NONE, ByNumber, Preferences
 from service.store import keys
 from service.store.link import Link
+
+_NOTHING: Final[ByNumber] = {}
+"""Of nearly everybody: it is remembered for each who is told something."""
 
 
 class PreferenceStore:
@@ -22,6 +26,8 @@ class PreferenceStore:
         found = await self._link.many([("HGETALL", keys.preferences(uid)) for uid in uids])
         return [
             {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
+            if held
+            else _NOTHING
             for held in found
         ]
 

@@ -12,8 +12,8 @@ from service.preferences import FOR_ALL, NONE, Preferences, chooses, tells_edits
 CID = "c" * 40
 
 
-def added(title: str, **more: object) -> Change:
-    return Change("addition", Entry(title, title, **more))  # type: ignore[arg-type]
+def added(title: str, summary: str = "", tags: tuple[str, ...] = ()) -> Change:
+    return Change("addition", Entry(title, title, "", summary, (), tags))
 
 
 def left_out(preferences: dict[int, Preferences], *versions: Delta, edits: bool = False) -> tuple[int, ...] | None:
