@@ -11,11 +11,12 @@ import signal
 
 import structlog
 
+from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.exchange import Limits
 from bots.house import House
-from bots.link import Absent, Bounced, Event, LinkLost, Receipt, Said, Seen, Started
+from bots.link import Absent, Bounced, Event, LinkLost, Ordered, Receipt, Said, Seen, Started
 from bots.tasks import together
 from bots.xmpp import Connection
 from service.clock import Clock, SystemClock
@@ -45,6 +46,7 @@ class Bot:
         self._delivery = Delivery(store, self.connection, clock, settings.messages_per_s_per_user)
         house = House(store, self._delivery, limits)
         self._desk = Desk(store, self.connection, house, clock, limits)
+        self._counter = Counter(store, self.connection, house, clock, limits)
 
     async def run(self) -> None:
         """Serve until cancelled; then finish what is under way, in order."""
@@ -52,11 +54,14 @@ class Bot:
             await together(self.connection.run(), self._delivery.run())
         finally:
             await self._desk.close()
+            await self._counter.close()
 
     def _on_event(self, event: Event) -> None:
         match event:
             case Said():
                 self._desk.hear(event)
+            case Ordered():
+                self._counter.hear(event)
             case Receipt():
                 self._delivery.receipt(event)
             case Bounced():

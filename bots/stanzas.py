@@ -32,9 +32,14 @@ _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """XEP-0280: we never ask for them, so these are forged."""
 
 
+def clean(text: str) -> str:
+    """Return the text without what would end the stream."""
+    return _NOT_XML.sub("", text)
+
+
 def payload(text: str) -> str:
     """Return the body of a chat message."""
-    return f"<body>{escape(_NOT_XML.sub('', text))}</body>"
+    return f"<body>{escape(clean(text))}</body>"
 
 
 def replace(message_id: str) -> str:
@@ -70,16 +75,40 @@ def composing(sender: str, to: str) -> str:
     )
 
 
-def presence(sender: str, to: str, kind: str = "") -> str:
-    """Return a presence for one person; ``kind`` is empty for "available"."""
+def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") -> str:
+    """Return a presence for one person, or for all contacts; ``kind`` is empty for "available"."""
+    whom = f" to={quoteattr(to)}" if to else ""
     stated = f" type={quoteattr(kind)}" if kind else ""
-    return f"<presence from={quoteattr(sender)} to={quoteattr(to)}{stated}/>"
+    return f"<presence from={quoteattr(sender)}{whom}{stated}>{content}</presence>"
+
+
+def request(sender: str, to: str, ident: str, kind: str, content: str) -> str:
+    """Return a request of ours; ``kind`` is "get" or "set"."""
+    return f"<iq {_addressed(sender, to, ident)} type='{kind}'>{content}</iq>"
 
 
 def ping(sender: str, to: str, ident: str) -> str:
     """Return a ping (XEP-0199)."""
-    addresses = f"from={quoteattr(sender)} to={quoteattr(to)}"
-    return f"<iq {addresses} type='get' id={quoteattr(ident)}><ping xmlns='urn:xmpp:ping'/></iq>"
+    return request(sender, to, ident, "get", "<ping xmlns='urn:xmpp:ping'/>")
+
+
+def result(sender: str, to: str, ident: str, content: str) -> str:
+    """Return the answer to a request."""
+    return f"<iq {_addressed(sender, to, ident)} type='result'>{content}</iq>"
+
+
+def refusal(sender: str, to: str, ident: str, error: tuple[str, str], detail: str = "") -> str:
+    """Return the answer to a request that cannot be met (RFC 6120 §8.3): its type and condition.
+
+    ``detail`` is what the application says.
+    """
+    kind, condition = error
+    told = f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
+    return f"<iq {_addressed(sender, to, ident)} type='error'>{told}</iq>"
+
+
+def _addressed(sender: str, to: str, ident: str) -> str:
+    return f"from={quoteattr(sender)} to={quoteattr(to)} id={quoteattr(clean(ident)[:LONGEST_TOKEN])}"
 
 
 def bare(jid: str) -> str:

@@ -111,12 +111,11 @@ async def test_of_ten_thousand_commands_few_are_kept_and_others_are_answered_mea
 
 
 async def test_nobody_can_say_on_the_servers_behalf_that_it_has_a_message(bot: Bot, person: Person) -> None:
-    """Our pings' ids can be guessed; who answers one has to be whom we asked."""
+    """Who answers a ping of ours has to be whom we asked, even if they know its id."""
     eve = await person()
     await eve.say("status")
-    confirmed = asyncio.get_running_loop().create_future()
-    bot.connection._pings["guessed"] = confirmed
-    eve.send_raw(f"<iq to='{bot.connection.address}' type='result' id='guessed'/>")
+    ident, confirmed = bot.connection._questions.opened("localhost")
+    eve.send_raw(f"<iq to='{bot.connection.address}' type='result' id='{ident}'/>")
     await eve.say("status")
     assert not confirmed.done()
 
