@@ -75,12 +75,13 @@ fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz identity $(ARGS)
 	@$(bin)/python -m tests.fuzz page $(ARGS)
 
-# What the bot says, gathered for translation: new sentences stand empty in bots/locale, and the tests name them.
+# What the bot says, gathered for translation: new sentences stand empty in bots/catalogs, and the tests name them.
+words: errors := BadUrl BadQuery LimitReached HostNotFound Unreachable TlsFailed BadHttp EmptyBody
 words: $(venv)/dev.stamp
-	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "say marked many:1,2" --no-wrap \
+	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "say marked many:1,2 $(errors)" --no-wrap \
 		--add-location file --project Coronet --copyright-holder "" --output $(venv)/coronet.pot bots service
 	@for language in de fr es; do \
-		$(bin)/pybabel --quiet update --domain coronet --input-file $(venv)/coronet.pot --output-dir bots/locale \
+		$(bin)/pybabel --quiet update --domain coronet --input-file $(venv)/coronet.pot --output-dir bots/catalogs \
 			--locale $$language --no-wrap --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date \
 			--init-missing || exit 1; \
 	done

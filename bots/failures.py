@@ -11,7 +11,12 @@ def sentence(error: errors.CoronetError, subject: str, voice: Voice) -> str:
     """Say what went wrong with ``subject`` (a URL on one line, or ""), and what to do."""
     status = error.status if isinstance(error, errors.BadStatus) else 0
     it = voice.say("“{words}”", words=subject) if subject else voice.say("it")
-    return voice.say(_template(error, status), it=it, status=str(status), detail=one_line(str(error), 300))
+    return voice.say(
+        _template(error, status),
+        it=it,
+        status=str(status),
+        detail=one_line(voice.say(error.sentence, **error.values), 300),
+    )
 
 
 def outcome(code: str, voice: Voice) -> str:

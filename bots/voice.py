@@ -1,7 +1,7 @@
 """One language to speak to somebody in.
 
 A sentence stands in the code as its English form, as an argument of :meth:`Voice.say` or :meth:`Voice.many`, or of
-:func:`marked` where it is kept for later: that is where ``make words`` finds it for the catalogs in ``bots/locale``.
+:func:`marked` where it is kept for later: that is where ``make words`` finds it for the catalogs in ``bots/catalogs``.
 What is put into it is named: ``{title}``. Sentences are whole, because pieces glued together cannot be translated; what
 is put in stands where it fits whatever its gender and case. Dates, numbers and lists are written as the CLDR has them.
 """
@@ -41,7 +41,7 @@ class Voice:
 
     def say(self, sentence: str, /, **values: object) -> str:
         """Return the sentence with these values put in; whole numbers as the language writes them."""
-        said = self._catalog.gettext(sentence)
+        said = self._catalog.gettext(sentence) if sentence else ""  # what a catalog says to "" is its head
         return said.format(**self._written(values)) if values else said
 
     def many(self, one: str, more: str, count: int, /, **values: object) -> str:
@@ -92,7 +92,7 @@ def catalog(language: str) -> NullTranslations:
     if language == SOURCE:
         return NullTranslations()
     compiled = BytesIO()
-    with files("bots").joinpath("locale", language, "LC_MESSAGES", "coronet.po").open("rb") as written:
+    with files("bots").joinpath("catalogs", language, "LC_MESSAGES", "coronet.po").open("rb") as written:
         write_mo(compiled, read_po(written, locale=language))
     compiled.seek(0)
     return GNUTranslations(compiled)

@@ -46,7 +46,7 @@ class Standings:
         if not number:
             await self._put(watch.id, standing, present=False)
             raise LimitReached(
-                f"You watch for {most} things already, the most one person can. `unwatch #n` makes room."
+                "You watch for {most} things already, the most one person can. `unwatch #n` makes room.", most=most
             )
         await self._link.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)
