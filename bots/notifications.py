@@ -186,7 +186,8 @@ def _line(change: Change, chars: int, voice: Voice) -> str:
     said = f"{_SIGNS[change.kind]} {place} ({heading}): {text}" if heading else f"{_SIGNS[change.kind]} {place}: {text}"
     if not change.before:
         return said
-    return f"{said} {voice.say('(was: {text})', text=joined_lines(change.before, chars))}"
+    was = voice.say("(was: {text})", text=joined_lines(change.before, chars))
+    return f"{said} {was}"
 
 
 def _notice(channel: Channel, notice: Notice, voice: Voice) -> str:

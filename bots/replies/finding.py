@@ -21,7 +21,7 @@ def found(reply: say.Found, voice: Voice) -> str:
     ]  # fmt: skip
     last = voice.say("Answer with a number to subscribe to it.")
     if reply.more:
-        last = f"{last} {voice.say('`more` shows others.')}"
+        last = " ".join([last, voice.say("`more` shows others.")])
     return fitted(_head(reply, asked, voice), rows, voice, last)
 
 
@@ -61,7 +61,8 @@ def _instead(query: Query, voice: Voice) -> str:
 def _finding(finding: Finding, voice: Voice) -> str:
     if finding.entry is None:
         return f"{title(finding.channel)}\n    {one_line(address(finding.channel), 200)}"
-    return f"{entry_lines(finding.entry, voice)}\n    {voice.say('in {title}', title=title(finding.channel))}"
+    where = voice.say("in {title}", title=title(finding.channel))
+    return f"{entry_lines(finding.entry, voice)}\n    {where}"
 
 
 def nothing_more(_reply: say.NothingMore, voice: Voice) -> str:
@@ -82,7 +83,7 @@ def watching(reply: say.Watching, voice: Voice) -> str:
 def watches(reply: say.Watches, voice: Voice) -> str:
     """Name what is watched for."""
     if not reply.watches:
-        return f"{voice.say('You watch for nothing.')} {HELP['watch'].all(voice)}"
+        return " ".join([voice.say("You watch for nothing."), HELP["watch"].all(voice)])
     rows = [f"#{watch.number} {_watched(watch)}" for watch in reply.watches]
     return fitted(voice.say("You watch for:"), rows, voice)
 

@@ -53,7 +53,7 @@ def shown(reply: say.Shown, voice: Voice) -> str:
     """Show a channel's latest entries."""
     head = f"*{title(reply.followed.channel)}* (#{reply.followed.number})"
     if not reply.entries:
-        return f"{head}\n{voice.say('Nothing is in it yet.')}"
+        return "\n".join([head, voice.say("Nothing is in it yet.")])
     is_page = reply.followed.channel.kind == "page"
     rows = [joined_lines(entry.summary, 300) if is_page else entry_lines(entry, voice) for entry in reply.entries]
     return fitted(head, rows, voice)
@@ -105,9 +105,9 @@ def status(reply: say.StatusReport, voice: Voice, now_s: float) -> str:
         at_work=at_work,
     )  # fmt: skip
     if not reply.count:
-        return f"{head} {voice.say('Send me a URL to follow one.')}"
+        return " ".join([head, voice.say("Send me a URL to follow one.")])
     if not reply.failing:
-        return f"{head} {voice.say('Everything can be reached.')}"
+        return " ".join([head, voice.say("Everything can be reached.")])
     rows = [
         voice.say(
             "#{number} {title}: {trouble} for {age}",

@@ -22,13 +22,17 @@ def habits_told(reply: say.HabitsTold, voice: Voice, now_s: float) -> str:
     words = voice.say("{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=habits.zone, time=clock)
     if habits.zone != "UTC" or not (habits.quiet or (habits.digest and habits.digest.every != "hour")):
         return words
-    return f"{words}\n{voice.say('If that is not your time, tell me where you are, e.g. `timezone Berlin`.')}"
+    return "\n".join([words, voice.say("If that is not your time, tell me where you are, e.g. `timezone Berlin`.")])
 
 
 def _told(habits: Habits, voice: Voice, *, changed: bool) -> str:
     """Return how the person is told, as a clause that others can follow."""
     if habits.digest is None:
-        return voice.say("From now on I tell you what is new at once" if changed else "I tell you what is new at once")
+        return (
+            voice.say("From now on I tell you what is new at once")
+            if changed
+            else voice.say("I tell you what is new at once")
+        )
     rhythm = _digest(habits.digest, voice)
     if changed:
         return voice.say("From now on I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)

@@ -16,8 +16,8 @@ def subscribed(reply: say.Subscribed, voice: Voice) -> str:
         seen = voice.say("What I saw last: {text}", text=joined_lines(reply.latest.summary, 200))
         return f"{told}\n{seen}"
     if reply.latest is None:
-        return f"{head}\n{voice.say('Nothing is in it yet; I will tell you when something appears.')}"
-    return f"{head}\n{voice.say('Latest now:')}\n{entry_lines(reply.latest, voice)}"
+        return "\n".join([head, voice.say("Nothing is in it yet; I will tell you when something appears.")])
+    return "\n".join([head, voice.say("Latest now:"), entry_lines(reply.latest, voice)])
 
 
 def _begun(reply: say.Subscribed, voice: Voice) -> str:
@@ -40,8 +40,9 @@ def _begun(reply: say.Subscribed, voice: Voice) -> str:
 
 def choose(reply: say.Choose, voice: Voice) -> str:
     """Ask which of a page's feeds is meant."""
+    untitled = voice.say("Feed")
     options = [
-        f"{i}. {one_line(option.title, 80) or voice.say('Feed')}: {one_line(option.url, 300)}"
+        f"{i}. {one_line(option.title, 80) or untitled}: {one_line(option.url, 300)}"
         for i, option in enumerate(reply.options[:10], 1)
     ]
     asked = voice.say("That page names several feeds. Which one? Answer with its number, or `cancel`.")
