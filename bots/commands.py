@@ -27,7 +27,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Which of one's own subscriptions is meant: by ``number`` (``#3``) or by ``url``; neither if not said.
+    """Which of one's own subscriptions is meant: by ``number`` (``#3``), by ``url``, or all; none of it if not said.
 
     ``selector`` is the part of the page at ``url``.
     """
@@ -35,12 +35,40 @@ class Target(msgspec.Struct, frozen=True):
     number: int = 0
     url: str = ""
     selector: str = ""
+    everything: bool = False
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
     """End one subscription."""
 
     target: Target
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Tell nothing of these subscriptions for a while."""
+
+    target: Target
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Tell of these subscriptions again, and briefly what came meanwhile."""
+
+    target: Target
+
+
+class Set(msgspec.Struct, frozen=True):
+    """Change what is wanted of one subscription or of all; without a key, tell it."""
+
+    target: Target
+    key: str = ""
+    value: str = ""
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Add or remove a filter of one subscription or of all; ``words`` are still to be read, "" to ask."""
+
+    target: Target
+    words: str = ""
 
 
 class UnsubscribeAll(msgspec.Struct, frozen=True):
@@ -147,14 +175,14 @@ class Unknown(msgspec.Struct, frozen=True):
 
 Command = (
     Subscribe | Unsubscribe | UnsubscribeAll | List | Find | More | Watch | Unwatch | Show | Why | Status | Quiet
-    | Digest | Timezone | Language | Help | Answer | Pick | Cancel | Unknown
+    | Pause | Resume | Set | Filter | Digest | Timezone | Language | Help | Answer | Pick | Cancel | Unknown
 )  # fmt: skip
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
 
 VERBS: Final = (
     *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
-    *("timezone", "language", "help"),
+    *("timezone", "language", "pause", "resume", "set", "filter", "help"),
 )
 """What ``help`` explains."""
 
@@ -199,6 +227,25 @@ def _unsubscribe(rest: str) -> Command:
     return Unsubscribe(Target(url=target.url, selector=_selector(rest)) if target.url else target)
 
 
+def _any(words: str) -> Target:
+    """Return the subscription that is meant, or all of them."""
+    return Target(everything=True) if not words or words.lower() in ALL else _target(words)
+
+
+def _about(rest: str) -> tuple[Target, str]:
+    """Return which subscriptions are meant, all if the first word names none, and the other words."""
+    first, other = (*rest.split(maxsplit=1), "", "")[:2]
+    if first.lower() in ALL:
+        return Target(everything=True), other
+    named = _NUMBER.fullmatch(first) is not None or looks_like_url(_url(first))
+    return (_target(first), other) if named else (Target(everything=True), rest)
+
+
+def _set(rest: str) -> Command:
+    target, words = _about(rest)
+    return Set(target, *(*words.split(maxsplit=1), "", "")[:2])
+
+
 def _show(rest: str) -> Command:
     target, count = (*rest.split(), "", "")[:2]
     number = _NUMBER.fullmatch(count)
@@ -220,6 +267,10 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "show": _show,
     "why": lambda rest: Why(_target(rest)),
     "status": lambda _: Status(),
+    "pause": lambda rest: Pause(_any(rest)),
+    "resume": lambda rest: Resume(_any(rest)),
+    "set": _set,
+    "filter": lambda rest: Filter(*_about(rest)),
     "quiet": Quiet,
     "digest": Digest,
     "timezone": Timezone,

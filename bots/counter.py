@@ -13,8 +13,14 @@ import msgspec
 import structlog
 
 from bots import adhoc, commands, forms, profile, stanzas
+from bots.asking import Limits
 from bots.dialogue import converse
-from bots.exchange import Failed, Limits, Question, Reply, TooFast
+from bots.exchange import (
+    Failed,
+    Question,
+    Reply,
+    TooFast,
+)
 from bots.house import House
 from bots.link import Link, Ordered
 from bots.replies import text

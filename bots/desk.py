@@ -11,9 +11,15 @@ from typing import Final
 import structlog
 
 from bots import commands, stanzas
+from bots.asking import Limits
 from bots.delivery import answer_id
 from bots.dialogue import converse
-from bots.exchange import Failed, Limits, Question, Reply, TooFast
+from bots.exchange import (
+    Failed,
+    Question,
+    Reply,
+    TooFast,
+)
 from bots.house import House
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said

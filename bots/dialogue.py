@@ -10,29 +10,35 @@ from typing import Any
 
 import msgspec
 
-from bots import commands
-from bots.exchange import (
+from bots import commands, preferring
+from bots.asking import (
     AddSubscription,
     AddWatch,
     AskWhy,
     CheckHealth,
-    Choose,
-    Confirm,
-    DidYouMean,
     EndSubscription,
     EndWatch,
-    Explained,
-    Failed,
     Followed,
-    Found,
-    Incomplete,
     LatestEntries,
-    LetBe,
     Limits,
-    Listing,
     LookUp,
     MySubscriptions,
     MyWatches,
+    Probe,
+    Request,
+    Search,
+    TakeNewUrl,
+)
+from bots.exchange import (
+    Choose,
+    Confirm,
+    DidYouMean,
+    Explained,
+    Failed,
+    Found,
+    Incomplete,
+    LetBe,
+    Listing,
     NewUrlsUsedUp,
     NoSuchSubscription,
     NoSuchWatch,
@@ -40,22 +46,19 @@ from bots.exchange import (
     NothingMore,
     NotUnderstood,
     OfferPage,
-    Probe,
     Question,
     Reasoned,
     Reply,
-    Request,
-    Search,
     Shown,
     StatusReport,
     Subscribed,
     SubscriptionsFull,
-    TakeNewUrl,
     Unsubscribed,
     Unwatched,
     Watches,
     Watching,
 )
+from bots.mine import meant
 from bots.settling import settled, spoken_with
 from service.discovery.grammar import Finding, parse_query, parse_watch
 from service.errors import CoronetError
@@ -82,6 +85,14 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _subscribe(page_url(url, selector), limits, as_page=bool(selector)))
         case commands.Unsubscribe(target):
             return (yield from _unsubscribe(target))
+        case commands.Pause(target):
+            return (yield from preferring.paused(target))
+        case commands.Resume(target):
+            return (yield from preferring.resumed(target))
+        case commands.Set():
+            return (yield from preferring.preferred(command))
+        case commands.Filter():
+            return (yield from preferring.filtered(command))
         case commands.UnsubscribeAll():
             mine = yield MySubscriptions()
             return Confirm(len(mine)) if mine else Listing((), 0, "")
@@ -208,12 +219,9 @@ def _unwatch(number: int) -> Dialogue:
 
 
 def _find(target: commands.Target) -> Generator[Request, Any, Followed | None]:
-    """Return the subscription that is meant; a page's URL also means the feed that was found through it."""
-    mine: tuple[Followed, ...] = yield MySubscriptions()
-    if target.number:
-        return next((followed for followed in mine if followed.number == target.number), None)
-    url = page_url(target.url, target.selector)
-    return next((followed for followed in mine if url in (followed.channel.url, followed.channel.link)), None)
+    """Return the subscription that is meant."""
+    found = yield from meant(target)
+    return found[0] if found else None
 
 
 def _unsubscribe(target: commands.Target) -> Dialogue:

@@ -9,21 +9,23 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from bots.asking import (
+    Followed,
+    MySubscriptions,
+    MyWatches,
+    Request,
+)
 from bots.exchange import (
     Choose,
     Failed,
-    Followed,
     Found,
     Incomplete,
-    MySubscriptions,
-    MyWatches,
     NewUrlsUsedUp,
     NoSuchSubscription,
     NoSuchWatch,
     NoSuchZone,
     NotUnderstood,
     Question,
-    Request,
     SubscriptionsFull,
     TooFast,
     UnreadableTime,

@@ -7,9 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bots.delivery import Delivery
-from bots.dialogue import Dialogue
-from bots.exchange import (
+from bots.asking import (
     AddSubscription,
     AddWatch,
     AskWhy,
@@ -22,18 +20,25 @@ from bots.exchange import (
     Limits,
     LookUp,
     MyHabits,
+    MyPreferences,
     MySubscriptions,
     MyWatches,
+    PausePlease,
     Probe,
-    Reply,
+    PutPreferences,
     Request,
+    ResumePlease,
     Search,
     SetHabits,
     TakeNewUrl,
 )
+from bots.delivery import Delivery
+from bots.dialogue import Dialogue
+from bots.exchange import Reply
 from bots.voice import spoken
 from service.errors import CoronetError
-from service.model import ChannelId
+from service.model import Channel, ChannelId, Subscription
+from service.preferences import FOR_ALL, NONE, ByNumber
 from service.store import Store
 from service.store.keys import user_id
 from service.store.users import UserState
@@ -114,6 +119,18 @@ class House:
                 return await self._store.standing.watch(jid, standing, self._limits.watches)
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
+            case PausePlease(cids, watches):
+                async with self._delivery.paused(jid):
+                    return await self._store.pauses.pause(jid, cids, watches=watches)
+            case ResumePlease(cids, watches):
+                return await self._store.pauses.resume(jid, cids, watches=watches)
+            case MyPreferences():
+                return (await self._store.preferences.of_users([user_id(jid)]))[0]
+            case PutPreferences(number, preferences):
+                async with self._delivery.paused(jid):
+                    await self._store.preferences.put(jid, number, preferences)
+                    self._delivery.changed(jid)
+                return None
             case CheckHealth(cids):
                 return await self._health(cids)
 
@@ -128,10 +145,12 @@ class House:
         return subscription.number, new
 
     async def _followed(self, jid: str) -> tuple[Followed, ...]:
-        subscriptions = await self._store.subscriptions.of_user(jid)
+        subscriptions, (preferences,) = await asyncio.gather(
+            self._store.subscriptions.of_user(jid), self._store.preferences.of_users([user_id(jid)])
+        )
         channels = await self._store.channels.many([subscription.channel for subscription in subscriptions])
         pairs = zip(subscriptions, channels, strict=True)
-        return tuple(Followed(subscription.number, channel) for subscription, channel in pairs if channel is not None)
+        return tuple(followed(subscription, channel, preferences) for subscription, channel in pairs if channel)
 
     async def _health(self, cids: tuple[ChannelId, ...]) -> Health:
         workers, states = await asyncio.gather(self._store.ring.view(), self._store.channels.states(cids))
@@ -145,3 +164,11 @@ class House:
             last = await self._store.channels.polls(cid, 1)
             failing[cid] = (last[0].outcome if last else "", since_s)
         return Health(len(workers), failing)
+
+
+def followed(subscription: Subscription, channel: Channel, preferences: ByNumber) -> Followed:
+    """Return a subscription as its person sees it."""
+    own = preferences.get(subscription.number, NONE)
+    channel = msgspec.structs.replace(channel, title=own.title or channel.title)
+    muted = own.muted or preferences.get(FOR_ALL, NONE).muted
+    return Followed(subscription.number, channel, paused=subscription.paused_version is not None, muted=muted)

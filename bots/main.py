@@ -11,10 +11,10 @@ import signal
 
 import structlog
 
+from bots.asking import Limits
 from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
-from bots.exchange import Limits
 from bots.house import House
 from bots.link import Absent, Bounced, Event, LinkLost, Ordered, Receipt, Said, Seen, Started
 from bots.tasks import together

@@ -6,23 +6,19 @@ from typing import Any
 import msgspec
 
 from bots import commands, wishes
+from bots.asking import MyHabits, Request, SetHabits
 from bots.exchange import (
     HabitsTold,
     LanguageTold,
-    MyHabits,
     NoSuchLanguage,
     NoSuchZone,
     Reply,
-    Request,
-    SetHabits,
     UnreadableTime,
 )
+from bots.switches import OFF
 from bots.voice import SOURCE, language_named, spoken
 from service.habits import Habits, zone_named
 
-_NOT = frozenset(
-    ("off", "none", "no", "never", "stop", "aus", "nein", "nie", "non", "jamais", "arrêt", "nunca", "desactivar")
-)
 _AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
 
 
@@ -56,7 +52,7 @@ def spoken_with(command: commands.Language) -> Generator[Request, Any, Reply]:
 def _changed(
     habits: Habits, command: commands.Quiet | commands.Digest | commands.Timezone, words: str
 ) -> Habits | UnreadableTime | NoSuchZone:
-    off = words.lower() in _NOT
+    off = words.lower() in OFF
     match command:
         case commands.Quiet():
             quiet = None if off else wishes.quiet(words)

@@ -29,6 +29,10 @@ _BY_VERB: Final[dict[str, tuple[str, ...]]] = {
     "digest": ("summary", "zusammenfassung", "résumé", "resumen"),
     "timezone": ("tz", "zone", "zeitzone", "fuseau", "zona"),
     "language": ("lang", "sprache", "langue", "idioma", "lengua"),
+    "pause": ("hold", "pausieren", "pausiere", "suspendre", "pausar", "pausa"),
+    "resume": ("unpause", "continue", "fortsetzen", "fortfahren", "reprendre", "reprends", "reanudar", "continuar"),
+    "set": ("settings", "setting", "einstellen", "einstellungen", "régler", "réglages", "ajustar", "ajustes"),
+    "filter": ("filters", "filtern", "filtre", "filtrer", "filtres", "filtrar", "filtro", "filtros"),
     "help": (
         *("?", "h", "commands", "start", "hello", "hi", "hilfe", "befehle", "hallo", "aide", "commandes", "bonjour"),
         *("salut", "ayuda", "comandos", "hola"),

@@ -65,7 +65,7 @@ def parse_test(text: str) -> Test:
     if not found:
         raise BadQuery('There is no word in that. Name words, "a phrase" or /a regular expression/.')
     if len(found) > MOST_WORDS:
-        raise BadQuery(f"Those are {len(found):,} words; {MOST_WORDS} are the most.")
+        raise BadQuery("Those are {count} words; {most} are the most.", count=len(found), most=MOST_WORDS)
     quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES
     return Phrase(found) if quoted else AnyWord(tuple(dict.fromkeys(found)))
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bots import exchange as say
 from bots.length import LONGEST_MESSAGE_BYTES, clip
-from bots.replies import finding, help, looking, settings, subscribing, talking  # noqa: A004 - named for its topic
+from bots.replies import finding, help, looking, preferring, settings, subscribing, talking  # noqa: A004 - named for its topic
 from bots.voice import Voice, voice
 
 
@@ -43,6 +43,15 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
     say.NoSuchZone: settings.no_such_zone,
     say.LanguageTold: settings.language_told,
     say.NoSuchLanguage: settings.no_such_language,
+    say.Paused: preferring.paused,
+    say.Resumed: preferring.resumed,
+    say.Preferred: preferring.preferred,
+    say.NoSuchSetting: preferring.no_such_setting,
+    say.UnreadableSetting: preferring.unreadable_setting,
+    say.NotSettable: preferring.not_settable,
+    say.Filters: preferring.filters,
+    say.NoSuchFilter: preferring.no_such_filter,
+    say.FiltersFull: preferring.filters_full,
     say.Explained: help.explained,
     say.Incomplete: help.incomplete,
     say.TooFast: talking.too_fast,

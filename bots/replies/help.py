@@ -90,6 +90,29 @@ HELP: Final = {
             "`language auto`: the one that your client is set to, if it says so. I understand all four at any time."
         ),
     ),
+    "pause": Topic(
+        marked("`pause #3`: tell you nothing of one subscription for a while, and afterwards in brief what came"),
+        marked("`pause` alone: of none, nor of your watches. `resume #3` and `resume` end it."),
+    ),
+    "resume": Topic(
+        marked("`resume #3`: tell you of a paused subscription again"),
+        marked("`resume` alone: of everything that is paused."),
+    ),
+    "set": Topic(
+        marked("`set #3`: how you want one subscription: mute, title, edits, format"),
+        marked(
+            "`set #3 mute on`: tell you nothing of it. `set #3 title My news`: what you call it. `set #3 edits off`: "
+            "no corrections of what you were told. `set #3 format $title: $link`: how entries look, with $channel, "
+            "$title, $link, $date, $summary, $author, $tags. `set all edits off`: for all subscriptions."
+        ),
+    ),
+    "filter": Topic(
+        marked("`filter #3 deny crypto nft`: tell you nothing of one subscription that has one of these words"),
+        marked(
+            'Also `"a phrase"` or `/regular expression/`. `filter #3 allow python`: tell you only what has this. '
+            "`filter all deny …`: of all subscriptions. `filter #3` shows its filters, `filter #3 off` removes them."
+        ),
+    ),
     "help": Topic(
         marked("`help`: everything I understand"),
         marked("`help subscribe`: more about one command."),

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots import adhoc, commands, forms
-from bots.exchange import Choose, Confirm, Followed, Found, MySubscriptions
+from bots.asking import Followed, MySubscriptions
+from bots.exchange import Choose, Confirm, Found
 from bots.profile import COMMANDS
 from bots.voice import voice
 from service.discovery.grammar import Finding, parse_query

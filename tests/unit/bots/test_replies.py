@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.exchange import Failed, Followed, Listing, Shown, StatusReport
+from bots.asking import Followed
+from bots.exchange import (
+    Failed,
+    Listing,
+    Shown,
+    StatusReport,
+)
 from bots.failures import outcome, sentence
 from bots.notifications import notification
 from bots.replies import text
