@@ -11,7 +11,7 @@ def welcome(voice: Voice) -> str:
     return voice.say(
         "Hello! I am Coronet: I watch feeds and web pages and tell you here when something new appears.\n"
         "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
-        "`help` shows everything I understand."
+        "`help` shows everything I understand. Deutsch: `language de`, français: `language fr`, español: `language es`."
     )
 
 
