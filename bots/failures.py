@@ -21,7 +21,7 @@ def sentence(error: errors.CoronetError, subject: str, voice: Voice) -> str:
 
 def outcome(code: str, voice: Voice) -> str:
     """Say in a few words how a poll ended that met the error with this code."""
-    return voice.say(_OUTCOMES.get(code, marked("failing")))
+    return voice.say(_OUTCOMES.get(code, _FAILING))
 
 
 def _template(error: errors.CoronetError, status: int) -> str:
@@ -83,6 +83,7 @@ _STATUSES: Final = {
     (500, 599): marked("I cannot look at {it} just now: its server is in trouble ({status}). Try again later."),
 }
 
+_FAILING: Final = marked("failing")
 _OUTCOMES: Final = {
     errors.HostNotFound.code: marked("its host is not found"),
     errors.Unreachable.code: marked("not reachable"),

@@ -13,7 +13,6 @@ from gettext import GNUTranslations, NullTranslations
 from importlib.resources import files
 from io import BytesIO
 from typing import Final
-from unicodedata import combining, normalize
 from zoneinfo import ZoneInfo
 
 from babel import Locale
@@ -22,6 +21,8 @@ from babel.lists import format_list
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
+
+from bots.times import bare
 
 SOURCE: Final = "en"
 """What the code speaks, and who says nothing of their language is spoken to in."""
@@ -106,17 +107,12 @@ def spoken(tag: str) -> str:
 
 def language_named(words: str) -> str:
     """Return which of ``LANGUAGES`` people call so, in any of them or by its tag, or ""."""
-    return _names().get(_bare(words)) or spoken(words.strip())
+    return _names().get(bare(words)) or spoken(words.strip())
 
 
 @cache
 def _names() -> dict[str, str]:
-    return {_bare(_voice(speaker).name(named)): named for speaker in LANGUAGES for named in LANGUAGES}
-
-
-def _bare(words: str) -> str:
-    """Return words as they compare: without capitals and accents."""
-    return "".join(each for each in normalize("NFKD", words.strip().casefold()) if not combining(each))
+    return {bare(_voice(speaker).name(named)): named for speaker in LANGUAGES for named in LANGUAGES}
 
 
 def marked(sentence: str) -> str:
