@@ -101,7 +101,8 @@ class Person:
 
     def say(self, line: str) -> str:
         """Return the text of the reply to a line."""
-        return text(self.hear(line), NOW_S, "en")
+        language = self.habits.speaks
+        return text(self.hear(line), NOW_S, language)
 
     def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         match request:
