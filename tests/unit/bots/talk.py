@@ -138,7 +138,10 @@ class Person:
                 return tuple(self.watches.values())
             case AddWatch(standing):
                 if len(self.watches) >= self.limits.watches:
-                    raise LimitReached("You watch for 2 things already, the most one person can.")
+                    raise LimitReached(
+                        "You watch for {most} things already, the most one person can. `unwatch #n` makes room.",
+                        most=self.limits.watches,
+                    )
                 number = max(self.watches, default=0) + 1
                 self.watches[number] = Watch(f"me/{number}", standing, number)
                 return self.watches[number]

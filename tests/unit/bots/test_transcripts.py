@@ -15,7 +15,7 @@ from tests.unit.bots.visiting import visitor
 
 FOLDER = Path(__file__).parent / "transcripts"
 TRANSCRIPTS = sorted(FOLDER.rglob("*.txt"))
-PATIENT = {"troubles"}
+PATIENT = {"errors"}
 """Conversations in which more new URLs are looked at than one person may have looked at."""
 
 

@@ -14,7 +14,9 @@ LIST = page_url("https://shop.example/prices", "#list")
 
 TROUBLES: dict[str, Probed | errors.CoronetError] = {
     "https://gone.example/": errors.BadStatus("gone.example answered 410 (Gone).", status=410),
-    "https://typo.example/": errors.HostNotFound("There is no host of the name {host}.", host="typo.example"),
+    "https://typo.example/": errors.HostNotFound(
+        "There is no host of the name {host}, or its name server does not answer.", host="typo.example"
+    ),
     **{
         f"https://answers-{status}.example/": errors.BadStatus("", status=status)
         for status in (401, 403, 404, 429, 503)
