@@ -38,7 +38,7 @@ BURST_USERS: Final = 100
 """People per burst: one Redis pipeline to claim, one stretch of stanzas, one pipeline to complete."""
 BURSTS: Final = 4
 """Bursts at once: while one waits for the server, others claim and render."""
-MOST_ITEMS: Final = 20
+MOST_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
 
 MOST_UNANSWERED: Final = 20
