@@ -88,6 +88,16 @@ class ResumePlease(msgspec.Struct, frozen=True):
     watches: bool = False
 
 
+class AcceptInvitation(msgspec.Struct, frozen=True):
+    """→ whether the person may use the bot with this code."""
+
+    code: str
+
+
+class ForgetEverything(msgspec.Struct, frozen=True):
+    """→ None; by then there is nothing about the person any more."""
+
+
 class MyPreferences(msgspec.Struct, frozen=True):
     """→ ``service.preferences.ByNumber``."""
 
@@ -136,7 +146,7 @@ class ToldBy(msgspec.Struct, frozen=True):
 Request = (
     LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
     | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits
-    | PausePlease | ResumePlease | MyPreferences | PutPreferences | ToldBy
+    | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences | PutPreferences | ToldBy
 )  # fmt: skip
 
 

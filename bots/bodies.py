@@ -8,10 +8,11 @@ import msgspec
 
 from bots import stanzas
 from bots.elsewhere import told_elsewhere
+from bots.looks import USUAL, Look, Looks
 from bots.notifications import ArticleKey, MetBy, notification
 from bots.versions import shares, versions
 from bots.voice import Voice, voice
-from service.model import Change, ChannelId, Delta
+from service.model import Change, Channel, ChannelId, Delta
 from service.store.channels import Channels
 from service.store.outbox import Batch, OutboxItem
 
@@ -37,23 +38,25 @@ class Bodies:
     def __init__(self, channels: Channels) -> None:
         """Read from these channels."""
         self._channels = channels
-        self._known: OrderedDict[tuple[str, _Items], Body] = OrderedDict()
+        self._known: OrderedDict[tuple[str, frozenset[tuple[ChannelId, Look]], _Items], Body] = OrderedDict()
 
-    async def of(self, batch: Batch, language: str) -> Body:
-        """Return the batch's body in the language of a tag. Raises StoreUnavailable."""
+    async def of(self, batch: Batch, language: str, looks: Looks = USUAL) -> Body:
+        """Return the batch's body in the language of a tag, with these looks. Raises StoreUnavailable."""
         items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
         speaker = voice(language)
-        key = (speaker.language, items)
+        looks = {item.channel: looks[item.channel] for item in items if item.channel in looks}
+        key = (speaker.language, frozenset(looks.items()), items)
         body = self._known.get(key)
         if body is None:
-            body = self._known[key] = await self._rendered(items, speaker)
+            body = self._known[key] = await self._rendered(items, speaker, looks)
             if len(self._known) > KEPT:
                 self._known.popitem(last=False)
         return body
 
-    async def _rendered(self, items: _Items, speaker: Voice) -> Body:
+    async def _rendered(self, items: _Items, speaker: Voice, looks: Looks) -> Body:
         found = await self._channels.many(list(dict.fromkeys(item.channel for item in items)))
-        channels = {channel.id: channel for channel in found if channel is not None}
+        channels = {channel.id: _titled(channel, looks) for channel in found if channel is not None}
+        templates = {cid: look.template for cid, look in looks.items() if look.template is not None}
         kept = [(item, await versions(self._channels, item)) for item in items]
         gone: Counter[ChannelId] = Counter()
         for item, own in kept:
@@ -65,8 +68,15 @@ class Bodies:
             article: [channels[cid] for cid in others if cid in channels]
             for article, others in told_elsewhere(told, _left_out(present)).items()
         }
-        text = notification(list(channels.values()), told, gone, also_in, speaker, met=_met(present))
+        text = notification(
+            list(channels.values()), told, gone, also_in, speaker, met=_met(present), templates=templates
+        )
         return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in told))
+
+
+def _titled(channel: Channel, looks: Looks) -> Channel:
+    title = looks[channel.id].title if channel.id in looks else ""
+    return msgspec.structs.replace(channel, title=title) if title else channel
 
 
 def _left_out(present: _Present) -> list[Delta]:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from bots.verbs import ALL, GUESSABLE, VERB_OF
+from bots.verbs import ALL, GUESSABLE, ME, VERB_OF
 from service.feeds.urls import looks_like_url
 
 LONGEST = 4096
@@ -69,6 +69,16 @@ class Filter(msgspec.Struct, frozen=True):
 
     target: Target
     words: str = ""
+
+
+class Enter(msgspec.Struct, frozen=True):
+    """Let me in: this is my invitation."""
+
+    code: str
+
+
+class ForgetMe(msgspec.Struct, frozen=True):
+    """Delete everything about me; asks once."""
 
 
 class UnsubscribeAll(msgspec.Struct, frozen=True):
@@ -175,14 +185,15 @@ class Unknown(msgspec.Struct, frozen=True):
 
 Command = (
     Subscribe | Unsubscribe | UnsubscribeAll | List | Find | More | Watch | Unwatch | Show | Why | Status | Quiet
-    | Pause | Resume | Set | Filter | Digest | Timezone | Language | Help | Answer | Pick | Cancel | Unknown
+    | Enter | ForgetMe | Pause | Resume | Set | Filter | Digest | Timezone | Language | Help | Answer | Pick | Cancel
+    | Unknown
 )  # fmt: skip
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
 
 VERBS: Final = (
     *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
-    *("timezone", "language", "pause", "resume", "set", "filter", "help"),
+    *("timezone", "language", "pause", "resume", "set", "filter", "forget", "help"),
 )
 """What ``help`` explains."""
 
@@ -267,6 +278,8 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "show": _show,
     "why": lambda rest: Why(_target(rest)),
     "status": lambda _: Status(),
+    "invite": Enter,
+    "forget": lambda rest: ForgetMe() if rest.lower().strip("-. ") in ME else Help("forget"),
     "pause": lambda rest: Pause(_any(rest)),
     "resume": lambda rest: Resume(_any(rest)),
     "set": _set,

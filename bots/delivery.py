@@ -22,6 +22,7 @@ from bots.bodies import Bodies, Body
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
+from bots.looks import USUAL, Looks, has_looks, looks_of
 from bots.tasks import end, together
 from bots.withholding import LOOKED_AT, Withholding
 from service.clock import Clock
@@ -134,6 +135,12 @@ class Delivery:
         self._habits.pop(uid, None)
         self._dispatch.rouse(uid, self._clock.monotonic_s())
         self._stirred.set()
+
+    def forget(self, jid: str) -> None:
+        """Remember nothing of a person; inside of :meth:`paused`."""
+        uid = user_id(jid)
+        for known in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
+            known.pop(uid, None)
 
     @contextlib.asynccontextmanager
     async def paused(self, jid: str) -> AsyncIterator[None]:
@@ -252,20 +259,28 @@ class Delivery:
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         sent, written, empty = [], [], []
         for uid, own in batches.items():
+            looks = await self._looks(uid, own)
             asked = self._sends_receipts[uid]
-            request = stanzas.REQUEST if asked else ""
+            request = stanzas.REQUEST if asked and jids[uid] not in self._link.rooms else ""
             for batch in own:
-                body = await self._bodies.of(batch, self._habits[uid].speaks)
+                body = await self._bodies.of(batch, self._habits[uid].speaks, looks)
                 if not body.xml:
                     empty.append((uid, batch.message_id))
                     continue
                 content = body.xml + (stanzas.replace(batch.replaces) if batch.replaces else "") + request
-                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content))
+                kind = "groupchat" if jids[uid] in self._link.rooms else "chat"
+                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content, kind=kind))
                 sent.append(_Sent(uid, batch, body, asked))
                 self._dispatch.sent(uid, self._clock.monotonic_s())
         await self._hand_over(written, sent)
         await self._surely((), empty)
         return batches.keys() | more
+
+    async def _looks(self, uid: UserId, batches: Sequence[Batch]) -> Looks:
+        preferences = self._preferences[uid]
+        if not has_looks(preferences):
+            return USUAL
+        return await looks_of(self._store.subscriptions, uid, batches, preferences, self._habits[uid].zone)
 
     async def _rest(self, uids: Sequence[UserId]) -> set[UserId]:
         """Return who does not want to hear from us now what is queued for them; their lanes rest until they do."""

@@ -12,6 +12,7 @@ import msgspec
 
 from bots import commands, preferring
 from bots.asking import (
+    AcceptInvitation,
     AddSubscription,
     AddWatch,
     AskWhy,
@@ -19,6 +20,7 @@ from bots.asking import (
     EndSubscription,
     EndWatch,
     Followed,
+    ForgetEverything,
     LatestEntries,
     Limits,
     LookUp,
@@ -30,11 +32,13 @@ from bots.asking import (
     TakeNewUrl,
 )
 from bots.exchange import (
+    Admitted,
     Choose,
     Confirm,
     DidYouMean,
     Explained,
     Failed,
+    Forgotten,
     Found,
     Incomplete,
     LetBe,
@@ -42,11 +46,13 @@ from bots.exchange import (
     NewUrlsUsedUp,
     NoSuchSubscription,
     NoSuchWatch,
+    NotAdmitted,
     NothingAsked,
     NothingMore,
     NotUnderstood,
     OfferPage,
     Question,
+    ReallyForget,
     Reasoned,
     Reply,
     Shown,
@@ -57,6 +63,7 @@ from bots.exchange import (
     Unwatched,
     Watches,
     Watching,
+    WhichOne,
 )
 from bots.mine import meant
 from bots.settling import settled, spoken_with
@@ -85,6 +92,13 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _subscribe(page_url(url, selector), limits, as_page=bool(selector)))
         case commands.Unsubscribe(target):
             return (yield from _unsubscribe(target))
+        case commands.Enter(code):
+            return Admitted() if (yield AcceptInvitation(code.strip())) else NotAdmitted(refused=True)
+        case commands.ForgetMe():
+            return ReallyForget()
+        case commands.Answer(yes=True) if isinstance(asked, ReallyForget):
+            yield ForgetEverything()
+            return Forgotten()
         case commands.Pause(target):
             return (yield from preferring.paused(target))
         case commands.Resume(target):
@@ -122,6 +136,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _pick(number, asked, limits))
         case commands.Pick(number) if isinstance(asked, Found):
             return (yield from _pick_found(number, asked, limits))
+        case commands.Pick(number) if isinstance(asked, WhichOne):
+            return (yield from _pick_one(number, asked, limits))
         case commands.Pick(number):
             return (yield from _show(commands.Target(number=number), commands.USUALLY_SHOWN))
         case commands.Answer(yes) if isinstance(asked, Confirm):
@@ -201,6 +217,12 @@ def _pick_found(number: int, asked: Found, limits: Limits) -> Dialogue:
         return asked
     channel = asked.findings[number - 1].channel
     return (yield from _subscribe(channel.url, limits, as_page=channel.kind == "page"))
+
+
+def _pick_one(number: int, asked: WhichOne, limits: Limits) -> Dialogue:
+    if all(option.number != number for option in asked.options):
+        return asked
+    return (yield from _carry_out(commands.parse(asked.command.format(number)), None, limits))
 
 
 def _watch(wanted: str) -> Dialogue:

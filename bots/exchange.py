@@ -70,7 +70,11 @@ class WhichOne(msgspec.Struct, frozen=True):
     options: tuple[Followed, ...]
 
 
-Question = Choose | Confirm | DidYouMean | OfferPage | Found | WhichOne
+class ReallyForget(msgspec.Struct, frozen=True):
+    """A question: really delete everything about the person?"""
+
+
+Question = Choose | Confirm | DidYouMean | OfferPage | Found | WhichOne | ReallyForget
 
 
 class ForgottenMessage(msgspec.Struct, frozen=True):
@@ -207,6 +211,20 @@ class TooFast(msgspec.Struct, frozen=True):
     limit: int
 
 
+class NotAdmitted(msgspec.Struct, frozen=True):
+    """The person may not use the bot; ``refused``: nor with the invitation that they sent."""
+
+    refused: bool = False
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The person may use the bot."""
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """Everything about the person is deleted."""
+
+
 class LetBe(msgspec.Struct, frozen=True):
     """The question is withdrawn, nothing was done."""
 
@@ -293,6 +311,7 @@ Reply = (
     | Unwatched | NoSuchWatch | Unsubscribed | NoSuchSubscription | Listing | Shown | Reasoned | StatusReport
     | HabitsTold | UnreadableTime | NoSuchZone | LanguageTold | NoSuchLanguage
     | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
+    | ReallyForget | Forgotten | NotAdmitted | Admitted
     | Paused | Resumed | Preferred | NoSuchSetting | UnreadableSetting | NotSettable | Filters | NoSuchFilter
     | FiltersFull | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from bots.asking import (
+    AcceptInvitation,
     AddSubscription,
     AddWatch,
     AskWhy,
@@ -15,6 +16,7 @@ from bots.asking import (
     EndSubscription,
     EndWatch,
     Followed,
+    ForgetEverything,
     Health,
     LatestEntries,
     Limits,
@@ -31,16 +33,20 @@ from bots.asking import (
     Search,
     SetHabits,
     TakeNewUrl,
+    ToldBy,
+    WhatItTold,
 )
 from bots.delivery import Delivery
 from bots.dialogue import Dialogue
-from bots.exchange import Reply
+from bots.door import Door
+from bots.exchange import NotAdmitted, Reply
 from bots.voice import spoken
 from service.errors import CoronetError
-from service.model import Channel, ChannelId, Subscription
+from service.model import Channel, ChannelId, Subscription, UserId
 from service.preferences import FOR_ALL, NONE, ByNumber
 from service.store import Store
 from service.store.keys import user_id
+from service.store.outbox import MessageId
 from service.store.users import UserState
 
 _HOUR_S = 3600.0
@@ -49,8 +55,9 @@ _HOUR_S = 3600.0
 class House:
     """Serves one request at a time; each may raise a CoronetError."""
 
-    def __init__(self, store: Store, delivery: Delivery, limits: Limits) -> None:
-        """Serve from ``store``; ``delivery`` is paused for a person while one of their subscriptions ends."""
+    def __init__(self, store: Store, delivery: Delivery, limits: Limits, door: Door) -> None:
+        """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends."""
+        self._door = door
         self._store = store
         self._delivery = delivery
         self._limits = limits
@@ -58,6 +65,8 @@ class House:
     async def greet(self, jid: str, tag: str) -> UserState:
         """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
         known = await self._store.users.get(jid)
+        if not await self._door.admits(jid):
+            return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
             await self._store.users.mark(jid, welcomed=True)
         client_language = spoken(tag)
@@ -72,6 +81,9 @@ class House:
         """Carry out a dialogue with the person of this bare JID; ``at_work`` is called before what takes long."""
         try:
             request = next(dialogue)
+            if not isinstance(request, AcceptInvitation) and not await self._door.admits(jid):
+                dialogue.close()
+                return NotAdmitted()
             while True:
                 if isinstance(request, Probe):
                     at_work()
@@ -119,6 +131,13 @@ class House:
                 return await self._store.standing.watch(jid, standing, self._limits.watches)
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
+            case AcceptInvitation(code):
+                return await self._door.accept(jid, code)
+            case ForgetEverything():
+                async with self._delivery.paused(jid):
+                    await self._store.forgetting.forget(jid)
+                    self._delivery.forget(jid)
+                return None
             case PausePlease(cids, watches):
                 async with self._delivery.paused(jid):
                     return await self._store.pauses.pause(jid, cids, watches=watches)
@@ -131,6 +150,8 @@ class House:
                     await self._store.preferences.put(jid, number, preferences)
                     self._delivery.changed(jid)
                 return None
+            case ToldBy(message_id):
+                return await self._told_by(user_id(jid), message_id)
             case CheckHealth(cids):
                 return await self._health(cids)
 
@@ -151,6 +172,14 @@ class House:
         channels = await self._store.channels.many([subscription.channel for subscription in subscriptions])
         pairs = zip(subscriptions, channels, strict=True)
         return tuple(followed(subscription, channel, preferences) for subscription, channel in pairs if channel)
+
+    async def _told_by(self, uid: UserId, message_id: MessageId) -> WhatItTold | None:
+        (told,), flying = await asyncio.gather(self._store.outbox.told([uid]), self._store.outbox.inflight([uid]))
+        items = [item for one in (*told, *flying[uid]) if one.message_id == message_id for item in one.items]
+        if not items:
+            return None
+        watches = {watch.number for item in items for watch in item.met}
+        return WhatItTold(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
 
     async def _health(self, cids: tuple[ChannelId, ...]) -> Health:
         workers, states = await asyncio.gather(self._store.ring.view(), self._store.channels.states(cids))

@@ -15,6 +15,7 @@ from bots.asking import Limits
 from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
+from bots.door import Door
 from bots.house import House
 from bots.link import Absent, Bounced, Event, LinkLost, Ordered, Receipt, Said, Seen, Started
 from bots.tasks import together
@@ -44,7 +45,7 @@ class Bot:
         )
         self.connection = Connection(settings, self._on_event)
         self._delivery = Delivery(store, self.connection, clock, settings.messages_per_s_per_user)
-        house = House(store, self._delivery, limits)
+        house = House(store, self._delivery, limits, Door(store.invites, settings.who_may_use, settings.allowed_users))
         self._desk = Desk(store, self.connection, house, clock, limits)
         self._counter = Counter(store, self.connection, house, clock, limits)
 
@@ -161,4 +162,5 @@ async def _heal(store: Store, every_s: float) -> None:
     while True:
         with contextlib.suppress(StoreUnavailable):
             await store.subscriptions.heal()
+            await store.forgetting.heal()
         await asyncio.sleep(every_s)

@@ -14,6 +14,7 @@ import msgspec
 
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.replies.parts import address, entry_lines, joined_lines, more, title
+from bots.templates import Template
 from bots.voice import Voice
 from service.feeds.parts import is_edit
 from service.feeds.text import one_line
@@ -27,6 +28,7 @@ MetBy = tuple[int, str]
 """A standing query of the person: its number, and as they would write it."""
 
 _NOTHING: Final[Mapping[ArticleKey, Sequence[MetBy]]] = {}
+_USUAL: Final[Mapping[ChannelId, Template]] = {}
 _MOST_MET = 3
 
 _BETWEEN = " · "
@@ -69,13 +71,15 @@ def notification(
     voice: Voice,
     *,
     met: Mapping[ArticleKey, Sequence[MetBy]] = _NOTHING,
+    templates: Mapping[ChannelId, Template] = _USUAL,
 ) -> str:
     """Return the message that tells of these deltas, oldest first; "" if there is nothing to tell.
 
     ``gone`` says of how many deltas of a channel only the version is known: its log has dropped them.
     ``also_in`` names the channels that told the same article and were left out, ``met`` the standing queries for which
     an entry is told.
-    Deltas of a channel that is not among ``channels`` are left out: it was removed meanwhile.
+    Entries of channels that are in ``templates`` are written as they say, under the channel's title if they do not
+    name it. Deltas of a channel that is not among ``channels`` are left out: it was removed meanwhile.
     """
     news = _by_channel(deltas, gone)
     told = [(channel, news[channel.id]) for channel in channels if channel.id in news]
@@ -84,7 +88,10 @@ def notification(
     share_bytes = LONGEST_MESSAGE_BYTES // len(told) - 2
     text = ""
     for brevity in _BREVITIES:
-        sections = [_section(channel, own, also_in, met, brevity=brevity, voice=voice) for channel, own in told]
+        sections = [
+            _section(channel, own, also_in, met, brevity=brevity, voice=voice, template=templates.get(channel.id))
+            for channel, own in told
+        ]
         text = "\n\n".join(sections)
         if len(text.encode()) <= LONGEST_MESSAGE_BYTES:
             return text
@@ -115,19 +122,24 @@ def _section(
     *,
     brevity: _Brevity,
     voice: Voice,
+    template: Template | None,
 ) -> str:
     notices = [_notice(channel, notice, voice) for notice in news.notices]
     told = [_gone(news.gone, voice)] if news.gone else []
     for key, change in list(news.entries.items())[: brevity.entries]:
         article = (channel.id, key)
-        told.append(_block(change, also_in.get(article, ()), met.get(article, ()), brevity.summary_chars, voice))
+        lines = _entry(channel, change, brevity.summary_chars, voice, template)
+        told.append(_block(change, lines, also_in.get(article, ()), met.get(article, ()), voice))
     rest = [_heading(change, voice) for change in list(news.entries.values())[brevity.entries :]]
     if rest:
         titles = _BETWEEN.join(one_line(heading, 80) for heading in rest)
         told.append(_others(len(rest), titles, voice, first=not told))
     gap = "\n\n" if brevity.summary_chars and len(told) > 1 else "\n"
     content = gap.join(told + _lines(channel, news.lines, brevity, voice))
-    return "\n".join(notices + ([f"*{title(channel)}*\n{content}"] if content else []))
+    names_itself = template is not None and template.names_channel and not (rest or news.lines or news.gone)
+    if content and not names_itself:
+        content = f"*{title(channel)}*\n{content}"
+    return "\n".join(notices + ([content] if content else []))
 
 
 def _gone(count: int, voice: Voice) -> str:
@@ -144,13 +156,17 @@ def _others(count: int, titles: str, voice: Voice, *, first: bool) -> str:
     return voice.many("and {count} more: {titles}", "and {count} more: {titles}", count, titles=titles)
 
 
-def _block(change: Change, also_in: Sequence[Channel], met: Sequence[MetBy], summary_chars: int, voice: Voice) -> str:
+def _entry(channel: Channel, change: Change, summary_chars: int, voice: Voice, template: Template | None) -> str:
     entry = change.entry
+    if template is not None:
+        return template.fill(entry, title(channel), summary_chars, voice) or entry_lines(entry, voice)
     summary = one_line(entry.summary, summary_chars) if summary_chars else ""
-    lines = entry_lines(entry, voice)
+    shown = [summary] if summary and summary != one_line(entry.title, 300) else []
+    return "\n".join([entry_lines(entry, voice), *shown])
+
+
+def _block(change: Change, lines: str, also_in: Sequence[Channel], met: Sequence[MetBy], voice: Voice) -> str:
     parts = [voice.say("Edited: {entry}", entry=lines) if is_edit(change) else lines]
-    if summary and summary != one_line(entry.title, 300):
-        parts.append(summary)
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
         parts.append(voice.say("also in: {channels}", channels=channels))

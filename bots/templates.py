@@ -27,6 +27,11 @@ class Template(msgspec.Struct, frozen=True):
     text: str
     zone: str
 
+    @property
+    def names_channel(self) -> bool:
+        """Whether the channel's title stands in it, so that it need not stand above."""
+        return any(not found["doubled"] and _named(found) == "channel" for found in _VARIABLE.finditer(self.text))
+
     def fill(self, entry: Entry, channel: str, summary_chars: int, voice: Voice) -> str:
         """Return an entry of the channel of this title as the template has it, with so much of its text; maybe ""."""
         known: dict[str, Callable[[], str]] = {

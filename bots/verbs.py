@@ -29,6 +29,8 @@ _BY_VERB: Final[dict[str, tuple[str, ...]]] = {
     "digest": ("summary", "zusammenfassung", "résumé", "resumen"),
     "timezone": ("tz", "zone", "zeitzone", "fuseau", "zona"),
     "language": ("lang", "sprache", "langue", "idioma", "lengua"),
+    "invite": ("invitation", "code", "einladung", "invitación", "código"),
+    "forget": ("forgetme", "vergiss", "vergessen", "oublier", "oublie", "oublie-moi", "olvidar", "olvida", "olvídame"),
     "pause": ("hold", "pausieren", "pausiere", "suspendre", "pausar", "pausa"),
     "resume": ("unpause", "continue", "fortsetzen", "fortfahren", "reprendre", "reprends", "reanudar", "continuar"),
     "set": ("settings", "setting", "einstellen", "einstellungen", "régler", "réglages", "ajustar", "ajustes"),
@@ -50,3 +52,6 @@ GUESSABLE: Final = sorted(word for word in VERB_OF if len(word) >= _TOO_SHORT_TO
 """What a word nearly like it may have been meant for."""
 
 ALL: Final = frozenset(("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas"))
+
+ME: Final = frozenset(("", "me", "mich", "moi", "a mí", "me please", "everything"))
+"""Who is to be forgotten."""

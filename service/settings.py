@@ -17,6 +17,7 @@ from service.corona.policy import Goal
 from service.errors import UserError
 
 Preset = Literal["trial", "single", "cluster"]
+WhoMayUse = Literal["open", "listed", "invited"]
 
 
 class SettingsInvalid(UserError):
@@ -105,6 +106,12 @@ class Settings(BaseModel):
     """Opens the socket guard to loopback addresses. For trials and tests only."""
     extra_ports: Annotated[tuple[int, ...], BeforeValidator(_comma_separated)] = ()
     """Ports of publishers allowed besides 80, 443, 8080 and 8443."""
+
+    who_may_use: WhoMayUse = "open"
+    """Who may talk to the bot: everybody (``open``), those in ``allowed_users`` (``listed``), or they and whoever has
+    an invitation (``invited``: ``coronet admin invite`` makes one)."""
+    allowed_users: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    """Bare JIDs (``alice@example.org``) and domains (``example.org``), with commas between them."""
 
     messages_per_s_per_user: float = Field(default=0.2, gt=0)
     """Governor: messages to one recipient, after a burst of five; what is above is held back and coalesced."""

@@ -113,6 +113,10 @@ HELP: Final = {
             "`filter all deny …`: of all subscriptions. `filter #3` shows its filters, `filter #3 off` removes them."
         ),
     ),
+    "forget": Topic(
+        marked("`forget me`: delete everything I know about you, after asking"),
+        marked("Subscriptions, watches, settings, and what is still to be told. `export` saves your subscriptions."),
+    ),
     "help": Topic(
         marked("`help`: everything I understand"),
         marked("`help subscribe`: more about one command."),

@@ -1,7 +1,7 @@
 """What is said when subscriptions begin and end."""
 
 from bots import exchange as say
-from bots.replies.parts import address, entry_lines, joined_lines, title
+from bots.replies.parts import address, entry_lines, fitted, joined_lines, title
 from bots.voice import Voice
 from service.feeds.text import one_line
 
@@ -105,3 +105,15 @@ def new_urls_used_up(reply: say.NewUrlsUsedUp, voice: Voice) -> str:
         "That is more than {count} new URLs within an hour. Try again later; the rest works as ever.",
         reply.limit,
     )
+
+
+def which_one(reply: say.WhichOne, voice: Voice) -> str:
+    """Ask which of the channels is meant that a message told of."""
+    rows = [f"#{option.number} {title(option.channel)}" for option in reply.options]
+    head = voice.say("That message told of several channels. Which one? Answer with its number, or `cancel`.")
+    return fitted(head, rows, voice)
+
+
+def forgotten_message(_reply: say.ForgottenMessage, voice: Voice) -> str:
+    """Say that a message is too old to point at."""
+    return voice.say("I no longer know what that message told. `list` shows your subscriptions and their numbers.")

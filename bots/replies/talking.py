@@ -31,6 +31,31 @@ def too_fast(reply: say.TooFast, voice: Voice) -> str:
     )
 
 
+def not_admitted(reply: say.NotAdmitted, voice: Voice) -> str:
+    """Say that the bot is not for everybody."""
+    if reply.refused:
+        return voice.say("That invitation is not good, or not any more. Ask whoever runs me for another one.")
+    return voice.say("I am not here for everybody. If you have an invitation, send me `invite` and its code.")
+
+
+def admitted(_reply: say.Admitted, voice: Voice) -> str:
+    """Say that somebody is in."""
+    return voice.say("You are welcome here. Send me the address of a site or feed to subscribe to it, or `help`.")
+
+
+def really_forget(_reply: say.ReallyForget, voice: Voice) -> str:
+    """Ask whether to delete everything."""
+    return voice.say(
+        "Really forget you? Your subscriptions, watches and settings go, and what is still to be told; nobody can "
+        "bring them back. `export` first, if you may want them again. Answer `yes` or `no`."
+    )
+
+
+def forgotten(_reply: say.Forgotten, voice: Voice) -> str:
+    """Say farewell."""
+    return voice.say("I have forgotten everything about you. Farewell! Whenever you write to me again, we begin anew.")
+
+
 def let_be(_reply: say.LetBe, voice: Voice) -> str:
     """Say that a question is withdrawn."""
     return voice.say("All right, nothing was changed.")

@@ -54,12 +54,18 @@ key                          type    meaning
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
 ``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all → Preferences (msgpack)
+``cn:{u:UID}:imports``       list    what is still to be imported: Subscribed (msgpack)
 ``cn:{u:UID}:watches``       hash    number of a standing query → its id and itself: Watch (msgpack)
 ``cn:{u:UID}:hits``          set     channel id and version of what their standing queries were told; expires
 ``cn:{w:B}``                 hash    bucket B of standing queries: id → Standing (msgpack)
 ``cn:{w}:log``               stream  their changes: ``i`` id, ``s`` Standing (msgpack), nothing for an end; ~10,000
 ``cn:{i}:users``             zset    user ids that may have intents → when (ms)
 ``cn:{a}:users``             set     every user id that ever wrote to us
+``cn:{a}:leaving``           set     user ids that are being forgotten
+``cn:{a}:floor``             string  the greatest ``seq`` of those who were forgotten lately; expires
+``cn:{v}:invites``           hash    hash of an invitation's code → ``USES UNTIL``: how often still, until when (Unix s)
+``cn:{v}:guests``            set     user ids that came with an invitation
+``cn:{b:ADDRESS}:rooms``     hash    a bot's rooms: JID → Room (msgpack)
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
@@ -88,6 +94,10 @@ RING_EPOCH = "cn:{r}:epoch"
 AIMS = "cn:{p}:aims"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
+LEAVING = "cn:{a}:leaving"
+SEQ_FLOOR = "cn:{a}:floor"
+INVITES = "cn:{v}:invites"
+GUESTS = "cn:{v}:guests"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
 DEAD_LETTERS = "cn:{d}:dead"
@@ -249,6 +259,16 @@ def preferences(uid: UserId) -> str:
     return f"cn:{{u:{uid}}}:preferences"
 
 
+def rooms(address: str) -> str:
+    """The rooms that the bot of this address is in."""
+    return f"cn:{{b:{address}}}:rooms"
+
+
+def imports(uid: UserId) -> str:
+    """What a user still has to be subscribed to, of a list they sent."""
+    return f"cn:{{u:{uid}}}:imports"
+
+
 def watches(uid: UserId) -> str:
     """A user's standing queries."""
     return f"cn:{{u:{uid}}}:watches"
@@ -267,6 +287,16 @@ def standing(bucket: int) -> str:
 def rate(uid: UserId, what: str) -> str:
     """How often a user did something in the present window."""
     return f"cn:{{u:{uid}}}:rate:{what}"
+
+
+RATES = ("command", "url", "import")
+"""What is counted per user and window."""
+
+
+def all_of_user(uid: UserId) -> tuple[str, ...]:
+    """Every key of one user; who adds one, adds it here, or `forget me` forgets to forget it."""
+    own = (user, user_index, intents, outbox, in_flight, told, articles, older_articles, preferences, watches, hits)
+    return (*(key(uid) for key in (*own, imports)), *(rate(uid, what) for what in RATES))
 
 
 def host(site: str) -> str:

@@ -45,12 +45,10 @@ class Subscriptions:
         Raises :class:`NotSubscribed` if the channel does not exist (any more).
         """
         uid = keys.user_id(jid)
-        stamp, _, channel = await asyncio.gather(
-            self._announce(uid), self._link.call("SADD", keys.USERS, uid), self._channels.resolve(cid)
-        )
+        stamp, floor, channel = await asyncio.gather(self._announce(uid), self._floor(uid), self._channels.resolve(cid))
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
-        new, _, intents = await self._link.script("user_subscribe", own, jid, cid, seen, _moment(time.time()))
+        new, _, intents = await self._link.script("user_subscribe", own, jid, cid, seen, _moment(time.time()), floor)
         await self._settle_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
         _, held = await self._link.many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))])
         if held is None:
@@ -71,6 +69,20 @@ class Subscriptions:
         seq = await self._link.script("user_unsubscribe", own, cid)
         await self._replay(uid, stamp)
         return bool(seq)
+
+    async def end_all_of(self, uid: UserId) -> None:
+        """End every subscription of a user."""
+        for place in await self._link.call("HKEYS", keys.user_index(uid)):
+            await self._unsubscribe(uid, _channel(place))
+        await self._replay(uid, await self._announce(uid))
+
+    async def _floor(self, uid: UserId) -> int:
+        """Take a user in; return above which number a newcomer's changes of mind begin.
+
+        Somebody who comes back after all about them was forgotten must not be undone by what they ended before.
+        """
+        _, floor = await self._link.many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
+        return int(floor or 0)
 
     async def end_all(self, cid: ChannelId) -> None:
         """End every subscription to a channel; can be repeated after a crash."""

@@ -8,7 +8,7 @@ import msgspec
 from service.habits import NONE, Habits
 from service.model import UserId
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Link, script
 
 
 class UserState(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Users:
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Remember that these people's clients send receipts."""
-        await self._link.many([("HSET", keys.user(uid), "receipts", "1") for uid in uids])
+        await self._link.many([script("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
 
     async def allow(self, jid: str, what: str, limit: int, per_s: float) -> bool:
         """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""

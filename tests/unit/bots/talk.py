@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bots.asking import (
+    AcceptInvitation,
     AddSubscription,
     AddWatch,
     AskWhy,
@@ -11,6 +12,7 @@ from bots.asking import (
     EndSubscription,
     EndWatch,
     Followed,
+    ForgetEverything,
     Health,
     LatestEntries,
     Limits,
@@ -147,6 +149,11 @@ class Person:
                 return self.watches[number]
             case EndWatch(number):
                 return self.watches.pop(number, None)
+            case AcceptInvitation(code):
+                return code == "good"
+            case ForgetEverything():
+                self.follows, self.watches, self.preferences, self.habits = {}, {}, {}, NONE
+                return None
             case PausePlease(cids):
                 fresh = [cid for cid in cids if cid not in self.paused]
                 self.paused.update(dict.fromkeys(fresh, 0))
