@@ -8,7 +8,7 @@ pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check -
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 
-.PHONY: setup run test check bench fuzz live shards matrices experiments storms lock
+.PHONY: setup run test check bench fuzz live shards matrices experiments storms words lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -37,6 +37,7 @@ check: $(venv)/dev.stamp
 bench: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.bench.bench_fanout
+	@$(bin)/python -m tests.bench.bench_talk
 	@$(bin)/python -m tests.bench.bench_feeds
 	@$(bin)/python -m tests.bench.bench_tls
 	@$(bin)/python -m tests.bench.bench_honeycomb
@@ -74,6 +75,17 @@ fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz parse $(ARGS)
 	@$(bin)/python -m tests.fuzz identity $(ARGS)
 	@$(bin)/python -m tests.fuzz page $(ARGS)
+
+# What the bot says, gathered for translation: new sentences stand empty in bots/catalogs, and the tests name them.
+words: errors := BadUrl BadQuery LimitReached HostNotFound Unreachable TlsFailed BadHttp EmptyBody
+words: $(venv)/dev.stamp
+	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "say marked many:1,2 $(errors)" --no-wrap \
+		--add-location file --project Coronet --copyright-holder "" --output $(venv)/coronet.pot bots service
+	@for language in de fr es; do \
+		$(bin)/pybabel --quiet update --domain coronet --input-file $(venv)/coronet.pot --output-dir bots/catalogs \
+			--locale $$language --no-wrap --no-fuzzy-matching --ignore-obsolete --ignore-pot-creation-date \
+			--init-missing || exit 1; \
+	done
 
 # Newer versions are taken only where they are asked for: make lock ARGS="--upgrade-package aiohttp".
 lock: $(venv)/dev.stamp

@@ -1,33 +1,28 @@
-"""What batches say, rendered once however many people get the same."""
+"""What batches say, rendered once in each language however many people get the same."""
 
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from bots import stanzas
 from bots.elsewhere import told_elsewhere
+from bots.looks import USUAL, Look, Looks
 from bots.notifications import ArticleKey, MetBy, notification
-from service.feeds.parts import share
-from service.model import ChannelId, Delta
+from bots.versions import shares, versions
+from bots.voice import Voice, voice
+from service.model import Change, Channel, ChannelId, Delta
 from service.store.channels import Channels
-from service.store.outbox import Batch, MetWatch
+from service.store.outbox import Batch, OutboxItem
 
 KEPT: Final = 512
 """Bodies remembered; each is at most some 4 kB."""
 
 
-class _Item(msgspec.Struct, frozen=True):
-    """An outbox item without the time it was queued, which differs from person to person."""
-
-    channel: ChannelId
-    version: int
-    edits: bool
-    left_out: tuple[int, ...]
-    met: tuple[MetWatch, ...]
-
-
-_Items = tuple[_Item, ...]
+_Items = tuple[OutboxItem, ...]
+"""Items without the time they were queued, which differs from person to person."""
+_Present = list[tuple[OutboxItem, tuple[Delta, ...]]]
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -43,47 +38,66 @@ class Bodies:
     def __init__(self, channels: Channels) -> None:
         """Read from these channels."""
         self._channels = channels
-        self._known: OrderedDict[_Items, Body] = OrderedDict()
+        self._known: OrderedDict[tuple[str, frozenset[tuple[ChannelId, Look]], _Items], Body] = OrderedDict()
 
-    async def of(self, batch: Batch) -> Body:
-        """Return the batch's body. Raises StoreUnavailable."""
-        items = tuple(_Item(item.channel, item.version, item.edits, item.left_out, item.met) for item in batch.items)
-        body = self._known.get(items)
+    async def of(self, batch: Batch, language: str, looks: Looks = USUAL) -> Body:
+        """Return the batch's body in the language of a tag, with these looks. Raises StoreUnavailable."""
+        items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
+        speaker = voice(language)
+        looks = {item.channel: looks[item.channel] for item in items if item.channel in looks}
+        key = (speaker.language, frozenset(looks.items()), items)
+        body = self._known.get(key)
         if body is None:
-            body = self._known[items] = await self._rendered(items)
+            body = self._known[key] = await self._rendered(items, speaker, looks)
             if len(self._known) > KEPT:
                 self._known.popitem(last=False)
         return body
 
-    async def _rendered(self, items: _Items) -> Body:
+    async def _rendered(self, items: _Items, speaker: Voice, looks: Looks) -> Body:
         found = await self._channels.many(list(dict.fromkeys(item.channel for item in items)))
-        channels = {channel.id: channel for channel in found if channel is not None}
-        deltas = [(item, await self._channels.delta(item.channel, item.version)) for item in items]
-        gone = Counter(item.channel for item, delta in deltas if delta is None)
-        present = [(item, delta) for item, delta in deltas if delta is not None]
-        told = [share(delta, edits=item.edits, left_out=item.left_out) for item, delta in present]
+        channels = {channel.id: _titled(channel, looks) for channel in found if channel is not None}
+        templates = {cid: look.template for cid, look in looks.items() if look.template is not None}
+        kept = [(item, await versions(self._channels, item)) for item in items]
+        gone: Counter[ChannelId] = Counter()
+        for item, own in kept:
+            if own.gone:
+                gone[item.channel] += own.gone
+        present = [(item, own.deltas) for item, own in kept]
+        told = [delta for item, deltas in present for delta in shares(item, deltas)]
         also_in = {
             article: [channels[cid] for cid in others if cid in channels]
             for article, others in told_elsewhere(told, _left_out(present)).items()
         }
-        text = notification(list(channels.values()), told, gone, also_in, _met(present))
+        text = notification(
+            list(channels.values()), told, gone, also_in, speaker, met=_met(present), templates=templates
+        )
         return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in told))
 
 
-def _left_out(present: list[tuple[_Item, Delta]]) -> list[Delta]:
+def _titled(channel: Channel, looks: Looks) -> Channel:
+    title = looks[channel.id].title if channel.id in looks else ""
+    return msgspec.structs.replace(channel, title=title) if title else channel
+
+
+def _left_out(present: _Present) -> list[Delta]:
     return [
-        msgspec.structs.replace(delta, changes=tuple(delta.changes[position] for position in item.left_out))
-        for item, delta in present
-        if item.left_out
+        msgspec.structs.replace(deltas[0], changes=tuple(changes[position] for position in item.left_out))
+        for item, deltas in present
+        if item.left_out and (changes := _changes(deltas))
     ]
 
 
-def _met(present: list[tuple[_Item, Delta]]) -> dict[ArticleKey, list[MetBy]]:
+def _met(present: _Present) -> dict[ArticleKey, list[MetBy]]:
     """Return the standing queries that each entry has met."""
     found: dict[ArticleKey, list[MetBy]] = {}
-    for item, delta in present:
-        for watch in item.met:
+    for item, deltas in present:
+        changes = _changes(deltas)
+        for watch in item.met if changes else ():
             for position in watch.positions:
-                key = (item.channel, delta.changes[position].entry.key)
+                key = (item.channel, changes[position].entry.key)
                 found.setdefault(key, []).append((watch.number, watch.words))
     return found
+
+
+def _changes(deltas: Sequence[Delta]) -> list[Change]:
+    return [change for delta in deltas for change in delta.changes]

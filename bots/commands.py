@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from bots.verbs import ALL, GUESSABLE, ME, VERB_OF
 from service.feeds.urls import looks_like_url
 
 LONGEST = 4096
@@ -26,7 +27,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Which of one's own subscriptions is meant: by ``number`` (``#3``) or by ``url``; neither if not said.
+    """Which of one's own subscriptions is meant: by ``number`` (``#3``), by ``url``, or all; none of it if not said.
 
     ``selector`` is the part of the page at ``url``.
     """
@@ -34,12 +35,50 @@ class Target(msgspec.Struct, frozen=True):
     number: int = 0
     url: str = ""
     selector: str = ""
+    everything: bool = False
 
 
 class Unsubscribe(msgspec.Struct, frozen=True):
     """End one subscription."""
 
     target: Target
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Tell nothing of these subscriptions for a while."""
+
+    target: Target
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Tell of these subscriptions again, and briefly what came meanwhile."""
+
+    target: Target
+
+
+class Set(msgspec.Struct, frozen=True):
+    """Change what is wanted of one subscription or of all; without a key, tell it."""
+
+    target: Target
+    key: str = ""
+    value: str = ""
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Add or remove a filter of one subscription or of all; ``words`` are still to be read, "" to ask."""
+
+    target: Target
+    words: str = ""
+
+
+class Enter(msgspec.Struct, frozen=True):
+    """Let me in: this is my invitation."""
+
+    code: str
+
+
+class ForgetMe(msgspec.Struct, frozen=True):
+    """Delete everything about me; asks once."""
 
 
 class UnsubscribeAll(msgspec.Struct, frozen=True):
@@ -109,6 +148,12 @@ class Timezone(msgspec.Struct, frozen=True):
     words: str
 
 
+class Language(msgspec.Struct, frozen=True):
+    """Speak this language with me ("" to ask)."""
+
+    words: str
+
+
 class Help(msgspec.Struct, frozen=True):
     """Explain everything, or one verb."""
 
@@ -140,37 +185,17 @@ class Unknown(msgspec.Struct, frozen=True):
 
 Command = (
     Subscribe | Unsubscribe | UnsubscribeAll | List | Find | More | Watch | Unwatch | Show | Why | Status | Quiet
-    | Digest | Timezone | Help | Answer | Pick | Cancel | Unknown
+    | Enter | ForgetMe | Pause | Resume | Set | Filter | Digest | Timezone | Language | Help | Answer | Pick | Cancel
+    | Unknown
 )  # fmt: skip
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
 
-_SYNONYMS: Final[dict[str, str]] = {
-    **dict.fromkeys(("subscribe", "sub", "add", "follow"), "subscribe"),
-    **dict.fromkeys(("unsubscribe", "unsub", "remove", "rm", "delete", "unfollow"), "unsubscribe"),
-    **dict.fromkeys(("list", "ls", "subscriptions"), "list"),
-    **dict.fromkeys(("find", "search", "discover"), "find"),
-    **dict.fromkeys(("more", "next"), "more"),
-    **dict.fromkeys(("watch", "watches"), "watch"),
-    **dict.fromkeys(("unwatch",), "unwatch"),
-    **dict.fromkeys(("show", "latest"), "show"),
-    **dict.fromkeys(("why", "explain"), "why"),
-    **dict.fromkeys(("status", "stats"), "status"),
-    **dict.fromkeys(("quiet", "silence", "dnd"), "quiet"),
-    **dict.fromkeys(("digest", "summary"), "digest"),
-    **dict.fromkeys(("timezone", "tz", "zone"), "timezone"),
-    **dict.fromkeys(("help", "?", "h", "commands", "start", "hello", "hi"), "help"),
-    **dict.fromkeys(("yes", "y", "yep", "ok"), "yes"),
-    **dict.fromkeys(("no", "n", "nope"), "no"),
-    **dict.fromkeys(("cancel", "stop", "nevermind"), "cancel"),
-}
 VERBS: Final = (
     *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
-    *("timezone", "help"),
+    *("timezone", "language", "pause", "resume", "set", "filter", "forget", "help"),
 )
 """What ``help`` explains."""
-
-_GUESSABLE: Final = [word for word in _SYNONYMS if word not in ("?", "h", "y", "n", "no", "hi", "ok", "why", "tz")]
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 
@@ -179,7 +204,7 @@ def parse(text: str) -> Command:
     """Return the command that ``text`` states."""
     line = text[:LONGEST].strip().lstrip("/").strip()
     verb, rest = (*line.split(maxsplit=1), "", "")[:2]
-    name = _SYNONYMS.get(verb.lower().rstrip(":,!."))
+    name = VERB_OF.get(verb.lower().rstrip(":,!."))
     if name is not None:
         return _READERS[name](rest)
     if (number := _NUMBER.fullmatch(line)) is not None:
@@ -207,10 +232,29 @@ def _selector(words: str) -> str:
 
 
 def _unsubscribe(rest: str) -> Command:
-    if rest.lower() in ("all", "everything", "*"):
+    if rest.lower() in ALL:
         return UnsubscribeAll()
     target = _target(rest)
     return Unsubscribe(Target(url=target.url, selector=_selector(rest)) if target.url else target)
+
+
+def _any(words: str) -> Target:
+    """Return the subscription that is meant, or all of them."""
+    return Target(everything=True) if not words or words.lower() in ALL else _target(words)
+
+
+def _about(rest: str) -> tuple[Target, str]:
+    """Return which subscriptions are meant, all if the first word names none, and the other words."""
+    first, other = (*rest.split(maxsplit=1), "", "")[:2]
+    if first.lower() in ALL:
+        return Target(everything=True), other
+    named = _NUMBER.fullmatch(first) is not None or looks_like_url(_url(first))
+    return (_target(first), other) if named else (Target(everything=True), rest)
+
+
+def _set(rest: str) -> Command:
+    target, words = _about(rest)
+    return Set(target, *(*words.split(maxsplit=1), "", "")[:2])
 
 
 def _show(rest: str) -> Command:
@@ -220,7 +264,7 @@ def _show(rest: str) -> Command:
 
 
 def _help(rest: str) -> Command:
-    return Help(_SYNONYMS.get(rest.lower(), ""))
+    return Help(VERB_OF.get(rest.lower(), ""))
 
 
 _READERS: Final[dict[str, Callable[[str], Command]]] = {
@@ -234,9 +278,16 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "show": _show,
     "why": lambda rest: Why(_target(rest)),
     "status": lambda _: Status(),
+    "invite": Enter,
+    "forget": lambda rest: ForgetMe() if rest.lower().strip("-. ") in ME else Help("forget"),
+    "pause": lambda rest: Pause(_any(rest)),
+    "resume": lambda rest: Resume(_any(rest)),
+    "set": _set,
+    "filter": lambda rest: Filter(*_about(rest)),
     "quiet": Quiet,
     "digest": Digest,
     "timezone": Timezone,
+    "language": Language,
     "help": _help,
     "yes": lambda _: Answer(yes=True),
     "no": lambda _: Answer(yes=False),
@@ -245,5 +296,8 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
 
 
 def _suggestion(verb: str, rest: str) -> str:
-    near = difflib.get_close_matches(verb.lower()[:20], _GUESSABLE, n=1, cutoff=0.7)
-    return f"{_SYNONYMS[near[0]]} {rest}".strip() if near else ""
+    for known in (VERBS, GUESSABLE):
+        near = difflib.get_close_matches(verb.lower()[:20], known, n=1, cutoff=0.7)
+        if near:
+            return f"{VERB_OF[near[0]]} {rest}".strip()
+    return ""

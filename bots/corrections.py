@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from service.feeds.parts import share
+from bots.versions import shares, versions
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.outbox import Batch, MessageId, OutboxItem, ToldMessage
@@ -60,11 +60,11 @@ class Corrections:
         for item in items:
             entries = self._known.get(item)
             if entries is None:
-                delta = await self._store.channels.delta(item.channel, item.version)
-                if delta is None:
+                kept = await versions(self._store.channels, item)
+                if kept.gone:
                     return None
-                changes = share(delta, edits=item.edits, left_out=item.left_out).changes
-                entries = self._known[item] = frozenset((item.channel, change.entry.key) for change in changes)
+                told = [change for delta in shares(item, kept.deltas) for change in delta.changes]
+                entries = self._known[item] = frozenset((item.channel, change.entry.key) for change in told)
                 if len(self._known) > KEPT:
                     self._known.popitem(last=False)
             found |= entries

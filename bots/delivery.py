@@ -22,12 +22,15 @@ from bots.bodies import Bodies, Body
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
+from bots.looks import USUAL, Looks, has_looks, looks_of
 from bots.tasks import end, together
+from bots.withholding import LOOKED_AT, Withholding
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.habits import NONE, Habits, may_be_told_s
+from service.habits import Habits, may_be_told_s
 from service.metrics import DELIVERY, OUTBOX_USERS
 from service.model import UserId
+from service.preferences import ByNumber, chooses
 from service.store import Store
 from service.store.keys import user_id
 from service.store.outbox import Batch, MessageId
@@ -36,7 +39,7 @@ BURST_USERS: Final = 100
 """People per burst: one Redis pipeline to claim, one stretch of stanzas, one pipeline to complete."""
 BURSTS: Final = 4
 """Bursts at once: while one waits for the server, others claim and render."""
-MOST_ITEMS: Final = 20
+MOST_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
 
 MOST_UNANSWERED: Final = 20
@@ -79,7 +82,9 @@ class Delivery:
         self._habits: dict[UserId, Habits] = {}
         self._unanswered: Counter[UserId] = Counter()
         self._bodies = Bodies(store.channels)
+        self._preferences: dict[UserId, ByNumber] = {}
         self._corrections = Corrections(store)
+        self._withholding = Withholding(store)
 
     async def run(self) -> None:
         """Deliver until cancelled; then let the bursts under way come to their end, for at most 2 s."""
@@ -125,11 +130,17 @@ class Delivery:
             self._dispatch.absent(uid)
 
     def changed(self, jid: str) -> None:
-        """A person has other habits now."""
+        """A person has other habits or preferences now."""
         uid = user_id(jid)
         self._habits.pop(uid, None)
         self._dispatch.rouse(uid, self._clock.monotonic_s())
         self._stirred.set()
+
+    def forget(self, jid: str) -> None:
+        """Remember nothing of a person; inside of :meth:`paused`."""
+        uid = user_id(jid)
+        for known in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
+            known.pop(uid, None)
 
     @contextlib.asynccontextmanager
     async def paused(self, jid: str) -> AsyncIterator[None]:
@@ -237,28 +248,39 @@ class Delivery:
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
         await self._learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._rest([uid for uid in clear if self._habits[uid] != NONE])
+        resting = await self._rest([uid for uid in clear if self._habits[uid].waits])
         clear = [uid for uid in clear if uid not in resting]
-        claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s())
+        choosy = {uid: self._preferences[uid] for uid in clear if chooses(self._preferences[uid])}
+        withheld = await self._withholding.of(choosy) if choosy else {}
+        claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s(), withheld)
+        more = {uid for uid in choosy if len(withheld[uid]) == LOOKED_AT}
         fresh = await self._corrections.made(claimed)
         batches = again | {uid: (batch,) for uid, batch in fresh.items()}
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         sent, written, empty = [], [], []
         for uid, own in batches.items():
+            looks = await self._looks(uid, own)
             asked = self._sends_receipts[uid]
-            request = stanzas.REQUEST if asked else ""
+            request = stanzas.REQUEST if asked and jids[uid] not in self._link.rooms else ""
             for batch in own:
-                body = await self._bodies.of(batch)
+                body = await self._bodies.of(batch, self._habits[uid].speaks, looks)
                 if not body.xml:
                     empty.append((uid, batch.message_id))
                     continue
                 content = body.xml + (stanzas.replace(batch.replaces) if batch.replaces else "") + request
-                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content))
+                kind = "groupchat" if jids[uid] in self._link.rooms else "chat"
+                written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content, kind=kind))
                 sent.append(_Sent(uid, batch, body, asked))
                 self._dispatch.sent(uid, self._clock.monotonic_s())
         await self._hand_over(written, sent)
         await self._surely((), empty)
-        return batches
+        return batches.keys() | more
+
+    async def _looks(self, uid: UserId, batches: Sequence[Batch]) -> Looks:
+        preferences = self._preferences[uid]
+        if not has_looks(preferences):
+            return USUAL
+        return await looks_of(self._store.subscriptions, uid, batches, preferences, self._habits[uid].zone)
 
     async def _rest(self, uids: Sequence[UserId]) -> set[UserId]:
         """Return who does not want to hear from us now what is queued for them; their lanes rest until they do."""
@@ -363,11 +385,16 @@ class Delivery:
             self._freed.notify_all()
 
     async def _learn(self, uids: Iterable[UserId]) -> None:
-        """Find out whose clients send receipts, and who wants to be told when, for those we do not remember."""
+        """Find out whose clients send receipts, and who wants to be told what when, for those we do not remember."""
         unknown = [uid for uid in uids if uid not in self._habits]
-        receipts, habits = await asyncio.gather(self._store.users.receipts(unknown), self._store.users.habits(unknown))
+        receipts, habits, preferences = await asyncio.gather(
+            self._store.users.receipts(unknown),
+            self._store.users.habits(unknown),
+            self._store.preferences.of_users(unknown),
+        )
         self._sends_receipts = dict(zip(unknown, receipts, strict=True)) | self._sends_receipts
         self._habits.update(zip(unknown, habits, strict=True))
+        self._preferences.update(zip(unknown, preferences, strict=True))
 
 
 def answer_id(uid: UserId) -> MessageId:

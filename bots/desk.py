@@ -11,16 +11,24 @@ from typing import Final
 import structlog
 
 from bots import commands, stanzas
-from bots.delivery import Delivery, answer_id
+from bots.asking import Limits
+from bots.delivery import answer_id
 from bots.dialogue import converse
-from bots.exchange import Failed, Limits, Probe, Question, Reply, TooFast
+from bots.exchange import (
+    Failed,
+    Question,
+    Reply,
+    TooFast,
+)
 from bots.house import House
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said
-from bots.replies import WELCOME, text
+from bots.replies import text
+from bots.replies.talking import broken, welcome
 from bots.tasks import end
+from bots.voice import voice
 from service.clock import Clock
-from service.errors import CoronetError, StoreUnavailable
+from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.keys import user_id
 
@@ -41,14 +49,15 @@ class _Person:
         self.asked: Question | None = None
         self.asked_s = 0.0
         self.told_too_fast = False
+        self.language = ""
 
 
 class Desk:
     """Takes what people say; :meth:`hear` never waits."""
 
-    def __init__(self, store: Store, link: Link, delivery: Delivery, clock: Clock, limits: Limits) -> None:
-        """Answer through ``link``; ``delivery`` is paused for a person while they unsubscribe."""
-        self._house = House(store, delivery, limits)
+    def __init__(self, store: Store, link: Link, house: House, clock: Clock, limits: Limits) -> None:
+        """Answer through ``link`` what ``house`` has done."""
+        self._house = house
         self._store = store
         self._link = link
         self._clock = clock
@@ -91,10 +100,10 @@ class Desk:
         try:
             words = await self._words(person, said)
         except StoreUnavailable as error:
-            words = text(Failed(error, ""), self._clock.wall_s())
+            words = text(Failed(error, ""), self._clock.wall_s(), person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
-            words = "Something went wrong on my side. It is logged; please try something else, or try again later."
+            words = broken(voice(person.language or said.language))
         if words:
             await self._say(said, words)
 
@@ -105,31 +114,22 @@ class Desk:
             if person.told_too_fast:
                 return ""
             person.told_too_fast = True
-            return text(TooFast(per_minute), self._clock.wall_s())
+            return text(TooFast(per_minute), self._clock.wall_s(), person.language or said.language)
         person.told_too_fast = False
-        greeting = ""
-        if not (await self._store.users.get(said.jid)).welcomed:
-            await self._store.users.mark(said.jid, welcomed=True)
-            greeting = f"{WELCOME}\n\n"
+        known = await self._house.greet(said.jid, said.language)
+        person.language = known.habits.speaks
+        greeting = "" if known.welcomed else f"{welcome(voice(person.language))}\n\n"
         reply = await self._converse(person, said)
-        return clip(greeting + text(reply, self._clock.wall_s()), LONGEST_MESSAGE_BYTES)
+        return clip(greeting + text(reply, self._clock.wall_s(), person.language), LONGEST_MESSAGE_BYTES)
 
     async def _converse(self, person: _Person, said: Said) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
         dialogue = converse(commands.parse(said.text), person.asked if stands else None, self._limits)
-        try:
-            request = next(dialogue)
-            while True:
-                if isinstance(request, Probe):
-                    self._link.hint(stanzas.composing(self._link.address, said.sender))
-                try:
-                    result = await self._house.serve(said.jid, request)
-                except CoronetError as error:
-                    request = dialogue.throw(error)
-                else:
-                    request = dialogue.send(result)
-        except StopIteration as end:
-            reply: Reply = end.value
+
+        def at_work() -> None:
+            self._link.hint(stanzas.composing(self._link.address, said.sender))
+
+        reply = await self._house.conduct(said.jid, dialogue, at_work)
         person.asked = reply if isinstance(reply, Question) else None
         person.asked_s = self._clock.monotonic_s()
         return reply

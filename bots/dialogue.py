@@ -10,53 +10,63 @@ from typing import Any
 
 import msgspec
 
-from bots import commands
-from bots.exchange import (
+from bots import commands, preferring
+from bots.asking import (
+    AcceptInvitation,
     AddSubscription,
     AddWatch,
     AskWhy,
     CheckHealth,
-    Choose,
-    Confirm,
-    DidYouMean,
     EndSubscription,
     EndWatch,
-    Explained,
-    Failed,
     Followed,
-    Found,
-    Incomplete,
+    ForgetEverything,
     LatestEntries,
-    LetBe,
     Limits,
-    Listing,
     LookUp,
     MySubscriptions,
     MyWatches,
+    Probe,
+    Request,
+    Search,
+    TakeNewUrl,
+)
+from bots.exchange import (
+    Admitted,
+    Choose,
+    Confirm,
+    DidYouMean,
+    Explained,
+    Failed,
+    Forgotten,
+    Found,
+    Incomplete,
+    LetBe,
+    Listing,
     NewUrlsUsedUp,
     NoSuchSubscription,
     NoSuchWatch,
+    NotAdmitted,
     NothingAsked,
     NothingMore,
     NotUnderstood,
     OfferPage,
-    Probe,
     Question,
+    ReallyForget,
     Reasoned,
     Reply,
-    Request,
-    Search,
     Shown,
     StatusReport,
     Subscribed,
     SubscriptionsFull,
-    TakeNewUrl,
     Unsubscribed,
     Unwatched,
     Watches,
     Watching,
+    WhichOne,
 )
-from bots.settling import settled
+from bots.mine import meant
+from bots.settling import settled, spoken_with
 from service.discovery.grammar import Finding, parse_query, parse_watch
 from service.errors import CoronetError
 from service.feeds.urls import canonical_url, channel_id, looks_like_url, page_url
@@ -82,6 +92,21 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _subscribe(page_url(url, selector), limits, as_page=bool(selector)))
         case commands.Unsubscribe(target):
             return (yield from _unsubscribe(target))
+        case commands.Enter(code):
+            return Admitted() if (yield AcceptInvitation(code.strip())) else NotAdmitted(refused=True)
+        case commands.ForgetMe():
+            return ReallyForget()
+        case commands.Answer(yes=True) if isinstance(asked, ReallyForget):
+            yield ForgetEverything()
+            return Forgotten()
+        case commands.Pause(target):
+            return (yield from preferring.paused(target))
+        case commands.Resume(target):
+            return (yield from preferring.resumed(target))
+        case commands.Set():
+            return (yield from preferring.preferred(command))
+        case commands.Filter():
+            return (yield from preferring.filtered(command))
         case commands.UnsubscribeAll():
             mine = yield MySubscriptions()
             return Confirm(len(mine)) if mine else Listing((), 0, "")
@@ -103,12 +128,16 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _status())
         case commands.Quiet() | commands.Digest() | commands.Timezone():
             return (yield from settled(command))
+        case commands.Language():
+            return (yield from spoken_with(command))
         case commands.Help(topic):
             return Explained(topic)
         case commands.Pick(number) if isinstance(asked, Choose):
             return (yield from _pick(number, asked, limits))
         case commands.Pick(number) if isinstance(asked, Found):
             return (yield from _pick_found(number, asked, limits))
+        case commands.Pick(number) if isinstance(asked, WhichOne):
+            return (yield from _pick_one(number, asked, limits))
         case commands.Pick(number):
             return (yield from _show(commands.Target(number=number), commands.USUALLY_SHOWN))
         case commands.Answer(yes) if isinstance(asked, Confirm):
@@ -190,6 +219,12 @@ def _pick_found(number: int, asked: Found, limits: Limits) -> Dialogue:
     return (yield from _subscribe(channel.url, limits, as_page=channel.kind == "page"))
 
 
+def _pick_one(number: int, asked: WhichOne, limits: Limits) -> Dialogue:
+    if all(option.number != number for option in asked.options):
+        return asked
+    return (yield from _carry_out(commands.parse(asked.command.format(number)), None, limits))
+
+
 def _watch(wanted: str) -> Dialogue:
     if not wanted.strip():
         return Watches((yield MyWatches()))
@@ -206,12 +241,9 @@ def _unwatch(number: int) -> Dialogue:
 
 
 def _find(target: commands.Target) -> Generator[Request, Any, Followed | None]:
-    """Return the subscription that is meant; a page's URL also means the feed that was found through it."""
-    mine: tuple[Followed, ...] = yield MySubscriptions()
-    if target.number:
-        return next((followed for followed in mine if followed.number == target.number), None)
-    url = page_url(target.url, target.selector)
-    return next((followed for followed in mine if url in (followed.channel.url, followed.channel.link)), None)
+    """Return the subscription that is meant."""
+    found = yield from meant(target)
+    return found[0] if found else None
 
 
 def _unsubscribe(target: commands.Target) -> Dialogue:

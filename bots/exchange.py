@@ -1,138 +1,16 @@
-"""The values a dialogue deals in; no behaviour.
-
-What it asks of the house is a :data:`Request`, what it says in the end is a :data:`Reply`.
-"""
+"""What a dialogue says in the end: a :data:`Reply`, which may be a :data:`Question`; no behaviour."""
 
 import msgspec
 
+from bots.asking import Followed
 from service.corona.reasons import Reason
 from service.discovery.grammar import Finding, Query
-from service.discovery.standing import Standing, Watch
+from service.discovery.standing import Watch
 from service.errors import CoronetError
+from service.filters import Rule
 from service.habits import Habits
-from service.model import Channel, ChannelId, Entry, FeedLink
-
-# Requests. The comment on each says what is sent back into the dialogue; any may raise a CoronetError instead.
-
-
-class LookUp(msgspec.Struct, frozen=True):
-    """→ the Channel if there is one, or the one that took over from it; else None."""
-
-    channel: ChannelId
-
-
-class TakeNewUrl(msgspec.Struct, frozen=True):
-    """→ whether the user may have one more new URL looked at this hour."""
-
-
-class Probe(msgspec.Struct, frozen=True):
-    """→ ``service.store.requests.Probed``: a worker looks at this canonical URL and makes the channel.
-
-    ``as_page``: of the page itself.
-    """
-
-    url: str
-    as_page: bool = False
-
-
-class MySubscriptions(msgspec.Struct, frozen=True):
-    """→ tuple of :class:`Followed`, by number."""
-
-
-class AddSubscription(msgspec.Struct, frozen=True):
-    """→ (number, whether it is new); durable by then."""
-
-    channel: ChannelId
-
-
-class EndSubscription(msgspec.Struct, frozen=True):
-    """→ whether there was one; durable by then, and nothing of the channel is sent any more."""
-
-    channel: ChannelId
-
-
-class LatestEntries(msgspec.Struct, frozen=True):
-    """→ tuple of Entry, newest first."""
-
-    channel: ChannelId
-    count: int
-
-
-class AskWhy(msgspec.Struct, frozen=True):
-    """→ ``service.corona.reasons.Reason``: why the channel is polled as it is."""
-
-    channel: ChannelId
-
-
-class MyHabits(msgspec.Struct, frozen=True):
-    """→ ``service.habits.Habits``: when the person wants to hear from us."""
-
-
-class SetHabits(msgspec.Struct, frozen=True):
-    """→ None; durable by then, and counts at once."""
-
-    habits: Habits
-
-
-class CheckHealth(msgspec.Struct, frozen=True):
-    """→ :class:`Health` of these channels and the fleet."""
-
-    channels: tuple[ChannelId, ...]
-
-
-class Search(msgspec.Struct, frozen=True):
-    """→ tuple of :class:`service.discovery.grammar.Finding`: what of it is anybody's business."""
-
-    query: Query
-
-
-class MyWatches(msgspec.Struct, frozen=True):
-    """→ tuple of :class:`service.discovery.standing.Watch`, by number."""
-
-
-class AddWatch(msgspec.Struct, frozen=True):
-    """→ the Watch; durable by then."""
-
-    standing: Standing
-
-
-class EndWatch(msgspec.Struct, frozen=True):
-    """→ the Watch of this number that was ended, or None."""
-
-    number: int
-
-
-Request = (
-    LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
-    | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits
-)  # fmt: skip
-
-
-class Followed(msgspec.Struct, frozen=True):
-    """One of the user's subscriptions with its channel."""
-
-    number: int
-    channel: Channel
-
-
-class Health(msgspec.Struct, frozen=True):
-    """How many workers poll, and which channels fail: id → (outcome, since when in Unix s)."""
-
-    workers: int
-    failing: dict[ChannelId, tuple[str, float]]
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """What one user may have, and how many subscribers make a channel anybody's business."""
-
-    subscriptions: int
-    new_urls_per_hour: int
-    commands_per_minute: int
-    watches: int
-    public_from_subscribers: int
-
-
-# Replies.
+from service.model import Entry, FeedLink
+from service.preferences import Preferences
 
 
 class Subscribed(msgspec.Struct, frozen=True):
@@ -185,7 +63,22 @@ class Found(msgspec.Struct, frozen=True):
     more: bool
 
 
-Question = Choose | Confirm | DidYouMean | OfferPage | Found
+class WhichOne(msgspec.Struct, frozen=True):
+    """A question: which of these is meant? ``command`` has ``{}`` where its number is to stand."""
+
+    command: str
+    options: tuple[Followed, ...]
+
+
+class ReallyForget(msgspec.Struct, frozen=True):
+    """A question: really delete everything about the person?"""
+
+
+Question = Choose | Confirm | DidYouMean | OfferPage | Found | WhichOne | ReallyForget
+
+
+class ForgottenMessage(msgspec.Struct, frozen=True):
+    """We do not know any more what the message told that was reacted to."""
 
 
 class Unsubscribed(msgspec.Struct, frozen=True):
@@ -268,6 +161,19 @@ class UnreadableTime(msgspec.Struct, frozen=True):
     words: str
 
 
+class LanguageTold(msgspec.Struct, frozen=True):
+    """Which language we speak with the person; ``changed``: from now on."""
+
+    language: str
+    changed: bool = False
+
+
+class NoSuchLanguage(msgspec.Struct, frozen=True):
+    """We speak no language of this name."""
+
+    words: str
+
+
 class NoSuchZone(msgspec.Struct, frozen=True):
     """No time zone, or several (``meant``), of this name."""
 
@@ -305,12 +211,87 @@ class TooFast(msgspec.Struct, frozen=True):
     limit: int
 
 
+class NotAdmitted(msgspec.Struct, frozen=True):
+    """The person may not use the bot; ``refused``: nor with the invitation that they sent."""
+
+    refused: bool = False
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The person may use the bot."""
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """Everything about the person is deleted."""
+
+
 class LetBe(msgspec.Struct, frozen=True):
     """The question is withdrawn, nothing was done."""
 
 
 class NothingAsked(msgspec.Struct, frozen=True):
     """An answer without a question."""
+
+
+class Paused(msgspec.Struct, frozen=True):
+    """``meant`` are paused, of which ``fresh`` were not; ``everything``: and what is watched for."""
+
+    fresh: tuple[Followed, ...]
+    meant: tuple[Followed, ...]
+    everything: bool
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """These are told again. ``versions`` came meanwhile and follow; ``unheard``, which watches met, do not."""
+
+    resumed: tuple[Followed, ...]
+    versions: int
+    unheard: int
+    everything: bool
+
+
+class Preferred(msgspec.Struct, frozen=True):
+    """What is wanted of one subscription, or of all (``followed`` is None); ``changed``: from now on."""
+
+    followed: Followed | None
+    preferences: Preferences
+    changed: bool = False
+
+
+class NoSuchSetting(msgspec.Struct, frozen=True):
+    """There is no setting of this name."""
+
+    key: str
+
+
+class UnreadableSetting(msgspec.Struct, frozen=True):
+    """No value for this setting; ``strangers`` are variables of a template that do not exist."""
+
+    key: str
+    value: str
+    strangers: tuple[str, ...] = ()
+
+
+class NotSettable(msgspec.Struct, frozen=True):
+    """How often a channel is looked at is not one person's to set."""
+
+
+class Filters(msgspec.Struct, frozen=True):
+    """The filters of one subscription, or of all (``followed`` is None); ``changed``: from now on."""
+
+    followed: Followed | None
+    rules: tuple[Rule, ...]
+    changed: bool = False
+
+
+class NoSuchFilter(msgspec.Struct, frozen=True):
+    """There is no filter of this number."""
+
+
+class FiltersFull(msgspec.Struct, frozen=True):
+    """No more than ``limit`` filters at one place."""
+
+    limit: int
 
 
 class NotUnderstood(msgspec.Struct, frozen=True):
@@ -325,8 +306,12 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 Reply = (
-    Subscribed | Choose | Confirm | DidYouMean | OfferPage | Found | NothingMore | Watching | Watches
+    Subscribed | Choose | Confirm | DidYouMean | OfferPage | Found | WhichOne | ForgottenMessage | NothingMore
+    | Watching | Watches
     | Unwatched | NoSuchWatch | Unsubscribed | NoSuchSubscription | Listing | Shown | Reasoned | StatusReport
-    | HabitsTold | UnreadableTime | NoSuchZone | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
-    | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
+    | HabitsTold | UnreadableTime | NoSuchZone | LanguageTold | NoSuchLanguage
+    | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
+    | ReallyForget | Forgotten | NotAdmitted | Admitted
+    | Paused | Resumed | Preferred | NoSuchSetting | UnreadableSetting | NotSettable | Filters | NoSuchFilter
+    | FiltersFull | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
 )  # fmt: skip

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
-from bots.delivery import Delivery
-from bots.exchange import (
+import msgspec
+
+from bots.asking import (
+    AcceptInvitation,
     AddSubscription,
     AddWatch,
     AskWhy,
@@ -13,23 +16,38 @@ from bots.exchange import (
     EndSubscription,
     EndWatch,
     Followed,
+    ForgetEverything,
     Health,
     LatestEntries,
     Limits,
     LookUp,
     MyHabits,
+    MyPreferences,
     MySubscriptions,
     MyWatches,
+    PausePlease,
     Probe,
+    PutPreferences,
     Request,
+    ResumePlease,
     Search,
     SetHabits,
     TakeNewUrl,
+    ToldBy,
+    WhatItTold,
 )
+from bots.delivery import Delivery
+from bots.dialogue import Dialogue
+from bots.door import Door
+from bots.exchange import NotAdmitted, Reply
+from bots.voice import spoken
 from service.errors import CoronetError
-from service.model import ChannelId
+from service.model import Channel, ChannelId, Subscription, UserId
+from service.preferences import FOR_ALL, NONE, ByNumber
 from service.store import Store
 from service.store.keys import user_id
+from service.store.outbox import MessageId
+from service.store.users import UserState
 
 _HOUR_S = 3600.0
 
@@ -37,11 +55,47 @@ _HOUR_S = 3600.0
 class House:
     """Serves one request at a time; each may raise a CoronetError."""
 
-    def __init__(self, store: Store, delivery: Delivery, limits: Limits) -> None:
-        """Serve from ``store``; ``delivery`` is paused for a person while one of their subscriptions ends."""
+    def __init__(self, store: Store, delivery: Delivery, limits: Limits, door: Door) -> None:
+        """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends."""
+        self._door = door
         self._store = store
         self._delivery = delivery
         self._limits = limits
+
+    async def greet(self, jid: str, tag: str) -> UserState:
+        """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
+        known = await self._store.users.get(jid)
+        if not await self._door.admits(jid):
+            return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
+        if not known.welcomed:
+            await self._store.users.mark(jid, welcomed=True)
+        client_language = spoken(tag)
+        if client_language in ("", known.habits.client_language):
+            return known
+        await self._store.users.set_client_language(jid, client_language)
+        self._delivery.changed(jid)
+        habits = msgspec.structs.replace(known.habits, client_language=client_language)
+        return msgspec.structs.replace(known, habits=habits)
+
+    async def conduct(self, jid: str, dialogue: Dialogue, at_work: Callable[[], None]) -> Reply:
+        """Carry out a dialogue with the person of this bare JID; ``at_work`` is called before what takes long."""
+        try:
+            request = next(dialogue)
+            if not isinstance(request, AcceptInvitation) and not await self._door.admits(jid):
+                dialogue.close()
+                return NotAdmitted()
+            while True:
+                if isinstance(request, Probe):
+                    at_work()
+                try:
+                    result = await self.serve(jid, request)
+                except CoronetError as error:
+                    request = dialogue.throw(error)
+                else:
+                    request = dialogue.send(result)
+        except StopIteration as end:
+            reply: Reply = end.value
+            return reply
 
     async def serve(self, jid: str, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         """Return the request's result as its class states it, for the person with this bare JID."""
@@ -77,6 +131,27 @@ class House:
                 return await self._store.standing.watch(jid, standing, self._limits.watches)
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
+            case AcceptInvitation(code):
+                return await self._door.accept(jid, code)
+            case ForgetEverything():
+                async with self._delivery.paused(jid):
+                    await self._store.forgetting.forget(jid)
+                    self._delivery.forget(jid)
+                return None
+            case PausePlease(cids, watches):
+                async with self._delivery.paused(jid):
+                    return await self._store.pauses.pause(jid, cids, watches=watches)
+            case ResumePlease(cids, watches):
+                return await self._store.pauses.resume(jid, cids, watches=watches)
+            case MyPreferences():
+                return (await self._store.preferences.of_users([user_id(jid)]))[0]
+            case PutPreferences(number, preferences):
+                async with self._delivery.paused(jid):
+                    await self._store.preferences.put(jid, number, preferences)
+                    self._delivery.changed(jid)
+                return None
+            case ToldBy(message_id):
+                return await self._told_by(user_id(jid), message_id)
             case CheckHealth(cids):
                 return await self._health(cids)
 
@@ -91,10 +166,20 @@ class House:
         return subscription.number, new
 
     async def _followed(self, jid: str) -> tuple[Followed, ...]:
-        subscriptions = await self._store.subscriptions.of_user(jid)
+        subscriptions, (preferences,) = await asyncio.gather(
+            self._store.subscriptions.of_user(jid), self._store.preferences.of_users([user_id(jid)])
+        )
         channels = await self._store.channels.many([subscription.channel for subscription in subscriptions])
         pairs = zip(subscriptions, channels, strict=True)
-        return tuple(Followed(subscription.number, channel) for subscription, channel in pairs if channel is not None)
+        return tuple(followed(subscription, channel, preferences) for subscription, channel in pairs if channel)
+
+    async def _told_by(self, uid: UserId, message_id: MessageId) -> WhatItTold | None:
+        (told,), flying = await asyncio.gather(self._store.outbox.told([uid]), self._store.outbox.inflight([uid]))
+        items = [item for one in (*told, *flying[uid]) if one.message_id == message_id for item in one.items]
+        if not items:
+            return None
+        watches = {watch.number for item in items for watch in item.met}
+        return WhatItTold(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
 
     async def _health(self, cids: tuple[ChannelId, ...]) -> Health:
         workers, states = await asyncio.gather(self._store.ring.view(), self._store.channels.states(cids))
@@ -108,3 +193,11 @@ class House:
             last = await self._store.channels.polls(cid, 1)
             failing[cid] = (last[0].outcome if last else "", since_s)
         return Health(len(workers), failing)
+
+
+def followed(subscription: Subscription, channel: Channel, preferences: ByNumber) -> Followed:
+    """Return a subscription as its person sees it."""
+    own = preferences.get(subscription.number, NONE)
+    channel = msgspec.structs.replace(channel, title=own.title or channel.title)
+    muted = own.muted or preferences.get(FOR_ALL, NONE).muted
+    return Followed(subscription.number, channel, paused=subscription.paused_version is not None, muted=muted)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Protocol
+from xml.etree.ElementTree import Element
 
 import msgspec
 
@@ -16,7 +17,10 @@ class LinkLost(OperationalError):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A person wrote to us. ``jid`` is bare and decides what they may; ``sender`` is where to answer."""
+    """A person wrote to us. ``jid`` is bare and decides what they may; ``sender`` is where to answer.
+
+    ``language`` is the tag of what their client speaks (xml:lang), "" if it says nothing.
+    """
 
     jid: str
     sender: str
@@ -24,6 +28,23 @@ class Said(msgspec.Struct, frozen=True):
     text: str
     thread: str
     wants_receipt: bool
+    language: str = ""
+
+
+class Ordered(msgspec.Struct, frozen=True):
+    """A person's software goes on with an ad-hoc command (XEP-0050); ``values`` are what they filled in, by field.
+
+    ``id`` is that of the stanza, ``session`` empty at the beginning; ``language`` is what their software speaks.
+    """
+
+    jid: str
+    sender: str
+    id: str
+    node: str
+    action: str
+    session: str
+    values: dict[str, tuple[str, ...]]
+    language: str
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -57,7 +78,7 @@ class Started(msgspec.Struct, frozen=True):
     """A new session began (not a resumed one): what the old one had not confirmed may be lost."""
 
 
-Event = Said | Receipt | Bounced | Seen | Absent | Started
+Event = Said | Ordered | Receipt | Bounced | Seen | Absent | Started
 
 
 class Link(Protocol):
@@ -74,4 +95,15 @@ class Link(Protocol):
 
     def hint(self, stanza: str) -> None:
         """Write a stanza whose loss does not matter; does nothing without a session."""
+        ...
+
+
+class AskingLink(Link, Protocol):
+    """A link through which we can ask, too."""
+
+    async def ask(self, to: str, kind: str, content: str) -> Element:
+        """Send a request ("get" or "set") and return the answer, be it a result or an error. Raises :class:`LinkLost`.
+
+        Bound the time by yourself: others may never answer.
+        """
         ...

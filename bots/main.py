@@ -11,10 +11,13 @@ import signal
 
 import structlog
 
+from bots.asking import Limits
+from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
-from bots.exchange import Limits
-from bots.link import Absent, Bounced, Event, LinkLost, Receipt, Said, Seen, Started
+from bots.door import Door
+from bots.house import House
+from bots.link import Absent, Bounced, Event, LinkLost, Ordered, Receipt, Said, Seen, Started
 from bots.tasks import together
 from bots.xmpp import Connection
 from service.clock import Clock, SystemClock
@@ -42,7 +45,9 @@ class Bot:
         )
         self.connection = Connection(settings, self._on_event)
         self._delivery = Delivery(store, self.connection, clock, settings.messages_per_s_per_user)
-        self._desk = Desk(store, self.connection, self._delivery, clock, limits)
+        house = House(store, self._delivery, limits, Door(store.invites, settings.who_may_use, settings.allowed_users))
+        self._desk = Desk(store, self.connection, house, clock, limits)
+        self._counter = Counter(store, self.connection, house, clock, limits)
 
     async def run(self) -> None:
         """Serve until cancelled; then finish what is under way, in order."""
@@ -50,11 +55,14 @@ class Bot:
             await together(self.connection.run(), self._delivery.run())
         finally:
             await self._desk.close()
+            await self._counter.close()
 
     def _on_event(self, event: Event) -> None:
         match event:
             case Said():
                 self._desk.hear(event)
+            case Ordered():
+                self._counter.hear(event)
             case Receipt():
                 self._delivery.receipt(event)
             case Bounced():
@@ -154,4 +162,5 @@ async def _heal(store: Store, every_s: float) -> None:
     while True:
         with contextlib.suppress(StoreUnavailable):
             await store.subscriptions.heal()
+            await store.forgetting.heal()
         await asyncio.sleep(every_s)

@@ -13,7 +13,9 @@ from typing import Final
 import msgspec
 
 from bots.length import LONGEST_MESSAGE_BYTES, clip
-from bots.replies import address, entry_lines, joined_lines, many, title
+from bots.replies.parts import address, entry_lines, joined_lines, more, title
+from bots.templates import Template
+from bots.voice import Voice
 from service.feeds.parts import is_edit
 from service.feeds.text import one_line
 from service.feeds.urls import without_selector
@@ -26,6 +28,7 @@ MetBy = tuple[int, str]
 """A standing query of the person: its number, and as they would write it."""
 
 _NOTHING: Final[Mapping[ArticleKey, Sequence[MetBy]]] = {}
+_USUAL: Final[Mapping[ChannelId, Template]] = {}
 _MOST_MET = 3
 
 _BETWEEN = " · "
@@ -65,14 +68,18 @@ def notification(
     deltas: Sequence[Delta],
     gone: Mapping[ChannelId, int],
     also_in: Mapping[ArticleKey, Sequence[Channel]],
+    voice: Voice,
+    *,
     met: Mapping[ArticleKey, Sequence[MetBy]] = _NOTHING,
+    templates: Mapping[ChannelId, Template] = _USUAL,
 ) -> str:
     """Return the message that tells of these deltas, oldest first; "" if there is nothing to tell.
 
     ``gone`` says of how many deltas of a channel only the version is known: its log has dropped them.
     ``also_in`` names the channels that told the same article and were left out, ``met`` the standing queries for which
     an entry is told.
-    Deltas of a channel that is not among ``channels`` are left out: it was removed meanwhile.
+    Entries of channels that are in ``templates`` are written as they say, under the channel's title if they do not
+    name it. Deltas of a channel that is not among ``channels`` are left out: it was removed meanwhile.
     """
     news = _by_channel(deltas, gone)
     told = [(channel, news[channel.id]) for channel in channels if channel.id in news]
@@ -81,7 +88,10 @@ def notification(
     share_bytes = LONGEST_MESSAGE_BYTES // len(told) - 2
     text = ""
     for brevity in _BREVITIES:
-        sections = [_section(channel, own, also_in, met, brevity) for channel, own in told]
+        sections = [
+            _section(channel, own, also_in, met, brevity=brevity, voice=voice, template=templates.get(channel.id))
+            for channel, own in told
+        ]
         text = "\n\n".join(sections)
         if len(text.encode()) <= LONGEST_MESSAGE_BYTES:
             return text
@@ -109,70 +119,110 @@ def _section(
     news: _News,
     also_in: Mapping[ArticleKey, Sequence[Channel]],
     met: Mapping[ArticleKey, Sequence[MetBy]],
+    *,
     brevity: _Brevity,
+    voice: Voice,
+    template: Template | None,
 ) -> str:
-    notices = [_notice(channel, notice) for notice in news.notices]
-    told = [f"No longer kept: {many(news.gone, 'earlier update')}. `show` tells the latest."] if news.gone else []
-    told += [
-        _block(change, also_in.get((channel.id, key), ()), met.get((channel.id, key), ()), brevity.summary_chars)
-        for key, change in list(news.entries.items())[: brevity.entries]
-    ]
-    rest = [_heading(change) for change in list(news.entries.values())[brevity.entries :]]
+    notices = [_notice(channel, notice, voice) for notice in news.notices]
+    told = [_gone(news.gone, voice)] if news.gone else []
+    for key, change in list(news.entries.items())[: brevity.entries]:
+        article = (channel.id, key)
+        lines = _entry(channel, change, brevity.summary_chars, voice, template)
+        told.append(_block(change, lines, also_in.get(article, ()), met.get(article, ()), voice))
+    rest = [_heading(change, voice) for change in list(news.entries.values())[brevity.entries :]]
     if rest:
         titles = _BETWEEN.join(one_line(heading, 80) for heading in rest)
-        told.append(f"and {len(rest)} more: {titles}" if told else f"{len(rest)} new: {titles}")
+        told.append(_others(len(rest), titles, voice, first=not told))
     gap = "\n\n" if brevity.summary_chars and len(told) > 1 else "\n"
-    content = gap.join(told + _lines(channel, news.lines, brevity))
-    return "\n".join(notices + ([f"*{title(channel)}*\n{content}"] if content else []))
+    content = gap.join(told + _lines(channel, news.lines, brevity, voice))
+    names_itself = template is not None and template.names_channel and not (rest or news.lines or news.gone)
+    if content and not names_itself:
+        content = f"*{title(channel)}*\n{content}"
+    return "\n".join(notices + ([content] if content else []))
 
 
-def _block(change: Change, also_in: Sequence[Channel], met: Sequence[MetBy], summary_chars: int) -> str:
+def _gone(count: int, voice: Voice) -> str:
+    return voice.many(
+        "No longer kept: {count} earlier update. `show` tells the latest.",
+        "No longer kept: {count} earlier updates. `show` tells the latest.",
+        count,
+    )
+
+
+def _others(count: int, titles: str, voice: Voice, *, first: bool) -> str:
+    if first:
+        return voice.many("{count} new: {titles}", "{count} new: {titles}", count, titles=titles)
+    return voice.many("and {count} more: {titles}", "and {count} more: {titles}", count, titles=titles)
+
+
+def _entry(channel: Channel, change: Change, summary_chars: int, voice: Voice, template: Template | None) -> str:
     entry = change.entry
+    if template is not None:
+        return template.fill(entry, title(channel), summary_chars, voice) or entry_lines(entry, voice)
     summary = one_line(entry.summary, summary_chars) if summary_chars else ""
-    parts = [("Edited: " if is_edit(change) else "") + entry_lines(entry)]
-    if summary and summary != one_line(entry.title, 300):
-        parts.append(summary)
+    shown = [summary] if summary and summary != one_line(entry.title, 300) else []
+    return "\n".join([entry_lines(entry, voice), *shown])
+
+
+def _block(change: Change, lines: str, also_in: Sequence[Channel], met: Sequence[MetBy], voice: Voice) -> str:
+    parts = [voice.say("Edited: {entry}", entry=lines) if is_edit(change) else lines]
     if also_in:
-        parts.append("also in: " + ", ".join(f"*{title(other)}*" for other in also_in[:3]))
+        channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
+        parts.append(voice.say("also in: {channels}", channels=channels))
     if met:
         named = [f"`watch #{number}`: {one_line(words, 120)}" for number, words in met[:_MOST_MET]]
-        left = [f"and {len(met) - _MOST_MET} more"] if len(met) > _MOST_MET else []
+        left = [more(len(met) - _MOST_MET, voice)] if len(met) > _MOST_MET else []
         parts.append(_BETWEEN.join(named + left))
     return "\n".join(parts)
 
 
-def _heading(change: Change) -> str:
+def _heading(change: Change, voice: Voice) -> str:
     entry = change.entry
-    return ("Edited: " if is_edit(change) else "") + (entry.title.strip() or entry.link or "(untitled)")
+    heading = entry.title.strip() or entry.link or voice.say("(untitled)")
+    return voice.say("Edited: {entry}", entry=heading) if is_edit(change) else heading
 
 
-def _lines(channel: Channel, changes: Sequence[Change], brevity: _Brevity) -> list[str]:
+def _lines(channel: Channel, changes: Sequence[Change], brevity: _Brevity, voice: Voice) -> list[str]:
     """Return what changed on a page, its address first."""
     if not changes:
         return []
-    shown = [_line(change, brevity.line_chars) for change in changes[: brevity.lines]]
+    shown = [_line(change, brevity.line_chars, voice) for change in changes[: brevity.lines]]
     left = len(changes) - len(shown)
-    if left:
-        shown.append(f"and {many(left, 'more change')}" if shown else many(left, "change"))
+    if left and shown:
+        shown.append(voice.many("and {count} more change", "and {count} more changes", left))
+    elif left:
+        shown.append(voice.many("{count} change", "{count} changes", left))
     return ["\n".join([one_line(without_selector(channel.url), 2000), *shown])]
 
 
-def _line(change: Change, chars: int) -> str:
-    heading = one_line(change.entry.title, 60)
-    place = f"line {change.line}" + (f" ({heading})" if heading else "")
-    was = f" (was: {joined_lines(change.before, chars)})" if change.before else ""
-    return f"{_SIGNS[change.kind]} {place}: {joined_lines(change.entry.summary, chars)}{was}"
+def _line(change: Change, chars: int, voice: Voice) -> str:
+    text, heading = joined_lines(change.entry.summary, chars), one_line(change.entry.title, 60)
+    place = voice.say("line {number}", number=str(change.line))
+    said = f"{_SIGNS[change.kind]} {place} ({heading}): {text}" if heading else f"{_SIGNS[change.kind]} {place}: {text}"
+    if not change.before:
+        return said
+    was = voice.say("(was: {text})", text=joined_lines(change.before, chars))
+    return f"{said} {was}"
 
 
-def _notice(channel: Channel, notice: Notice) -> str:
-    name, detail = f"*{title(channel)}*", one_line(notice.detail, 2000)
-    daily = f"I look once a day and tell you when it is well again; `unsubscribe {address(channel)}` ends it."
+def _notice(channel: Channel, notice: Notice, voice: Voice) -> str:
+    name, detail = title(channel), one_line(notice.detail, 2000)
+    daily = voice.say(
+        "I look once a day and tell you when it is well again; `unsubscribe {url}` ends it.", url=address(channel)
+    )
     match notice.kind:
         case "dead":
-            return f"{name} cannot be reached any more: {detail} {daily}"
+            said = voice.say("*{title}* cannot be reached any more: {detail}", title=name, detail=detail)
+            return f"{said} {daily}"
         case "quarantined":
-            return f"{name} takes more time or memory to read than I give one channel. {daily}"
+            said = voice.say("*{title}* takes more time or memory to read than I give one channel.", title=name)
+            return f"{said} {daily}"
         case "back":
-            return f"{name} is back: I tell you what is new there again."
+            return voice.say("*{title}* is back: I tell you what is new there again.", title=name)
         case "moved":
-            return f"{name} has moved to {detail}; I watch it there from now on, and you need not do anything."
+            return voice.say(
+                "*{title}* has moved to {url}; I watch it there from now on, and you need not do anything.",
+                title=name,
+                url=detail,
+            )

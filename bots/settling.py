@@ -1,4 +1,4 @@
-"""The part of the dialogue that is about when a person wants to hear from us."""
+"""The part of the dialogue that is about when a person wants to hear from us, and in which language."""
 
 from collections.abc import Generator
 from typing import Any
@@ -6,10 +6,20 @@ from typing import Any
 import msgspec
 
 from bots import commands, wishes
-from bots.exchange import HabitsTold, MyHabits, NoSuchZone, Reply, Request, SetHabits, UnreadableTime
+from bots.asking import MyHabits, Request, SetHabits
+from bots.exchange import (
+    HabitsTold,
+    LanguageTold,
+    NoSuchLanguage,
+    NoSuchZone,
+    Reply,
+    UnreadableTime,
+)
+from bots.switches import OFF
+from bots.voice import SOURCE, language_named, spoken
 from service.habits import Habits, zone_named
 
-_NOT = ("off", "none", "no", "never", "stop")
+_AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
 
 
 def settled(command: commands.Quiet | commands.Digest | commands.Timezone) -> Generator[Request, Any, Reply]:
@@ -25,10 +35,24 @@ def settled(command: commands.Quiet | commands.Digest | commands.Timezone) -> Ge
     return HabitsTold(changed, changed=True)
 
 
+def spoken_with(command: commands.Language) -> Generator[Request, Any, Reply]:
+    """Change the language we speak with a person, or tell which it is."""
+    habits: Habits = yield MyHabits()
+    words = command.words.strip()
+    if not words:
+        return LanguageTold(spoken(habits.speaks) or SOURCE)
+    language = "" if words.lower() in _AUTOMATIC else language_named(words)
+    if not language and words.lower() not in _AUTOMATIC:
+        return NoSuchLanguage(words)
+    habits = msgspec.structs.replace(habits, language=language)
+    yield SetHabits(habits)
+    return LanguageTold(spoken(habits.speaks) or SOURCE, changed=True)
+
+
 def _changed(
     habits: Habits, command: commands.Quiet | commands.Digest | commands.Timezone, words: str
 ) -> Habits | UnreadableTime | NoSuchZone:
-    off = words.lower() in _NOT
+    off = words.lower() in OFF
     match command:
         case commands.Quiet():
             quiet = None if off else wishes.quiet(words)

@@ -24,6 +24,7 @@ LONGEST_TOKEN: Final = 256
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 §2.2. One such character would end the stream for everybody, so this is checked here once more."""
+_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _ERRORS = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
 _DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
 """XEP-0203: history, not somebody talking to us now. A late receipt is a receipt all the same."""
@@ -31,9 +32,14 @@ _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """XEP-0280: we never ask for them, so these are forged."""
 
 
+def clean(text: str) -> str:
+    """Return the text without what would end the stream."""
+    return _NOT_XML.sub("", text)
+
+
 def payload(text: str) -> str:
     """Return the body of a chat message."""
-    return f"<body>{escape(_NOT_XML.sub('', text))}</body>"
+    return f"<body>{escape(clean(text))}</body>"
 
 
 def replace(message_id: str) -> str:
@@ -69,16 +75,40 @@ def composing(sender: str, to: str) -> str:
     )
 
 
-def presence(sender: str, to: str, kind: str = "") -> str:
-    """Return a presence for one person; ``kind`` is empty for "available"."""
+def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") -> str:
+    """Return a presence for one person, or for all contacts; ``kind`` is empty for "available"."""
+    whom = f" to={quoteattr(to)}" if to else ""
     stated = f" type={quoteattr(kind)}" if kind else ""
-    return f"<presence from={quoteattr(sender)} to={quoteattr(to)}{stated}/>"
+    return f"<presence from={quoteattr(sender)}{whom}{stated}>{content}</presence>"
+
+
+def request(sender: str, to: str, ident: str, kind: str, content: str) -> str:
+    """Return a request of ours; ``kind`` is "get" or "set"."""
+    return f"<iq {_addressed(sender, to, ident)} type='{kind}'>{content}</iq>"
 
 
 def ping(sender: str, to: str, ident: str) -> str:
     """Return a ping (XEP-0199)."""
-    addresses = f"from={quoteattr(sender)} to={quoteattr(to)}"
-    return f"<iq {addresses} type='get' id={quoteattr(ident)}><ping xmlns='urn:xmpp:ping'/></iq>"
+    return request(sender, to, ident, "get", "<ping xmlns='urn:xmpp:ping'/>")
+
+
+def result(sender: str, to: str, ident: str, content: str) -> str:
+    """Return the answer to a request."""
+    return f"<iq {_addressed(sender, to, ident)} type='result'>{content}</iq>"
+
+
+def refusal(sender: str, to: str, ident: str, error: tuple[str, str], detail: str = "") -> str:
+    """Return the answer to a request that cannot be met (RFC 6120 §8.3): its type and condition.
+
+    ``detail`` is what the application says.
+    """
+    kind, condition = error
+    told = f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
+    return f"<iq {_addressed(sender, to, ident)} type='error'>{told}</iq>"
+
+
+def _addressed(sender: str, to: str, ident: str) -> str:
+    return f"from={quoteattr(sender)} to={quoteattr(to)} id={quoteattr(clean(ident)[:LONGEST_TOKEN])}"
 
 
 def bare(jid: str) -> str:
@@ -98,13 +128,19 @@ def read(stanza: Element) -> Said | Receipt | Bounced | None:
     received = stanza.find(f"{{{RECEIPTS}}}received")
     if received is not None:
         return Receipt(bare(sender), received.get("id", ""))
-    body = stanza.findtext("{*}body")
+    body = stanza.find("{*}body")
     if body is None or not sender or _has_any(stanza, _DELAYED):
         return None
     thread = stanza.findtext("{*}thread") or ""
     wants_receipt = 0 < len(ident) <= LONGEST_TOKEN and stanza.find(f"{{{RECEIPTS}}}request") is not None
     return Said(
-        bare(sender), sender, ident, body[:LONGEST], thread if len(thread) <= LONGEST_TOKEN else "", wants_receipt
+        bare(sender),
+        sender,
+        ident,
+        (body.text or "")[:LONGEST],
+        thread if len(thread) <= LONGEST_TOKEN else "",
+        wants_receipt,
+        body.get(_LANGUAGE, stanza.get(_LANGUAGE, "")),
     )
 
 

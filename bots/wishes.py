@@ -6,18 +6,17 @@ Both readers return None for what they do not understand.
 import re
 from typing import Final
 
+from bots import times
 from service.habits import DAYS, EVERY_DAY, Digest, Quiet
 
-_TIME = re.compile(r"(\d{1,2})(?:[:.h](\d{2}))?")
+_TIME = re.compile(r"(\d{1,2})(?:h|[:.h](\d{2}))?")
 _HOURS: Final = 24
 _MINUTES: Final = 60
-_WEEKDAYS: Final = EVERY_DAY[:5]
-_NAMED_DAYS: Final = {"weekdays": _WEEKDAYS, "weekends": EVERY_DAY[5:], "daily": EVERY_DAY, "always": EVERY_DAY}
 
 
 def quiet(words: str) -> Quiet | None:
     """Return hours to be quiet, from ``HH:MM-HH:MM`` and perhaps days: ``mon-fri``, ``sat,sun``, ``weekdays``."""
-    hours, _, days = re.sub(r"\s*(?:-|–|\bto\b)\s*", "-", words.strip().lower()).partition(" ")  # noqa: RUF001 - people type it
+    hours, _, days = times.TO.sub("-", times.FROM.sub("", times.bare(words))).partition(" ")
     begins, dash, ends = hours.partition("-")
     first, last, chosen = _minute(begins), _minute(ends), _days(days) if days.strip() else EVERY_DAY
     if not dash or first is None or last is None or chosen is None:
@@ -27,18 +26,22 @@ def quiet(words: str) -> Quiet | None:
 
 def digest(words: str) -> Digest | None:
     """Return how to gather news, from ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; times may be left out."""
-    every, *rest = words.lower().replace(" at ", " ").split() or [""]
+    plain = f"{times.bare(words)} "
+    named = next((name for name in times.RHYTHMS if plain.startswith(f"{name} ")), None)
+    if named is None:
+        return None
+    rest = times.AT.sub(" ", f" {plain.removeprefix(named).strip()}").split()
     at = _minute(rest[-1]) if rest else None
     before = rest[:-1] if at is not None else rest
     found = Digest("day") if at is None else Digest("day", at)
-    match every, before:
-        case "hourly", [] if not rest:
+    match times.RHYTHMS[named], before:
+        case "hour", [] if not rest:
             return Digest("hour")
-        case "daily", []:
+        case "day", []:
             return found
-        case "weekly", []:
+        case "week", []:
             return Digest("week", found.at)
-        case "weekly", [name] if (day := _day(name)) is not None:
+        case "week", [name] if (day := times.day(name)) is not None:
             return Digest("week", found.at, day)
     return None
 
@@ -54,20 +57,13 @@ def _minute(text: str) -> int | None:
     return hour * _MINUTES + minute if hour < _HOURS and minute < _MINUTES else None
 
 
-def _day(name: str) -> int | None:
-    """Return a day of the week by its first three letters, or more of them."""
-    full = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-    found = [number for number, day in enumerate(full) if len(name) >= len(DAYS[0]) and day.startswith(name)]
-    return found[0] if found else None
-
-
 def _days(words: str) -> tuple[int, ...] | None:
-    if (named := _NAMED_DAYS.get(words.strip())) is not None:
+    if (named := times.NAMED_DAYS.get(words.strip())) is not None:
         return named
     found: set[int] = set()
     for part in re.split(r"[,\s]+", words.strip()):
         first, dash, last = part.partition("-")
-        begin, end = _day(first), _day(last) if dash else _day(first)
+        begin, end = times.day(first), times.day(last) if dash else times.day(first)
         if begin is None or end is None:
             return None
         found.update((begin + number) % len(DAYS) for number in range((end - begin) % len(DAYS) + 1))

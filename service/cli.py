@@ -155,6 +155,23 @@ def doctor(
 
 
 @admin.command()
+def invite(
+    *,
+    uses: Annotated[int, typer.Option(min=1, max=100_000, help="For how many people it is good.")] = 1,
+    days: Annotated[float, typer.Option(min=0.01, max=3650, help="For how long it is good.")] = 14.0,
+) -> None:
+    """Make an invitation, for a bot with the setting who_may_use=invited. Whoever gets the code sends it to the bot."""
+    from service import settings  # noqa: PLC0415 - see the module's docstring
+    from service.store import opened  # noqa: PLC0415 - same
+
+    async def make() -> str:
+        async with opened(settings.load()) as store:
+            return await store.invites.create(uses, days * 86_400)
+
+    typer.echo(f"invite {asyncio.run(make())}")
+
+
+@admin.command()
 def shards(
     *,
     split: Annotated[str, typer.Option(metavar="LABEL", help="Split this leaf now, whatever its load.")] = "",

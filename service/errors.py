@@ -38,28 +38,44 @@
         ├── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
         └── PeerRefused           what another worker sent is not taken; has ``reason``, nothing changed
 
-Errors cross process borders as ``Fault(code, detail, status)``: ``code`` is the class attribute below,
-``detail`` the text, ``status`` that of a BadStatus; :func:`to_fault` and :func:`from_fault` convert.
+Errors cross process borders as :class:`Fault`: ``code`` is the class attribute below, ``detail`` the text,
+``status`` that of a BadStatus; :func:`to_fault` and :func:`from_fault` convert.
 Drivers' errors are translated at the edge of their room; bugs (``TypeError`` …) pass through.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
 
+Values = Mapping[str, str | int]
+"""What is put into an error's sentence, by name."""
 
-class Fault(msgspec.Struct, frozen=True):
-    """An error as a value, for wires and stores."""
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error as a value, for wires and stores; ``sentence`` and ``values`` where ``detail`` was made of them."""
 
     code: str
     detail: str
     status: int = 0
+    sentence: str = ""
+    values: dict[str, str | int] = {}
 
 
 class CoronetError(Exception):
     """Root of the tree. ``str(error)`` says what happened, to what, and what to do."""
 
     code: ClassVar[str] = "error"
+
+    def __init__(self, sentence: str = "", /, **values: str | int) -> None:
+        """Keep the sentence and what is put into it, ``{name}`` by ``{name}``: it may be said in other languages.
+
+        Without values the sentence is taken as it is.
+        """
+        written = {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
+        super().__init__(sentence.format(**written) if values else sentence)
+        self.sentence = sentence
+        self.values: Values = values
 
 
 class UserError(CoronetError):
@@ -291,11 +307,13 @@ def _by_code(root: type[CoronetError]) -> dict[str, type[CoronetError]]:
 
 def to_fault(error: CoronetError) -> Fault:
     """Return the error as a value."""
-    return Fault(error.code, str(error), error.status if isinstance(error, BadStatus) else 0)
+    status = error.status if isinstance(error, BadStatus) else 0
+    return Fault(error.code, str(error), status, error.sentence if error.values else "", dict(error.values))
 
 
 def from_fault(fault: Fault) -> CoronetError:
     """Return the error a fault stands for; an unknown code becomes the root class."""
     if fault.code == BadStatus.code:
         return BadStatus(fault.detail, status=fault.status)
-    return _by_code(CoronetError).get(fault.code, CoronetError)(fault.detail)
+    kind = _by_code(CoronetError).get(fault.code, CoronetError)
+    return kind(fault.sentence, **fault.values) if fault.values else kind(fault.detail)

@@ -1,4 +1,6 @@
-"""When a person wants to hear from us: quiet hours and digests, by the clocks of their zone. Pure: times are arguments.
+"""When a person wants to hear from us, and in which language: quiet hours and digests, by the clocks of their zone.
+
+Pure: times are arguments.
 
 Local times follow the zone's rules (PEP 495): what falls into the hour that is skipped in spring happens an hour
 later, what falls into the one that is repeated in autumn happens the first time only.
@@ -38,11 +40,27 @@ class Digest(msgspec.Struct, frozen=True):
 
 
 class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one person wants; ``zone`` is a name of the tz database."""
+    """What one person wants; ``zone`` is a name of the tz database.
+
+    ``language`` is the tag of the language they chose, ``client_language`` of the one their client last said it speaks;
+    "" where nothing was said.
+    """
 
     zone: str = "UTC"
     quiet: Quiet | None = None
     digest: Digest | None = None
+    language: str = ""
+    client_language: str = ""
+
+    @property
+    def speaks(self) -> str:
+        """The tag of their language, as far as we know."""
+        return self.language or self.client_language
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything that they are not told at once."""
+        return self.quiet is not None or self.digest is not None
 
 
 NONE = Habits()

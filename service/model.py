@@ -190,7 +190,7 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``number`` is the user's own short id for it (``#3``). ``seq`` orders this user's changes of
     mind about the channel. ``seen_version`` is the last version put into the user's outbox, or
-    the version at which they joined.
+    the version at which they joined; while it is paused, those after ``paused_version`` were withheld.
     """
 
     channel: ChannelId
@@ -198,6 +198,7 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     seen_version: int
     since_s: float
+    paused_version: int | None = None
 
 
 class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

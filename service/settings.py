@@ -17,6 +17,7 @@ from service.corona.policy import Goal
 from service.errors import UserError
 
 Preset = Literal["trial", "single", "cluster"]
+WhoMayUse = Literal["open", "listed", "invited"]
 
 
 class SettingsInvalid(UserError):
@@ -106,8 +107,14 @@ class Settings(BaseModel):
     extra_ports: Annotated[tuple[int, ...], BeforeValidator(_comma_separated)] = ()
     """Ports of publishers allowed besides 80, 443, 8080 and 8443."""
 
-    messages_per_s_per_user: float = Field(default=5.0, gt=0)
-    """Governor: messages to one recipient; what is above is held back and coalesced."""
+    who_may_use: WhoMayUse = "open"
+    """Who may talk to the bot: everybody (``open``), those in ``allowed_users`` (``listed``), or they and whoever has
+    an invitation (``invited``: ``coronet admin invite`` makes one)."""
+    allowed_users: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    """Bare JIDs (``alice@example.org``) and domains (``example.org``), with commas between them."""
+
+    messages_per_s_per_user: float = Field(default=0.2, gt=0)
+    """Governor: messages to one recipient, after a burst of five; what is above is held back and coalesced."""
     max_subscriptions_per_user: int = Field(default=200, ge=1)
     max_new_urls_per_hour: int = Field(default=20, ge=1)
     max_commands_per_minute: int = Field(default=20, ge=1)

@@ -126,7 +126,7 @@ class Probing:
         except EmptyBody as error:
             if not selector_of(channel.url):
                 raise
-            raise BadUrl(str(error)) from error
+            raise BadUrl(error.sentence, **error.values) from error
         await self._keep(channel, fetched, findings, known=state is not None)
         return await self._probed(channel)
 

@@ -31,7 +31,6 @@ MOST_PAIRS_ASKED: Final = 16
 USUAL_LIMIT: Final = 10
 MOST_LIMIT: Final = 50
 
-_EXAMPLE: Final = "For example: tag=python lang=en"
 _QUOTES: Final = str.maketrans(dict.fromkeys("“”„‟«»", '"'))
 _TOKEN = re.compile(
     r"""\s*(?:(?P<name>[^\s="]+)\s?=\s?(?=\S))?(?:"(?P<quoted>(?:[^"\\]|\\.)*)"(?=\s|$)|(?P<bare>[^\s"]+)(?=\s|$))""",
@@ -117,7 +116,9 @@ def _written(text: Pair) -> Iterator[str]:
 
 def _check_length(text: str) -> None:
     if len(text) > MOST_QUERY_CHARS:
-        raise BadQuery(f"That is longer than {MOST_QUERY_CHARS:,} characters, the most I read. Leave something out.")
+        raise BadQuery(
+            "That is longer than {most} characters, the most I read. Leave something out.", most=MOST_QUERY_CHARS
+        )
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -129,7 +130,7 @@ def _tokens(text: str) -> list[_Token]:
     while place < len(text):
         token = _TOKEN.match(text, place)
         if token is None or ("=" in (token["bare"] or "") and not token["name"]):
-            raise BadQuery(_odd(text[place:].strip()))
+            raise _odd(text[place:].strip())
         quoted = token["quoted"] is not None
         value = re.sub(r"\\(.)", r"\1", token["quoted"]) if quoted else token["bare"]
         name = (token["name"] or "").casefold()
@@ -138,14 +139,15 @@ def _tokens(text: str) -> list[_Token]:
     return found
 
 
-def _odd(rest: str) -> str:
+def _odd(rest: str) -> BadQuery:
     if rest.count('"') % 2:
-        return f"A quotation mark is not closed: {shown(rest)}"
+        return BadQuery("A quotation mark is not closed: {text}", text=shown(rest))
     if rest.endswith("=") or re.match(r'[^\s="]+=(\s|$)', rest):
-        return f"“{shown(rest.split(maxsplit=1)[0])}” needs a value. {_EXAMPLE}"
+        name = shown(rest.split(maxsplit=1)[0])
+        return BadQuery("“{name}” needs a value. For example: tag=python lang=en", name=name)
     if rest.startswith("="):
-        return f"An attribute has to stand before “=”. {_EXAMPLE}"
-    return f"I do not understand this: {shown(rest)}. {_EXAMPLE}"
+        return BadQuery("An attribute has to stand before “=”. For example: tag=python lang=en")
+    return BadQuery("I do not understand this: {text}. For example: tag=python lang=en", text=shown(rest))
 
 
 def _without_limit(tokens: list[_Token]) -> tuple[list[_Token], int]:
@@ -162,7 +164,7 @@ def _without_limit(tokens: list[_Token]) -> tuple[list[_Token], int]:
 
 def _limit(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= MOST_LIMIT:
-        raise BadQuery(f"The limit is a number from 1 to {MOST_LIMIT}, not “{shown(text)}”.")
+        raise BadQuery("The limit is a number from 1 to {most}, not “{text}”.", most=MOST_LIMIT, text=shown(text))
     return int(text)
 
 
@@ -171,26 +173,28 @@ def _pairs(tokens: list[_Token], about: About) -> tuple[Pair, ...]:
     alone = [word for token in tokens if not token.name for word in words(token.value)]
     found = list(dict.fromkeys([*_named(named, about), *(f"word={word}" for word in alone)]))
     if not found:
-        asked = " Those words stand everywhere." if tokens else ""
-        raise BadQuery(f"What shall I look for?{asked} {_EXAMPLE}")
+        if tokens:
+            raise BadQuery("Those words stand everywhere. What else shall I look for? For example: tag=python lang=en")
+        raise BadQuery("What shall I look for? For example: tag=python lang=en")
     if len(found) > MOST_PAIRS_ASKED:
-        raise BadQuery(f"Those are {len(found):,} conditions; {MOST_PAIRS_ASKED} are the most. Leave some out.")
+        raise _too_many(len(found))
     _refuse_contradictions(found)
     return tuple(sorted(found))
 
 
 def _named(tokens: list[_Token], about: About) -> list[Pair]:
     if len(tokens) > MOST_PAIRS_ASKED:
-        raise BadQuery(f"Those are {len(tokens):,} conditions; {MOST_PAIRS_ASKED} are the most. Leave some out.")
+        raise _too_many(len(tokens))
     found: list[Pair] = []
     # Parents first: what depends on one is hashed together with it.
     for token in sorted(tokens, key=lambda token: bool(token.name in ATTRIBUTES and ATTRIBUTES[token.name].parent)):
         attribute = ATTRIBUTES.get(token.name)
         if attribute is None:
-            raise BadQuery(_unknown(token.name))
+            raise _unknown(token.name)
         if about not in attribute.of:
-            other = "entries (add type=entry)" if about == "channel" else "channels, not of entries"
-            raise BadQuery(f"“{token.name}” is known of {other}.")
+            if about == "channel":
+                raise BadQuery("“{name}” is known of entries (add type=entry).", name=token.name)
+            raise BadQuery("“{name}” is known of channels, not of entries.", name=token.name)
         if token.name == "lang" and (regional := language_pairs(token.value)):
             found += regional
         elif token.name == "word":
@@ -201,13 +205,19 @@ def _named(tokens: list[_Token], about: About) -> list[Pair]:
     return found
 
 
-def _unknown(name: str) -> str:
+def _too_many(count: int) -> BadQuery:
+    return BadQuery(
+        "Those are {count} conditions; {most} are the most. Leave some out.", count=count, most=MOST_PAIRS_ASKED
+    )
+
+
+def _unknown(name: str) -> BadQuery:
     near = get_close_matches(name[:20], ATTRIBUTES, n=1, cutoff=0.6)
-    return unknown_attribute(name) + (f" Did you mean “{near[0]}”?" if near else "")
+    return unknown_attribute(name, near[0] if near else "")
 
 
 def _refuse_contradictions(found: list[Pair]) -> None:
     single = [attribute_of(each) for each in found if ATTRIBUTES[attribute_of(each)].single]
     twice = next((name for name in single if single.count(name) > 1), None)
     if twice is not None:
-        raise BadQuery(f"Nothing has two different values of “{twice}”. Ask for one of them.")
+        raise BadQuery("Nothing has two different values of “{name}”. Ask for one of them.", name=twice)

@@ -76,9 +76,11 @@ def pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
-        raise BadQuery(unknown_attribute(attribute))
+        raise unknown_attribute(attribute)
     if known.parent and not parent.startswith(f"{known.parent}="):
-        raise BadQuery(f"“{attribute}” means something only together with “{known.parent}”: name both.")
+        raise BadQuery(
+            "“{name}” means something only together with “{parent}”: name both.", name=attribute, parent=known.parent
+        )
     own = f"{attribute}={known.read(_checked(attribute, value))}"
     return f"{own} of {parent}" if known.parent else own
 
@@ -88,9 +90,15 @@ def attribute_of(text: Pair) -> str:
     return text.partition("=")[0]
 
 
-def unknown_attribute(name: str) -> str:
-    """Return the sentence that names an attribute nobody knows, and those we do."""
-    return f"There is no attribute “{shown(name)}”. There are: {', '.join(ATTRIBUTES)}."
+def unknown_attribute(name: str, near: str = "") -> BadQuery:
+    """Return the error that names an attribute nobody knows, those we do, and the one ``near`` to it."""
+    known = ", ".join(ATTRIBUTES)
+    if near:
+        return BadQuery(
+            "There is no attribute “{name}”. There are: {known}. Did you mean “{near}”?",
+            name=shown(name), known=known, near=near,
+        )  # fmt: skip
+    return BadQuery("There is no attribute “{name}”. There are: {known}.", name=shown(name), known=known)
 
 
 def words(text: str, *, common: bool = False) -> list[str]:
@@ -127,7 +135,7 @@ def refuse_invisible(text: str) -> None:
     if not text.isprintable() and any(
         unicodedata.category(each) in _INVISIBLE and ord(each) not in _AS_IF for each in text
     ):
-        raise BadQuery(f"There is an invisible character in “{shown(text)}”. Write it without.")
+        raise BadQuery("There is an invisible character in “{text}”. Write it without.", text=shown(text))
 
 
 def _bigrams(run: str) -> Iterable[str]:
@@ -141,10 +149,13 @@ def _tells(word: str) -> bool:
 def _checked(attribute: str, value: str) -> str:
     most = MAX_URL_CHARS if attribute == "channel" else MAX_VALUE_CHARS
     if len(value) > most:
-        raise BadQuery(f"The value of “{attribute}” has {len(value):,} characters; {most:,} are the most.")
+        raise BadQuery(
+            "The value of “{name}” has {length} characters; {most} are the most.",
+            name=attribute, length=len(value), most=most,
+        )  # fmt: skip
     refuse_invisible(value)
     if not (folded(value) if attribute != "channel" else value.strip()):
-        raise BadQuery(f"“{attribute}” needs a value: {attribute}=…")
+        raise BadQuery("“{name}” needs a value: {name}=…", name=attribute)
     return value
 
 
@@ -160,16 +171,18 @@ def _tag(value: str) -> str:
 def _word(value: str) -> str:
     found = words(value, common=True)
     if len(found) != 1:
-        raise BadQuery(f"“{shown(value)}” is not one word. Write several as words of their own.")
+        raise BadQuery("“{text}” is not one word. Write several as words of their own.", text=shown(value))
     if not _tells(found[0]):
-        raise BadQuery(f"“{shown(value)}” stands in too many titles to be searched for.")
+        raise BadQuery("“{text}” stands in too many titles to be searched for.", text=shown(value))
     return found[0]
 
 
 def _matching(form: re.Pattern[str], example: str) -> Callable[[str], str]:
     def read(value: str) -> str:
         if not form.fullmatch(folded(value)):
-            raise BadQuery(f"“{shown(value)}” is not what I expect there; it looks like {example}.")
+            raise BadQuery(
+                "“{text}” is not what I expect there; it looks like {example}.", text=shown(value), example=example
+            )
         return folded(value)
 
     return read
@@ -178,7 +191,7 @@ def _matching(form: re.Pattern[str], example: str) -> Callable[[str], str]:
 def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
     def read(value: str) -> str:
         if folded(value) not in values:
-            raise BadQuery(f"“{shown(value)}” is none of {', '.join(values)}.")
+            raise BadQuery("“{text}” is none of {known}.", text=shown(value), known=", ".join(values))
         return folded(value)
 
     return read
@@ -188,7 +201,7 @@ def _host(value: str) -> str:
     try:
         return host_of(canonical_url(f"https://{folded(value).strip('.')}/"))
     except BadUrl as error:
-        raise BadQuery(f"“{shown(value)}” is not the name of a host, like example.org.") from error
+        raise BadQuery("“{text}” is not the name of a host, like example.org.", text=shown(value)) from error
 
 
 def _top_level(value: str) -> str:
@@ -199,7 +212,7 @@ def _channel(value: str) -> str:
     try:
         return channel_id(canonical_url(value))
     except BadUrl as error:
-        raise BadQuery(str(error)) from error
+        raise BadQuery(error.sentence, **error.values) from error
 
 
 _CHANNELS: Final[frozenset[About]] = frozenset({"channel"})

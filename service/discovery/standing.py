@@ -78,10 +78,13 @@ def checked(standing: Standing) -> Standing:
         if not words(" ".join(standing.words)):
             raise BadQuery("These words stand in nearly every text. Watch for words that tell something apart.")
         if len(standing.words) > MOST_PHRASE_WORDS:
-            raise BadQuery(f"Those are {len(standing.words):,} words; {MOST_PHRASE_WORDS} in a row are the most.")
+            raise BadQuery(
+                "Those are {count} words; {most} in a row are the most.",
+                count=len(standing.words), most=MOST_PHRASE_WORDS,
+            )  # fmt: skip
     elif isinstance(standing, Pattern):
         if len(standing.expression) > MOST_PATTERN_CHARS:
-            raise BadQuery(f"That expression is longer than {MOST_PATTERN_CHARS} characters.")
+            raise BadQuery("That expression is longer than {most} characters.", most=MOST_PATTERN_CHARS)
         refuse_invisible(standing.expression)
         if compiled(standing.expression).search("") is not None:
             raise BadQuery("That expression matches every text, even none. Watch for one that tells something apart.")
@@ -110,7 +113,10 @@ def compiled(expression: str) -> Any:
     try:
         return re2.compile(expression, options)
     except re2.error as refusal:
-        raise BadQuery(f"/{shown(expression)}/ is no expression that I can watch for: {_said(refusal)}.") from refusal
+        raise BadQuery(
+            "/{expression}/ is no expression that I can watch for: {reason}.",
+            expression=shown(expression), reason=_said(refusal),
+        ) from refusal  # fmt: skip
 
 
 def _said(refusal: Exception) -> str:

@@ -47,7 +47,7 @@ def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -
         raise EmptyBody("The page is empty.")
     lines = _selected(root, selector) if selector else _core(page_lines(root))
     if not lines or (not selector and _is_login(root, lines)):
-        raise EmptyBody(_why_nothing(root, selector))
+        raise _nothing(root, selector)
     title = next((element.text_content() for element in root.iter("title")), "")
     return _page(one_line(title, _TITLE_CHARS), lines)
 
@@ -90,7 +90,9 @@ def _selected(root: html.HtmlElement, selector: str) -> list[Line]:
     try:
         found = root.cssselect(selector, translator="html")
     except (cssselect.SelectorError, etree.XPathError, ValueError, RecursionError) as error:
-        raise EmptyBody(f"`{selector}` is not a CSS selector, so it matches nothing on the page.") from error
+        raise EmptyBody(
+            "`{selector}` is not a CSS selector, so it matches nothing on the page.", selector=selector
+        ) from error
     matches = set(found)
     return page_lines(*(match for match in found if matches.isdisjoint(match.iterancestors())))
 
@@ -104,14 +106,16 @@ def _asks_for_password(root: html.HtmlElement) -> bool:
     return any(field.get("type", "").lower() == "password" for field in root.iter("input"))
 
 
-def _why_nothing(root: html.HtmlElement, selector: str) -> str:
+def _nothing(root: html.HtmlElement, selector: str) -> EmptyBody:
     if selector:
-        return f"Nothing on the page matches `{selector}`."
+        return EmptyBody("Nothing on the page matches `{selector}`.", selector=selector)
     if _asks_for_password(root):
-        return "The page asks for a login, and I have none."
+        return EmptyBody("The page asks for a login, and I have none.")
     if next(root.iter("script"), None) is not None:
-        return "The page shows nothing without JavaScript, which is not run here; look for a feed or another page."
-    return "The page is empty."
+        return EmptyBody(
+            "The page shows nothing without JavaScript, which is not run here; look for a feed or another page."
+        )
+    return EmptyBody("The page is empty.")
 
 
 def _core(lines: Sequence[Line]) -> list[Line]:

@@ -78,7 +78,7 @@ def redirect_target(base: str, location: str) -> str:
     try:
         return _checked_length(_normal(urljoin(base, location)))
     except ValueError as error:
-        raise BadUrl(f"{_shown(location)} is not a URL.") from error
+        raise BadUrl("“{text}” is not a URL.", text=_shown(location)) from error
 
 
 def web_link(link: str) -> str:
@@ -101,9 +101,9 @@ def page_url(url: str, selector: str) -> str:
     """
     selector = " ".join(selector.split())
     if len(selector) > MAX_SELECTOR_CHARS:
-        raise BadUrl(f"This selector is longer than {MAX_SELECTOR_CHARS} characters.")
+        raise BadUrl("This selector is longer than {most} characters.", most=MAX_SELECTOR_CHARS)
     if any(unicodedata.category(character) in _INVISIBLE - {"Zs"} for character in selector):
-        raise BadUrl(f"{_shown(selector)}: there is an invisible character in it.")
+        raise BadUrl("“{text}”: there is an invisible character in it.", text=_shown(selector))
     fragment = f"#{quote(selector, safe=_SELECTOR_KEPT_AS_IT_IS)}" if selector else ""
     return _checked_length(canonical_url(url) + fragment)
 
@@ -146,7 +146,7 @@ def looks_like_url(text: str) -> bool:
 
 def _shown(text: str) -> str:
     visible = "".join("?" if unicodedata.category(c) in _INVISIBLE else c for c in text[:80])
-    return f"“{visible}{'…' if len(text) > len(visible) else ''}”"
+    return f"{visible}…" if len(text) > len(visible) else visible
 
 
 def _as_typed(text: str) -> str:
@@ -163,33 +163,33 @@ def _as_typed(text: str) -> str:
     if not scheme:
         return f"https://{text}"
     if (scheme[1] or scheme[2]).lower() not in _PORTS:
-        raise BadUrl(f"{_shown(text)}: only http and https can be watched.")
+        raise BadUrl("“{text}”: only http and https can be watched.", text=_shown(text))
     return text
 
 
 def _checked_length(url: str) -> str:
     if len(url) > MAX_URL_CHARS:
-        raise BadUrl(f"This URL is longer than {MAX_URL_CHARS:,} characters.")
+        raise BadUrl("This URL is longer than {most} characters.", most=MAX_URL_CHARS)
     return url
 
 
 def _refuse_odd_characters(text: str) -> None:
     if "\\" in text:
-        raise BadUrl(f"{_shown(text)}: there is a backslash in it.")
+        raise BadUrl("“{text}”: there is a backslash in it.", text=_shown(text))
     if not _VISIBLE_ASCII.fullmatch(text) and any(unicodedata.category(each) in _INVISIBLE for each in text):
-        raise BadUrl(f"{_shown(text)}: there is white space or an invisible character in it.")
+        raise BadUrl("“{text}”: there is white space or an invisible character in it.", text=_shown(text))
 
 
 def _normal(url: str) -> str:
     parts = _PARTS.fullmatch(url)
     if not parts or not parts[2]:
-        raise BadUrl(f"{_shown(url)} is not a URL of a host, like https://example.com/feed.")
+        raise BadUrl("“{text}” is not a URL of a host, like https://example.com/feed.", text=_shown(url))
     scheme, authority, path, query = parts[1].lower(), parts[2], parts[3], parts[4]
     if "@" in authority:
         raise BadUrl("A user name or password in a URL is not accepted.")
     place = _AUTHORITY.fullmatch(authority)
     if not place:
-        raise BadUrl(f"{_shown(authority)} is not a host.")
+        raise BadUrl("“{text}” is not a host.", text=_shown(authority))
     port = _port(place[2] or "", _PORTS[scheme])
     query_part = f"?{quote(query, safe=_KEPT_AS_IT_IS)}" if query else ""
     return f"{scheme}://{_host(place[1])}{port}{quote(path, safe=_KEPT_AS_IT_IS) or '/'}{query_part}"
@@ -199,7 +199,7 @@ def _port(digits: str, default: int) -> str:
     if not digits or int(digits) == default:
         return ""
     if not 0 < int(digits) <= _MAX_PORT:
-        raise BadUrl(f"{digits} is not a port.")
+        raise BadUrl("{port} is not a port.", port=digits)
     return f":{int(digits)}"
 
 
@@ -211,9 +211,9 @@ def _host(host: str) -> str:
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(labels)
     if len(name) > _MAX_HOST_CHARS or not all(_LABEL.fullmatch(label) for label in labels):
-        raise BadUrl(f"{_shown(host)} is not a host name.")
+        raise BadUrl("“{text}” is not a host name.", text=_shown(host))
     if len(labels) == 1 and name != "localhost":
-        raise BadUrl(f"{_shown(host)} is not a full host name; write it like example.com.")
+        raise BadUrl("“{text}” is not a full host name; write it like example.com.", text=_shown(host))
     return name
 
 
@@ -227,28 +227,28 @@ def _ascii_name(host: str) -> str:
         plain = unicodedata.normalize("NFKC", host).lower()
         if plain.isascii():
             return plain
-        raise BadUrl(f"{_shown(host)} is not a host name.") from None
+        raise BadUrl("“{text}” is not a host name.", text=_shown(host)) from None
 
 
 def _ipv6(literal: str) -> str:
     try:
         return f"[{ipaddress.IPv6Address(literal if '%' not in literal else '')}]"
     except ValueError:
-        raise BadUrl(f"{_shown(f'[{literal}]')} is not an IPv6 address.") from None
+        raise BadUrl("“{text}” is not an IPv6 address.", text=_shown(f"[{literal}]")) from None
 
 
 def _ipv4(labels: list[str]) -> str:
     """Read an IPv4 host as browsers do (WHATWG URL, "IPv4 parser"): decimal, octal, hex, 1 to 4 parts."""
     shown = _shown(".".join(labels))
     if len(labels) > _IPV4_PARTS or not all(_NUMBER.fullmatch(label) for label in labels):
-        raise BadUrl(f"{shown} is not a host name.")
+        raise BadUrl("“{text}” is not a host name.", text=shown)
     try:
         *leading, last = (_ipv4_number(label) for label in labels)
     except ValueError:
-        raise BadUrl(f"{shown} is not an IPv4 address.") from None
+        raise BadUrl("“{text}” is not an IPv4 address.", text=shown) from None
     last_bits = _IPV4_BITS - 8 * len(leading)
     if any(number >= _BYTE_VALUES for number in leading) or last >= 1 << last_bits:
-        raise BadUrl(f"{shown} is not an IPv4 address.")
+        raise BadUrl("“{text}” is not an IPv4 address.", text=shown)
     value = sum(number << (24 - 8 * place) for place, number in enumerate(leading)) + last
     return str(ipaddress.IPv4Address(value))
 

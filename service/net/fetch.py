@@ -185,7 +185,9 @@ class Fetcher:
             async with asyncio.timeout(total_s):
                 return await self._follow(first, request, read, may_follow)
         except TimeoutError as error:
-            raise Unreachable(f"{_host(first)} took longer than {round(total_s, 1):g} s to answer.") from error
+            raise Unreachable(
+                "{host} took longer than {seconds} s to answer.", host=_host(first), seconds=f"{round(total_s, 1):g}"
+            ) from error
 
     async def _follow(self, first: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None) -> _T:
         url, permanent_url, moved_for_good = first, None, True

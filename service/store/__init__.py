@@ -17,18 +17,23 @@ from service.store.accounts import Accounts
 from service.store.cells import Cells
 from service.store.channels import Channels
 from service.store.directory import Directory
+from service.store.forgetting import Forgetting
 from service.store.hosts import Hosts
 from service.store.inbox import Inboxes
 from service.store.index import GroupIndex
+from service.store.invites import Invites
 from service.store.keyspaces import KeyspaceStore
 from service.store.leases import Leases
 from service.store.link import Link
 from service.store.loads import LoadStore
 from service.store.moves import Moves
 from service.store.outbox import Outbox
+from service.store.pauses import Pauses
 from service.store.policy import PolicyStore
+from service.store.preferences import PreferenceStore
 from service.store.requests import Requests
 from service.store.ring import Ring
+from service.store.rooms import Rooms
 from service.store.search import Search
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
@@ -56,9 +61,12 @@ class Store:
         self.names = Directory(together, self.cells, "channel")
         self.entries = Directory(together, self.cells, "entry")
         self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox)
+        self.pauses = Pauses(link, self.outbox)
         self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)
+        self.preferences = PreferenceStore(link)
         self.standing = Standings(together)
+        self.forgetting = Forgetting(together, self.subscriptions, self.standing)
         self.ring = Ring(link)
         self.policy = PolicyStore(link)
         self.leases = Leases(link)
@@ -67,7 +75,9 @@ class Store:
         self.requests = Requests(link, self.inboxes, self.ring)
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
+        self.invites = Invites(link)
         self.websub = WebSub(link)
+        self.rooms = Rooms(link)
 
     async def ping(self) -> None:
         """Return if Redis answers. Raises :class:`service.errors.StoreUnavailable`."""

@@ -242,6 +242,11 @@ class Channels:
         found = await self._link.call("XRANGE", keys.log(cid), f"{version}-0", f"{version}-0")
         return msgspec.msgpack.decode(found[0][1][b"d"], type=Delta) if found else None
 
+    async def deltas(self, cid: ChannelId, first: int, last: int) -> list[Delta]:
+        """Return the deltas that made these versions, in order, of which the log may have dropped the oldest."""
+        found = await self._link.call("XRANGE", keys.log(cid), f"{first}-0", f"{last}-0")
+        return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
+
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return the channel's latest entries, newest first."""
         newest: dict[str, Entry] = {}

@@ -38,24 +38,34 @@ key                          type    meaning
 ``cn:{m:CELL}:index``        string  bit-sliced signatures of its names, once there are more than a few
 ``cn:{m:CELL}:slots``        string  which name has which slot in the index
 ``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
-``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
-``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``
+``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``,
+                                     ``unheard``: what standing queries met since everything was paused
+``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``,
+                                     and of a paused one the version it stands still at: see ``user_held.lua``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
 ``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
                                      ``e`` 1 of its edits, ``m`` position and marks of each article (JSON),
                                      ``x`` positions of changes that are left out (JSON),
-                                     ``w`` which standing queries have met what: MetWatch (JSON)
+                                     ``w`` which standing queries have met what: MetWatch (JSON),
+                                     ``a`` version after which all is told at once, up to ``v``
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
 ``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
+``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all → Preferences (msgpack)
+``cn:{u:UID}:imports``       list    what is still to be imported: Subscribed (msgpack)
 ``cn:{u:UID}:watches``       hash    number of a standing query → its id and itself: Watch (msgpack)
 ``cn:{u:UID}:hits``          set     channel id and version of what their standing queries were told; expires
 ``cn:{w:B}``                 hash    bucket B of standing queries: id → Standing (msgpack)
 ``cn:{w}:log``               stream  their changes: ``i`` id, ``s`` Standing (msgpack), nothing for an end; ~10,000
 ``cn:{i}:users``             zset    user ids that may have intents → when (ms)
 ``cn:{a}:users``             set     every user id that ever wrote to us
+``cn:{a}:leaving``           set     user ids that are being forgotten
+``cn:{a}:floor``             string  the greatest ``seq`` of those who were forgotten lately; expires
+``cn:{v}:invites``           hash    hash of an invitation's code → ``USES UNTIL``: how often still, until when (Unix s)
+``cn:{v}:guests``            set     user ids that came with an invitation
+``cn:{b:ADDRESS}:rooms``     hash    a bot's rooms: JID → Room (msgpack)
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
@@ -84,6 +94,10 @@ RING_EPOCH = "cn:{r}:epoch"
 AIMS = "cn:{p}:aims"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
+LEAVING = "cn:{a}:leaving"
+SEQ_FLOOR = "cn:{a}:floor"
+INVITES = "cn:{v}:invites"
+GUESTS = "cn:{v}:guests"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
 DEAD_LETTERS = "cn:{d}:dead"
@@ -240,6 +254,21 @@ def older_articles(uid: UserId) -> str:
     return f"cn:{{u:{uid}}}:articles:old"
 
 
+def preferences(uid: UserId) -> str:
+    """What a user prefers, of each subscription and of all."""
+    return f"cn:{{u:{uid}}}:preferences"
+
+
+def rooms(address: str) -> str:
+    """The rooms that the bot of this address is in."""
+    return f"cn:{{b:{address}}}:rooms"
+
+
+def imports(uid: UserId) -> str:
+    """What a user still has to be subscribed to, of a list they sent."""
+    return f"cn:{{u:{uid}}}:imports"
+
+
 def watches(uid: UserId) -> str:
     """A user's standing queries."""
     return f"cn:{{u:{uid}}}:watches"
@@ -258,6 +287,16 @@ def standing(bucket: int) -> str:
 def rate(uid: UserId, what: str) -> str:
     """How often a user did something in the present window."""
     return f"cn:{{u:{uid}}}:rate:{what}"
+
+
+RATES = ("command", "url", "import")
+"""What is counted per user and window."""
+
+
+def all_of_user(uid: UserId) -> tuple[str, ...]:
+    """Every key of one user; who adds one, adds it here, or `forget me` forgets to forget it."""
+    own = (user, user_index, intents, outbox, in_flight, told, articles, older_articles, preferences, watches, hits)
+    return (*(key(uid) for key in (*own, imports)), *(rate(uid, what) for what in RATES))
 
 
 def host(site: str) -> str:

@@ -10,7 +10,7 @@ messages are remembered, by what they told, so that a batch of edits can become 
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -35,7 +35,8 @@ class OutboxItem(msgspec.Struct, frozen=True):
     """One part of one version of one channel, and when it was queued (Unix s).
 
     ``left_out`` are the positions of changes that another channel has told this person, or that none of their
-    standing queries has ``met``, if it is for those that they are told.
+    standing queries has ``met``, if it is for those that they are told. After a pause it is the news of all versions
+    ``after`` one, and their changes are counted through.
     """
 
     channel: ChannelId
@@ -44,6 +45,20 @@ class OutboxItem(msgspec.Struct, frozen=True):
     edits: bool = False
     left_out: tuple[int, ...] = ()
     met: tuple[MetWatch, ...] = ()
+    after: int | None = None
+
+
+class QueuedItem(msgspec.Struct, frozen=True):
+    """An item that is not claimed yet, and its place in the queue."""
+
+    place: str
+    item: OutboxItem
+
+
+Withheld = dict[str, tuple[int, ...] | None]
+"""By the places of items, in order: the positions of changes that are not to be told; None for the whole item."""
+
+_NOTHING: Mapping[UserId, Withheld] = {}
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -82,7 +97,8 @@ class _Item(msgspec.Struct, array_like=True):
     queued_s: float
     edits: bool = False
     left_out: tuple[int, ...] | None = None
-    met: tuple[MetWatch, ...] = ()
+    met: tuple[MetWatch, ...] | None = None
+    after: int | None = None
 
 
 class _Told(msgspec.Struct):
@@ -114,7 +130,7 @@ class Outbox:
         given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
         replies = await self._link.many([script("outbox_enqueue", _queued_keys(uid), *given) for uid in uids])
         # Also those who already had it: a crash may have come between the queue and the waiting list.
-        await self._wake_up([uid for uid, reply in zip(uids, replies, strict=True) if reply >= 0])
+        await self.wake_up([uid for uid, reply in zip(uids, replies, strict=True) if reply in (0, 1)])
         return [uid for uid, reply in zip(uids, replies, strict=True) if reply < 0]
 
     async def enqueue_hits(
@@ -129,12 +145,12 @@ class Outbox:
             positions = {position for watch in hit.met for position in watch.positions}
             marks = _wire(tuple(mark for mark in news if mark[0] in positions))
             met = (part for each in hit.met for part in (each.number, each.words, msgspec.json.encode(each.positions)))
-            own = (keys.user_index(hit.uid), keys.outbox(hit.uid), keys.watches(hit.uid), keys.hits(hit.uid))
-            commands.append(script("outbox_hit", own, cid, version, now_s, marks, changes, *met))
+            commands.append(script("outbox_hit", _hit_keys(hit.uid), cid, version, now_s, marks, changes, *met))
         replies = await self._link.many(commands)
-        await self._wake_up([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply >= 0])
+        await self.wake_up([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
-    async def _wake_up(self, waiting: Sequence[UserId]) -> None:
+    async def wake_up(self, waiting: Sequence[UserId]) -> None:
+        """Have delivery look after these users, for something was queued for them."""
         if waiting:
             stamps = [value for uid in waiting for value in (_stamp(), uid)]
             await self._link.many(
@@ -176,14 +192,26 @@ class Outbox:
         found = await self._link.many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
 
-    async def claim(self, uids: Sequence[UserId], max_items: int, now_s: float) -> dict[UserId, Batch]:
+    async def queued(self, uids: Sequence[UserId], max_items: int) -> list[list[QueuedItem]]:
+        """Return each user's oldest items that are not claimed yet, in the same order."""
+        found = await self._link.many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", max_items) for uid in uids])
+        return [[_queued(*item) for item in items] for items in found]
+
+    async def claim(
+        self, uids: Sequence[UserId], max_items: int, now_s: float, withheld: Mapping[UserId, Withheld] = _NOTHING
+    ) -> dict[UserId, Batch]:
         """Move each user's oldest items into a new batch with a message id; users with nothing to be told are absent.
+
+        Of users who are in ``withheld`` only those items are looked at that are named there.
 
         Raises :class:`service.errors.StoreUnavailable`; then there may be a new batch among those in flight.
         """
         stamps = await self._stamps(uids)
         replies = await self._link.many_once(
-            [script("outbox_claim", _claimed_keys(uid), uid, max_items, now_s) for uid in uids]
+            [
+                script("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_decisions(withheld.get(uid)))
+                for uid in uids
+            ]
         )
         await self._drop_idle(stamps, [uid for uid, reply in zip(uids, replies, strict=True) if reply == 0])
         return {uid: _batch(*reply) for uid, reply in zip(uids, replies, strict=True) if not isinstance(reply, int)}
@@ -269,8 +297,35 @@ def _queued_keys(uid: UserId) -> tuple[str, ...]:
     return keys.user_index(uid), keys.outbox(uid), keys.intents(uid)
 
 
+def _hit_keys(uid: UserId) -> tuple[str, ...]:
+    return keys.user_index(uid), keys.outbox(uid), keys.watches(uid), keys.hits(uid), keys.user(uid)
+
+
 def _claimed_keys(uid: UserId) -> tuple[str, ...]:
     return keys.outbox(uid), keys.in_flight(uid), keys.articles(uid), keys.older_articles(uid)
+
+
+def _decisions(withheld: Withheld | None) -> Iterator[str]:
+    """Yield the last place to look at, then each item's place with what is withheld of it, as outbox_claim reads it."""
+    if withheld is not None:
+        yield next(reversed(withheld), "0-1")
+        for place, positions in withheld.items():
+            if positions != ():
+                yield place
+                yield "" if positions is None else msgspec.json.encode(positions).decode()
+
+
+def _queued(place: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
+    item = OutboxItem(
+        fields[b"c"].decode(),
+        int(fields[b"v"]),
+        float(fields[b"t"]),
+        fields[b"e"] == b"1",
+        left_out=msgspec.json.decode(fields.get(b"x", b"[]"), type=tuple[int, ...]),
+        met=msgspec.json.decode(fields.get(b"w", b"[]"), type=tuple[MetWatch, ...]),
+        after=int(fields[b"a"]) if b"a" in fields else None,
+    )
+    return QueuedItem(place.decode(), item)
 
 
 def _wire(marks: Marks | None) -> str:
@@ -292,7 +347,9 @@ def _told(value: bytes) -> ToldMessage:
 
 def _items(items: Sequence[_Item]) -> tuple[OutboxItem, ...]:
     return tuple(
-        OutboxItem(item.channel, item.version, item.queued_s, item.edits, item.left_out or (), item.met)
+        OutboxItem(
+            item.channel, item.version, item.queued_s, item.edits, item.left_out or (), item.met or (), item.after
+        )
         for item in items
     )
 

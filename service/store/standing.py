@@ -46,7 +46,7 @@ class Standings:
         if not number:
             await self._put(watch.id, standing, present=False)
             raise LimitReached(
-                f"You watch for {most} things already, the most one person can. `unwatch #n` makes room."
+                "You watch for {most} things already, the most one person can. `unwatch #n` makes room.", most=most
             )
         await self._link.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)
@@ -61,6 +61,17 @@ class Standings:
         await self._link.call("HDEL", keys.watches(uid), number)
         await self._put(watch.id, watch.standing, present=False)
         return watch
+
+    async def end_all_of(self, uid: UserId) -> None:
+        """End all of a user's, and leave nothing of them in the log of changes."""
+        for held in _numbered(await self._link.call("HGETALL", keys.watches(uid))):
+            await self._put(held.id, held.standing, present=False)
+        own = f"{uid}/".encode()
+        changes = await self._link.call("XRANGE", keys.STANDING_LOG, "-", "+")
+        if any(fields[b"i"].startswith(own) for _, fields in changes):
+            # Who has not read all of it finds the log gone, and loads what there is.
+            await self._link.call("DEL", keys.STANDING_LOG)
+        await self._link.call("DEL", keys.watches(uid))
 
     async def of_user(self, jid: str) -> list[Watch]:
         """Return a person's standing queries, by number."""

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from service.errors import NotSubscribed
@@ -45,12 +45,10 @@ class Subscriptions:
         Raises :class:`NotSubscribed` if the channel does not exist (any more).
         """
         uid = keys.user_id(jid)
-        stamp, _, channel = await asyncio.gather(
-            self._announce(uid), self._link.call("SADD", keys.USERS, uid), self._channels.resolve(cid)
-        )
+        stamp, floor, channel = await asyncio.gather(self._announce(uid), self._floor(uid), self._channels.resolve(cid))
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
-        new, _, intents = await self._link.script("user_subscribe", own, jid, cid, seen, _moment(time.time()))
+        new, _, intents = await self._link.script("user_subscribe", own, jid, cid, seen, _moment(time.time()), floor)
         await self._settle_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
         _, held = await self._link.many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))])
         if held is None:
@@ -66,10 +64,25 @@ class Subscriptions:
 
     async def _unsubscribe(self, uid: UserId, cid: ChannelId) -> bool:
         stamp = await self._announce(uid)
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.outbox(uid), keys.in_flight(uid))
+        queued = (keys.outbox(uid), keys.in_flight(uid))
+        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, keys.preferences(uid))
         seq = await self._link.script("user_unsubscribe", own, cid)
         await self._replay(uid, stamp)
         return bool(seq)
+
+    async def end_all_of(self, uid: UserId) -> None:
+        """End every subscription of a user."""
+        for place in await self._link.call("HKEYS", keys.user_index(uid)):
+            await self._unsubscribe(uid, _channel(place))
+        await self._replay(uid, await self._announce(uid))
+
+    async def _floor(self, uid: UserId) -> int:
+        """Take a user in; return above which number a newcomer's changes of mind begin.
+
+        Somebody who comes back after all about them was forgotten must not be undone by what they ended before.
+        """
+        _, floor = await self._link.many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
+        return int(floor or 0)
 
     async def end_all(self, cid: ChannelId) -> None:
         """End every subscription to a channel; can be repeated after a crash."""
@@ -100,7 +113,7 @@ class Subscriptions:
 
     async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         stamp = await self._announce(uid)
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
+        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
         await self._link.script("user_move", own, cid, successor, joins_at)
         await self._replay(uid, stamp)
 
@@ -109,6 +122,11 @@ class Subscriptions:
         held = await self._link.call("HGETALL", keys.user_index(keys.user_id(jid)))
         found = [_subscription(_channel(place), record) for place, record in held.items()]
         return sorted(found, key=lambda subscription: subscription.number)
+
+    async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
+        """Return each user's number of their subscription to a channel, None where there is none; in the same order."""
+        found = await self._link.many([("HGET", keys.user_index(uid), _place(cid)) for uid, cid in pairs])
+        return [_subscription(cid, held).number if held else None for (_, cid), held in zip(pairs, found, strict=True)]
 
     async def count(self, cid: ChannelId) -> int:
         """Return how many are subscribed to a channel."""
@@ -181,8 +199,9 @@ def _channel(place: bytes) -> ChannelId:
 
 
 def _subscription(cid: ChannelId, record: bytes) -> Subscription:
-    number, seq, seen, since = record.split()
-    return Subscription(cid, int(number), int(seq), int(seen), _moment_s(since))
+    number, seq, seen, since, *paused = record.split()
+    withheld_after = int(paused[0].rstrip(b"*")) if paused else None
+    return Subscription(cid, int(number), int(seq), int(seen), _moment_s(since), withheld_after)
 
 
 def _moment(at_s: float) -> str:

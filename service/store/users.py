@@ -1,21 +1,33 @@
 """What we know of a person besides their subscriptions."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from service.habits import NONE, Habits
 from service.model import UserId
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Link, script
 
 
 class UserState(msgspec.Struct, frozen=True):
-    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184)."""
+    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want."""
 
     jid: str
     welcomed: bool = False
     receipts: bool = False
+    habits: Habits = NONE
+
+
+_HABITS: Final = ("habits", "client_language")
+
+
+def _habits(written: bytes | None, client_language: bytes | None) -> Habits:
+    habits = msgspec.json.decode(written, type=Habits) if written else NONE
+    if not client_language:
+        return habits
+    return msgspec.structs.replace(habits, client_language=client_language.decode())
 
 
 class Users:
@@ -27,8 +39,9 @@ class Users:
 
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
-        welcomed, receipts = await self._link.call("HMGET", keys.user(keys.user_id(jid)), "welcomed", "receipts")
-        return UserState(jid, welcomed == b"1", receipts == b"1")
+        fields = ("welcomed", "receipts", *_HABITS)
+        welcomed, receipts, *habits = await self._link.call("HMGET", keys.user(keys.user_id(jid)), *fields)
+        return UserState(jid, welcomed == b"1", receipts == b"1", _habits(*habits))
 
     async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Remember what is given."""
@@ -41,13 +54,19 @@ class Users:
 
     async def habits(self, uids: Sequence[UserId]) -> list[Habits]:
         """Return when these people want to hear from us, in the same order."""
-        found = await self._link.many([("HGET", keys.user(uid), "habits") for uid in uids])
-        return [msgspec.json.decode(value, type=Habits) if value else NONE for value in found]
+        found = await self._link.many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
+        return [_habits(*values) for values in found]
 
     async def set_habits(self, jid: str, habits: Habits) -> None:
-        """Remember when a person wants to hear from us."""
+        """Remember when a person wants to hear from us, and in which language; not what their client says of that."""
         uid = keys.user_id(jid)
-        fields = ("jid", jid, "habits", msgspec.json.encode(habits))
+        fields = ("jid", jid, "habits", msgspec.json.encode(msgspec.structs.replace(habits, client_language="")))
+        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+
+    async def set_client_language(self, jid: str, tag: str) -> None:
+        """Remember which language a person's client says it speaks."""
+        uid = keys.user_id(jid)
+        fields = ("jid", jid, "client_language", tag)
         await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
 
     async def receipts(self, uids: Sequence[UserId]) -> list[bool]:
@@ -57,7 +76,7 @@ class Users:
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Remember that these people's clients send receipts."""
-        await self._link.many([("HSET", keys.user(uid), "receipts", "1") for uid in uids])
+        await self._link.many([script("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
 
     async def allow(self, jid: str, what: str, limit: int, per_s: float) -> bool:
         """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""

@@ -20,6 +20,8 @@ PURE = (
     "bots/commands",
     "bots/dialogue",
     "bots/replies",
+    "service/preferences",
+    "service/filters",
 )
 
 # Rooms of feeds that run the parser in a child that can be killed; what they run there is pure.

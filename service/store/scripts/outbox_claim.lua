@@ -1,8 +1,12 @@
 -- Move the oldest items of an outbox, news or edits, into a batch in flight; the first item's id names the message for
 -- ever. What another channel has told this user already is left out, here at the last step, where nothing that is
 -- queued can be taken back any more. Articles are known for 15 to 30 days, in two generations of ~500 marks.
--- KEYS outbox, in flight, articles, articles of the generation before   ARGV user id, most items, now s.
--- Returns {message id, batch as JSON}, or the number of batches in flight when nothing is queued.
+-- What the user does not want is withheld first: it counts as told by nobody.
+-- KEYS outbox, in flight, articles, articles of the generation before
+-- ARGV user id, most items, now s, and perhaps: the last item to look at, then of each of which something is withheld its
+--      id and the positions (JSON, '' for all).
+-- Returns {message id, batch as JSON}, or the number of batches in flight when nothing is queued, -1 if there may be
+-- more after the last item.
 local LIFE_S = 30 * 86400
 local ttl_s = redis.call('TTL', KEYS[3])
 if ttl_s >= 0 and (ttl_s < LIFE_S / 2 or redis.call('HLEN', KEYS[3]) >= 500) then
@@ -39,11 +43,20 @@ local function told_elsewhere(channel, articles, news)
   return positions
 end
 
+local withheld = {}
+for i = 5, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    redis.call('XDEL', KEYS[1], ARGV[i])
+  else
+    withheld[ARGV[i]] = cjson.decode(ARGV[i + 1])
+  end
+end
+
 local items, message_id, anything
 repeat
-  local found = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', ARGV[2])
+  local found = redis.call('XRANGE', KEYS[1], '-', ARGV[4] or '+', 'COUNT', ARGV[2])
   if #found == 0 then
-    return redis.call('HLEN', KEYS[2])
+    return redis.call('XLEN', KEYS[1]) > 0 and -1 or redis.call('HLEN', KEYS[2])
   end
   items, message_id, anything = {}, ARGV[1] .. '-' .. found[1][1], false
   local part
@@ -56,9 +69,21 @@ repeat
     if field['e'] ~= part then
       break
     end
-    local articles = cjson.decode(field['m'])
+    local unwanted, is_unwanted, articles = withheld[item[1]] or {}, {}, {}
+    for _, position in ipairs(unwanted) do
+      is_unwanted[position] = true
+    end
+    local all_articles = cjson.decode(field['m'])
+    for _, article in ipairs(all_articles) do
+      if not is_unwanted[article[1]] then
+        articles[#articles + 1] = article
+      end
+    end
     local left_out = told_elsewhere(string.sub(field['c'], 1, 8), articles, part == '0')
-    anything = anything or #articles == 0 or #left_out < #articles
+    anything = anything or #all_articles == 0 or #left_out < #articles
+    for _, position in ipairs(unwanted) do
+      left_out[#left_out + 1] = position
+    end
     -- What standing queries have met may be a part of a version: the rest was left out from the beginning.
     for _, position in ipairs(cjson.decode(field['x'])) do
       left_out[#left_out + 1] = position
@@ -70,6 +95,9 @@ repeat
     if field['w'] ~= '[]' then
       queued[5] = queued[5] or cjson.null
       queued[6] = cjson.decode(field['w'])
+    end
+    if field['a'] then
+      queued[5], queued[6], queued[7] = queued[5] or cjson.null, queued[6] or cjson.null, tonumber(field['a'])
     end
     items[#items + 1] = queued
     redis.call('XDEL', KEYS[1], item[1])

@@ -1,21 +1,25 @@
 -- Queue the parts of one version of a channel for one user, once: the subscription remembers the last version it was
--- given. One that is moving here from another channel is given every version in order: who moves it makes up for those
--- that are missing. KEYS user index, outbox, intents
+-- given. One that is paused is given nothing but the version, for its resumption. One that is moving here from another
+-- channel is given every version in order: who moves it makes up for those that are missing.
+-- KEYS user index, outbox, intents
 -- ARGV channel id, version, now s, marks of its news, of its edits (JSON; '' if none).
--- Returns 1 queued, 0 already given or not its turn, -1 not subscribed.
+-- Returns 1 queued, 0 already given or not its turn, 2 withheld for it is paused, -1 not subscribed.
 -- with user_held
 local held = held_of(KEYS[1], ARGV[1])
 if not held then
   return -1
 end
-local number, seq, seen, since = string.match(held, '^(%S+) (%S+) (%S+) (%S+)$')
+local number, seq, seen, since, paused = fields_of(held)
 if tonumber(seen) >= tonumber(ARGV[2]) then
   return 0
 end
 if tonumber(seen) + 1 < tonumber(ARGV[2]) and string.find(redis.call('HGET', KEYS[3], ARGV[1]) or '', '^move ') then
   return 0
 end
-redis.call('HSET', KEYS[1], place(ARGV[1]), number .. ' ' .. seq .. ' ' .. ARGV[2] .. ' ' .. since)
+redis.call('HSET', KEYS[1], place(ARGV[1]), number .. ' ' .. seq .. ' ' .. ARGV[2] .. ' ' .. since .. paused)
+if paused ~= '' then
+  return 2
+end
 for edits = 0, 1 do
   local marks = ARGV[4 + edits]
   if marks ~= '' then

@@ -19,3 +19,8 @@ local function held_of(index, cid)
   end
   return held
 end
+-- The fields of a subscription: number, seq, version given last, since when, and of one that is paused ' VERSION', the
+-- last one that was not withheld, with a star if nobody but we paused it.
+local function fields_of(held)
+  return string.match(held, '^(%S+) (%S+) (%S+) (%S+)(.*)$')
+end

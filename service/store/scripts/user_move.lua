@@ -1,6 +1,6 @@
 -- Turn a subscription into one to the channel's successor, with the intents that bring both channel indexes after it.
 -- Who is subscribed to the successor already keeps that one. What is queued of the channel stays queued, and is noted
--- for an unsubscribe to find. KEYS user, user index, intents   ARGV channel id, successor, version to join at
+-- for an unsubscribe to find; what a paused one has withheld of it is not told any more. KEYS user, user index, intents, preferences   ARGV channel id, successor, version to join at
 -- with user_held
 local held = held_of(KEYS[2], ARGV[1])
 if not held then
@@ -9,9 +9,14 @@ end
 local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
 redis.call('HDEL', KEYS[2], place(ARGV[1]))
 redis.call('HSET', KEYS[3], ARGV[1], 'del ' .. seq)
-if not held_of(KEYS[2], ARGV[2]) then
-  local number, _, _, since = string.match(held, '^(%S+) (%S+) (%S+) (%S+)$')
-  redis.call('HSET', KEYS[2], place(ARGV[2]), number .. ' ' .. seq .. ' ' .. ARGV[3] .. ' ' .. since)
+local number, _, _, since, paused = fields_of(held)
+if held_of(KEYS[2], ARGV[2]) then
+  redis.call('HDEL', KEYS[4], number)
+else
+  if paused ~= '' then
+    paused = ' ' .. ARGV[3] .. (string.match(paused, '%*$') or '')
+  end
+  redis.call('HSET', KEYS[2], place(ARGV[2]), number .. ' ' .. seq .. ' ' .. ARGV[3] .. ' ' .. since .. paused)
   redis.call('HSET', KEYS[3], ARGV[2], 'move ' .. seq)
 end
 local was = redis.call('HGET', KEYS[1], 'was:' .. ARGV[1]) or ''

@@ -1,11 +1,14 @@
 -- Write a subscription into the user index, with the intent to put it into the channel index.
--- KEYS user, user index, intents   ARGV jid, channel id, version seen, now
+-- KEYS user, user index, intents   ARGV jid, channel id, version seen, now, seq above which newcomers begin
 -- Returns {new, 'number seq seen since', the user's intents (channel id, intent, …)}.
 -- with user_held
 redis.call('HSETNX', KEYS[1], 'jid', ARGV[1])
 local held = held_of(KEYS[2], ARGV[2])
 if held then
   return {0, held, redis.call('HGETALL', KEYS[3])}
+end
+if tonumber(ARGV[5] or 0) > 0 then
+  redis.call('HSETNX', KEYS[1], 'seq', ARGV[5])
 end
 local number = redis.call('HINCRBY', KEYS[1], 'numbers', 1)
 local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)

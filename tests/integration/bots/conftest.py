@@ -42,6 +42,7 @@ async def settings(clean_redis: str, prosody: PrivateProsody, login: str) -> Set
         xmpp_port=port,
         xmpp_ca_file=str(prosody.ca_file),
         max_commands_per_minute=1_000,
+        messages_per_s_per_user=5.0,
     )
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bots import delivery, dispatch, xmpp
+from bots import delivery, dispatch
 from bots.main import run
+from bots.xmpp import connection
 from service.model import Channel
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
@@ -94,8 +95,8 @@ async def test_a_half_open_connection_is_noticed_and_replaced(
     settings: Settings, store: Store, person: Person, login: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is closed, nothing comes through; the server still holds the old connection when the new one comes."""
-    monkeypatch.setattr(xmpp, "PING_EVERY_S", 0.2)
-    monkeypatch.setattr(xmpp, "SILENT_FOR_S", 0.6)
+    monkeypatch.setattr(connection, "PING_EVERY_S", 0.2)
+    monkeypatch.setattr(connection, "SILENT_FOR_S", 0.6)
     alice = await person()
     async with contextlib.AsyncExitStack() as stack:
         link = await stack.enter_async_context(proxy("127.0.0.1", settings.xmpp_port))

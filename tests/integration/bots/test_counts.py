@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from bots import delivery, stanzas, xmpp
+from bots import delivery, stanzas
+from bots.xmpp import connection
 from service.settings import Settings
 from service.store import Store
 from tests.support.bot import Person, moved, serving, tell
@@ -44,7 +45,7 @@ async def test_messages_delays_and_waiting_people_are_counted(
 async def test_a_server_that_limits_us_gets_everything_only_slower_and_is_named_once(
     tmp_path: Path, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(xmpp, "CHUNK_BYTES", 8_192)
+    monkeypatch.setattr(connection, "CHUNK_BYTES", 8_192)
     limited = LimitedProsody(tmp_path / "limited", "10kb/s")
     mine = await moved(settings, limited)
     alice = ChatClient(await limited.register("alice", "pw"), "pw", "127.0.0.1", limited.c2s_port, mine.xmpp_jid)

@@ -5,20 +5,22 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 import pytest
 from slixmpp import ComponentXMPP, Message
 
 from bots import desk
 from bots.main import Bot
+from bots.stanzas import clean
 from service.feeds.parts import Parts
+from service.model import Change, Entry
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
 from service.store.keys import user_id
 from tests.support.bot import Person, knows_receipts, moved, serving, tell
-from tests.support.channels import make_channel
+from tests.support.channels import change, make_channel
 from tests.support.naughty import STRINGS
 from tests.support.prosody import SECRET, STRANGERS, ProsodyWithStrangers
 from tests.support.waiting import until, until_so
@@ -71,6 +73,35 @@ async def test_every_naughty_string_gets_an_answer(bot: Bot, person: Person) -> 
     assert bot.connection.up.is_set()
 
 
+async def test_naughty_titles_are_told_to_people_of_every_language(bot: Bot, person: Person, store: Store) -> None:
+    people = await asyncio.gather(person(), person())
+    await people[1].say("sprache deutsch")
+    channel = await make_channel(store)
+    for eve in people:
+        await store.subscriptions.subscribe(eve.jid, channel.id)
+    entries = [Entry(str(number), title, "", title) for number, title in enumerate(STRINGS)]
+    told = [Change("addition", entry) for entry in entries]
+    for base in range(1, 12):
+        delta = await change(store, channel, *told[base::11], base=base)
+        await store.outbox.enqueue([user_id(eve.jid) for eve in people], channel.id, delta.version, 2_000.0, Parts())
+    for eve in people:
+        await eve.wait_for(lambda heard: heard.body.startswith("*A feed*"))
+        assert await eve.say("show #1 10")
+    assert bot.connection.up.is_set()
+
+
+async def test_naughty_nicknames_get_an_answer(bot: Bot, person: Person) -> None:
+    """XEP-0172; one that is no XML would not come through a server."""
+    eve = await person()
+    some = STRINGS[::4]
+    for name in some:
+        nick = f"<nick xmlns='http://jabber.org/protocol/nick'>{escape(clean(name)[:500])}</nick>"
+        eve.send_raw(message(bot.connection.address, body="list", inside=nick))
+    await eve.say("status")
+    assert len(eve.received) == len(some) + 1
+    assert bot.connection.up.is_set()
+
+
 @pytest.mark.parametrize(
     "inside",
     [
@@ -111,12 +142,11 @@ async def test_of_ten_thousand_commands_few_are_kept_and_others_are_answered_mea
 
 
 async def test_nobody_can_say_on_the_servers_behalf_that_it_has_a_message(bot: Bot, person: Person) -> None:
-    """Our pings' ids can be guessed; who answers one has to be whom we asked."""
+    """Who answers a ping of ours has to be whom we asked, even if they know its id."""
     eve = await person()
     await eve.say("status")
-    confirmed = asyncio.get_running_loop().create_future()
-    bot.connection._pings["guessed"] = confirmed
-    eve.send_raw(f"<iq to='{bot.connection.address}' type='result' id='guessed'/>")
+    ident, confirmed = bot.connection._questions.opened("localhost")
+    eve.send_raw(f"<iq to='{bot.connection.address}' type='result' id='{ident}'/>")
     await eve.say("status")
     assert not confirmed.done()
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from bots.commands import parse
-from bots.dialogue import converse
-from bots.exchange import (
+from bots.asking import (
+    AcceptInvitation,
     AddSubscription,
     AddWatch,
     AskWhy,
@@ -13,21 +12,28 @@ from bots.exchange import (
     EndSubscription,
     EndWatch,
     Followed,
+    ForgetEverything,
     Health,
     LatestEntries,
     Limits,
     LookUp,
     MyHabits,
+    MyPreferences,
     MySubscriptions,
     MyWatches,
+    PausePlease,
     Probe,
-    Question,
-    Reply,
+    PutPreferences,
     Request,
+    ResumePlease,
     Search,
     SetHabits,
     TakeNewUrl,
 )
+from bots.commands import parse
+from bots.dialogue import converse
+from bots.exchange import Question, Reply
+from bots.house import followed
 from bots.replies import text
 from service.corona.reasons import Reason
 from service.discovery.grammar import Finding
@@ -35,7 +41,9 @@ from service.discovery.standing import Watch
 from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled
 from service.feeds.urls import channel_id
 from service.habits import NONE, Habits
-from service.model import Channel, ChannelId, Entry
+from service.model import Channel, ChannelId, Entry, Subscription
+from service.preferences import Preferences
+from service.store.pauses import Resumed
 from service.store.requests import Probed
 
 NOW_S = 1_700_000_000.0
@@ -71,6 +79,10 @@ class Person:
     probes: int = 0
     asked: Question | None = None
     habits: Habits = NONE
+    paused: dict[ChannelId, int] = field(default_factory=dict)
+    """By channel, how many versions were withheld."""
+    unheard: int = 0
+    preferences: dict[int, Preferences] = field(default_factory=dict)
 
     def hear(self, line: str) -> Reply:
         """Return the reply to a line, having remembered what it asks."""
@@ -91,7 +103,8 @@ class Person:
 
     def say(self, line: str) -> str:
         """Return the text of the reply to a line."""
-        return text(self.hear(line), NOW_S)
+        language = self.habits.speaks
+        return text(self.hear(line), NOW_S, language)
 
     def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
         match request:
@@ -103,7 +116,7 @@ class Person:
             case Probe(url, as_page):
                 return self._probe(f"page {url}" if as_page else url)
             case MySubscriptions():
-                return tuple(Followed(number, channel) for number, channel in self.follows.items())
+                return tuple(self._followed(number, channel) for number, channel in self.follows.items())
             case AddSubscription(cid):
                 return self._follow(cid)
             case EndSubscription(cid):
@@ -127,14 +140,38 @@ class Person:
                 return tuple(self.watches.values())
             case AddWatch(standing):
                 if len(self.watches) >= self.limits.watches:
-                    raise LimitReached("You watch for 2 things already, the most one person can.")
+                    raise LimitReached(
+                        "You watch for {most} things already, the most one person can. `unwatch #n` makes room.",
+                        most=self.limits.watches,
+                    )
                 number = max(self.watches, default=0) + 1
                 self.watches[number] = Watch(f"me/{number}", standing, number)
                 return self.watches[number]
             case EndWatch(number):
                 return self.watches.pop(number, None)
+            case AcceptInvitation(code):
+                return code == "good"
+            case ForgetEverything():
+                self.follows, self.watches, self.preferences, self.habits = {}, {}, {}, NONE
+                return None
+            case PausePlease(cids):
+                fresh = [cid for cid in cids if cid not in self.paused]
+                self.paused.update(dict.fromkeys(fresh, 0))
+                return fresh
+            case ResumePlease(cids, watches):
+                withheld = {cid: self.paused.pop(cid) for cid in cids if cid in self.paused}
+                return Resumed(withheld, self.unheard if watches else 0)
+            case MyPreferences():
+                return self.preferences
+            case PutPreferences(number, preferences):
+                self.preferences[number] = preferences
+                return None
             case CheckHealth():
                 return Health(self.workers, self.failing)
+
+    def _followed(self, number: int, channel: Channel) -> Followed:
+        paused = 1 if channel.id in self.paused else None
+        return followed(Subscription(channel.id, number, 1, 1, NOW_S, paused), channel, self.preferences)
 
     def _probe(self, url: str) -> Probed:
         self.probes += 1

@@ -1,7 +1,5 @@
 """Dialogues, played against a house of plain values."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,68 +19,10 @@ from bots.exchange import (
     SubscriptionsFull,
     Unsubscribed,
 )
-from service.corona.reasons import Bound, Limits, Reason, explain
-from service.corona.schedule import Rota
-from service.discovery.grammar import Finding
-from service.errors import BadStatus, BadUrl, HostNotFound
-from service.feeds.urls import channel_id, page_url
-from service.model import Entry, FeedLink
-from service.store.requests import Probed
-from tests.unit.bots.talk import NOW_S, Person, feed, page
-
-NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
-LIST = page_url("https://shop.example/prices", "#list")
-TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
-
-
-def visitor() -> Person:
-    """Somebody new, in front of a small web."""
-    first = Entry("a", "Summer arrived", "https://news.example/summer")
-    older = Entry("b", "Spring ended", "https://news.example/spring")
-    seen = Entry("p", "Prices", "https://shop.example/prices", "Pears 1.99\nPlums 3.00")
-    return Person(
-        web={
-            NEWS: Probed(feed(NEWS, "The News"), (first, older)),
-            BLOG: Probed(feed(BLOG, "A Blog")),
-            "https://news.example/": Probed(feed(NEWS, "The News"), (first,), discovered=True),
-            "https://many.example/": Probed(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
-            "https://shop.example/prices": Probed(page=True),
-            "page https://shop.example/prices": Probed(page("https://shop.example/prices", "Prices"), (seen,)),
-            f"page {LIST}": Probed(page(LIST, "Prices")),
-            "https://gone.example/": BadStatus("gone.example answered 410 (Gone).", status=410),
-            "https://typo.example/": HostNotFound("There is no host of the name typo.example."),
-        },
-        directory=(
-            *(Finding(feed(f"https://python{number}.example/feed", f"Python {number}")) for number in range(1, 4)),
-            Finding(feed(BLOG, "A Blog")),
-        ),
-        reasons={channel_id(NEWS): polled(3, 900.0, Bound.NONE), channel_id(BLOG): polled(1, 1.0, Bound.NODES)},
-    )
-
-
-def polled(workers: int, interval_s: float, bound: Bound) -> Reason:
-    """Why a channel is polled by so many workers, each so often."""
-    return explain(
-        channel_id(NEWS),
-        weight=workers**2,
-        cost=1.0,
-        scale=1.0,
-        limits=Limits(nodes=workers if bound is Bound.NODES else 99.0),
-        poll_interval_s=interval_s,
-        update_interval_s=3 * 86_400.0,
-        polling_set=[f"{number:040x}" for number in range(workers)],
-        rota=Rota(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
-        now_s=NOW_S - 0.5,
-    )
-
-
-@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_conversations_go_as_written_down(path: Path) -> None:
-    """A transcript: lines after "> " are said; what follows, up to the next, is the answer."""
-    person = visitor()
-    for exchange in path.read_text(encoding="utf-8").strip().split("\n> "):
-        line, _, answer = exchange.removeprefix("> ").partition("\n")
-        assert person.say(line) == answer.strip()
+from service.errors import BadStatus, BadUrl
+from service.model import Entry
+from tests.unit.bots.talk import feed, page
+from tests.unit.bots.visiting import BLOG, LIST, NEWS, visitor
 
 
 def test_subscribing_to_a_polled_channel_asks_no_worker() -> None:

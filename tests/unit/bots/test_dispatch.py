@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from bots.delivery import MOST_ITEMS
 from bots.dispatch import (
     BURST,
     GIVE_UP_AFTER_S,
@@ -11,6 +12,7 @@ from bots.dispatch import (
     RECEIPT_WITHIN_S,
     Dispatch,
 )
+from service.settings import Settings
 from service.store.outbox import Batch
 
 ANN, BEN = "ann", "ben"
@@ -61,6 +63,26 @@ def test_the_governor_lets_a_burst_through_and_then_its_rate(dispatch: Dispatch)
         now_s += 0.25
     assert taken_s[BURST - 1] == (BURST - 1) * 0.25
     assert [taken_s[-2] - taken_s[-3], taken_s[-1] - taken_s[-2]] == [1.0, 1.0]
+
+
+def test_five_hundred_entries_in_a_minute_become_a_few_messages() -> None:
+    """By the rate that is usual; each message takes in what has come since the last one."""
+    dispatch = Dispatch(Settings().messages_per_s_per_user)
+    queued, messages = 0, []
+    for tick in range(1_200):  # 2 min of 100 ms; in the first, something new every 120 ms
+        now_s = tick / 10
+        if now_s < 60 and int(now_s / 0.12) > int((now_s - 0.1) / 0.12):
+            queued += 1
+            dispatch.queued([ANN], now_s)
+        for uid in dispatch.take(100, now_s):
+            told = min(queued, MOST_ITEMS)
+            queued -= told
+            messages.append(told)
+            dispatch.sent(uid, now_s)
+            dispatch.release(uid, now_s, again=queued > 0)
+    assert sum(messages) >= 500
+    assert queued == 0
+    assert len(messages) <= 18
 
 
 def test_the_governor_of_one_person_holds_nobody_else(dispatch: Dispatch) -> None:

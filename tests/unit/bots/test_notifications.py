@@ -5,12 +5,14 @@ from hypothesis import strategies as st
 
 from bots.elsewhere import told_elsewhere
 from bots.notifications import notification
+from bots.voice import voice
 from service.feeds.parts import share
 from service.feeds.urls import channel_id, page_url
 from service.model import Change, Channel, Delta, Entry, Notice
 from tests.unit.bots.safety import hostile, safe
 
 NOW_S = 1_700_000_000.0
+ENGLISH = voice("en")
 FEED = Channel(channel_id("https://example.org/feed"), "https://example.org/feed", "The News")
 OTHER = Channel(channel_id("https://other.example/feed"), "https://other.example/feed", "The Planet")
 PRICES = page_url("https://shop.example/prices", "#list")
@@ -34,7 +36,7 @@ def line(kind: str, number: int, text: str, before: str = "") -> Change:
 
 
 def said(*deltas: Delta) -> str:
-    return notification([FEED, OTHER, PAGE], deltas, {}, {})
+    return notification([FEED, OTHER, PAGE], deltas, {}, {}, ENGLISH)
 
 
 def test_an_edit_says_so_and_what_the_entry_says_now() -> None:
@@ -107,7 +109,9 @@ def test_an_article_of_two_channels_is_told_once_and_names_the_other() -> None:
     one, two = delta(FEED, added("a", "Rain")), delta(OTHER, added("z", "Sun"), added("a", "Rain"))
     also_in = told_elsewhere([one, share(two, edits=False, left_out=(1,))], [share(two, edits=False, left_out=(0,))])
     assert also_in == {(FEED.id, "a"): [OTHER.id]}
-    told = notification([FEED, OTHER], [one, share(two, edits=False, left_out=(1,))], {}, {(FEED.id, "a"): [OTHER]})
+    told = notification(
+        [FEED, OTHER], [one, share(two, edits=False, left_out=(1,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH
+    )
     assert told == (
         "*The News*\nRain\nhttps://example.org/a\nalso in: *The Planet*\n\n*The Planet*\nSun\nhttps://example.org/z"
     )
@@ -115,7 +119,9 @@ def test_an_article_of_two_channels_is_told_once_and_names_the_other() -> None:
 
 def test_what_is_left_out_whole_leaves_no_trace_but_the_name() -> None:
     one, two = delta(FEED, added("a", "Rain")), delta(OTHER, added("a", "Rain"))
-    told = notification([FEED, OTHER], [one, share(two, edits=False, left_out=(0,))], {}, {(FEED.id, "a"): [OTHER]})
+    told = notification(
+        [FEED, OTHER], [one, share(two, edits=False, left_out=(0,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH
+    )
     assert told == "*The News*\nRain\nhttps://example.org/a\nalso in: *The Planet*"
 
 
@@ -136,13 +142,13 @@ def test_whatever_is_written_on_pages_and_of_channels_a_notification_is_safe(
     channel = Channel(FEED.id, url, title)
     deltas = [delta(channel, *written), Delta(channel.id, 2, 3, NOW_S, (), notice=notice)]
     also_in = {(channel.id, change.entry.key): [channel] for change in written}
-    assert safe(notification([channel], deltas, {channel.id: 2}, also_in))
+    assert safe(notification([channel], deltas, {channel.id: 2}, also_in, ENGLISH))
 
 
 def test_what_standing_queries_met_says_which_they_were() -> None:
     changes = delta(FEED, added("a", "A hole", "In a library."), added("b", "Another"), added("c", "A third"))
     met = {(FEED.id, "a"): [(2, "tag=security")], (FEED.id, "b"): [(2, "tag=security"), (3, '"another"')]}
-    assert notification([FEED], [changes], {}, {}, met) == (
+    assert notification([FEED], [changes], {}, {}, ENGLISH, met=met) == (
         "*The News*\nA hole\nhttps://example.org/a\nIn a library.\n`watch #2`: tag=security\n\n"
         'Another\nhttps://example.org/b\n`watch #2`: tag=security · `watch #3`: "another"\n\n'
         "A third\nhttps://example.org/c"
@@ -151,5 +157,5 @@ def test_what_standing_queries_met_says_which_they_were() -> None:
 
 def test_of_many_standing_queries_some_are_named() -> None:
     met = {(FEED.id, "a"): [(number, f"tag=t{number}") for number in range(1, 9)]}
-    said = notification([FEED], [delta(FEED, added("a", "A hole"))], {}, {}, met)
+    said = notification([FEED], [delta(FEED, added("a", "A hole"))], {}, {}, ENGLISH, met=met)
     assert said.endswith("`watch #3`: tag=t3 · and 5 more")

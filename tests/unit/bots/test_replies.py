@@ -4,15 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.exchange import Failed, Followed, Listing, Shown, StatusReport
+from bots.asking import Followed
+from bots.exchange import (
+    Failed,
+    Listing,
+    Shown,
+    StatusReport,
+)
 from bots.failures import outcome, sentence
 from bots.notifications import notification
 from bots.replies import text
+from bots.voice import voice
 from service import errors
 from service.model import Change, Channel, Delta, Entry
 from tests.unit.bots.safety import hostile, safe
 
 NOW_S = 1_700_000_000.0
+ENGLISH = voice("en")
 URL = "https://example.org/feed"
 
 CAUSES = [
@@ -44,45 +52,45 @@ def news(channel: Channel, *entries: Entry) -> Delta:
 
 
 def test_each_cause_has_its_own_sentence() -> None:
-    said = [sentence(error, URL) for error in CAUSES]
+    said = [sentence(error, URL, ENGLISH) for error in CAUSES]
     assert len(set(said)) == len(CAUSES)
     assert all(words.endswith((".", "?")) and not words.endswith(".).") for words in said)
 
 
 @pytest.mark.parametrize("error", CAUSES, ids=lambda error: f"{error.code}")
 def test_a_failure_names_what_it_is_about_or_is_still_a_sentence(error: errors.CoronetError) -> None:
-    assert "{" not in sentence(error, URL) + sentence(error, "")
-    assert "“”" not in sentence(error, "")
+    assert "{" not in sentence(error, URL, ENGLISH) + sentence(error, "", ENGLISH)
+    assert "“”" not in sentence(error, "", ENGLISH)
 
 
 def test_a_failure_keeps_its_words_across_processes() -> None:
     for error in CAUSES:
-        assert sentence(errors.from_fault(errors.to_fault(error)), URL) == sentence(error, URL)
+        assert sentence(errors.from_fault(errors.to_fault(error)), URL, ENGLISH) == sentence(error, URL, ENGLISH)
 
 
 def test_outcomes_of_polls_are_told_in_few_words() -> None:
-    assert outcome("host-not-found") == "its host is not found"
-    assert outcome("something new") == "failing"
+    assert outcome("host-not-found", ENGLISH) == "its host is not found"
+    assert outcome("something new", ENGLISH) == "failing"
 
 
 def test_status_says_since_when_something_fails() -> None:
     channel = channels(1)[0]
     report = StatusReport(1, 3, ((Followed(1, channel), "bad-status", NOW_S - 7_200),))
-    assert text(report, NOW_S).endswith("#1 A channel: its server answers with an error for 2 hours")
+    assert text(report, NOW_S, "en").endswith("#1 A channel: its server answers with an error for 2 hours")
 
 
 def test_long_lists_say_how_many_are_left_out() -> None:
     followed = tuple(Followed(n, channel) for n, channel in enumerate(channels(200, "T" * 100), 1))
-    said = text(Listing(followed, 200, ""), NOW_S)
+    said = text(Listing(followed, 200, ""), NOW_S, "en")
     shown = said.count("\n#")
-    assert said.endswith(f"and {200 - shown} more; narrow it with `list word`")
+    assert said.endswith(f"and {200 - shown} more\nNarrow it with `list word`.")
     assert safe(said)
 
 
 def test_a_notification_has_channel_title_link_and_text() -> None:
     channel = channels(1)[0]
     entry = Entry("k", "A title", "https://example.org/a", "Some text. " * 60)
-    said = notification([channel], [news(channel, entry)], {}, {})
+    said = notification([channel], [news(channel, entry)], {}, {}, ENGLISH)
     head, title, link, summary = said.splitlines()
     assert (head, title, link) == ("*A channel*", "A title", "https://example.org/a")
     assert len(summary) <= 300
@@ -91,7 +99,7 @@ def test_a_notification_has_channel_title_link_and_text() -> None:
 def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
     channel = channels(1)[0]
     entries = [Entry(f"k{n}", f"Entry {n}", f"https://example.org/{n}") for n in range(17)]
-    said = notification([channel], [news(channel, *entries)], {}, {})
+    said = notification([channel], [news(channel, *entries)], {}, {}, ENGLISH)
     assert said.count("https://") == 5
     assert "and 12 more: Entry 5 · Entry 6 · " in said
     assert said.endswith("Entry 16")
@@ -99,12 +107,14 @@ def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
 
 def test_an_entry_that_changed_twice_is_told_once_in_its_last_state() -> None:
     channel = channels(1)[0]
-    said = notification([channel], [news(channel, Entry("k", "Draft")), news(channel, Entry("k", "Final"))], {}, {})
+    said = notification(
+        [channel], [news(channel, Entry("k", "Draft")), news(channel, Entry("k", "Final"))], {}, {}, ENGLISH
+    )
     assert said == "*A channel*\nFinal"
 
 
 def test_of_a_channel_that_is_gone_there_is_nothing_to_tell() -> None:
-    assert notification([], [news(channels(1)[0], Entry("k", "T"))], {}, {}) == ""
+    assert notification([], [news(channels(1)[0], Entry("k", "T"))], {}, {}, ENGLISH) == ""
 
 
 @given(st.lists(st.tuples(hostile, hostile, hostile), min_size=1, max_size=40), hostile, st.integers(1, 20))
@@ -113,7 +123,7 @@ def test_whatever_publishers_write_a_notification_is_safe(
 ) -> None:
     told = channels(count, title)
     entries = [Entry(str(n), *parts) for n, parts in enumerate(written)]
-    said = notification(told, [news(channel, *entries) for channel in told], {}, {})
+    said = notification(told, [news(channel, *entries) for channel in told], {}, {}, ENGLISH)
     assert safe(said)
     assert len(said.split("\n\n")) >= count, "every channel has its place"
 
@@ -122,19 +132,19 @@ def test_whatever_publishers_write_a_notification_is_safe(
 def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int) -> None:
     followed = Followed(1, channels(1, title)[0])
     entries = tuple(Entry(str(n), word, title, word) for n in range(count))
-    assert safe(text(Shown(followed, entries), NOW_S))
-    assert safe(text(Listing((), 1, word), NOW_S))
-    assert safe(text(Failed(errors.BadUrl(word), title), NOW_S))
+    assert safe(text(Shown(followed, entries), NOW_S, "en"))
+    assert safe(text(Listing((), 1, word), NOW_S, "en"))
+    assert safe(text(Failed(errors.BadUrl(word), title), NOW_S, "en"))
 
 
 def test_what_the_log_has_dropped_is_told_in_words() -> None:
     (channel,) = channels(1)
-    said = notification([channel], [news(channel, Entry("k", "Fresh"))], {channel.id: 3}, {})
+    said = notification([channel], [news(channel, Entry("k", "Fresh"))], {channel.id: 3}, {}, ENGLISH)
     assert "No longer kept: 3 earlier updates" in said
     assert said.index("No longer kept") < said.index("Fresh")
-    assert "1 earlier update." in notification([channel], [], {channel.id: 1}, {})
+    assert "1 earlier update." in notification([channel], [], {channel.id: 1}, {}, ENGLISH)
 
 
 def test_words_in_braces_are_the_users_own() -> None:
-    said = text(Failed(errors.BadUrl("{it} is not a host {status}."), "http://{it}"), NOW_S)
+    said = text(Failed(errors.BadUrl("{it} is not a host {status}."), "http://{it}"), NOW_S, "en")
     assert said.endswith("{it} is not a host {status}.")

@@ -1,10 +1,12 @@
 """What people write of when they want to be told."""
 
+from itertools import combinations, product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots import wishes
+from bots import times, wishes
 from service.habits import EVERY_DAY, Digest, Quiet
 
 NIGHT = (22 * 60, 7 * 60)
@@ -27,7 +29,13 @@ NIGHT = (22 * 60, 7 * 60)
         ("22:60-7:00", None),
         ("25-7", None),
         ("22:00-07:00 someday", None),
-        ("22:00-07:00 mo", None),
+        ("22:00-07:00 m", None),
+        ("von 22 bis 7 mo-fr", Quiet(*NIGHT, (0, 1, 2, 3, 4))),
+        ("22:00-07:00 Sa, Sonntag", Quiet(*NIGHT, (5, 6))),
+        ("22:00-07:00 Wochenende", Quiet(*NIGHT, (5, 6))),
+        ("de 22h00 à 7h lun-ven", Quiet(*NIGHT, (0, 1, 2, 3, 4))),
+        ("22:00-07:00 week-end", Quiet(*NIGHT, (5, 6))),
+        ("de 22:00 a 7:00 miércoles, sáb", Quiet(*NIGHT, (2, 5))),
     ],
 )
 def test_quiet_hours(words: str, meant: Quiet | None) -> None:
@@ -44,6 +52,12 @@ def test_quiet_hours(words: str, meant: Quiet | None) -> None:
         ("weekly fri", Digest("week", day=4)),
         ("weekly Friday 17", Digest("week", 17 * 60, 4)),
         ("weekly 17:00", Digest("week", 17 * 60)),
+        ("stündlich", Digest("hour")),
+        ("wöchentlich Fr um 17", Digest("week", 17 * 60, 4)),
+        ("tous les jours à 18h30", Digest("day", 18 * 60 + 30)),
+        ("hebdomadaire dim", Digest("week", day=6)),
+        ("cada semana viernes a las 17:00", Digest("week", 17 * 60, 4)),
+        ("diario", Digest("day")),
         ("", None),
         ("hourly 8", None),
         ("daily fri 8:00", None),
@@ -60,3 +74,9 @@ def test_whatever_is_written_is_understood_or_not(words: str) -> None:
     quiet, digest = wishes.quiet(words), wishes.digest(words)
     assert quiet is None or set(quiet.days) <= set(EVERY_DAY)
     assert digest is None or 0 <= digest.at < 24 * 60
+
+
+def test_no_two_languages_mean_different_days_by_one_word() -> None:
+    for first, second in combinations(range(7), 2):
+        for name, other in product(times._DAYS[first], times._DAYS[second]):
+            assert name[:3] != other[:3]

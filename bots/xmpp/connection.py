@@ -1,4 +1,4 @@
-"""The only importer of slixmpp: one session with an XMPP server, kept up, as component or as client.
+"""One session with an XMPP server, kept up, as component or as client.
 
 What comes in is turned into the events of :mod:`bots.link` before slixmpp dispatches it; what goes
 out is text, counted into stream management by hand, since slixmpp counts only stanza objects.
@@ -8,20 +8,21 @@ without. Pings also pace us (at most 32 kB are unconfirmed per sender) and show 
 """
 
 import asyncio
-import itertools
 import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
-from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
+from slixmpp import ClientXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots import stanzas
+from bots import adhoc, profile, stanzas
 from bots.link import Absent, Event, LinkLost, Said, Seen, Started
+from bots.voice import voice
+from bots.xmpp import stream
+from bots.xmpp.questions import Answer, Questions
 from service.metrics import MESSAGES
 from service.settings import Settings
 
@@ -32,35 +33,31 @@ SLOW_BYTES_PER_S: Final = 20_000
 """A server that takes less limits us; Debian's Prosody lets a client have 10 kB/s."""
 SILENT_FOR_S: Final = 15.0
 """A server that says nothing for so long, although pinged, is taken to be gone."""
-RESOURCE: Final = "coronet"
-"""The same in every process: a successor replaces what its predecessor left behind."""
 
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 5.0
 _STABLE_AFTER_S = 10.0
 _MAX_SEQ = 2**32
 _REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
-_FEATURES = (stanzas.RECEIPTS, stanzas.CHAT_STATES, "urn:xmpp:ping", "urn:xmpp:sid:0")
 
 _log = structlog.get_logger()
 
 
 class Connection:
-    """A :class:`bots.link.Link` that reconnects by itself while :meth:`run` is running."""
+    """A :class:`bots.link.AskingLink` that reconnects by itself while :meth:`run` is running."""
 
     def __init__(self, settings: Settings, on_event: Callable[[Event], None]) -> None:
         """Prepare to log in as the settings say; every event is handed to ``on_event``, which must not wait."""
         self.up = asyncio.Event()
         self.address = settings.xmpp_jid
         self._on_event = on_event
-        self._host, self._port = _endpoint(settings)
-        self._stream = _stream(settings)
+        self._host, self._port = stream.endpoint(settings)
+        self._stream = stream.made(settings)
         self._sm = self._stream.plugin["xep_0198"] if isinstance(self._stream, ClientXMPP) else None
         self._ping_to = self.address if self._sm is None else self.address.partition("@")[2]
         self._down = asyncio.Event()
         self._deadline = asyncio.timeout(None)
         self._session = 0
-        self._pings: dict[str, asyncio.Future[None]] = {}
-        self._idents = map("coronet-ping-{}".format, itertools.count())
+        self._questions = Questions()
         self._heard_s = 0.0
         self._since_s = 0.0  # when the connection was last made
         self._told_slow = False
@@ -129,9 +126,18 @@ class Connection:
             self._sm.unacked_queue.append((self._sm.seq, stanza))
         self._stream.send_raw(stanza)
 
-    def _ping(self) -> "asyncio.Future[None]":
-        ident = next(self._idents)
-        confirmed = self._pings[ident] = asyncio.get_running_loop().create_future()
+    async def ask(self, to: str, kind: str, content: str) -> Any:
+        """See :meth:`bots.link.AskingLink.ask`."""
+        await self.up.wait()
+        ident, answer = self._questions.opened(to)
+        try:
+            self._write(stanzas.request(self.address, to, ident, kind, content))
+        except NotConnectedError:
+            raise LinkLost("The XMPP connection is gone.") from None
+        return await answer
+
+    def _ping(self) -> Answer:
+        ident, confirmed = self._questions.opened(self._ping_to)
         self._write(stanzas.ping(self.address, self._ping_to, ident))
         if self._sm is not None and self._sm.enabled_out:
             self._stream.send_raw(_REQUEST_ACK)
@@ -201,8 +207,8 @@ class Connection:
         self._session_ended(None)
         self._heard_s = self._since_s = time.monotonic()
         if isinstance(self._stream, ClientXMPP):
-            self._stream.send_presence()
             self._stream.get_roster()
+            self._write(stanzas.presence(self.address, content=profile.PRESENT))
         self._deadline.reschedule(None)
         self._on_event(Started())
         self.up.set()
@@ -218,10 +224,7 @@ class Connection:
         self.up.clear()
         self._session += 1
         self._online.clear()
-        pings, self._pings = self._pings, {}
-        for confirmed in pings.values():
-            if not confirmed.done():
-                confirmed.set_exception(LinkLost("The XMPP session ended before the server confirmed."))
+        self._questions.lost()
 
     def _disconnected(self, _event: Any) -> None:
         self.up.clear()
@@ -244,13 +247,22 @@ class Connection:
         if isinstance(stanza, Presence):
             self._presence(stanza.xml.get("from", ""), stanza.xml.get("type", ""))
             return None
-        if isinstance(stanza, Iq) and stanza.xml.get("from") == self._ping_to:
-            confirmed = self._pings.pop(stanza.xml.get("id", ""), None)
-            if confirmed is not None:
-                if not confirmed.done():
-                    confirmed.set_result(None)
-                return None
+        if isinstance(stanza, Iq) and self._request(stanza.xml):
+            return None
         return stanza
+
+    def _request(self, iq: Any) -> bool:
+        """Whether a request, or the answer to one of ours, is seen to."""
+        sender, kind = iq.get("from", ""), iq.get("type", "")
+        if kind == "set" and (ordered := adhoc.read(iq)) is not None:
+            self._on_event(ordered)
+            return True
+        if kind == "get" and sender:
+            told = profile.answer(iq, self.address, voice(iq.get(adhoc.LANG, "")))
+            if told is not None:
+                self.hint(stanzas.result(iq.get("to", self.address), sender, iq.get("id", ""), told))
+                return True
+        return self._questions.closed(iq)
 
     def _message(self, element: Any) -> None:
         event = stanzas.read(element)
@@ -265,7 +277,7 @@ class Connection:
         if jid in ("", self.address):
             return
         for answer in _PRESENCE_ANSWERS.get(kind, ()):
-            self.hint(stanzas.presence(self.address, jid, answer))
+            self.hint(stanzas.presence(self.address, jid, answer, content=profile.PRESENT if not answer else ""))
         if kind == "":
             self._online[jid].add(resource)
             self._on_event(Seen(jid))
@@ -283,34 +295,6 @@ _PRESENCE_ANSWERS: Final = {
 }
 
 
-def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
-    """Return where to connect; None for what DNS says (clients only)."""
-    if settings.xmpp_login == "component":
-        return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
-    return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)
-
-
-def _stream(settings: Settings) -> ClientXMPP | ComponentXMPP:
-    password = settings.xmpp_password.get_secret_value()
-    stream: ClientXMPP | ComponentXMPP
-    if settings.xmpp_login == "component":
-        stream = ComponentXMPP(settings.xmpp_jid, password)  # type: ignore[no-untyped-call] # slixmpp left it untyped
-    else:
-        stream = ClientXMPP(f"{settings.xmpp_jid}/{RESOURCE}", password)
-        stream.enable_direct_tls = not settings.xmpp_host  # a host of our own choice speaks STARTTLS
-        stream.register_plugin("xep_0198")
-        if settings.xmpp_ca_file:
-            stream.ca_certs = Path(settings.xmpp_ca_file)
-    stream.register_plugin("xep_0030")
-    stream.register_plugin("xep_0092", {"software_name": "Coronet", "version": ""})
-    stream.register_plugin("xep_0199")
-    disco = stream.plugin["xep_0030"]
-    disco.add_identity(category="client", itype="bot", name="Coronet")
-    for feature in _FEATURES:
-        disco.add_feature(feature)
-    return stream
-
-
 def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
     """Cut into stretches of about ``CHUNK_BYTES``, so that a slow server confirms something every few seconds."""
     chunk: list[str] = []
@@ -325,6 +309,6 @@ def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _ignore_outcome(confirmed: "asyncio.Future[None]") -> None:
+def _ignore_outcome(confirmed: Answer) -> None:
     if not confirmed.cancelled():
         confirmed.exception()

@@ -1,0 +1,182 @@
+"""Ad-hoc commands (XEP-0050): forms instead of talk, over the same dialogues.
+
+An errand is one run of one command; its steps may come minutes apart. At most so many are remembered, the oldest are
+forgotten first, and whoever comes back to a forgotten one is told so (``session-expired``).
+"""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+import structlog
+
+from bots import adhoc, commands, forms, profile, stanzas
+from bots.asking import Limits
+from bots.dialogue import converse
+from bots.exchange import (
+    Failed,
+    Question,
+    Reply,
+    TooFast,
+)
+from bots.house import House
+from bots.link import Link, Ordered
+from bots.replies import text
+from bots.replies.talking import broken
+from bots.tasks import end
+from bots.voice import Voice, voice
+from service.clock import Clock
+from service.errors import StoreUnavailable
+from service.store import Store
+
+ERRAND_STANDS_S: Final = 600.0
+MOST_ERRANDS: Final = 2_000
+MOST_AT_WORK: Final = 200
+"""Steps under way; more are refused until some are done."""
+_MOST_LINES: Final = 300
+_ACTIONS: Final = ("execute", "next", "complete")
+_log = structlog.get_logger()
+
+
+class _Errand(msgspec.Struct):
+    """One run of a command: whose, since when it waits, with which form, and which question that asks."""
+
+    jid: str
+    verb: str
+    form: forms.Form
+    asked: Question | None
+    since_s: float
+
+
+class Counter:
+    """Takes what people's software orders; :meth:`hear` never waits."""
+
+    def __init__(self, store: Store, link: Link, house: House, clock: Clock, limits: Limits) -> None:
+        """Answer through ``link`` what ``house`` has done."""
+        self._store = store
+        self._link = link
+        self._house = house
+        self._clock = clock
+        self._limits = limits
+        self._errands: OrderedDict[str, _Errand] = OrderedDict()
+        self._at_work: set[asyncio.Task[None]] = set()
+
+    def hear(self, ordered: Ordered) -> None:
+        """Begin an errand, or go on with one."""
+        if len(self._at_work) >= MOST_AT_WORK:
+            self._refuse(ordered, "wait", "resource-constraint")
+            return
+        task = asyncio.create_task(self._serve(ordered))
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+
+    async def close(self) -> None:
+        """Stop answering."""
+        for task in tuple(self._at_work):
+            await end(task)
+
+    async def _serve(self, ordered: Ordered) -> None:
+        """Answer one step; a bug in it is logged and stays that person's."""
+        speaker = voice(ordered.language)
+        try:
+            await self._step(ordered, speaker)
+        except StoreUnavailable as error:
+            self._complete(ordered, ordered.session, self._text(Failed(error, ""), speaker), wrong=True)
+        except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
+            _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
+            self._complete(ordered, ordered.session, broken(speaker), wrong=True)
+
+    async def _step(self, ordered: Ordered, speaker: Voice) -> None:
+        if ordered.node not in commands.VERBS:
+            self._refuse(ordered, "cancel", "item-not-found")
+        elif not ordered.session and ordered.action != "cancel":
+            await self._begin(ordered, speaker)
+        elif (errand := self._taken(ordered)) is None:
+            self._refuse(ordered, "cancel", "not-allowed", "session-expired")
+        elif ordered.action == "cancel":
+            self._answer(ordered, adhoc.canceled(ordered.node, ordered.session))
+        elif ordered.action not in _ACTIONS:
+            self._errands[ordered.session] = errand
+            self._refuse(ordered, "modify", "bad-request", "bad-action")
+        else:
+            await self._go_on(ordered, errand, speaker)
+
+    def _taken(self, ordered: Ordered) -> _Errand | None:
+        """Return the errand, no longer remembered, if it is this person's and not too old."""
+        errand = self._errands.get(ordered.session)
+        if errand is None or errand.jid != ordered.jid or errand.verb != ordered.node:
+            return None
+        del self._errands[ordered.session]
+        return errand if self._clock.monotonic_s() - errand.since_s < ERRAND_STANDS_S else None
+
+    async def _begin(self, ordered: Ordered, speaker: Voice) -> None:
+        form = await self._opening(ordered, speaker)
+        errand = _Errand(ordered.jid, ordered.node, form, None, self._clock.monotonic_s())
+        if form.fields:
+            self._keep(ordered, secrets.token_hex(8), errand)
+        else:
+            await self._go_on(ordered, errand, speaker)
+
+    async def _opening(self, ordered: Ordered, speaker: Voice) -> forms.Form:
+        asking = forms.opening(ordered.node, speaker)
+        try:
+            request = next(asking)
+            while True:
+                request = asking.send(await self._house.serve(ordered.jid, request))
+        except StopIteration as end:
+            form: forms.Form = end.value
+            return form
+
+    async def _go_on(self, ordered: Ordered, errand: _Errand, speaker: Voice) -> None:
+        """Carry out what was filled in, and answer with how it went, the question that it raised, or what is wrong."""
+        session = ordered.session or secrets.token_hex(8)
+        if errand.asked is None:
+            said = forms.lines(errand.verb, ordered.values)[:_MOST_LINES]
+        else:
+            said = [forms.answer(errand.asked, ordered.values)]
+        replies = await self._replies(ordered.jid, said, errand.asked)
+        words = "\n".join(self._text(reply, speaker) for reply in replies)
+        last = replies[-1]
+        wrong = any(isinstance(reply, forms.TROUBLE) for reply in replies)
+        if isinstance(last, Question):
+            form = forms.question(last, words, speaker)
+            self._keep(ordered, session, _Errand(errand.jid, errand.verb, form, last, self._clock.monotonic_s()))
+        elif wrong and errand.asked is None and errand.form.fields:
+            form = forms.again(errand.form, ordered.values, words)
+            renewed = _Errand(errand.jid, errand.verb, form, None, self._clock.monotonic_s())
+            self._keep(ordered, session, renewed, words)
+        else:
+            self._complete(ordered, session, words, wrong=wrong)
+
+    async def _replies(self, jid: str, said: list[str], asked: Question | None) -> list[Reply]:
+        """Return the reply to each line."""
+        per_minute = self._limits.commands_per_minute
+        if not await self._store.users.allow(jid, "command", per_minute, 60.0):
+            return [TooFast(per_minute)]
+        dialogues = [converse(commands.parse(line), asked, self._limits) for line in said]
+        return [await self._house.conduct(jid, dialogue, _quietly) for dialogue in dialogues]
+
+    def _keep(self, ordered: Ordered, session: str, errand: _Errand, note: str = "") -> None:
+        self._errands[session] = errand
+        if len(self._errands) > MOST_ERRANDS:
+            self._errands.popitem(last=False)
+        self._answer(ordered, adhoc.going_on(ordered.node, session, errand.form, note))
+
+    def _complete(self, ordered: Ordered, session: str, words: str, *, wrong: bool = False) -> None:
+        self._answer(ordered, adhoc.completed(ordered.node, session, words, wrong=wrong))
+
+    def _answer(self, ordered: Ordered, payload: str) -> None:
+        self._link.hint(stanzas.result(self._link.address, ordered.sender, ordered.id, payload))
+
+    def _refuse(self, ordered: Ordered, kind: str, condition: str, detail: str = "") -> None:
+        told = f"<{detail} xmlns='{profile.COMMANDS}'/>" if detail else ""
+        self._link.hint(stanzas.refusal(self._link.address, ordered.sender, ordered.id, (kind, condition), told))
+
+    def _text(self, reply: Reply, speaker: Voice) -> str:
+        return text(reply, self._clock.wall_s(), speaker.language)
+
+
+def _quietly() -> None:
+    """There is no sign of being at work: the answer is waited for."""

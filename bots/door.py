@@ -1,0 +1,31 @@
+"""Who may talk to the bot: everybody, those whom its admin listed, or those with an invitation."""
+
+from collections.abc import Collection
+
+from service.settings import WhoMayUse
+from service.store.invites import Invites
+
+
+class Door:
+    """Knows whom to let in. Bare JIDs alone decide."""
+
+    def __init__(self, invites: Invites, who: WhoMayUse, listed: Collection[str]) -> None:
+        """Let in whom ``who`` says; ``listed`` are bare JIDs and domains, which are let in unless all are."""
+        self._invites = invites
+        self._who = who
+        self._listed = frozenset(each.casefold() for each in listed)
+
+    async def admits(self, jid: str) -> bool:
+        """Return whether a person may use the bot. Raises StoreUnavailable."""
+        if self._who == "open" or self._is_listed(jid):
+            return True
+        return self._who == "invited" and await self._invites.is_guest(jid)
+
+    async def accept(self, jid: str, code: str) -> bool:
+        """Return whether a person may use the bot with this code. Raises StoreUnavailable."""
+        if self._who == "open" or self._is_listed(jid):
+            return True
+        return self._who == "invited" and await self._invites.accept(jid, code)
+
+    def _is_listed(self, jid: str) -> bool:
+        return not self._listed.isdisjoint((jid.casefold(), jid.rpartition("@")[2].casefold()))

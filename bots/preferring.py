@@ -1,0 +1,172 @@
+"""The part of the dialogue about what a person wants of their subscriptions: pauses, settings, filters. Pure."""
+
+import re
+from collections.abc import Generator
+from typing import Any, Final
+
+import msgspec
+
+from bots import commands, templates
+from bots.asking import (
+    Followed,
+    MyPreferences,
+    PausePlease,
+    PutPreferences,
+    Request,
+    ResumePlease,
+)
+from bots.exchange import (
+    Filters,
+    FiltersFull,
+    Incomplete,
+    NoSuchFilter,
+    NoSuchSetting,
+    NoSuchSubscription,
+    NotSettable,
+    Paused,
+    Preferred,
+    Reply,
+    Resumed,
+    UnreadableSetting,
+)
+from bots.mine import meant
+from bots.switches import OFF, ON
+from service.feeds.text import one_line
+from service.filters import MOST_RULES, Rule, parse_test
+from service.preferences import FOR_ALL, NONE, ByNumber, Preferences
+
+Part = Generator[Request, Any, Reply]
+
+MOST_TITLE_CHARS: Final = 120
+_USUAL: Final = frozenset(("default", "usual", "standard", "défaut", "predeterminado"))
+_KEYS: Final = {
+    **dict.fromkeys(("mute", "muted", "stumm", "muet", "silenciar"), "mute"),
+    **dict.fromkeys(("title", "name", "titel", "titre", "título", "titulo", "nombre", "nom"), "title"),
+    **dict.fromkeys(("edits", "edit", "corrections", "änderungen", "modifications", "ediciones"), "edits"),
+    **dict.fromkeys(("format", "template", "vorlage", "modèle", "plantilla", "formato"), "format"),
+    **dict.fromkeys(("interval", "every", "intervall", "intervalle", "intervalo"), "interval"),
+}
+_KINDS: Final = {
+    **dict.fromkeys(("allow", "only", "nur", "erlauben", "seulement", "autoriser", "solo", "sólo", "permitir"), True),
+    **dict.fromkeys(("deny", "not", "without", "block", "hide", "ohne", "sans", "refuser", "sin", "denegar"), False),
+}
+_NUMBER = re.compile(r"#?([0-9]{1,3})")
+
+
+def paused(target: commands.Target) -> Part:
+    """Tell nothing of some subscriptions for a while, or of any and of what is watched for."""
+    found = yield from meant(target)
+    if not found and not target.everything:
+        return NoSuchSubscription()
+    fresh = yield PausePlease(tuple(followed.channel.id for followed in found), watches=target.everything)
+    return Paused(tuple(each for each in found if each.channel.id in fresh), found, everything=target.everything)
+
+
+def resumed(target: commands.Target) -> Part:
+    """Tell of some subscriptions again."""
+    found = yield from meant(target)
+    if not found and not target.everything:
+        return NoSuchSubscription()
+    cids = tuple(followed.channel.id for followed in found)
+    withheld = yield ResumePlease(cids, watches=target.everything)
+    again = tuple(each for each in found if each.channel.id in withheld.withheld)
+    return Resumed(again, sum(withheld.withheld.values()), withheld.unheard, everything=target.everything)
+
+
+def preferred(command: commands.Set) -> Part:
+    """Change one setting of a subscription or of all, or tell how they are."""
+    one = yield from _one(command.target)
+    if isinstance(one, NoSuchSubscription):
+        return one
+    number, followed = one
+    preferences: ByNumber = yield MyPreferences()
+    before = preferences.get(number, NONE)
+    if not command.key:
+        return Preferred(followed, before)
+    changed = _changed(before, command, for_all=number == FOR_ALL)
+    if not isinstance(changed, Preferences):
+        return changed
+    yield PutPreferences(number, changed)
+    if followed is not None and changed.title:
+        channel = msgspec.structs.replace(followed.channel, title=changed.title)
+        followed = msgspec.structs.replace(followed, channel=channel)
+    return Preferred(followed, changed, changed=True)
+
+
+def filtered(command: commands.Filter) -> Part:
+    """Add or remove a filter of a subscription or of all, or name them."""
+    one = yield from _one(command.target)
+    if isinstance(one, NoSuchSubscription):
+        return one
+    number, followed = one
+    preferences: ByNumber = yield MyPreferences()
+    before = preferences.get(number, NONE)
+    word, rest = (*command.words.split(maxsplit=1), "", "")[:2]
+    if not word:
+        return Filters(followed, before.rules)
+    rules = _filtered(before.rules, word.lower(), rest.strip())
+    if not isinstance(rules, tuple):
+        return rules
+    yield PutPreferences(number, msgspec.structs.replace(before, rules=rules))
+    return Filters(followed, rules, changed=True)
+
+
+def _one(
+    target: commands.Target,
+) -> Generator[Request, Any, tuple[int, Followed | None] | NoSuchSubscription]:
+    """Return the number of what is meant, and the subscription unless it is all of them."""
+    if target.everything:
+        return FOR_ALL, None
+    found = yield from meant(target)
+    return (found[0].number, found[0]) if found else NoSuchSubscription()
+
+
+def _changed(before: Preferences, command: commands.Set, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
+    key, value = _KEYS.get(command.key.lower(), ""), command.value.strip()
+    usual = value.lower() in _USUAL
+    off = value.lower() in OFF
+    switched = None if usual else value.lower() in ON
+    match key:
+        case "":
+            return NoSuchSetting(command.key)
+        case "interval":
+            return NotSettable()
+        case "mute" | "edits" if not (off or switched or usual):
+            return UnreadableSetting(key, value)
+        case "mute":
+            return msgspec.structs.replace(before, muted=bool(switched))
+        case "edits":
+            return msgspec.structs.replace(before, edits=switched)
+        case "title" if for_all or not value:
+            return UnreadableSetting(key, value)
+        case "title":
+            title = "" if off or usual else one_line(value, MOST_TITLE_CHARS)
+            return msgspec.structs.replace(before, title=title)
+        case _:
+            return _with_template(before, value, off=off, usual=usual)
+
+
+def _with_template(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
+    template = templates.tidy(value)
+    if off or usual:
+        return msgspec.structs.replace(before, template="" if off else None)
+    if "$" not in template or not templates.fits(template) or templates.strangers(template):
+        return UnreadableSetting("format", template, templates.strangers(template))
+    return msgspec.structs.replace(before, template=template)
+
+
+def _filtered(rules: tuple[Rule, ...], word: str, rest: str) -> tuple[Rule, ...] | Reply:
+    if word in OFF or word in ("remove", "delete"):
+        number = _NUMBER.fullmatch(rest)
+        if not rest:
+            return ()
+        if number is None or not 1 <= int(number[1]) <= len(rules):
+            return NoSuchFilter()
+        return tuple(rule for place, rule in enumerate(rules, 1) if place != int(number[1]))
+    kind = _KINDS.get(word)
+    if kind is None or not rest:
+        return Incomplete("filter")
+    rule = Rule(allow=kind, test=parse_test(rest))
+    if rule in rules:
+        return rules
+    return (*rules, rule) if len(rules) < MOST_RULES else FiltersFull(MOST_RULES)

@@ -1,0 +1,137 @@
+"""What each command does, in words."""
+
+from typing import Final
+
+import msgspec
+
+from bots import exchange as say
+from bots.voice import Voice, marked
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """One command: what it does, in a line without a full stop, and what else there is to know."""
+
+    line: str
+    more: str = ""
+
+    def first(self, voice: Voice) -> str:
+        """Return what it does."""
+        return voice.say(self.line)
+
+    def all(self, voice: Voice) -> str:
+        """Return everything about it."""
+        return f"{self.first(voice)}. {voice.say(self.more)}" if self.more else f"{self.first(voice)}."
+
+
+HELP: Final = {
+    "subscribe": Topic(
+        marked("`subscribe URL` (or just the URL): tell you what is new there"),
+        marked(
+            "A site's address is enough if the site names its feed; a page without one I can watch itself. "
+            "`subscribe URL SELECTOR` watches one part of a page, named as in CSS: `subscribe example.org/prices "
+            "#list` or `… main table`. Also: sub, add, follow."
+        ),
+    ),
+    "unsubscribe": Topic(
+        marked("`unsubscribe #3` or `unsubscribe URL`: stop one subscription"),
+        marked("`unsubscribe all` stops every one, after asking. Also: unsub, remove."),
+    ),
+    "list": Topic(
+        marked("`list`: your subscriptions and their numbers"),
+        marked("`list news`: those with “news” in title or URL. Also: ls."),
+    ),
+    "find": Topic(
+        marked("`find tag=python lang=en`: search for channels by what they are about"),
+        marked(
+            "Also: words of the title, author, host, domain, updates=daily, … `type=entry` searches for articles, "
+            "`limit 20` shows more at once, `more` the next ones. Only channels that are listed, or that several "
+            "people follow, can be found."
+        ),
+    ),
+    "watch": Topic(
+        marked(
+            '`watch tag=python`, `watch "a phrase"` or `watch /regular expression/`: tell you of every article like '
+            "that, in whatever channel that several people follow; each says which watch it met"
+        ),
+        marked("`watch` alone: what you watch for."),
+    ),
+    "unwatch": Topic(
+        marked("`unwatch #2`: stop watching for one of these"),
+        marked("`watch` shows their numbers."),
+    ),
+    "show": Topic(
+        marked("`show #3`: the latest entries of one subscription"),
+        marked("`show #3 10`: the latest ten."),
+    ),
+    "why": Topic(marked("`why #3`: how often one subscription is looked at, and why")),
+    "status": Topic(marked("`status`: whether everything you follow can be reached")),
+    "quiet": Topic(
+        marked("`quiet 22:00-07:00`: tell you nothing in these hours, but afterwards"),
+        marked(
+            "`quiet 22:00-07:00 mon-fri`, `… sat,sun`, `… weekends`: on the nights that begin on these days. "
+            "`quiet off`: at any time. By the clock of your `timezone`."
+        ),
+    ),
+    "digest": Topic(
+        marked("`digest daily 08:00`: tell you everything new together, once a day"),
+        marked(
+            "`digest hourly`, `digest weekly fri 17:00`, and `digest off` to be told at once again. "
+            "By the clock of your `timezone`."
+        ),
+    ),
+    "timezone": Topic(
+        marked(
+            "`timezone Europe/Berlin` (or just a city like `timezone Berlin`): whose clock `quiet` and `digest` go by"
+        ),
+    ),
+    "language": Topic(
+        marked("`language en`, `language de`, `language fr` or `language es`: which language I speak with you"),
+        marked(
+            "`language auto`: the one that your client is set to, if it says so. I understand all four at any time."
+        ),
+    ),
+    "pause": Topic(
+        marked("`pause #3`: tell you nothing of one subscription for a while, and afterwards in brief what came"),
+        marked("`pause` alone: of none, nor of your watches. `resume #3` and `resume` end it."),
+    ),
+    "resume": Topic(
+        marked("`resume #3`: tell you of a paused subscription again"),
+        marked("`resume` alone: of everything that is paused."),
+    ),
+    "set": Topic(
+        marked("`set #3`: how you want one subscription: mute, title, edits, format"),
+        marked(
+            "`set #3 mute on`: tell you nothing of it. `set #3 title My news`: what you call it. `set #3 edits off`: "
+            "no corrections of what you were told. `set #3 format $title: $link`: how entries look, with $channel, "
+            "$title, $link, $date, $summary, $author, $tags. `set all edits off`: for all subscriptions."
+        ),
+    ),
+    "filter": Topic(
+        marked("`filter #3 deny crypto nft`: tell you nothing of one subscription that has one of these words"),
+        marked(
+            'Also `"a phrase"` or `/regular expression/`. `filter #3 allow python`: tell you only what has this. '
+            "`filter all deny …`: of all subscriptions. `filter #3` shows its filters, `filter #3 off` removes them."
+        ),
+    ),
+    "forget": Topic(
+        marked("`forget me`: delete everything I know about you, after asking"),
+        marked("Subscriptions, watches, settings, and what is still to be told. `export` saves your subscriptions."),
+    ),
+    "help": Topic(
+        marked("`help`: everything I understand"),
+        marked("`help subscribe`: more about one command."),
+    ),
+}
+
+
+def explained(reply: say.Explained, voice: Voice) -> str:
+    """Explain one command, or name all."""
+    if reply.topic in HELP:
+        return HELP[reply.topic].all(voice)
+    lines = (f"• {topic.first(voice)}" for topic in HELP.values())
+    return "\n".join([voice.say("This is what I understand:"), *lines])
+
+
+def incomplete(reply: say.Incomplete, voice: Voice) -> str:
+    """Say what a command needs."""
+    return f"{HELP[reply.verb].first(voice)}."

@@ -1,0 +1,84 @@
+"""What is said about the talk itself: not understood, too fast, nothing to answer, failed."""
+
+from bots import exchange as say
+from bots.failures import sentence
+from bots.voice import Voice
+from service.feeds.text import one_line
+
+
+def welcome(voice: Voice) -> str:
+    """Return what is said once, at first contact."""
+    return voice.say(
+        "Hello! I am Coronet: I watch feeds and web pages and tell you here when something new appears.\n"
+        "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
+        "`help` shows everything I understand. Deutsch: `language de`, français: `language fr`, español: `language es`."
+    )
+
+
+def broken(voice: Voice) -> str:
+    """Return what is said where a bug kept a command from being carried out."""
+    return voice.say("Something went wrong on my side. It is logged; please try something else, or try again later.")
+
+
+def too_fast(reply: say.TooFast, voice: Voice) -> str:
+    """Say how many commands there may be, once."""
+    return voice.many(
+        "That is more than {count} command a minute. "
+        "What you send in the next minute is not carried out; then I read on.",
+        "That is more than {count} commands a minute. "
+        "What you send in the next minute is not carried out; then I read on.",
+        reply.limit,
+    )
+
+
+def not_admitted(reply: say.NotAdmitted, voice: Voice) -> str:
+    """Say that the bot is not for everybody."""
+    if reply.refused:
+        return voice.say("That invitation is not good, or not any more. Ask whoever runs me for another one.")
+    return voice.say("I am not here for everybody. If you have an invitation, send me `invite` and its code.")
+
+
+def admitted(_reply: say.Admitted, voice: Voice) -> str:
+    """Say that somebody is in."""
+    return voice.say("You are welcome here. Send me the address of a site or feed to subscribe to it, or `help`.")
+
+
+def really_forget(_reply: say.ReallyForget, voice: Voice) -> str:
+    """Ask whether to delete everything."""
+    return voice.say(
+        "Really forget you? Your subscriptions, watches and settings go, and what is still to be told; nobody can "
+        "bring them back. `export` first, if you may want them again. Answer `yes` or `no`."
+    )
+
+
+def forgotten(_reply: say.Forgotten, voice: Voice) -> str:
+    """Say farewell."""
+    return voice.say("I have forgotten everything about you. Farewell! Whenever you write to me again, we begin anew.")
+
+
+def let_be(_reply: say.LetBe, voice: Voice) -> str:
+    """Say that a question is withdrawn."""
+    return voice.say("All right, nothing was changed.")
+
+
+def nothing_asked(_reply: say.NothingAsked, voice: Voice) -> str:
+    """Say that there was no question."""
+    return voice.say("I have not asked anything. `help` shows what I understand.")
+
+
+def did_you_mean(reply: say.DidYouMean, voice: Voice) -> str:
+    """Ask whether something else was meant."""
+    return voice.say(
+        "I do not understand that. Did you mean `{command}`? Answer `yes`, or try again.",
+        command=one_line(reply.command, 200),
+    )
+
+
+def not_understood(_reply: say.NotUnderstood, voice: Voice) -> str:
+    """Say what to do where nothing is near."""
+    return voice.say("I do not understand that. Send me a URL to subscribe to it, or `help`.")
+
+
+def failed(reply: say.Failed, voice: Voice) -> str:
+    """Say what went wrong, and what to do."""
+    return sentence(reply.error, one_line(reply.subject, 200), voice)

@@ -1,0 +1,86 @@
+"""What a person wants to be told of a channel, and how: mutes, own titles, edits, templates, filters. Pure.
+
+Each subscription has preferences of its own, by its number, and there are those for all (``FOR_ALL``). Both have to let
+a change pass; what is said of one subscription's edits and template counts before what is said for all.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from service.discovery.standing import Subject
+from service.feeds.parts import is_edit
+from service.filters import Rule, passes
+from service.model import Delta
+
+FOR_ALL: Final = 0
+"""Stands in the place of a subscription's number."""
+
+
+class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one person wants of one subscription, or of all.
+
+    ``title`` is what they call it; ``edits``, whether they are told of edited entries, and ``template``, how entries
+    are written ("" for the usual way), are None where nothing was said.
+    """
+
+    muted: bool = False
+    title: str = ""
+    edits: bool | None = None
+    template: str | None = None
+    rules: tuple[Rule, ...] = ()
+
+
+NONE: Final = Preferences()
+
+ByNumber = Mapping[int, Preferences]
+"""One person's preferences, by the numbers of their subscriptions and ``FOR_ALL``; what is absent is ``NONE``."""
+
+
+def tells_edits(preferences: ByNumber, number: int) -> bool:
+    """Say whether a person is told of edits of one subscription."""
+    own, general = _both(preferences, number)
+    if own.edits is not None:
+        return own.edits
+    return True if general.edits is None else general.edits
+
+
+def template(preferences: ByNumber, number: int) -> str:
+    """Return the template for one subscription; "" for the usual way."""
+    own, general = _both(preferences, number)
+    return (own.template if own.template is not None else general.template) or ""
+
+
+def chooses(preferences: ByNumber) -> bool:
+    """Say whether :func:`withheld` may find anything of any subscription."""
+    return any(each.muted or each.rules or each.edits is False for each in preferences.values())
+
+
+def withheld(
+    preferences: ByNumber, number: int, versions: Iterable[tuple[Delta, Sequence[Subject]]], *, edits: bool
+) -> tuple[int, ...] | None:
+    """Return the positions of changes that a person is not told, counted through; None for everything.
+
+    ``versions`` of one subscription would be told as one, each with its changes as :func:`service.filters.subjects`
+    returns them; ``edits`` says which part of them. Notices pass every filter, but no mute.
+    """
+    both = _both(preferences, number)
+    if any(each.muted for each in both) or (edits and not tells_edits(preferences, number)):
+        return None
+    left_out, anything, first = [], False, 0
+    for delta, seen in versions:
+        anything = anything or delta.notice is not None
+        for position, (change, subject) in enumerate(zip(delta.changes, seen, strict=True), first):
+            if is_edit(change) is not edits:
+                continue
+            if all(passes(each.rules, subject) for each in both):
+                anything = True
+            else:
+                left_out.append(position)
+        first += len(delta.changes)
+    return tuple(left_out) if anything or not left_out else None
+
+
+def _both(preferences: ByNumber, number: int) -> tuple[Preferences, Preferences]:
+    return preferences.get(number, NONE), preferences.get(FOR_ALL, NONE)

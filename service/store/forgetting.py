@@ -1,0 +1,78 @@
+"""Forgetting a person: nothing that names them stays behind, however it ends in between.
+
+They are noted as leaving first and struck off that list last, so that :meth:`Forgetting.heal` goes on where a crash
+came in between. What is left of them for a day is one number among all of those who left: see ``SEQ_FLOOR``.
+"""
+
+from collections.abc import AsyncIterator
+
+from service.model import UserId
+from service.store import keys
+from service.store.standing import Standings
+from service.store.subscriptions import Subscriptions
+from service.store.together import Together
+
+_PAGE = 1_000
+_FLOOR_KEPT_S = 86_400
+"""Far longer than a subscription's end lies anywhere where it could come after a new beginning."""
+
+
+class Forgetting:
+    """Every method may raise :class:`service.errors.StoreUnavailable`, and can be repeated then."""
+
+    def __init__(self, link: Together, subscriptions: Subscriptions, standing: Standings) -> None:
+        """Use this link to Redis; subscriptions and standing queries end as if their person ended them."""
+        self._link = link
+        self._subscriptions = subscriptions
+        self._standing = standing
+
+    async def forget(self, jid: str) -> None:
+        """Delete everything about a person, of whom nothing is claimed meanwhile; it is gone once this returns."""
+        uid = keys.user_id(jid)
+        await self._link.call("SADD", keys.LEAVING, uid)
+        await self._finish(uid)
+
+    async def heal(self) -> int:
+        """Go on with those whom a crash left behind; return how many."""
+        left = [uid.decode() for uid in await self._link.call("SMEMBERS", keys.LEAVING)]
+        for uid in left:
+            await self._finish(uid)
+        return len(left)
+
+    async def _finish(self, uid: UserId) -> None:
+        await self._subscriptions.end_all_of(uid)
+        await self._standing.end_all_of(uid)
+        seq = int(await self._link.call("HGET", keys.user(uid), "seq") or 0)
+        await self._link.script("string_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_KEPT_S)
+        await self._link.call("DEL", *keys.all_of_user(uid))
+        await self._link.many([("ZREM", keys.WAITING, uid), ("ZREM", keys.INTENT_USERS, uid)])
+        await self._out_of_wake(uid)
+        await self._out_of_dead_letters(uid)
+        await self._link.many([("SREM", each, uid) for each in (keys.USERS, keys.GUESTS, keys.LEAVING)])
+
+    async def _out_of_wake(self, uid: UserId) -> None:
+        """Leave the others of each entry to be woken: a second time is no harm."""
+        async for place, fields in self._entries(keys.WAKE):
+            woken = fields[b"u"].decode().split()
+            if uid in woken:
+                others = " ".join(other for other in woken if other != uid)
+                if others:
+                    await self._link.call("XADD", keys.WAKE, "MAXLEN", "~", 10_000, "*", "u", others)
+                await self._link.call("XDEL", keys.WAKE, place)
+
+    async def _out_of_dead_letters(self, uid: UserId) -> None:
+        async for place, fields in self._entries(keys.DEAD_LETTERS):
+            if fields[b"u"].decode() == uid:
+                await self._link.call("XDEL", keys.DEAD_LETTERS, place)
+
+    async def _entries(self, stream: str) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
+        """Yield what is in a stream now, and not what comes meanwhile."""
+        newest = await self._link.call("XREVRANGE", stream, "+", "-", "COUNT", 1)
+        after, last = "-", newest[0][0].decode() if newest else ""
+        while last:
+            page = await self._link.call("XRANGE", stream, after, last, "COUNT", _PAGE)
+            for place, fields in page:
+                yield place.decode(), fields
+            if len(page) < _PAGE:
+                return
+            after = f"({page[-1][0].decode()}"

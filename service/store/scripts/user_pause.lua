@@ -1,0 +1,34 @@
+-- Withhold channels from a user from now on, with what is queued of them; what is in flight goes out.
+-- KEYS user index, outbox, user   ARGV '*' if we do, '' if they want it; 1 if standing queries are silent, too; channel
+-- ids. Returns the channel ids that are paused now and were not.
+-- with user_held
+local versions, paused = {}, {}
+for i = 3, #ARGV do
+  local held = held_of(KEYS[1], ARGV[i])
+  if held then
+    local _, _, seen, _, since = fields_of(held)
+    if since == '' then
+      versions[ARGV[i]] = tonumber(seen)
+      paused[#paused + 1] = ARGV[i]
+    elseif ARGV[1] == '' and string.find(since, '%*$') then
+      redis.call('HSET', KEYS[1], place(ARGV[i]), string.sub(held, 1, -2))
+    end
+  end
+end
+for _, item in ipairs(redis.call('XRANGE', KEYS[2], '-', '+')) do
+  local field = {}
+  for i = 1, #item[2], 2 do
+    field[item[2][i]] = item[2][i + 1]
+  end
+  if versions[field['c']] and not field['w'] then
+    versions[field['c']] = math.min(versions[field['c']], tonumber(field['a'] or field['v'] - 1))
+    redis.call('XDEL', KEYS[2], item[1])
+  end
+end
+for cid, version in pairs(versions) do
+  redis.call('HSET', KEYS[1], place(cid), held_of(KEYS[1], cid) .. ' ' .. version .. ARGV[1])
+end
+if ARGV[2] == '1' then
+  redis.call('HSETNX', KEYS[3], 'unheard', 0)
+end
+return paused

@@ -1,0 +1,126 @@
+"""Forgetting a person: afterwards nothing in Redis names them, wherever the process died in between."""
+
+from base64 import urlsafe_b64decode
+from collections.abc import AsyncIterator
+
+from service.discovery.grammar import parse_watch
+from service.discovery.standing import Subject
+from service.errors import StoreUnavailable
+from service.feeds.parts import Parts
+from service.habits import Habits
+from service.model import Channel, Entry
+from service.preferences import FOR_ALL, Preferences
+from service.store import Store, keys
+from service.store.outbox import MessageId
+from service.store.standing import FreshMatcher
+from tests.contract.test_store_subscriptions import DyingLink
+from tests.support.channels import make_channel
+
+ALICE, BOB = "alice@localhost", "bob@localhost"
+UID, OTHER = keys.user_id(ALICE), keys.user_id(BOB)
+
+_READ = {
+    b"string": ("GET",),
+    b"hash": ("HGETALL",),
+    b"set": ("SMEMBERS",),
+    b"zset": ("ZRANGE", 0, -1),
+    b"list": ("LRANGE", 0, -1),
+    b"stream": ("XRANGE", "-", "+"),
+}
+
+
+async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
+    """Do everything that leaves something of a person; return the id of a message in flight."""
+    uid = keys.user_id(jid)
+    await store.users.mark(jid, welcomed=True, receipts=True)
+    await store.users.set_habits(jid, Habits("Europe/Berlin"))
+    for what in keys.RATES:
+        await store.users.allow(jid, what, 5, 3600.0)
+    for channel in channels:
+        await store.subscriptions.subscribe(jid, channel.id)
+    for expression in ("tag=python", '"brown fox"', "/v[0-9]/"):
+        await store.standing.watch(jid, parse_watch(expression), 9)
+    await store.preferences.put(jid, FOR_ALL, Preferences(muted=True))
+    dead, flying = [await tell(store, uid, channels[0], version) for version in (2, 3)]
+    await store.outbox.dead(uid, dead, "nobody is there")
+    await store.outbox.acked([(uid, flying)])
+    await store.outbox.enqueue([uid], channels[0].id, 4, 5.0, Parts())
+    await store.pauses.pause(jid, [channels[1].id], watches=True)
+    return flying
+
+
+async def tell(store: Store, uid: str, channel: Channel, version: int) -> MessageId:
+    await store.outbox.enqueue([uid], channel.id, version, 5.0, Parts())
+    return (await store.outbox.claim([uid], 20, 6.0))[uid].message_id
+
+
+async def everything(store: Store) -> AsyncIterator[tuple[str, str]]:
+    """Yield every key with all that it holds."""
+    for key in await store.link.call("KEYS", "*"):
+        verb, *rest = _READ[await store.link.call("TYPE", key)]
+        yield key.decode(), repr(await store.link.call(verb, key, *rest))
+
+
+async def traces(store: Store, jid: str) -> list[str]:
+    """Return the keys that name a person, in whatever form."""
+    uid = keys.user_id(jid)
+    raw = repr(urlsafe_b64decode(uid))[2:-1]
+    return [key async for key, held in everything(store) if any(name in key + held for name in (uid, jid, raw))]
+
+
+async def test_nothing_of_who_is_forgotten_is_left_in_any_key_and_others_keep_all(store: Store) -> None:
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(3)]
+    await live(store, ALICE, channels)
+    flying = await live(store, BOB, channels)
+    assert len(await traces(store, ALICE)) > len(keys.RATES) + 10, "what is looked for is found while it is there"
+    await store.forgetting.forget(ALICE)
+    assert await traces(store, ALICE) == []
+    assert len(await store.subscriptions.of_user(BOB)) == 3
+    assert len(await store.standing.of_user(BOB)) == 3
+    assert [batch.message_id for batch in (await store.outbox.inflight([OTHER]))[OTHER]] == [flying]
+    assert await store.outbox.waiting() == [OTHER]
+    assert await store.subscriptions.counts([channel.id for channel in channels]) == [1, 1, 1]
+
+
+async def test_whatever_step_a_process_dies_at_the_rest_is_forgotten_by_healing(store: Store) -> None:
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
+    for survives in range(1, 100):
+        await live(store, ALICE, channels)
+        died = False
+        try:
+            await Store(DyingLink(store.link, survives)).forgetting.forget(ALICE)
+        except StoreUnavailable:
+            died = True
+        assert await store.forgetting.heal() == died
+        assert await traces(store, ALICE) == []
+        if not died:
+            return
+    raise AssertionError("it never got through")
+
+
+async def test_who_comes_back_begins_anew_and_is_not_undone_by_what_they_ended_before(store: Store) -> None:
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
+    await live(store, ALICE, channels)
+    (late,) = [held.seq for held in await store.subscriptions.of_user(ALICE) if held.channel == channels[1].id]
+    await store.forgetting.forget(ALICE)
+    again, new = await store.subscriptions.subscribe(ALICE, channels[1].id)
+    assert (new, again.number) == (True, 1)
+    await store.index.remove(channels[1].id, [(UID, late + 1)])
+    assert await store.subscriptions.count(channels[1].id) == 1
+    assert not (await store.users.get(ALICE)).welcomed
+    assert await store.outbox.enqueue([UID], channels[1].id, 2, 5.0, Parts()) == []
+
+
+async def test_a_receipt_that_comes_late_makes_nobody_known_again(store: Store) -> None:
+    await store.users.mark_receipts([UID])
+    assert await traces(store, ALICE) == []
+
+
+async def test_workers_match_no_more_for_who_is_forgotten(store: Store) -> None:
+    matcher = FreshMatcher(store.standing)
+    await store.standing.watch(ALICE, parse_watch("tag=python"), 9)
+    kept = await store.standing.watch(BOB, parse_watch("tag=python"), 9)
+    subject = Subject(Entry("1", "A title"), ("tag=python",))
+    assert len((await matcher.match([subject]))[0]) == 2
+    await store.forgetting.forget(ALICE)
+    assert await matcher.match([subject]) == [{kept.id}]

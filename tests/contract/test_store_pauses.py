@@ -1,0 +1,161 @@
+"""Pauses: nothing is queued while they last, nothing is lost by them, and at the end one item stands for all of it."""
+
+import pytest
+
+from service.feeds.parts import Marks, Parts
+from service.model import Channel
+from service.preferences import FOR_ALL, Preferences
+from service.store import Store, keys
+from service.store.outbox import Batch, Hit, MetWatch
+from tests.support.channels import make_channel
+
+ALICE = "alice@localhost"
+UID = keys.user_id(ALICE)
+
+
+async def followed(store: Store, count: int = 1) -> list[Channel]:
+    """Channels that Alice subscribes to."""
+    found = [await make_channel(store, f"https://example.org/{number}") for number in range(count)]
+    for channel in found:
+        await store.subscriptions.subscribe(ALICE, channel.id)
+    return found
+
+
+async def give(store: Store, channel: Channel, *versions: int, parts: Parts = Parts()) -> None:  # noqa: B008 - immutable
+    for version in versions:
+        await store.outbox.enqueue([UID], channel.id, version, 5.0, parts)
+
+
+async def claim(store: Store) -> Batch | None:
+    return (await store.outbox.claim([UID], 20, 6.0)).get(UID)
+
+
+def told(batch: Batch | None) -> list[tuple[int, int | None]]:
+    return [(item.version, item.after) for item in (batch.items if batch else ())]
+
+
+async def test_while_paused_nothing_is_queued_and_afterwards_all_of_it_is_one_item(store: Store) -> None:
+    (channel,) = await followed(store)
+    assert await store.pauses.pause(ALICE, [channel.id]) == [channel.id]
+    assert await store.pauses.pause(ALICE, [channel.id]) == []
+    await give(store, channel, 2, 3, 4)
+    assert await store.outbox.waiting() == []
+    (held,) = await store.subscriptions.of_user(ALICE)
+    assert (held.paused_version, held.seen_version) == (1, 4)
+    resumed = await store.pauses.resume(ALICE, [channel.id])
+    assert resumed.withheld == {channel.id: 3}
+    assert await store.outbox.waiting() == [UID]
+    await give(store, channel, 4, 5)
+    assert told(await claim(store)) == [(4, 1), (5, None)]
+    assert (await store.pauses.resume(ALICE, [channel.id])).withheld == {}
+
+
+async def test_what_was_queued_before_a_pause_is_withheld_with_it_and_what_is_in_flight_goes_out(store: Store) -> None:
+    one, other = await followed(store, 2)
+    await give(store, one, 2)
+    flying = await claim(store)
+    await give(store, one, 3, 4)
+    await give(store, other, 2)
+    await store.pauses.pause(ALICE, [one.id])
+    assert (await store.outbox.inflight([UID]))[UID] == [flying]
+    batch = await claim(store)
+    assert batch is not None
+    assert [item.channel for item in batch.items] == [other.id]
+    await store.pauses.resume(ALICE, [one.id])
+    assert told(await claim(store)) == [(4, 2)]
+
+
+async def test_a_pause_in_a_pause_of_what_was_withheld_forgets_nothing(store: Store) -> None:
+    (channel,) = await followed(store)
+    await store.pauses.pause(ALICE, [channel.id])
+    await give(store, channel, 2, 3)
+    await store.pauses.resume(ALICE, [channel.id])
+    await store.pauses.pause(ALICE, [channel.id])
+    await give(store, channel, 4)
+    assert (await store.pauses.resume(ALICE, [channel.id])).withheld == {channel.id: 3}
+    assert told(await claim(store)) == [(4, 1)]
+
+
+async def test_a_pause_in_which_nothing_came_ends_in_silence(store: Store) -> None:
+    (channel,) = await followed(store)
+    await store.pauses.pause(ALICE, [channel.id])
+    assert (await store.pauses.resume(ALICE, [channel.id])).withheld == {channel.id: 0}
+    assert await claim(store) is None
+
+
+async def test_what_we_paused_ourselves_is_resumed_apart_from_what_they_paused(store: Store) -> None:
+    one, other = await followed(store, 2)
+    both = [one.id, other.id]
+    await store.pauses.pause(ALICE, [one.id])
+    assert await store.pauses.pause(ALICE, both, unasked=True) == [other.id]
+    assert (await store.pauses.resume(ALICE, both, unasked=True)).withheld == {other.id: 0}
+    await store.pauses.pause(ALICE, both, unasked=True)
+    await store.pauses.pause(ALICE, [other.id])
+    assert (await store.pauses.resume(ALICE, both, unasked=True)).withheld == {}
+    assert (await store.pauses.resume(ALICE, both)).withheld == {one.id: 0, other.id: 0}
+
+
+async def test_a_paused_subscription_that_moves_stays_paused_under_its_number(store: Store) -> None:
+    old, new = (await followed(store))[0], await make_channel(store, "https://example.org/new")
+    await store.preferences.put(ALICE, 1, Preferences(title="Mine"))
+    await store.pauses.pause(ALICE, [old.id], unasked=True)
+    await store.subscriptions.move(old.id, new.id, 1)
+    await give(store, new, 2)
+    (held,) = await store.subscriptions.of_user(ALICE)
+    assert (held.channel, held.number, held.paused_version) == (new.id, 1, 1)
+    assert await store.preferences.of_users([UID]) == [{1: Preferences(title="Mine")}]
+    assert (await store.pauses.resume(ALICE, [new.id], unasked=True)).withheld == {new.id: 1}
+
+
+async def test_while_everything_is_paused_what_standing_queries_meet_is_counted(store: Store) -> None:
+    channel = await make_channel(store)
+    await store.link.call("HSET", keys.watches(UID), 1, "")
+    hits = [Hit(UID, (MetWatch(1, "x", (0, 2)),))]
+    await store.pauses.pause(ALICE, [], watches=True)
+    for _ in range(2):
+        await store.outbox.enqueue_hits(channel.id, 2, 5.0, hits, news=(), changes=3)
+    assert await store.outbox.waiting() == []
+    assert (await store.pauses.resume(ALICE, [], watches=True)).unheard == 2
+    await store.outbox.enqueue_hits(channel.id, 3, 5.0, hits, news=(), changes=3)
+    assert told(await claim(store)) == [(3, None)]
+
+
+async def test_preferences_go_with_their_subscription(store: Store) -> None:
+    (channel,) = await followed(store)
+    mine = {1: Preferences(muted=True), FOR_ALL: Preferences(edits=False)}
+    for number, preferences in mine.items():
+        await store.preferences.put(ALICE, number, preferences)
+    assert await store.preferences.of_users([UID, "nobody"]) == [mine, {}]
+    await store.subscriptions.unsubscribe(ALICE, channel.id)
+    assert await store.preferences.of_users([UID]) == [{FOR_ALL: Preferences(edits=False)}]
+    await store.preferences.put(ALICE, FOR_ALL, Preferences())
+    assert not await store.link.call("EXISTS", keys.preferences(UID))
+
+
+def articles(*names: str) -> Marks:
+    """Articles at the positions from 0, each with a mark of its own and one that others share."""
+    return tuple((n, (f"own {name}".encode().ljust(8), name.encode().ljust(8))) for n, name in enumerate(names))
+
+
+async def test_what_is_withheld_counts_as_told_by_nobody(store: Store) -> None:
+    one, other = await followed(store, 2)
+    await give(store, one, 2, parts=Parts(articles("x", "y")))
+    ((queued,),) = await store.outbox.queued([UID], 10)
+    assert (queued.item.channel, queued.item.version) == (one.id, 2)
+    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: {queued.place: (0,)}}))[UID]
+    assert [item.left_out for item in batch.items] == [(0,)]
+    await give(store, other, 2, parts=Parts(articles("x", "y")))
+    batch = (await store.outbox.claim([UID], 20, 6.0))[UID]
+    assert [(item.channel, item.left_out) for item in batch.items] == [(other.id, (1,))]
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+async def test_an_item_that_nobody_has_looked_at_is_not_claimed_with_those_that_were(store: Store, behind: int) -> None:
+    (channel,) = await followed(store)
+    await give(store, channel, *range(2, 2 + behind))
+    (looked_at,) = await store.outbox.queued([UID], 10)
+    await give(store, channel, 2 + behind)
+    withheld = {each.place: None for each in looked_at}
+    assert await store.outbox.claim([UID], 20, 6.0, {UID: dict(withheld)}) == {}
+    assert await store.outbox.waiting() == [UID], "there is more to look at"
+    assert told(await claim(store)) == [(2 + behind, None)]

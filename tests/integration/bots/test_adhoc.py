@@ -1,0 +1,126 @@
+"""Ad-hoc commands over a real Prosody, as a client's menu carries them out."""
+
+import asyncio
+
+import pytest
+from slixmpp.exceptions import IqError
+
+from bots import counter
+from bots.commands import VERBS
+from bots.main import Bot
+from service.feeds.urls import channel_id
+from service.model import FeedLink
+from service.settings import Settings
+from service.store import Store
+from service.store.requests import Probed
+from tests.support.bot import Person
+from tests.support.channels import make_channel
+from tests.support.software import Errand, software, where
+from tests.support.worker import scripted_worker
+
+FEED, OTHER = "https://example.org/feed", "https://example.org/other"
+
+
+@pytest.fixture
+def at(bot: Bot, settings: Settings) -> str:
+    """Where the bot takes orders."""
+    return where(bot, settings)
+
+
+async def test_every_command_is_in_the_menu_and_can_be_begun(at: str, person: Person) -> None:
+    alice = await person()
+    items = await software(alice).plugin["xep_0050"].get_commands(at, timeout=10)
+    listed = {node: name for _, node, name in items["disco_items"]["items"]}
+    assert set(listed) == set(VERBS)
+    assert listed["subscribe"] == "Subscribe to a feed or page"
+    for node in listed:
+        command = await Errand(alice, at, node).step()
+        assert command["status"] in ("executing", "completed"), node
+
+
+async def test_a_feed_is_subscribed_to_listed_and_left_by_forms_alone(at: str, person: Person, store: Store) -> None:
+    alice = await person()
+    errand = Errand(alice, at, "subscribe")
+    assert set((await errand.step())["form"].get_fields()) == {"url", "selector"}
+    async with scripted_worker(store, {FEED: None}):
+        done = await errand.step("complete", url=FEED)
+    assert (done["status"], errand.note(done)[0]) == ("completed", "info")
+    assert "Subscribed to *A feed* (#1)" in errand.note(done)[1]
+    assert [held.channel for held in await store.subscriptions.of_user(alice.jid)] == [channel_id(FEED)]
+    assert "#1 A feed" in Errand.note(await Errand(alice, at, "list").step())[1]
+    leaving = Errand(alice, at, "unsubscribe")
+    offered = (await leaving.step())["form"].get_fields()["channel"]["options"]
+    assert [(option["value"], option["label"]) for option in offered] == [("#1", "#1 A feed"), ("all", "All of them")]
+    assert "Unsubscribed" in Errand.note(await leaving.step("complete", channel=["#1"]))[1]
+    assert not await store.subscriptions.of_user(alice.jid)
+
+
+async def test_several_are_left_at_once_and_all_only_after_a_question(at: str, person: Person, store: Store) -> None:
+    alice = await person()
+    for number in range(4):
+        channel = await make_channel(store, f"https://example.org/{number}")
+        await store.subscriptions.subscribe(alice.jid, channel.id)
+    some = Errand(alice, at, "unsubscribe")
+    await some.step()
+    words = Errand.note(await some.step("complete", channel=["#1", "#3"]))[1]
+    assert words.count("Unsubscribed") == 2
+    everything = Errand(alice, at, "unsubscribe")
+    await everything.step()
+    asked = await everything.step("complete", channel=["all"])
+    assert "Really end all 2" in asked["form"]["instructions"]
+    assert "nothing was changed" in Errand.note(await everything.step("complete", answer="0"))[1]
+    assert len(await store.subscriptions.of_user(alice.jid)) == 2
+
+
+async def test_a_choice_of_feeds_is_the_next_form(at: str, person: Person, store: Store) -> None:
+    alice = await person()
+    script = {"https://example.org/": Probed(choices=(FeedLink(FEED, "News"), FeedLink(OTHER, "Other"))), OTHER: None}
+    async with scripted_worker(store, script):
+        errand = Errand(alice, at, "subscribe")
+        await errand.step()
+        asked = await errand.step("complete", url="example.org")
+        assert asked["status"] == "executing"
+        done = await errand.step("complete", answer="2")
+    assert "Subscribed" in errand.note(done)[1]
+    assert [held.channel for held in await store.subscriptions.of_user(alice.jid)] == [channel_id(OTHER)]
+
+
+async def test_what_is_wrong_is_said_in_the_form_that_can_mend_it(at: str, person: Person) -> None:
+    alice = await person()
+    errand = Errand(alice, at, "quiet")
+    await errand.step()
+    again = await errand.step("complete", hours="late", days=["mon"])
+    assert (again["status"], errand.note(again)[0]) == ("executing", "error")
+    assert again["form"].get_values()["hours"] == "late"
+    done = await errand.step("complete", hours="22:00-07:00", days=["mon", "tue"])
+    assert "Monday and Tuesday" in errand.note(done)[1]
+
+
+async def test_nobody_goes_on_with_anothers_errand_or_with_a_forgotten_one(
+    at: str, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, eve = await asyncio.gather(person(), person())
+    monkeypatch.setattr(counter, "MOST_ERRANDS", 1)
+    first, second = Errand(alice, at, "subscribe"), Errand(alice, at, "timezone")
+    await first.step()
+    await second.step()
+    stolen = Errand(eve, at, "timezone")
+    stolen.session = second.session
+    for errand in (first, stolen):
+        with pytest.raises(IqError) as refused:
+            await errand.step("complete", words="Berlin")
+        assert refused.value.condition == "not-allowed"
+    assert (await second.step("cancel"))["status"] == "canceled"
+
+
+async def test_unknown_commands_and_actions_are_refused(at: str, person: Person) -> None:
+    alice = await person()
+    with pytest.raises(IqError) as unknown:
+        await Errand(alice, at, "delete-user").step()
+    assert unknown.value.condition == "item-not-found"
+    errand = Errand(alice, at, "timezone")
+    await errand.step()
+    with pytest.raises(IqError) as strange:
+        await errand.step("prev")
+    assert strange.value.condition == "bad-request"
+    assert "Berlin" in errand.note(await errand.step("complete", words="Berlin"))[1]

@@ -1,0 +1,134 @@
+"""What the bot says is there in every language, whole, and tells people to write what we understand."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from string import Formatter
+
+import pytest
+from babel.messages import Message
+from babel.messages.catalog import Catalog
+from babel.messages.plurals import get_plural
+from babel.messages.pofile import read_po
+
+from bots import commands
+from bots.voice import LANGUAGES, SOURCE, voice
+from service import errors
+from tests.architecture.sources import ROOT
+
+OTHERS = [language for language in LANGUAGES if language != SOURCE]
+SAYING = {"say", "many", "marked", "BadUrl", "BadQuery", "LimitReached", "HostNotFound", "Unreachable", "TlsFailed"}
+SAYING |= {"BadHttp", "EmptyBody"}
+QUOTED = re.compile(r"`([^`]+)`")
+
+
+@cache
+def catalog(language: str) -> Catalog:
+    path = ROOT / "bots" / "catalogs" / language / "LC_MESSAGES" / "coronet.po"
+    with path.open("rb") as written:
+        return read_po(written, locale=language)
+
+
+def messages(language: str) -> list[Message]:
+    return [message for message in catalog(language) if message.id]
+
+
+def translated(language: str) -> list[Message]:
+    return [message for message in messages(language) if all(forms(message.string))]
+
+
+def forms(written: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (written,) if isinstance(written, str) else written
+
+
+def placeholders(sentence: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(sentence) if name}
+
+
+def said(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield the line and the forms of each sentence that a file says, or keeps to be said."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            wanted = 2 if name == "many" else 1
+            literals = [
+                each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
+            if name in SAYING and len(literals) >= wanted:
+                yield node.lineno, tuple(literals[:wanted])
+
+
+@cache
+def source() -> dict[tuple[str, ...], str]:
+    """Return every sentence of the programs, and where it stands."""
+    paths = sorted(path for room in ("bots", "service") for path in (ROOT / room).rglob("*.py"))
+    return {
+        sentence: f"{path.relative_to(ROOT)}:{line}"
+        for path in paths
+        for line, sentence in said(path)
+        if path.name != "errors.py"
+    }
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_the_same_is_put_into_each_translation(language: str) -> None:
+    for message in translated(language):
+        wanted = placeholders(forms(message.id)[-1])
+        for form in forms(message.string):
+            put_in = placeholders(form)
+            if not isinstance(message.id, str) and form == message.string[0]:
+                put_in |= {"count"} & wanted  # "one channel" needs no number
+            assert put_in == wanted, form
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_there_are_as_many_plural_forms_as_the_language_has(language: str) -> None:
+    plural = get_plural(language)
+    assert (catalog(language).num_plurals, catalog(language).plural_expr) == (plural.num_plurals, plural.plural_expr)
+    assert all(len(message.string) == plural.num_plurals for message in translated(language) if message.pluralizable)
+
+
+def test_plural_forms_follow_the_language() -> None:
+    said = [voice(language).many("{count} change", "{count} changes", 0) for language in LANGUAGES]
+    assert said == ["0 changes", "0 Änderungen", "0 changement", "0 cambios"]
+    assert voice("de").many("{count} change", "{count} changes", 12_345) == "12.345 Änderungen"
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_what_people_are_told_to_write_is_understood(language: str) -> None:
+    """The commands in a translation are of the same kinds as those in the sentence."""
+    for message in translated(language):
+        kinds = [_kinds(form) for form in (forms(message.id)[0], *forms(message.string))]
+        assert all(each == kinds[0] for each in kinds), (kinds, forms(message.string)[0])
+
+
+def _kinds(sentence: str) -> list[str]:
+    whole = [command for command in QUOTED.findall(sentence) if not set(command) & set("…{")]
+    return sorted(type(commands.parse(command)).__name__ for command in whole)
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_sentences_end_as_they_do_in_english(language: str) -> None:
+    for message in translated(language):
+        for sentence, form in zip(forms(message.id), forms(message.string), strict=True):
+            assert _end(form) == _end(sentence), form
+            assert form == form.strip()
+
+
+def _end(sentence: str) -> str:
+    last = sentence.rstrip("`)”“»\u00a0")[-1:]
+    return last if last and last in ".:?" else ""
+
+
+def test_an_error_is_said_with_what_was_put_into_it() -> None:
+    error = errors.from_fault(errors.to_fault(errors.BadUrl("“{text}” is not a URL.", text="{x}")))
+    assert str(error) == "“{x}” is not a URL."
+    assert voice("de").say(error.sentence, **error.values) == "„{x}“ ist keine URL."
+
+
+def test_what_is_not_translated_is_said_as_it_is() -> None:
+    assert voice("de").say("") == ""
+    assert voice("de").say("{never translated}") == "{never translated}"
+    assert voice("xx").language == SOURCE

@@ -1,0 +1,95 @@
+"""Commands as forms: what is filled in is what a person would write."""
+
+from typing import Any
+from xml.etree.ElementTree import XML
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots import adhoc, commands, forms
+from bots.asking import Followed, MySubscriptions
+from bots.exchange import Choose, Confirm, Found
+from bots.profile import COMMANDS
+from bots.voice import voice
+from service.discovery.grammar import Finding, parse_query
+from service.model import FeedLink
+from tests.unit.bots.talk import feed
+
+SPEAKER = voice("en")
+MINE = (Followed(1, feed("https://news.example/feed", "The <News>")), Followed(3, feed("https://b.example/", "")))
+
+
+def opened(verb: str) -> forms.Form:
+    """The form with which a command begins, for somebody with two subscriptions."""
+    asking = forms.opening(verb, SPEAKER)
+    answer: Any = None
+    try:
+        while True:
+            request = asking.send(answer)
+            answer = MINE if isinstance(request, MySubscriptions) else ()
+    except StopIteration as end:
+        form: forms.Form = end.value
+        return form
+
+
+@pytest.mark.parametrize(
+    ("verb", "values", "lines"),
+    [
+        ("subscribe", {"url": ("example.org",), "selector": ("main table",)}, ["subscribe example.org main table"]),
+        ("unsubscribe", {"channel": ("#1", "#3")}, ["unsubscribe #1", "unsubscribe #3"]),
+        ("unsubscribe", {"channel": ("#1", "all")}, ["unsubscribe all"]),
+        ("show", {"channel": ("#3",), "count": ("5",)}, ["show #3 5"]),
+        ("quiet", {"hours": ("22:00-07:00",), "days": ("mon", "tue")}, ["quiet 22:00-07:00 mon tue"]),
+        ("digest", {"every": ("weekly",), "day": ("fri",), "at": ("17:00",)}, ["digest weekly fri 17:00"]),
+        ("list", {}, ["list"]),
+        ("timezone", {"words": ("Berlin",), "nonsense": ("x",)}, ["timezone Berlin"]),
+    ],
+)
+def test_a_form_says_what_a_person_would_write(verb: str, values: forms.Values, lines: list[str]) -> None:
+    assert forms.lines(verb, values) == lines
+
+
+@given(
+    st.sampled_from(commands.VERBS),
+    st.dictionaries(st.sampled_from(["url", "words", "channel", "hours", "x"]), st.lists(st.text()).map(tuple)),
+)
+def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, values: forms.Values) -> None:
+    for line in forms.lines(verb, values):
+        assert line.split(maxsplit=1)[0] == verb
+        assert "\n" not in line
+
+
+@pytest.mark.parametrize("verb", commands.VERBS)
+def test_every_form_is_xml_that_shows_what_it_asks(verb: str) -> None:
+    form = opened(verb)
+    element = XML(adhoc.going_on(verb, "s", form, "a <note>"))
+    assert [field.get("var") for field in element.iter("{jabber:x:data}field")] == [field.var for field in form.fields]
+
+
+def test_a_choice_among_subscriptions_names_them() -> None:
+    (channel,) = opened("unsubscribe").fields
+    assert channel.options == (("#1", "#1 The <News>"), ("#3", "#3 https://b.example/"), ("all", "All of them"))
+
+
+def test_questions_are_answered_as_in_chat() -> None:
+    choose = Choose((FeedLink("https://news.example/feed", "News"),))
+    found = Found("x", parse_query("tag=x"), (Finding(MINE[0].channel),), 0, more=True)
+    assert forms.answer(choose, {"answer": ("1",)}) == "1"
+    assert forms.answer(choose, {}) == "no"
+    assert forms.answer(Confirm(2), {"answer": ("true",)}) == "yes"
+    assert forms.answer(Confirm(2), {"answer": ("0",)}) == "no"
+    (answers,) = forms.question(found, "", SPEAKER).fields
+    assert [value for value, _ in answers.options] == ["1", "more"]
+
+
+def test_too_many_or_too_long_values_are_not_read() -> None:
+    field = "<field var='f{}'><value>{}</value></field>"
+    many = "".join(field.format(number, "x") for number in range(1_000))
+    order = "<iq from='a@b/c' id='1'><command xmlns='{}' node='n'><x xmlns='jabber:x:data'>{}</x></command></iq>"
+    read = adhoc.read(XML(order.format(COMMANDS, many)))
+    assert read is not None
+    assert len(read.values) == adhoc.MOST_VALUES
+    long = adhoc.read(XML(order.format(COMMANDS, field.format("f", "x" * 300_000))))
+    assert long is not None
+    assert long.values == {}

@@ -1,0 +1,54 @@
+"""Conversations as they are written down in ``transcripts``: in English, and in a folder for each other language.
+
+Lines after "> " are said; what follows, up to the next, is the answer. ``python -m tests.unit.bots.test_transcripts``
+writes the answers anew, to be read in the difference.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from bots.voice import SOURCE
+from tests.unit.bots.visiting import visitor
+
+FOLDER = Path(__file__).parent / "transcripts"
+TRANSCRIPTS = sorted(FOLDER.rglob("*.txt"))
+PATIENT = {"errors"}
+"""Conversations in which more new URLs are looked at than one person may have looked at."""
+
+
+def language_of(path: Path) -> str:
+    return SOURCE if path.parent == FOLDER else path.parent.name
+
+
+def said(path: Path) -> list[str]:
+    return re.findall("^> (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def played(path: Path) -> str:
+    """Return the conversation with the answers that are given now."""
+    person = visitor()
+    if path.stem in PATIENT:
+        person.limits = structs.replace(person.limits, new_urls_per_hour=100)
+    exchanges = []
+    for line in said(path):
+        person.habits = structs.replace(person.habits, client_language=language_of(path))
+        exchanges.append(f"> {line}\n{person.say(line)}\n")
+    return "\n".join(exchanges)
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: f"{language_of(path)}-{path.stem}")
+def test_conversations_go_as_written_down(path: Path) -> None:
+    exchanges = played(path).split("\n\n> ")
+    assert [each.strip() for each in exchanges] == [each.strip() for each in _written(path)]
+
+
+def _written(path: Path) -> list[str]:
+    return re.split(r"\n+> ", path.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    for transcript in TRANSCRIPTS:
+        transcript.write_text(played(transcript), encoding="utf-8")

@@ -1,0 +1,76 @@
+"""Somebody new, in front of a small web in which much goes wrong."""
+
+from service import errors
+from service.corona.reasons import Bound, Limits, Reason, explain
+from service.corona.schedule import Rota
+from service.discovery.grammar import Finding
+from service.feeds.urls import channel_id, page_url
+from service.model import Entry, FeedLink
+from service.store.requests import Probed
+from tests.unit.bots.talk import NOW_S, Person, feed, page
+
+NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
+LIST = page_url("https://shop.example/prices", "#list")
+
+TROUBLES: dict[str, Probed | errors.CoronetError] = {
+    "https://gone.example/": errors.BadStatus("gone.example answered 410 (Gone).", status=410),
+    "https://typo.example/": errors.HostNotFound(
+        "There is no host of the name {host}, or its name server does not answer.", host="typo.example"
+    ),
+    **{
+        f"https://answers-{status}.example/": errors.BadStatus("", status=status)
+        for status in (401, 403, 404, 429, 503)
+    },
+    "https://private.example/": errors.AddressRefused("10.0.0.1 is private."),
+    "https://away.example/": errors.Unreachable("{host} took too long to answer.", host="away.example"),
+    "https://expired.example/": errors.TlsFailed("{host}: its certificate has expired.", host="expired.example"),
+    "https://round.example/": errors.BadRedirect(""),
+    "https://garbled.example/": errors.BadHttp("{host}: its answer is not valid HTTP.", host="garbled.example"),
+    "https://huge.example/": errors.TooLarge(""),
+    "https://empty.example/": errors.EmptyBody("There is nothing in the document."),
+    "https://broken.example/": errors.BrokenFeed(""),
+    "https://slow.example/": errors.ParseKilled(""),
+    "https://busy.example/": errors.NoWorker(""),
+    "https://forgetful.example/": errors.StoreUnavailable(""),
+    "https://unlucky.example/": errors.OperationalError(""),
+}
+
+
+def visitor() -> Person:
+    """Somebody new, in front of a small web."""
+    first = Entry("a", "Summer arrived", "https://news.example/summer")
+    older = Entry("b", "Spring ended", "https://news.example/spring")
+    seen = Entry("p", "Prices", "https://shop.example/prices", "Pears 1.99\nPlums 3.00")
+    return Person(
+        web={
+            NEWS: Probed(feed(NEWS, "The News"), (first, older)),
+            BLOG: Probed(feed(BLOG, "A Blog")),
+            "https://news.example/": Probed(feed(NEWS, "The News"), (first,), discovered=True),
+            "https://many.example/": Probed(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
+            "https://shop.example/prices": Probed(page=True),
+            "page https://shop.example/prices": Probed(page("https://shop.example/prices", "Prices"), (seen,)),
+            f"page {LIST}": Probed(page(LIST, "Prices")),
+            **TROUBLES,
+        },
+        directory=(
+            *(Finding(feed(f"https://python{number}.example/feed", f"Python {number}")) for number in range(1, 4)),
+            Finding(feed(BLOG, "A Blog")),
+        ),
+        reasons={channel_id(NEWS): polled(3, 900.0, Bound.NONE), channel_id(BLOG): polled(1, 1.0, Bound.NODES)},
+    )
+
+
+def polled(workers: int, interval_s: float, bound: Bound) -> Reason:
+    """Why a channel is polled by so many workers, each so often."""
+    return explain(
+        channel_id(NEWS),
+        weight=workers**2,
+        cost=1.0,
+        scale=1.0,
+        limits=Limits(nodes=workers if bound is Bound.NODES else 99.0),
+        poll_interval_s=interval_s,
+        update_interval_s=3 * 86_400.0,
+        polling_set=[f"{number:040x}" for number in range(workers)],
+        rota=Rota(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
+        now_s=NOW_S - 0.5,
+    )
