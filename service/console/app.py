@@ -1,13 +1,15 @@
 """The console put together: routes, which of them are public, and what surrounds every request."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiohttp import hdrs, web
 
 from service.clock import Clock
 from service.console import api, channels, login, nodes, opml, overview, websub
+from service.console.access import Need
+from service.console.audited import audited
 from service.console.failures import failures
-from service.console.guard import HOOKS, PUBLIC, Handler, guard
+from service.console.guard import HOOKS, NEEDS, PUBLIC, Handler, guard
 from service.console.headers import add_security_headers
 from service.console.health import health_routes
 from service.console.login import PASSWORDS
@@ -15,6 +17,7 @@ from service.console.passwords import Passwords
 from service.console.site import CLOCK, SETTINGS, STATIC, STORE, TEMPLATES, templates
 from service.settings import Settings
 from service.store import Store
+from service.store.accounts import Role
 
 LARGEST_BODY_BYTES = 64 * 1024
 _LARGER_BYTES: Mapping[Handler, int] = {
@@ -47,7 +50,7 @@ async def body_cap(request: web.Request, handler: Handler) -> web.StreamResponse
 
 def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     """Return the console over a store, which it neither opens nor closes."""
-    app = web.Application(middlewares=[failures, body_cap, guard], client_max_size=LARGEST_BODY_BYTES)
+    app = web.Application(middlewares=[failures, body_cap, guard, audited], client_max_size=LARGEST_BODY_BYTES)
     app[SETTINGS] = settings
     app[STORE] = store
     app[CLOCK] = clock
@@ -68,23 +71,34 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     ]
     app[PUBLIC] = frozenset(route.handler for route in public)
     app[HOOKS] = frozenset(route.handler for route in hooks)
-    app.add_routes([*public, *hooks, *_closed(), *api.routes()])
+    pages = _closed()
+    app[NEEDS] = {
+        **{route.handler: Need(role) for role, routes in pages.items() for route in routes},
+        **api.needs(),
+    }
+    app.add_routes([*public, *hooks, *(route for routes in pages.values() for route in routes), *api.routes()])
     app.on_response_prepare.append(add_security_headers)
     return app
 
 
-def _closed() -> list[web.RouteDef]:
-    return [
-        web.get("/", overview.page),
-        web.get("/channels", channels.page),
-        web.post("/channels", channels.add),
-        web.get("/channels/add", channels.add_form),
-        web.post("/channels/import", opml.upload),
-        web.get("/channels/{cid}", channels.one),
-        web.post("/channels/{cid}/poll", channels.poll),
-        web.post("/channels/{cid}/listed", channels.set_listed),
-        web.get("/channels/{cid}/remove", channels.remove_form),
-        web.post("/channels/{cid}/remove", channels.remove),
-        web.get("/nodes", nodes.page),
-        web.post("/logout", login.logout),
-    ]
+def _closed() -> Mapping[Role, Sequence[web.RouteDef]]:
+    """Return the pages by the role that opens them."""
+    return {
+        Role.VIEWER: [
+            web.get("/", overview.page),
+            web.get("/channels", channels.page),
+            web.get("/channels/{cid}", channels.one),
+            web.get("/nodes", nodes.page),
+            web.post("/logout", login.logout),
+        ],
+        Role.OPERATOR: [
+            web.post("/channels", channels.add),
+            web.get("/channels/add", channels.add_form),
+            web.post("/channels/import", opml.upload),
+            web.post("/channels/{cid}/poll", channels.poll),
+            web.post("/channels/{cid}/listed", channels.set_listed),
+            web.get("/channels/{cid}/remove", channels.remove_form),
+            web.post("/channels/{cid}/remove", channels.remove),
+        ],
+        Role.ADMIN: [],
+    }

@@ -5,13 +5,15 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from service.console.audited import record
 from service.console.guard import SESSION_COOKIE, set_cookie
 from service.console.passwords import LONGEST, SHORTEST, Passwords
 from service.console.site import CLOCK, STORE, render
 from service.store import Store
-from service.store.accounts import SESSION_TTL_S, Account
+from service.store.accounts import Account
+from service.store.sessions import SESSION_TTL_S
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
 
@@ -20,6 +22,8 @@ _LINK_IS_SPENT = (
     "This setup link is used up or too old. If there is an account by now, log in with it. "
     "If there is none, restart Coronet: it prints a fresh link."
 )
+_NAME_SHOWN = 100
+_BROWSER_KEPT = 200
 _TOO_OFTEN = "Too many logins from here or on this account. Wait a minute, then try again."
 
 log = structlog.get_logger(__name__)
@@ -56,7 +60,7 @@ async def setup(request: web.Request) -> web.Response:
     account = Account(await request.app[PASSWORDS].hash(password), request.app[CLOCK].wall_s())
     if not await accounts.create_first(token, name, account):
         raise web.HTTPForbidden(text=_LINK_IS_SPENT)
-    log.info("first account made", name=name)
+    await record(request, name, "Make the first account.")
     raise web.HTTPSeeOther("/login?ready=1")
 
 
@@ -90,18 +94,27 @@ async def login(request: web.Request) -> web.Response:
     if not all(allowed):
         return await _form(request, 429, target=_inside(target), name=name, error=_TOO_OFTEN, ready=False)
     account = await accounts.get(name)
-    stored = account.password_hash if account else None
-    if not await request.app[PASSWORDS].verify(password[: LONGEST + 1], stored):
+    stored = account.password_hash if account else ""
+    if not await request.app[PASSWORDS].verify(password[: LONGEST + 1], stored) or account is None:
+        log.warning("login refused", name=name[:_NAME_SHOWN], address=request.remote)
         error = "The name or the password is wrong."
         return await _form(request, 401, target=_inside(target), name=name, error=error, ready=False)
-    response = web.Response(status=303, headers={"Location": _inside(target)})
-    set_cookie(request, response, SESSION_COOKIE, await accounts.open_session(name), SESSION_TTL_S)
+    await record(request, name, "Log in.")
+    return await logged_in(request, name, account, _inside(target))
+
+
+async def logged_in(request: web.Request, name: str, account: Account, target: str) -> web.Response:
+    """Return what opens a session of this account and leads on."""
+    browser = request.headers.get(hdrs.USER_AGENT, "")[:_BROWSER_KEPT]
+    token = await request.app[STORE].sessions.open(name, account, request.remote or "", browser)
+    response = web.Response(status=303, headers={"Location": target})
+    set_cookie(request, response, SESSION_COOKIE, token, SESSION_TTL_S)
     return response
 
 
 async def logout(request: web.Request) -> web.Response:
     """End this session."""
-    await request.app[STORE].accounts.close_session(request.cookies.get(SESSION_COOKIE, ""))
+    await request.app[STORE].sessions.close(request.cookies.get(SESSION_COOKIE, ""))
     response = web.Response(status=303, headers={"Location": "/login"})
     response.del_cookie(SESSION_COOKIE, path="/")
     return response

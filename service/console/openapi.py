@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from service.console.access import Need
 from service.console.failures import Problem
 from service.console.guard import Handler
 
-_ALWAYS_POSSIBLE = (401, 500, 503)
+_ALWAYS_POSSIBLE = (401, 403, 500, 503)
 _REFERENCE = "#/components/schemas/{name}"
 
 
@@ -41,6 +42,7 @@ class Operation:
 
     method: str
     path: str
+    need: Need
     handler: Handler
     answers: Mapping[int, Body | None]
     body: Body | None = None
@@ -91,6 +93,7 @@ def _described(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.handler.__name__,
         "summary": (operation.handler.__doc__ or "").strip(),
+        "description": f"Needs the role {operation.need.role}; of API keys, the scope {operation.need.scope}.",
         "responses": responses,
     }
     if operation.parameters:

@@ -27,10 +27,10 @@ class Passwords:
         async with self._turn:
             return await asyncio.to_thread(_HASHER.hash, password)
 
-    async def verify(self, password: str, stored: str | None) -> bool:
-        """Return whether it is the password; without a stored one, take as long and return False."""
+    async def verify(self, password: str, stored: str) -> bool:
+        """Return whether it is the password; if none is stored (""), take as long and return False."""
         async with self._turn:
-            return await asyncio.to_thread(_matches, password, stored or _DUMMY) and stored is not None
+            return await asyncio.to_thread(_matches, password, stored or _DUMMY) and bool(stored)
 
 
 def _matches(password: str, stored: str) -> bool:

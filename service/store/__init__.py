@@ -14,6 +14,8 @@ from service.clash.mapping import Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.accounts import Accounts
+from service.store.api_keys import ApiKeys
+from service.store.audit import Audit
 from service.store.cells import Cells
 from service.store.channels import Channels
 from service.store.directory import Directory
@@ -27,9 +29,11 @@ from service.store.loads import LoadStore
 from service.store.moves import Moves
 from service.store.outbox import Outbox
 from service.store.policy import PolicyStore
+from service.store.remarks import Remarks
 from service.store.requests import Requests
 from service.store.ring import Ring
 from service.store.search import Search
+from service.store.sessions import Sessions
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
 from service.store.together import Together
@@ -63,10 +67,14 @@ class Store:
         self.policy = PolicyStore(link)
         self.leases = Leases(link)
         self.hosts = Hosts(together)
+        self.remarks = Remarks(together)
         self.inboxes = Inboxes(link, together)
         self.requests = Requests(link, self.inboxes, self.ring)
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
+        self.sessions = Sessions(link)
+        self.api_keys = ApiKeys(link)
+        self.audit = Audit(link)
         self.websub = WebSub(link)
 
     async def ping(self) -> None:

@@ -11,6 +11,8 @@ key                          type    meaning
 ``cn:{r}:version``           string  grows with every join, leave and expiry
 ``cn:{r}:epoch``             string  grows with every join
 ``cn:{p}:aims``              string  what admins want of the fleet: Aims (JSON)
+``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
+``cn:{p}:revision``          string  how many revisions there were
 ``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
 ``cn:{q:ID}``                list    the one answer to a request; expires
@@ -21,7 +23,7 @@ key                          type    meaning
 ``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
 ``cn:{c:CID}:subs``          hash    subscriptions of an older Coronet, until brought over: user id → seq
 ``cn:{c:CID}:joining``       hash    channel whose subscribers are moving here → the version they join at
-``cn:{c:CID}:pause``         string  the publisher asked to be left alone; expires when that is over
+``cn:{c:CID}:pause``         string  the publisher asked to be left alone, or (``admin``) admins; expires
 ``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
 ``cn:{c:CID}:hub``           string  the subscription at a hub: HubState (msgpack)
 ``cn:{c:CID}:pushed``        list    what the hub sent and no worker has read: Push (msgpack); expires
@@ -64,7 +66,13 @@ key                          type    meaning
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
 ``cn:{console}:accounts``    hash    name → Account (msgpack)
 ``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
-``cn:{console}:session:H``   string  H: a session token's hash → the account's name; expires
+``cn:{console}:invite:H``    string  H: hash of a link's token → the account whose password it sets; expires
+``cn:{console}:login:H``     string  H: a session token's hash → the session (msgpack); expires
+``cn:{console}:logins``      zset    those hashes → when the session ends (Unix s); expires
+``cn:{console}:keys``        hash    an API key's hash → ApiKey (msgpack)
+``cn:{console}:keys:used``   hash    an API key's hash → when it was used last (Unix s)
+``cn:{console}:begun``       hash    a note → Deed (msgpack) that was begun and has not ended
+``cn:{console}:audit``       stream  ``d``: Deed (msgpack) that has ended; ~10,000
 ``cn:{console}:attempts:H``  string  H: hash of an address or name → logins tried this minute; expires
 ===========================  ======  =====================================================================
 """
@@ -82,6 +90,8 @@ RING_LEASES = "cn:{r}:leases"
 RING_VERSION = "cn:{r}:version"
 RING_EPOCH = "cn:{r}:epoch"
 AIMS = "cn:{p}:aims"
+AIMS_HISTORY = "cn:{p}:history"
+AIMS_REVISION = "cn:{p}:revision"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 WAITING = "cn:{d}:waiting"
@@ -283,11 +293,21 @@ def host_rates() -> str:
 # console
 CONSOLE_ACCOUNTS = "cn:{console}:accounts"
 CONSOLE_SETUP = "cn:{console}:setup"
+CONSOLE_SESSIONS = "cn:{console}:logins"
+CONSOLE_KEYS = "cn:{console}:keys"
+CONSOLE_KEYS_USED = "cn:{console}:keys:used"
+CONSOLE_BEGUN = "cn:{console}:begun"
+CONSOLE_AUDIT = "cn:{console}:audit"
+
+
+def console_invitation(token_hash: str) -> str:
+    """A link that lets an account choose its password, by the hash of its token."""
+    return f"cn:{{console}}:invite:{token_hash}"
 
 
 def console_session(token_hash: str) -> str:
     """A session of the console, by the hash of its token."""
-    return f"cn:{{console}}:session:{token_hash}"
+    return f"cn:{{console}}:login:{token_hash}"
 
 
 def console_attempts(what_hash: str) -> str:

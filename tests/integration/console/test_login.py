@@ -7,9 +7,9 @@ from yarl import URL
 from service.console.guard import SESSION_COOKIE
 from service.console.login import setup_link
 from service.console.passwords import Passwords
-from service.store import Store
+from service.store import Store, keys
 from service.store.accounts import Account
-from tests.support.console import Visitor, console, stranger
+from tests.support.console import Visitor, console, make_account, stranger
 
 PASSWORD = "correct horse battery"
 
@@ -79,9 +79,9 @@ async def test_who_knows_the_password_gets_in_and_out_again(store: Store, eve: V
 
 async def test_a_session_that_was_closed_is_over_even_if_its_cookie_comes_back(store: Store, ada: Visitor) -> None:
     cookie = ada.http.cookie_jar.filter_cookies(URL(ada.origin))[SESSION_COOKIE].value
-    assert await store.accounts.session(cookie) == "ada"
+    assert await store.sessions.find(cookie) is not None
     await ada.post("/logout")
-    assert await store.accounts.session(cookie) is None
+    assert await store.sessions.find(cookie) is None
 
 
 async def test_the_session_cookie_is_out_of_reach_of_scripts_and_other_sites(store: Store) -> None:
@@ -134,16 +134,18 @@ async def test_login_leads_nowhere_but_to_our_own_pages(store: Store, eve: Visit
 
 
 async def test_who_reads_the_store_finds_no_token_that_works(store: Store) -> None:
-    session = await store.accounts.open_session("ada")
+    session = await store.sessions.open("ada", await make_account(store))
     token = await store.accounts.new_setup_token()
-    keys = await store.link.call("KEYS", "*")
-    stored = [*keys, *await store.link.call("SMEMBERS", "cn:{console}:setup")]
+    stored = [*await store.link.call("KEYS", "*"), *await store.link.call("SMEMBERS", "cn:{console}:setup")]
     assert stored
     assert not [value for value in stored if session.encode() in value or token.encode() in value]
 
 
 async def test_sessions_and_setup_tokens_end_by_themselves(store: Store) -> None:
-    await store.accounts.open_session("ada")
+    await store.sessions.open("ada", await make_account(store))
     await store.accounts.new_setup_token()
-    for key in await store.link.call("KEYS", "cn:{console}:*"):
+    await store.accounts.invite("ada")
+    kept = [key for key in await store.link.call("KEYS", "cn:{console}:*") if key.decode() != keys.CONSOLE_ACCOUNTS]
+    assert len(kept) == 4
+    for key in kept:
         assert await store.link.call("TTL", key) > 0
