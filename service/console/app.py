@@ -1,23 +1,25 @@
 """The console put together: routes, which of them are public, and what surrounds every request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from aiohttp import hdrs, web
 
 from service.clock import Clock
-from service.console import api, channels, login, nodes, opml, overview, websub
+from service.console import api, login, opml, websub
 from service.console.access import Need
 from service.console.audited import audited
 from service.console.failures import failures
+from service.console.finding import Finder
 from service.console.guard import HOOKS, NEEDS, PUBLIC, Handler, guard
 from service.console.headers import add_security_headers
 from service.console.health import health_routes
 from service.console.login import PASSWORDS
+from service.console.pages import pages
 from service.console.passwords import Passwords
-from service.console.site import CLOCK, SETTINGS, STATIC, STORE, TEMPLATES, templates
+from service.console.roster import Roster
+from service.console.site import CLOCK, FINDER, ROSTER, SETTINGS, STATIC, STORE, TEMPLATES, templates
 from service.settings import Settings
 from service.store import Store
-from service.store.accounts import Role
 
 LARGEST_BODY_BYTES = 64 * 1024
 _LARGER_BYTES: Mapping[Handler, int] = {
@@ -54,6 +56,8 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[SETTINGS] = settings
     app[STORE] = store
     app[CLOCK] = clock
+    app[ROSTER] = Roster(store)
+    app[FINDER] = Finder(app[ROSTER])
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
     public = [
@@ -63,6 +67,8 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
         web.post("/login", login.login),
         web.get("/setup", login.setup_form),
         web.post("/setup", login.setup),
+        web.get("/join", login.join_form),
+        web.post("/join", login.join),
         web.get(f"{api.PREFIX}/openapi.json", api.get_openapi),
     ]
     hooks = [
@@ -71,34 +77,16 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     ]
     app[PUBLIC] = frozenset(route.handler for route in public)
     app[HOOKS] = frozenset(route.handler for route in hooks)
-    pages = _closed()
+    closed = pages()
     app[NEEDS] = {
-        **{route.handler: Need(role) for role, routes in pages.items() for route in routes},
+        **{route.handler: Need(role) for role, routes in closed.items() for route in routes},
         **api.needs(),
     }
-    app.add_routes([*public, *hooks, *(route for routes in pages.values() for route in routes), *api.routes()])
+    app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes), *api.routes()])
     app.on_response_prepare.append(add_security_headers)
+    app.on_cleanup.append(_close_roster)
     return app
 
 
-def _closed() -> Mapping[Role, Sequence[web.RouteDef]]:
-    """Return the pages by the role that opens them."""
-    return {
-        Role.VIEWER: [
-            web.get("/", overview.page),
-            web.get("/channels", channels.page),
-            web.get("/channels/{cid}", channels.one),
-            web.get("/nodes", nodes.page),
-            web.post("/logout", login.logout),
-        ],
-        Role.OPERATOR: [
-            web.post("/channels", channels.add),
-            web.get("/channels/add", channels.add_form),
-            web.post("/channels/import", opml.upload),
-            web.post("/channels/{cid}/poll", channels.poll),
-            web.post("/channels/{cid}/listed", channels.set_listed),
-            web.get("/channels/{cid}/remove", channels.remove_form),
-            web.post("/channels/{cid}/remove", channels.remove),
-        ],
-        Role.ADMIN: [],
-    }
+async def _close_roster(app: web.Application) -> None:
+    await app[ROSTER].close()

@@ -112,6 +112,11 @@ _BINDING: Final = {
 }
 
 
+def binding(bound: Bound) -> str:
+    """Return what a bound is about."""
+    return _BINDING[bound]
+
+
 def reason_in_words(reason: Reason) -> str:
     """Return how often a channel is polled, and what makes it so."""
     nodes = count(len(reason.turns), "node")
@@ -129,6 +134,6 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
         *(count, duration, ago, size, instant, short_id, went_well, outcome_words, web_address),
-        *(wishes_in_words, reason_in_words, selector_of, without_selector),
+        *(wishes_in_words, reason_in_words, binding, selector_of, without_selector),
     )
 }

@@ -9,6 +9,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from service.clock import Clock
 from service.console import phrases
 from service.console.access import Visitor
+from service.console.finding import Finder
+from service.console.roster import Roster
 from service.settings import Settings
 from service.store import Store
 from service.store.accounts import Role
@@ -16,6 +18,8 @@ from service.store.accounts import Role
 SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CLOCK: Final = web.AppKey("clock", Clock)
+ROSTER: Final = web.AppKey("roster", Roster)
+FINDER: Final = web.AppKey("finder", Finder)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 
 VISITOR: Final = web.RequestKey("visitor", Visitor)

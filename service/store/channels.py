@@ -70,6 +70,9 @@ FIELDS = {
     "named": "the version that the name was made of",
     "failing_since": "Unix s of the first failed poll after the last good one",
     "refusals": "how many polls in a row found the publisher busy",
+    "tags": "the words that admins file it under, in order, with a space between any two",
+    "note": "what admins note about it",
+    "paused": "Unix s: admins want nobody to poll it before",
     "evidence": "what polls in a row have to say against it: service.feeds.verdicts.Evidence (JSON)",
 }
 
@@ -325,9 +328,14 @@ class Channels:
         found = [channel for channel in await self.many(taken) if channel is not None]
         return found, taken[-1] if len(ids) > count else ""
 
+    async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
+        """Return how many channels are in each of these registry buckets."""
+        found: list[int] = await self._link.many([("SCARD", keys.registry(bucket)) for bucket in buckets])
+        return found
+
     async def count(self) -> int:
         """Return how many channels are registered."""
-        return sum(await self._link.many([("SCARD", keys.registry(bucket)) for bucket in keys.REGISTRY_BUCKETS]))
+        return sum(await self.bucket_sizes(keys.REGISTRY_BUCKETS))
 
 
 def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:

@@ -1,0 +1,35 @@
+"""The pages that are closed to strangers, and who may come in."""
+
+from collections.abc import Mapping, Sequence
+
+from aiohttp import web
+
+from service.console import channels, login, nodes, opml, overview, policy_page
+from service.store.accounts import Role
+
+
+def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
+    """Return the routes of all pages by the role that opens them."""
+    return {
+        Role.VIEWER: [
+            web.get("/", overview.page),
+            web.get("/channels", channels.page),
+            web.get("/channels/{cid}", channels.one),
+            web.get("/nodes", nodes.page),
+            web.get("/policy", policy_page.page),
+            web.post("/logout", login.logout),
+        ],
+        Role.OPERATOR: [
+            web.post("/channels", channels.add),
+            web.get("/channels/add", channels.add_form),
+            web.post("/channels/import", opml.upload),
+            web.post("/channels/{cid}/poll", channels.poll),
+            web.post("/channels/{cid}/listed", channels.set_listed),
+            web.get("/channels/{cid}/remove", channels.remove_form),
+            web.post("/channels/{cid}/remove", channels.remove),
+        ],
+        Role.ADMIN: [
+            web.post("/policy", policy_page.apply),
+            web.post("/policy/restore", policy_page.restore),
+        ],
+    }
