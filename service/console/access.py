@@ -32,8 +32,8 @@ class Visitor:
     scopes: frozenset[str] | None = None
 
     def reaches(self, scope: str) -> bool:
-        """Return whether the scopes hold this one; who may write an area may read it."""
-        if self.scopes is None or scope in self.scopes:
+        """Return whether the scopes hold this one ("" is none in particular); who may write an area may read it."""
+        if self.scopes is None or not scope or scope in self.scopes:
             return True
         area, _, what = scope.partition(":")
         return what == "read" and f"{area}:write" in self.scopes

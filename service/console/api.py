@@ -8,17 +8,18 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import hdrs, web
 
+from service.console import api_access
 from service.console.access import Need, act, look
 from service.console.attention import Overview
 from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, detail, existing, find
 from service.console.discovery import Matrices, MemoryDirectories, SearchResult, directories, matrices, search
 from service.console.guard import Handler
 from service.console.importing import Imported
-from service.console.openapi import File, Operation, Parameter, document
+from service.console.openapi import BODY, CURSOR, LIMIT, File, Operation, Parameter, document
 from service.console.opml import MEDIA_TYPE, get_opml, post_opml
 from service.console.overview import overview
 from service.console.site import CLOCK, SETTINGS, STORE
-from service.console.wire import MOST_ITEMS, answer, body, limit
+from service.console.wire import answer, body, limit
 from service.errors import UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, canonical_url, page_url
 from service.model import FeedLink, NodeInfo, PollResult
@@ -177,11 +178,12 @@ _HOST = Parameter("host", "path", "A publisher's host, as in a URL.")
 _QUERY = Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.')
 _FIND = (
     Parameter("q", "query", "Only channels whose title or URL holds this text."),
-    Parameter("cursor", "query", "Where to go on: `next` of the page before."),
-    Parameter("limit", "query", f"How many items at most, 1 to {MOST_ITEMS}.", type="integer"),
+    CURSOR,
+    LIMIT,
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
+    *api_access.OPERATIONS,
     Operation("GET", "/overview", look("fleet"), get_overview, {200: Overview}),
     Operation(
         "GET", "/channels", look("channels"), get_channels, {200: ChannelPage}, parameters=_FIND, problems=(422,)
@@ -193,7 +195,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         post_channel,
         {201: ChannelDetail, 300: Choices},
         body=AddChannel,
-        problems=(400, 413, 415, 422, 502),
+        problems=(*BODY, 502),
     ),
     Operation("GET", "/channels.opml", look("channels"), get_opml, {200: File(MEDIA_TYPE)}),
     Operation(
@@ -216,7 +218,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         {200: ChannelDetail},
         body=SetChannel,
         parameters=(_CID,),
-        problems=(400, 404, 413, 415, 422),
+        problems=(404, *BODY),
     ),
     Operation(
         "DELETE", "/channels/{cid}", act("channels"), delete_channel, {204: None}, parameters=(_CID,), problems=(404,)
@@ -243,7 +245,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         {200: Host},
         body=SetHost,
         parameters=(_HOST,),
-        problems=(400, 413, 415, 422),
+        problems=BODY,
     ),
     Operation(
         "DELETE", "/hosts/{host}", act("channels"), delete_host, {204: None}, parameters=(_HOST,), problems=(422,)

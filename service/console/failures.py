@@ -8,6 +8,7 @@ import msgspec
 import structlog
 from aiohttp import hdrs, web
 
+from service.console.accounts import NoSuchAccount
 from service.console.guard import API_PREFIX, Handler
 from service.console.site import render
 from service.errors import (
@@ -35,6 +36,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _STATUS: dict[type[CoronetError], int] = {
     NotSubscribed: 404,
+    NoSuchAccount: 404,
     LimitReached: 429,
     UserError: 422,
     PublisherError: 502,

@@ -11,6 +11,7 @@ import msgspec
 from service.console.access import Need
 from service.console.failures import Problem
 from service.console.guard import Handler
+from service.console.wire import MOST_ITEMS
 
 _ALWAYS_POSSIBLE = (401, 403, 500, 503)
 _REFERENCE = "#/components/schemas/{name}"
@@ -24,6 +25,13 @@ class Parameter:
     place: Literal["path", "query"]
     meaning: str
     type: Literal["string", "integer"] = "string"
+
+
+CURSOR = Parameter("cursor", "query", "Where to go on: `next` of the page before.")
+LIMIT = Parameter("limit", "query", f"How many items at most, 1 to {MOST_ITEMS}.", type="integer")
+
+BODY = (400, 413, 415, 422)
+"""The problems that a body can have."""
 
 
 @dataclass(frozen=True)
