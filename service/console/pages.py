@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from service.console import channels, login, nodes, opml, overview, policy_page
+from service.console import channels, log_page, login, nodes, opml, overview, policy_page, settings_page
 from service.store.accounts import Role
 
 
@@ -17,6 +17,11 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.get("/channels/{cid}", channels.one),
             web.get("/nodes", nodes.page),
             web.get("/policy", policy_page.page),
+            web.get("/settings", settings_page.page),
+            web.post("/settings/password", settings_page.set_password),
+            web.post("/settings/sessions/{session}/end", settings_page.end_session),
+            web.post("/settings/keys", settings_page.make_key),
+            web.post("/settings/keys/{key}/revoke", settings_page.revoke_key),
             web.post("/logout", login.logout),
         ],
         Role.OPERATOR: [
@@ -31,5 +36,10 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
         Role.ADMIN: [
             web.post("/policy", policy_page.apply),
             web.post("/policy/restore", policy_page.restore),
+            web.get("/log", log_page.page),
+            web.post("/settings/accounts", settings_page.make_account),
+            web.post("/settings/accounts/{name}/role", settings_page.set_role),
+            web.post("/settings/accounts/{name}/link", settings_page.make_link),
+            web.post("/settings/accounts/{name}/remove", settings_page.remove_account),
         ],
     }
