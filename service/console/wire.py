@@ -34,8 +34,9 @@ async def body(request: web.Request, kind: type[_Body]) -> _Body:
 def limit(request: web.Request, usual: int) -> int:
     """Return how many items are wanted at most. Raises :class:`UserError` for what is no such number."""
     try:
-        return msgspec.convert(
+        wanted: int = msgspec.convert(
             request.query.get("limit", str(usual)), Annotated[int, msgspec.Meta(ge=1, le=MOST_ITEMS)], strict=False
         )
     except msgspec.ValidationError as error:
         raise UserError(f"limit: {error}") from error
+    return wanted

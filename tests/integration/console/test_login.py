@@ -1,11 +1,15 @@
 """The first account, login and logout."""
 
+import asyncio
+
 import pytest
 from aiohttp import web
+from argon2 import PasswordHasher, extract_parameters
+from argon2.exceptions import VerifyMismatchError
 from yarl import URL
 
 from service.console.guard import SESSION_COOKIE
-from service.console.login import setup_link
+from service.console.login import PASSWORDS, _neighbours, setup_link
 from service.console.passwords import Passwords
 from service.store import Store, keys
 from service.store.accounts import Account
@@ -117,6 +121,57 @@ async def test_the_sixth_login_within_a_minute_is_refused_even_with_the_right_pa
     status, text = await eve.post("/login", name="ada", password=PASSWORD)
     assert status == 429
     assert "Wait a minute" in text
+
+
+@pytest.mark.parametrize("name", ["ada", "nobody", "invited"])
+async def test_whether_there_is_such_an_account_shows_neither_in_the_work_done_nor_in_the_answer(
+    store: Store, eve: Visitor, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _make_account(store)
+    await store.accounts.change("invited", Account("", 0.0), await store.accounts.all())
+    verified = []
+
+    def verify(_: PasswordHasher, stored: str, password: str) -> bool:
+        verified.append(extract_parameters(stored))
+        assert password == "guess"
+        raise VerifyMismatchError
+
+    monkeypatch.setattr(PasswordHasher, "verify", verify)
+    answers = [await eve.post("/login", name=name, password="guess") for _ in range(6)]
+    assert verified == [extract_parameters(await Passwords().hash("any"))] * 5
+    assert [status for status, _ in answers] == [401] * 5 + [429]
+    assert len({text for _, text in answers[:5]}) == 1
+    assert ("The name or the password is wrong." in answers[0][1], "Wait a minute" in answers[5][1]) == (True, True)
+
+
+async def test_who_comes_while_many_wait_is_turned_away_and_others_are_answered_meanwhile(
+    served: tuple[str, web.Application], eve: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.console.passwords._MOST_WAIT", 2)
+    passwords = served[1][PASSWORDS]
+    await passwords._turn.acquire()
+    waiting = [asyncio.create_task(passwords.verify("guess", "")) for _ in range(2)]
+    await asyncio.sleep(0)
+    status, text = await eve.post("/login", name="ada", password=PASSWORD)
+    assert (status, "Too many people log in" in text) == (429, True)
+    assert (await eve.get("/livez"))[0] == 200
+    passwords._turn.release()
+    assert await asyncio.gather(*waiting) == [False, False]
+    assert (await eve.post("/login", name="ada", password=PASSWORD))[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("2001:db8::1", "2001:db8::2:3", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        (None, "", True),
+    ],
+)
+def test_an_address_of_ipv6_counts_as_the_network_its_holder_has(one: str | None, other: str, same: bool) -> None:  # noqa: FBT001
+    assert (_neighbours(one) == _neighbours(other)) is same
 
 
 async def test_guesses_on_one_account_are_counted_wherever_they_come_from(store: Store) -> None:
