@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from service.console import api_access
 from service.console.access import Need, act, look
 from service.console.attention import Overview
-from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, detail, existing, find
+from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, asked_for, detail, existing, find
 from service.console.discovery import Matrices, MemoryDirectories, SearchResult, directories, matrices, search
 from service.console.guard import Handler
 from service.console.importing import Imported
@@ -80,16 +80,16 @@ async def get_overview(request: web.Request) -> web.Response:
 
 
 async def get_channels(request: web.Request) -> web.Response:
-    """Channels by id, a page at a time."""
-    query, cursor = request.query.get("q", ""), request.query.get("cursor", "")
-    return answer(await find(request.app[STORE], query, cursor, limit(request, PAGE)))
+    """Channels, a page at a time."""
+    cursor = request.query.get("cursor", "")
+    return answer(await find(request.app, asked_for(request.query), cursor, limit(request, PAGE)))
 
 
 async def post_channel(request: web.Request) -> web.Response:
     """Look at a URL, and have its channel polled from now on, even without subscribers."""
-    wanted = await body(request, AddChannel)
-    store, url = request.app[STORE], page_url(wanted.url, wanted.selector)
-    probed = await store.requests.probe(url, as_page=wanted.as_page or bool(wanted.selector))
+    asked = await body(request, AddChannel)
+    store, url = request.app[STORE], page_url(asked.url, asked.selector)
+    probed = await store.requests.probe(url, as_page=asked.as_page or bool(asked.selector))
     if probed.page:
         raise UserError(f"{url} is a page that names no feed. To watch the page itself, say `as_page`.")
     if probed.channel is None:
@@ -178,6 +178,15 @@ _HOST = Parameter("host", "path", "A publisher's host, as in a URL.")
 _QUERY = Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.')
 _FIND = (
     Parameter("q", "query", "Only channels whose title or URL holds this text."),
+    Parameter("state", "query", "Only channels that are `polled`, `failing`, `idle`, `paused` or `moved`."),
+    Parameter("tag", "query", "Only channels that admins file under this word."),
+    Parameter("site", "query", "Only channels of this site: a registrable domain."),
+    Parameter(
+        "sort",
+        "query",
+        "`id` (the default), `title`, `subscribers`, `news`, `version`, `site`, `failing` or `added`; `-` before "
+        "it turns the order round.",
+    ),
     CURSOR,
     LIMIT,
 )

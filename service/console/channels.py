@@ -1,29 +1,13 @@
-"""The pages about channels: find them, add one, look at one, poll, list and remove it."""
-
-from urllib.parse import urlencode
+"""The pages about one channel: add it, look at it, poll, list and remove it."""
 
 from aiohttp import web
 
-from service.console.catalogue import detail, existing, find
+from service.console.catalogue import detail, existing
 from service.console.failures import in_plain_words, status_of
 from service.console.ring_svg import ring_svg
 from service.console.site import STORE, render
 from service.errors import CoronetError, StoreUnavailable
 from service.feeds.urls import page_url
-
-_LONGEST_QUERY = 200
-
-
-async def page(request: web.Request) -> web.Response:
-    """List channels, a page at a time; ``q`` searches titles and URLs."""
-    query = request.query.get("q", "")[:_LONGEST_QUERY]
-    cursor = request.query.get("cursor", "")
-    found = await find(request.app[STORE], query, cursor)
-    following = urlencode({"q": query, "cursor": found.next}) if found.next else ""
-    removed = "removed" in request.query
-    return render(
-        request, "channels.html", found=found.items, query=query, first=not cursor, following=following, removed=removed
-    )
 
 
 async def add_form(request: web.Request) -> web.Response:

@@ -120,7 +120,8 @@ def after(ids: Sequence[ChannelId], cursor: str) -> int:
     try:
         return ids.index(read[1]) + 1
     except ValueError:
-        return min(int(read[2] or 0), len(ids))
+        # Those behind it have moved up by one; and rather is one seen twice than never.
+        return min(max(0, int(read[2] or 0) - 1), len(ids))
 
 
 def cursor_at(ids: Sequence[ChannelId], end: int) -> str:

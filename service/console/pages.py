@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from service.console import channels, log_page, login, nodes, opml, overview, policy_page, settings_page
+from service.console import channels, channels_page, log_page, login, nodes, opml, overview, policy_page, settings_page
 from service.store.accounts import Role
 
 
@@ -13,7 +13,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
     return {
         Role.VIEWER: [
             web.get("/", overview.page),
-            web.get("/channels", channels.page),
+            web.get("/channels", channels_page.page),
             web.get("/channels/{cid}", channels.one),
             web.get("/nodes", nodes.page),
             web.get("/policy", policy_page.page),
@@ -27,6 +27,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
         Role.OPERATOR: [
             web.post("/channels", channels.add),
             web.get("/channels/add", channels.add_form),
+            web.post("/channels/change", channels_page.change),
             web.post("/channels/import", opml.upload),
             web.post("/channels/{cid}/poll", channels.poll),
             web.post("/channels/{cid}/listed", channels.set_listed),

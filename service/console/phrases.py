@@ -78,6 +78,11 @@ def outcome_words(outcome: str) -> str:
     return " ".join([first[:1].upper() + first[1:], *rest])
 
 
+def state_words(state: str) -> str:
+    """Return what becomes of a channel, as a word."""
+    return {"idle": "Not polled"}.get(state, state.capitalize())
+
+
 def web_address(link: str) -> str:
     """Return the link if a browser may be sent there, else ''."""
     try:
@@ -133,7 +138,7 @@ def _spans(hours: Sequence[int]) -> Iterator[str]:
 FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
-        *(count, duration, ago, size, instant, short_id, went_well, outcome_words, web_address),
+        *(count, duration, ago, size, instant, short_id, went_well, outcome_words, state_words, web_address),
         *(wishes_in_words, reason_in_words, binding, selector_of, without_selector),
     )
 }

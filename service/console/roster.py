@@ -91,6 +91,13 @@ class Roster:
         for task in done:
             task.result()
 
+    async def again(self, ids: Sequence[ChannelId]) -> None:
+        """Read these channels anew, of which somebody has just changed something.
+
+        Raises :class:`service.errors.StoreUnavailable`.
+        """
+        await self._read(ids)
+
     async def close(self) -> None:
         """Stop reading."""
         for task in (self._looking, self._walking):
@@ -149,7 +156,7 @@ class Roster:
                     # A channel is registered before it is made; and what dies in between leaves such an id behind.
                     self._sizes[int(cid[:2], 16)] = -1
                     self._drop(cid)
-                elif (row := _row(found, now_s)) != self.rows.get(cid):
+                elif (row := row_of(found, now_s)) != self.rows.get(cid):
                     self.members += cid not in self.rows
                     self.edition += 1
                     self.rows[cid] = row
@@ -160,7 +167,8 @@ class Roster:
             self.edition += 1
 
 
-def _row(found: Remarked, now_s: float) -> Row:
+def row_of(found: Remarked, now_s: float) -> Row:
+    """Return a channel's row."""
     channel = found.channel
     return Row(
         id=channel.id,
