@@ -39,6 +39,14 @@ def tag_of(text: str) -> str:
     return tag
 
 
+def tags_of(text: str) -> list[str]:
+    """Return all tags in a text, in order. Raises :class:`UserError`."""
+    tags = sorted({tag_of(word) for word in text.split()})
+    if len(tags) > MOST_TAGS:
+        raise UserError(f"A channel has at most {MOST_TAGS} tags.")
+    return tags
+
+
 async def act(store: Store, action: Action, ids: Sequence[ChannelId], *, tag: str = "", for_s: float = 0.0) -> Done:
     """Do it to these channels. ``for_s`` is how long to pause them, 0 until somebody resumes them.
 

@@ -14,8 +14,9 @@ from service.console.roster import row_of
 from service.console.site import FINDER, ROSTER, STORE
 from service.corona.reasons import Reason
 from service.errors import NotSettled, NoWorker, UserError
-from service.feeds.urls import selector_of
+from service.feeds.urls import host_of, selector_of
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
+from service.net.sites import site_of
 from service.store import Store
 from service.store.remarks import Remarked
 
@@ -67,7 +68,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
 
     ``why`` it is polled as it is, and by whom, is its owner's word; null if that does not answer. ``wishes`` is
     how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may. ``validators`` are those of its
-    last version, ``note`` is an admin's.
+    last version, ``note`` is an admin's, and so is ``site_requests_per_s`` (null for what the settings say).
     """
 
     channel: ChannelView
@@ -76,6 +77,8 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     why: Reason | None
     polls: tuple[PollResult, ...]
     latest: tuple[Entry, ...]
+    site: str
+    site_requests_per_s: float | None
     wishes: Wishes
     paused_s: float
     validators: Validators
@@ -122,12 +125,14 @@ async def detail(store: Store, text: str) -> ChannelDetail:
     (view,) = found
     nodes = {node.id: node for node in ring.nodes}
     owner = ring.owner(cid)
-    why, polls, latest, paused_s, note = await asyncio.gather(
+    site = site_of(host_of(view.url))
+    why, polls, latest, paused_s, note, site_rate = await asyncio.gather(
         _why(store, cid, asked=view.state in {"polled", "failing", "paused"}),
         store.channels.polls(cid, _POLLS_SHOWN),
         store.channels.latest(cid, _ENTRIES_SHOWN),
         store.hosts.paused_s(cid),
         store.remarks.note(cid),
+        store.hosts.rate(site),
     )
     return ChannelDetail(
         channel=view,
@@ -136,6 +141,8 @@ async def detail(store: Store, text: str) -> ChannelDetail:
         why=why,
         polls=polls,
         latest=latest,
+        site=site,
+        site_requests_per_s=site_rate,
         wishes=state.wishes,
         paused_s=paused_s,
         validators=state.validators,

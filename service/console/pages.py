@@ -4,7 +4,18 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from service.console import channels, channels_page, log_page, login, nodes, opml, overview, policy_page, settings_page
+from service.console import (
+    channel_page,
+    channels,
+    channels_page,
+    log_page,
+    login,
+    nodes,
+    opml,
+    overview,
+    policy_page,
+    settings_page,
+)
 from service.store.accounts import Role
 
 
@@ -14,7 +25,8 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
         Role.VIEWER: [
             web.get("/", overview.page),
             web.get("/channels", channels_page.page),
-            web.get("/channels/{cid}", channels.one),
+            web.get("/channels/{cid}", channel_page.page),
+            web.get("/channels/{cid}/versions", channel_page.versions),
             web.get("/nodes", nodes.page),
             web.get("/policy", policy_page.page),
             web.get("/settings", settings_page.page),
@@ -29,7 +41,10 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.get("/channels/add", channels.add_form),
             web.post("/channels/change", channels_page.change),
             web.post("/channels/import", opml.upload),
-            web.post("/channels/{cid}/poll", channels.poll),
+            web.post("/channels/{cid}/poll", channel_page.poll),
+            web.post("/channels/{cid}/trace", channel_page.trace),
+            web.post("/channels/{cid}/pause", channel_page.pause),
+            web.post("/channels/{cid}/remarks", channel_page.remark),
             web.post("/channels/{cid}/listed", channels.set_listed),
             web.get("/channels/{cid}/remove", channels.remove_form),
             web.post("/channels/{cid}/remove", channels.remove),

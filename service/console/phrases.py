@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
+from service.console.differences import differences
 from service.corona.reasons import Bound, Reason
 from service.feeds.pace import DAY_S
 from service.feeds.urls import selector_of, without_selector
@@ -139,6 +140,6 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
         *(count, duration, ago, size, instant, short_id, went_well, outcome_words, state_words, web_address),
-        *(wishes_in_words, reason_in_words, binding, selector_of, without_selector),
+        *(differences, wishes_in_words, reason_in_words, binding, selector_of, without_selector),
     )
 }

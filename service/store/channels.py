@@ -245,6 +245,12 @@ class Channels:
         found = await self._link.call("XRANGE", keys.log(cid), f"{version}-0", f"{version}-0")
         return msgspec.msgpack.decode(found[0][1][b"d"], type=Delta) if found else None
 
+    async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
+        """Return the deltas that made the channel's last versions, or those before one, newest first."""
+        start = f"{before - 1}-0" if before else "+"
+        found = await self._link.call("XREVRANGE", keys.log(cid), start, "-", "COUNT", count)
+        return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
+
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return the channel's latest entries, newest first."""
         newest: dict[str, Entry] = {}
