@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
+import msgspec
 import structlog
 
 from bots import commands, stanzas
@@ -107,16 +108,22 @@ class Desk:
             person.told_too_fast = True
             return text(TooFast(per_minute), self._clock.wall_s())
         person.told_too_fast = False
+        known = await self._store.users.get(said.jid)
+        if known.suspended:
+            return ""
         greeting = ""
-        if not (await self._store.users.get(said.jid)).welcomed:
+        if not known.welcomed:
             await self._store.users.mark(said.jid, welcomed=True)
             greeting = f"{WELCOME}\n\n"
-        reply = await self._converse(person, said)
+        limits = self._limits
+        if known.most_subscriptions is not None:
+            limits = msgspec.structs.replace(limits, subscriptions=known.most_subscriptions)
+        reply = await self._converse(person, said, limits)
         return clip(greeting + text(reply, self._clock.wall_s()), LONGEST_MESSAGE_BYTES)
 
-    async def _converse(self, person: _Person, said: Said) -> Reply:
+    async def _converse(self, person: _Person, said: Said, limits: Limits) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
-        dialogue = converse(commands.parse(said.text), person.asked if stands else None, self._limits)
+        dialogue = converse(commands.parse(said.text), person.asked if stands else None, limits)
         try:
             request = next(dialogue)
             while True:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from service.console.passwords import LONGEST, SHORTEST
-from service.errors import OperationalError, UserError
+from service.errors import NoSuchThing, OperationalError, UserError
 from service.store import Store
 from service.store.accounts import Account, Role
 
@@ -22,12 +22,6 @@ class AccountView(msgspec.Struct, frozen=True):
     role: Role
     state: Literal["invited", "active"]
     created_s: float
-
-
-class NoSuchAccount(UserError):
-    """There is no account of that name."""
-
-    code = "no-such-account"
 
 
 def viewed(name: str, account: Account) -> AccountView:
@@ -104,7 +98,7 @@ async def set_password(store: Store, name: str, password_hash: str) -> Account:
 
 def _existing(accounts: Mapping[str, Account], name: str) -> Account:
     if name not in accounts:
-        raise NoSuchAccount(f"There is no account “{name}”. It may have been removed.")
+        raise NoSuchThing(f"There is no account “{name}”. It may have been removed.")
     return accounts[name]
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console import api_access
+from service.console import api_access, api_fleet, api_people
 from service.console.access import Need, act, look
 from service.console.attention import Overview
 from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, asked_for, detail, existing, find
@@ -18,11 +18,11 @@ from service.console.importing import Imported
 from service.console.openapi import BODY, CURSOR, LIMIT, File, Operation, Parameter, document
 from service.console.opml import MEDIA_TYPE, get_opml, post_opml
 from service.console.overview import overview
-from service.console.site import CLOCK, SETTINGS, STORE
+from service.console.site import CLOCK, PULSE, ROSTER, SETTINGS, STORE
 from service.console.wire import answer, body, limit
 from service.errors import UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, canonical_url, page_url
-from service.model import FeedLink, NodeInfo, PollResult
+from service.model import FeedLink, PollResult
 from service.net.sites import site_of
 
 PREFIX: Final = "/api/v1"
@@ -53,12 +53,6 @@ class Choices(msgspec.Struct, frozen=True):
     choices: tuple[FeedLink, ...]
 
 
-class Nodes(msgspec.Struct, frozen=True):
-    """The living nodes, by id."""
-
-    items: tuple[NodeInfo, ...]
-
-
 class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many requests per second the whole fleet may make of a site; what its network may be asked holds besides."""
 
@@ -75,8 +69,8 @@ class Host(msgspec.Struct, frozen=True):
 
 async def get_overview(request: web.Request) -> web.Response:
     """The fleet in numbers, and what needs attention."""
-    store, settings = request.app[STORE], request.app[SETTINGS]
-    return answer(await overview(store, settings, request.app[CLOCK].wall_s()))
+    app = request.app
+    return answer(await overview(app[STORE], app[SETTINGS], app[ROSTER], app[PULSE].samples, app[CLOCK].wall_s()))
 
 
 async def get_channels(request: web.Request) -> web.Response:
@@ -125,11 +119,6 @@ async def poll_channel(request: web.Request) -> web.Response:
     """Poll a channel at once, and say how it ended."""
     channel = await existing(request.app[STORE], request.match_info["cid"])
     return answer(await request.app[STORE].requests.poll_now(channel.id))
-
-
-async def get_nodes(request: web.Request) -> web.Response:
-    """The living nodes."""
-    return answer(Nodes(tuple(await request.app[STORE].ring.view())))
 
 
 async def get_search(request: web.Request) -> web.Response:
@@ -192,6 +181,8 @@ _FIND = (
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
+    *api_fleet.OPERATIONS,
+    *api_people.OPERATIONS,
     *api_access.OPERATIONS,
     Operation("GET", "/overview", look("fleet"), get_overview, {200: Overview}),
     Operation(
@@ -241,7 +232,6 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_CID,),
         problems=(404, 422, 502),
     ),
-    Operation("GET", "/nodes", look("fleet"), get_nodes, {200: Nodes}),
     Operation("GET", "/search", look("fleet"), get_search, {200: SearchResult}, parameters=(_QUERY,), problems=(422,)),
     Operation("GET", "/matrices", look("fleet"), get_matrices, {200: Matrices}),
     Operation("GET", "/directories", look("fleet"), get_directories, {200: MemoryDirectories}),

@@ -1,6 +1,5 @@
 """The API's part about who may do what: accounts, sessions, API keys, and the log of what they did."""
 
-import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -16,14 +15,12 @@ from service.console.holders import KeyView
 from service.console.login import link_to, new_password
 from service.console.openapi import BODY, CURSOR, LIMIT, Operation, Parameter
 from service.console.site import CLOCK, STORE, VISITOR
-from service.console.wire import answer, body, limit
-from service.errors import UserError
+from service.console.wire import answer, body, limit, place
 from service.store.accounts import Role
 from service.store.audit import Noted
 from service.store.sessions import Session
 
 _DEEDS = 50
-_PLACE = re.compile(r"\d{1,19}-\d{1,19}")
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
@@ -185,14 +182,6 @@ async def get_log(request: web.Request) -> web.Response:
     """What was done in the console and through its API, by whom."""
     deeds, following = await request.app[STORE].audit.page(place(request), limit(request, _DEEDS))
     return answer(Deeds(tuple(deeds), following))
-
-
-def place(request: web.Request) -> str:
-    """Return where in the log to go on. Raises :class:`UserError` for a cursor that is none of ours."""
-    cursor = request.query.get("cursor", "")
-    if cursor and not _PLACE.fullmatch(cursor):
-        raise UserError("This cursor is not one the console gave out. Start again without it.")
-    return cursor
 
 
 _NAME = Parameter("name", "path", "An account's name.")

@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 
 from service.console.failures import status_of
-from service.console.guard import CHANGES_NOTHING, Handler
+from service.console.guard import CHANGES_NOTHING, NEEDS, Handler
 from service.console.site import CLOCK, STORE, VISITOR
 from service.errors import CoronetError, StoreUnavailable
 from service.store.audit import Deed
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Note what is about to be changed, change it, and note how that ended."""
     visitor = request.get(VISITOR)
-    if visitor is None or request.method in CHANGES_NOTHING:
+    if visitor is None or request.method in CHANGES_NOTHING or _only_reads(request):
         return await handler(request)
     deed = Deed(
         request.app[CLOCK].wall_s(), visitor.name, visitor.key, request.remote or "", _sentence(request), request.path
@@ -62,6 +62,11 @@ async def _end(request: web.Request, note: str, deed: Deed) -> None:
         await request.app[STORE].audit.end(note, msgspec.structs.replace(deed, detail=detail))
     except StoreUnavailable as error:
         log.warning("how it ended is not in the audit log", action=deed.action, on=deed.on, error=str(error))
+
+
+def _only_reads(request: web.Request) -> bool:
+    need = request.app[NEEDS].get(request.match_info.handler)
+    return need is not None and need.scope.endswith(":read")
 
 
 def _sentence(request: web.Request) -> str:

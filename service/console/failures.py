@@ -8,12 +8,12 @@ import msgspec
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.accounts import NoSuchAccount
 from service.console.guard import API_PREFIX, Handler
 from service.console.site import render
 from service.errors import (
     CoronetError,
     LimitReached,
+    NoSuchThing,
     NotSubscribed,
     OperationalError,
     PublisherError,
@@ -36,7 +36,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _STATUS: dict[type[CoronetError], int] = {
     NotSubscribed: 404,
-    NoSuchAccount: 404,
+    NoSuchThing: 404,
     LimitReached: 429,
     UserError: 422,
     PublisherError: 502,

@@ -2,8 +2,8 @@
 
 from aiohttp import web
 
-from service.console.api_access import place
 from service.console.site import STORE, render
+from service.console.wire import place
 
 _SHOWN = 50
 

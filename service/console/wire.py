@@ -1,5 +1,6 @@
 """JSON in and out: bodies of requests that fit a type, answers, and pages of lists."""
 
+import re
 from http import HTTPStatus
 from typing import Annotated, Final, TypeVar
 
@@ -11,6 +12,7 @@ from service.errors import UserError
 MOST_ITEMS: Final = 200
 """Of one page of a list."""
 
+_PLACE = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 _Body = TypeVar("_Body")
 
 
@@ -40,3 +42,14 @@ def limit(request: web.Request, usual: int) -> int:
     except msgspec.ValidationError as error:
         raise UserError(f"limit: {error}") from error
     return wanted
+
+
+def place(request: web.Request, given: str | None = None) -> str:
+    """Return where in a log to go on, by the cursor if no place is given; "" from its newest entry.
+
+    Raises :class:`UserError` for what is no place.
+    """
+    found = request.query.get("cursor", "") if given is None else given
+    if (found or given is not None) and not _PLACE.fullmatch(found):
+        raise UserError("This is no place in a log that the console gave out. Start again without it.")
+    return found

@@ -16,8 +16,10 @@ from service.settings import Settings
 from service.store.accounts import Accounts
 from service.store.api_keys import ApiKeys
 from service.store.audit import Audit
+from service.store.bots import Bots
 from service.store.cells import Cells
 from service.store.channels import Channels
+from service.store.dead_letters import DeadLetters
 from service.store.directory import Directory
 from service.store.hosts import Hosts
 from service.store.inbox import Inboxes
@@ -28,6 +30,7 @@ from service.store.link import Link
 from service.store.loads import LoadStore
 from service.store.moves import Moves
 from service.store.outbox import Outbox
+from service.store.people import People
 from service.store.policy import PolicyStore
 from service.store.remarks import Remarks
 from service.store.requests import Requests
@@ -63,7 +66,10 @@ class Store:
         self.moves = Moves(self.channels, self.subscriptions)
         self.users = Users(link)
         self.standing = Standings(together)
+        self.people = People(link, self.subscriptions, self.standing, self.outbox)
+        self.dead_letters = DeadLetters(link, self.outbox)
         self.ring = Ring(link)
+        self.bots = Bots(link)
         self.policy = PolicyStore(link)
         self.leases = Leases(link)
         self.hosts = Hosts(together)

@@ -8,6 +8,7 @@ key                          type    meaning
 ===========================  ======  =====================================================================
 ``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH {NodeInfo as JSON}``
 ``cn:{r}:leases``            zset    node id → when its lease ends, in ms of Redis's clock
+``cn:{r}:drained``           zset    names of workers that admins keep out of the ring → when they were last there (ms)
 ``cn:{r}:version``           string  grows with every join, leave and expiry
 ``cn:{r}:epoch``             string  grows with every join
 ``cn:{p}:aims``              string  what admins want of the fleet: Aims (JSON)
@@ -40,7 +41,8 @@ key                          type    meaning
 ``cn:{m:CELL}:index``        string  bit-sliced signatures of its names, once there are more than a few
 ``cn:{m:CELL}:slots``        string  which name has which slot in the index
 ``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
-``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``
+``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``,
+                                     and what admins set: ``suspended``, ``most_subscriptions``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
 ``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
@@ -49,6 +51,7 @@ key                          type    meaning
                                      ``w`` which standing queries have met what: MetWatch (JSON)
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
 ``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
+``cn:{u:UID}:revived:L``     string  what dead letter L would have told is queued again; expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
@@ -60,6 +63,7 @@ key                          type    meaning
 ``cn:{a}:users``             set     every user id that ever wrote to us
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
+``cn:{d}:bots``              zset    where bots serve their metrics (URL) → when they said so (Unix s)
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
 ``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
 ``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
@@ -89,6 +93,7 @@ RING_NODES = "cn:{r}:nodes"
 RING_LEASES = "cn:{r}:leases"
 RING_VERSION = "cn:{r}:version"
 RING_EPOCH = "cn:{r}:epoch"
+RING_DRAINED = "cn:{r}:drained"
 AIMS = "cn:{p}:aims"
 AIMS_HISTORY = "cn:{p}:history"
 AIMS_REVISION = "cn:{p}:revision"
@@ -96,6 +101,7 @@ INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
+BOTS = "cn:{d}:bots"
 DEAD_LETTERS = "cn:{d}:dead"
 STANDING_LOG = "cn:{w}:log"
 
@@ -238,6 +244,11 @@ def in_flight(uid: UserId) -> str:
 def told(uid: UserId) -> str:
     """A user's last messages, by what they told."""
     return f"cn:{{u:{uid}}}:told"
+
+
+def revived(uid: UserId, letter: str) -> str:
+    """That a dead letter of a user's went back to the outbox."""
+    return f"cn:{{u:{uid}}}:revived:{letter}"
 
 
 def articles(uid: UserId) -> str:

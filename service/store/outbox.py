@@ -114,7 +114,7 @@ class Outbox:
         given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
         replies = await self._link.many([script("outbox_enqueue", _queued_keys(uid), *given) for uid in uids])
         # Also those who already had it: a crash may have come between the queue and the waiting list.
-        await self._wake_up([uid for uid, reply in zip(uids, replies, strict=True) if reply >= 0])
+        await self.rouse([uid for uid, reply in zip(uids, replies, strict=True) if reply >= 0])
         return [uid for uid, reply in zip(uids, replies, strict=True) if reply < 0]
 
     async def enqueue_hits(
@@ -132,9 +132,10 @@ class Outbox:
             own = (keys.user_index(hit.uid), keys.outbox(hit.uid), keys.watches(hit.uid), keys.hits(hit.uid))
             commands.append(script("outbox_hit", own, cid, version, now_s, marks, changes, *met))
         replies = await self._link.many(commands)
-        await self._wake_up([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply >= 0])
+        await self.rouse([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply >= 0])
 
-    async def _wake_up(self, waiting: Sequence[UserId]) -> None:
+    async def rouse(self, waiting: Sequence[UserId]) -> None:
+        """Have delivery look at these people's outboxes."""
         if waiting:
             stamps = [value for uid in waiting for value in (_stamp(), uid)]
             await self._link.many(
@@ -270,7 +271,7 @@ def _queued_keys(uid: UserId) -> tuple[str, ...]:
 
 
 def _claimed_keys(uid: UserId) -> tuple[str, ...]:
-    return keys.outbox(uid), keys.in_flight(uid), keys.articles(uid), keys.older_articles(uid)
+    return keys.outbox(uid), keys.in_flight(uid), keys.articles(uid), keys.older_articles(uid), keys.user(uid)
 
 
 def _wire(marks: Marks | None) -> str:
@@ -283,6 +284,11 @@ def _wire(marks: Marks | None) -> str:
 def _batch(message_id: bytes, value: bytes) -> Batch:
     flying = msgspec.json.decode(value, type=_Flying)
     return Batch(message_id.decode(), _items(flying.items), flying.acked, flying.at, flying.replaces)
+
+
+def items_of(value: bytes) -> tuple[OutboxItem, ...]:
+    """Return what a batch holds, as it was in flight."""
+    return _items(msgspec.json.decode(value, type=_Flying).items)
 
 
 def _told(value: bytes) -> ToldMessage:

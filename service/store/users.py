@@ -11,11 +11,16 @@ from service.store.link import Link
 
 
 class UserState(msgspec.Struct, frozen=True):
-    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184)."""
+    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184).
+
+    ``suspended`` and ``most_subscriptions`` (None for what the settings say) are admins' word.
+    """
 
     jid: str
     welcomed: bool = False
     receipts: bool = False
+    suspended: bool = False
+    most_subscriptions: int | None = None
 
 
 class Users:
@@ -27,8 +32,9 @@ class Users:
 
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
-        welcomed, receipts = await self._link.call("HMGET", keys.user(keys.user_id(jid)), "welcomed", "receipts")
-        return UserState(jid, welcomed == b"1", receipts == b"1")
+        fields = ("welcomed", "receipts", "suspended", "most_subscriptions")
+        welcomed, receipts, suspended, most = await self._link.call("HMGET", keys.user(keys.user_id(jid)), *fields)
+        return UserState(jid, welcomed == b"1", receipts == b"1", suspended == b"1", int(most) if most else None)
 
     async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Remember what is given."""
