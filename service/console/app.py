@@ -14,10 +14,12 @@ from service.console.guard import HOOKS, NEEDS, PUBLIC, Handler, guard
 from service.console.headers import add_security_headers
 from service.console.health import health_routes
 from service.console.login import PASSWORDS
+from service.console.overview_page import shown
 from service.console.pages import pages
 from service.console.passwords import Passwords
+from service.console.pulse import Pulse
 from service.console.roster import Roster
-from service.console.site import CLOCK, FINDER, ROSTER, SETTINGS, STATIC, STORE, TEMPLATES, templates
+from service.console.site import CLOCK, FINDER, PULSE, ROSTER, SETTINGS, STATIC, STORE, TEMPLATES, templates
 from service.settings import Settings
 from service.store import Store
 
@@ -58,6 +60,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[CLOCK] = clock
     app[ROSTER] = Roster(store)
     app[FINDER] = Finder(app[ROSTER])
+    app[PULSE] = Pulse(store, clock)
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
     public = [
@@ -84,9 +87,15 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     }
     app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes), *api.routes()])
     app.on_response_prepare.append(add_security_headers)
-    app.on_cleanup.append(_close_roster)
+    app.on_startup.append(_begin)
+    app.on_shutdown.append(_end)
     return app
 
 
-async def _close_roster(app: web.Application) -> None:
+async def _begin(app: web.Application) -> None:
+    app[PULSE].start(lambda: shown(app))
+
+
+async def _end(app: web.Application) -> None:
+    await app[PULSE].close()
     await app[ROSTER].close()

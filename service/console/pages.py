@@ -12,7 +12,7 @@ from service.console import (
     login,
     nodes,
     opml,
-    overview,
+    overview_page,
     policy_page,
     settings_page,
 )
@@ -23,7 +23,8 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
     """Return the routes of all pages by the role that opens them."""
     return {
         Role.VIEWER: [
-            web.get("/", overview.page),
+            web.get("/", overview_page.page),
+            web.get("/live", overview_page.stream),
             web.get("/channels", channels_page.page),
             web.get("/channels/{cid}", channel_page.page),
             web.get("/channels/{cid}/versions", channel_page.versions),

@@ -10,6 +10,7 @@ from service.clock import Clock
 from service.console import phrases
 from service.console.access import Visitor
 from service.console.finding import Finder
+from service.console.pulse import Pulse
 from service.console.roster import Roster
 from service.settings import Settings
 from service.store import Store
@@ -19,6 +20,7 @@ SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CLOCK: Final = web.AppKey("clock", Clock)
 ROSTER: Final = web.AppKey("roster", Roster)
+PULSE: Final = web.AppKey("pulse", Pulse)
 FINDER: Final = web.AppKey("finder", Finder)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 
