@@ -14,6 +14,7 @@ from service.console.audited import DETAIL
 from service.console.holders import KeyView
 from service.console.login import link_to, new_password
 from service.console.openapi import BODY, CURSOR, LIMIT, Operation, Parameter
+from service.console.repeated import SHOWN_ONCE
 from service.console.site import CLOCK, STORE, VISITOR
 from service.console.wire import answer, body, limit, place
 from service.store.accounts import Role
@@ -123,6 +124,7 @@ async def post_account(request: web.Request) -> web.Response:
     """Make an account, and a link with which its holder chooses a password."""
     wanted = await body(request, AddAccount)
     request[DETAIL] = f"{wanted.name}: {wanted.role}"
+    request[SHOWN_ONCE] = True
     token = await accounts.add(request.app[STORE], wanted.name, wanted.role, request.app[CLOCK].wall_s())
     return answer(PasswordLink(link_to(request, token)), HTTPStatus.CREATED)
 
@@ -142,7 +144,9 @@ async def delete_account(request: web.Request) -> web.Response:
 
 async def post_account_link(request: web.Request) -> web.Response:
     """Make a link with which an account's holder chooses a new password."""
-    return answer(PasswordLink(link_to(request, await accounts.invite(request.app[STORE], request.match_info["name"]))))
+    request[SHOWN_ONCE] = True
+    token = await accounts.invite(request.app[STORE], request.match_info["name"])
+    return answer(PasswordLink(link_to(request, token)))
 
 
 async def get_sessions(request: web.Request) -> web.Response:
@@ -166,6 +170,7 @@ async def post_key(request: web.Request) -> web.Response:
     """Make an API key of one's own account."""
     wanted = await body(request, AddKey)
     request[DETAIL] = f"{wanted.name}: {' '.join(wanted.scopes)}"
+    request[SHOWN_ONCE] = True
     now_s = request.app[CLOCK].wall_s()
     key, token = await holders.make_key(request.app[STORE], request[VISITOR], wanted.name, wanted.scopes, now_s)
     return answer(NewKey(key, token), HTTPStatus.CREATED)

@@ -37,7 +37,7 @@ class Nodes(msgspec.Struct, frozen=True):
     drained: tuple[str, ...]
 
 
-class Done(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True):
     """What was done, in one sentence."""
 
     done: str
@@ -101,12 +101,12 @@ async def get_shards(request: web.Request) -> web.Response:
 
 async def split_shard(request: web.Request) -> web.Response:
     """Split a leaf of the tree now, whatever its load."""
-    return answer(Done(await shards.split(request.app[STORE], request.match_info["label"])))
+    return answer(Step(await shards.split(request.app[STORE], request.match_info["label"])))
 
 
 async def merge_shard(request: web.Request) -> web.Response:
     """Merge the halves of a group now, whatever their loads."""
-    return answer(Done(await shards.merge(request.app[STORE], request.match_info["label"])))
+    return answer(Step(await shards.merge(request.app[STORE], request.match_info["label"])))
 
 
 async def _aim(request: web.Request, aims: Aims | None, seen: int | None) -> web.Response:
@@ -141,9 +141,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
     ),
     Operation("GET", "/shards", look("fleet"), get_shards, {200: Shards}),
     Operation(
-        "POST", "/shards/{label}/split", act("fleet"), split_shard, {200: Done}, parameters=(_LABEL,), problems=(422,)
+        "POST", "/shards/{label}/split", act("fleet"), split_shard, {200: Step}, parameters=(_LABEL,), problems=(422,)
     ),
     Operation(
-        "POST", "/shards/{label}/merge", act("fleet"), merge_shard, {200: Done}, parameters=(_LABEL,), problems=(422,)
+        "POST", "/shards/{label}/merge", act("fleet"), merge_shard, {200: Step}, parameters=(_LABEL,), problems=(422,)
     ),
 )

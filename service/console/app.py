@@ -18,6 +18,7 @@ from service.console.overview_page import shown
 from service.console.pages import pages
 from service.console.passwords import Passwords
 from service.console.pulse import Pulse
+from service.console.repeated import repeated
 from service.console.roster import Roster
 from service.console.site import CLOCK, FINDER, PULSE, ROSTER, SETTINGS, STATIC, STORE, TEMPLATES, templates
 from service.settings import Settings
@@ -54,7 +55,8 @@ async def body_cap(request: web.Request, handler: Handler) -> web.StreamResponse
 
 def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     """Return the console over a store, which it neither opens nor closes."""
-    app = web.Application(middlewares=[failures, body_cap, guard, audited], client_max_size=LARGEST_BODY_BYTES)
+    around = [failures, body_cap, guard, repeated, audited]
+    app = web.Application(middlewares=around, client_max_size=LARGEST_BODY_BYTES)
     app[SETTINGS] = settings
     app[STORE] = store
     app[CLOCK] = clock

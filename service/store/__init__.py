@@ -33,6 +33,7 @@ from service.store.outbox import Outbox
 from service.store.people import People
 from service.store.policy import PolicyStore
 from service.store.remarks import Remarks
+from service.store.repeats import Repeats
 from service.store.requests import Requests
 from service.store.ring import Ring
 from service.store.search import Search
@@ -81,6 +82,7 @@ class Store:
         self.sessions = Sessions(link)
         self.api_keys = ApiKeys(link)
         self.audit = Audit(link)
+        self.repeats = Repeats(link)
         self.websub = WebSub(link)
 
     async def ping(self) -> None:

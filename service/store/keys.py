@@ -77,6 +77,7 @@ key                          type    meaning
 ``cn:{console}:keys:used``   hash    an API key's hash → when it was used last (Unix s)
 ``cn:{console}:begun``       hash    a note → Deed (msgpack) that was begun and has not ended
 ``cn:{console}:audit``       stream  ``d``: Deed (msgpack) that has ended; ~10,000
+``cn:{console}:repeat:H``    string  H: hash of who asked and the key they chose → Kept (msgpack); expires
 ``cn:{console}:attempts:H``  string  H: hash of an address or name → logins tried this minute; expires
 ===========================  ======  =====================================================================
 """
@@ -319,6 +320,11 @@ def console_invitation(token_hash: str) -> str:
 def console_session(token_hash: str) -> str:
     """A session of the console, by the hash of its token."""
     return f"cn:{{console}}:login:{token_hash}"
+
+
+def console_repeat(who_hash: str) -> str:
+    """What was answered to a request that may be sent again, by the hash of who asked and the key they chose."""
+    return f"cn:{{console}}:repeat:{who_hash}"
 
 
 def console_attempts(what_hash: str) -> str:
