@@ -9,7 +9,7 @@ import aiohttp
 import structlog
 
 from service.clock import Clock
-from service.console.figures import Sample, growth, read, thinned
+from service.console.figures import Sample, growth, polls, read, thinned
 from service.errors import StoreUnavailable
 from service.store import Store
 
@@ -35,6 +35,8 @@ class Pulse:
     def __init__(self, store: Store, clock: Clock) -> None:
         """Look at nothing before :meth:`start`."""
         self.samples: list[Sample] = []
+        self.polls_per_minute: dict[str, float] = {}
+        """Of each process, by where its metrics are, between the last two samples."""
         self._store = store
         self._clock = clock
         self._counts: dict[str, Counter[str]] = {}
@@ -96,12 +98,17 @@ class Pulse:
         )
         urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))
         urls = urls[:_MOST_PROCESSES]
+        now_s, rates = self._clock.wall_s(), dict[str, float]()
+        spent_min = max((now_s - self.samples[-1].at_s) / 60, 1e-3) if self.samples else 1.0
         for url, counts in zip(urls, await asyncio.gather(*(_counted(http, url) for url in urls)), strict=True):
             # Of a process that is seen for the first time, nobody knows when it counted what.
-            self._total += growth(self._counts.get(url, counts), counts)
+            grown = growth(self._counts.get(url, counts), counts)
+            self._total += grown
+            rates[url] = sum(polls(grown).values()) / spent_min
             self._counts[url] = counts or self._counts.get(url, counts)
         self._counts = {url: self._counts[url] for url in urls}
-        now_s, counted = self._clock.wall_s(), Sample(self._clock.wall_s(), dict(self._total), waiting)
+        self.polls_per_minute = rates
+        counted = Sample(now_s, dict(self._total), waiting)
         self.samples = thinned([*self.samples, counted], now_s, FINE_S, _COARSE_S, _KEPT_S)
 
 
