@@ -65,14 +65,14 @@ async def get_dead_letters(request: web.Request) -> web.Response:
 
 async def requeue_dead_letter(request: web.Request) -> web.Response:
     """Have what a dead letter would have told be told after all."""
-    if not await request.app[STORE].dead_letters.requeue(place(request, request.match_info["letter"])):
+    if not await request.app[STORE].dead_letters.requeue(request.match_info["letter"]):
         raise _no_letter()
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
 
 async def delete_dead_letter(request: web.Request) -> web.Response:
     """Forget a dead letter."""
-    if not await request.app[STORE].dead_letters.drop(place(request, request.match_info["letter"])):
+    if not await request.app[STORE].dead_letters.drop(request.match_info["letter"]):
         raise _no_letter()
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
@@ -126,7 +126,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         requeue_dead_letter,
         {204: None},
         parameters=(_LETTER,),
-        problems=(404, 422),
+        problems=(404,),
     ),
     Operation(
         "DELETE",
@@ -135,6 +135,6 @@ OPERATIONS: Final[Sequence[Operation]] = (
         delete_dead_letter,
         {204: None},
         parameters=(_LETTER,),
-        problems=(404, 422),
+        problems=(404,),
     ),
 )

@@ -31,13 +31,13 @@ async def page(request: web.Request) -> web.Response:
 
 async def requeue(request: web.Request) -> web.Response:
     """Queue what was given up once more."""
-    if not await request.app[STORE].dead_letters.requeue(place(request, request.match_info["letter"])):
+    if not await request.app[STORE].dead_letters.requeue(request.match_info["letter"]):
         raise web.HTTPNotFound(text="That message is not there any more, or nobody wants what it told.")
     raise web.HTTPSeeOther("/delivery")
 
 
 async def drop(request: web.Request) -> web.Response:
     """Forget a message that was given up."""
-    if not await request.app[STORE].dead_letters.drop(place(request, request.match_info["letter"])):
+    if not await request.app[STORE].dead_letters.drop(request.match_info["letter"]):
         raise web.HTTPNotFound(text="That message is not there any more.")
     raise web.HTTPSeeOther("/delivery")

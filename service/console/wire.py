@@ -44,12 +44,9 @@ def limit(request: web.Request, usual: int) -> int:
     return wanted
 
 
-def place(request: web.Request, given: str | None = None) -> str:
-    """Return where in a log to go on, by the cursor if no place is given; "" from its newest entry.
-
-    Raises :class:`UserError` for what is no place.
-    """
-    found = request.query.get("cursor", "") if given is None else given
-    if (found or given is not None) and not _PLACE.fullmatch(found):
-        raise UserError("This is no place in a log that the console gave out. Start again without it.")
-    return found
+def place(request: web.Request) -> str:
+    """Return where in a log to go on; "" from its newest entry. Raises :class:`UserError` for what is no place."""
+    cursor = request.query.get("cursor", "")
+    if cursor and not _PLACE.fullmatch(cursor):
+        raise UserError("This cursor is not one the console gave out. Start again without it.")
+    return cursor

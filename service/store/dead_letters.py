@@ -1,11 +1,15 @@
 """Messages that could never be delivered: what they would have told whom, and why they did not."""
 
+import re
+
 import msgspec
 
 from service.model import UserId
 from service.store import keys
 from service.store.link import Link
 from service.store.outbox import MessageId, Outbox, OutboxItem, items_of
+
+_PLACE = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class DeadLetters:
 
         Can be repeated after a crash.
         """
-        found = await self._link.call("XRANGE", keys.DEAD_LETTERS, letter, letter)
+        found = await self._link.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _PLACE.fullmatch(letter) else ()
         if not found:
             return False
         fields = found[0][1]
@@ -56,7 +60,7 @@ class DeadLetters:
 
     async def drop(self, letter: str) -> bool:
         """Forget a letter; False if there is none."""
-        return bool(await self._link.call("XDEL", keys.DEAD_LETTERS, letter))
+        return bool(_PLACE.fullmatch(letter) and await self._link.call("XDEL", keys.DEAD_LETTERS, letter))
 
 
 def _letter(place: bytes, fields: dict[bytes, bytes]) -> DeadLetter:

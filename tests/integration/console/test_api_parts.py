@@ -94,7 +94,7 @@ async def test_who_waits_is_told_and_dead_letters_are_sent_again_or_dropped(
     assert [(person["jid"], person["queued"]) for person in told["longest"]] == [(ADA, 1)]
     for method, path in (("POST", f"dead-letters/{older['id']}/requeue"), ("DELETE", f"dead-letters/{older['id']}")):
         assert (await _ask(api, method, path))[0] == 404
-    assert (await _ask(api, "DELETE", "dead-letters/x"))[0] == 422
+    assert (await _ask(api, "DELETE", "dead-letters/x"))[0] == 404
 
 
 async def test_aims_are_weighed_set_and_undone_and_a_later_change_is_not_overwritten(
@@ -135,6 +135,19 @@ async def test_many_channels_are_changed_at_once(store: Store, api: aiohttp.Clie
     assert len((await _ask(api, "GET", "channels?tag=news"))[1]["items"]) == 3
     for wrong in ({"tag": "two words"}, {"channels": []}, {"channels": ["x"]}, {"action": "fly"}):
         assert (await _ask(api, "POST", "channels/bulk", bulk | wrong))[0] == 422
+
+
+async def test_sites_are_listed_by_how_much_is_watched_there(store: Store, api: aiohttp.ClientSession) -> None:
+    for url in ("https://a.example.org/1", "https://b.example.org/2", "https://example.net/", "https://example.com/"):
+        await make_channel(store, url)
+    await store.hosts.set_rate("example.net", 2.5)
+    _, first = await _ask(api, "GET", "hosts?limit=2")
+    assert [(site["site"], site["channels"]) for site in first["items"]] == [("example.org", 2), ("example.com", 1)]
+    _, rest = await _ask(api, "GET", f"hosts?limit=2&cursor={first['next']}")
+    assert [(site["site"], site["requests_per_s"]) for site in rest["items"]] == [("example.net", 2.5)]
+    assert rest["next"] == ""
+    assert len((await _ask(api, "GET", "hosts?q=example.n"))[1]["items"]) == 1
+    assert (await _ask(api, "GET", "hosts?cursor=x"))[0] == 422
 
 
 async def test_a_request_that_is_sent_twice_is_carried_out_once(store: Store, api: aiohttp.ClientSession) -> None:
