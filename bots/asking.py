@@ -181,3 +181,9 @@ class Limits(msgspec.Struct, frozen=True):
     commands_per_minute: int
     watches: int
     public_from_subscribers: int
+
+    def of(self, most_subscriptions: int | None) -> "Limits":
+        """Return them for a person for whom an admin has set another number of subscriptions, or None."""
+        if most_subscriptions is None:
+            return self
+        return msgspec.structs.replace(self, subscriptions=most_subscriptions)

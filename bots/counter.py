@@ -17,6 +17,7 @@ from bots.asking import Limits
 from bots.dialogue import converse
 from bots.exchange import (
     Failed,
+    NotAdmitted,
     Question,
     Reply,
     TooFast,
@@ -155,7 +156,11 @@ class Counter:
         per_minute = self._limits.commands_per_minute
         if not await self._store.users.allow(jid, "command", per_minute, 60.0):
             return [TooFast(per_minute)]
-        dialogues = [converse(commands.parse(line), asked, self._limits) for line in said]
+        known = await self._store.users.get(jid)
+        if known.suspended:
+            return [NotAdmitted()]
+        limits = self._limits.of(known.most_subscriptions)
+        dialogues = [converse(commands.parse(line), asked, limits) for line in said]
         return [await self._house.conduct(jid, dialogue, _quietly) for dialogue in dialogues]
 
     def _keep(self, ordered: Ordered, session: str, errand: _Errand, note: str = "") -> None:

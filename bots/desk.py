@@ -117,14 +117,16 @@ class Desk:
             return text(TooFast(per_minute), self._clock.wall_s(), person.language or said.language)
         person.told_too_fast = False
         known = await self._house.greet(said.jid, said.language)
+        if known.suspended:
+            return ""
         person.language = known.habits.speaks
         greeting = "" if known.welcomed else f"{welcome(voice(person.language))}\n\n"
-        reply = await self._converse(person, said)
+        reply = await self._converse(person, said, self._limits.of(known.most_subscriptions))
         return clip(greeting + text(reply, self._clock.wall_s(), person.language), LONGEST_MESSAGE_BYTES)
 
-    async def _converse(self, person: _Person, said: Said) -> Reply:
+    async def _converse(self, person: _Person, said: Said, limits: Limits) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
-        dialogue = converse(commands.parse(said.text), person.asked if stands else None, self._limits)
+        dialogue = converse(commands.parse(said.text), person.asked if stands else None, limits)
 
         def at_work() -> None:
             self._link.hint(stanzas.composing(self._link.address, said.sender))

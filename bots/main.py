@@ -87,7 +87,8 @@ async def _serve(settings: Settings) -> None:
     post = _Post(settings, store)
     health = await serve_health(settings.metrics_bind, settings.metrics_port, post.ready)
     try:
-        await together(post.keep(), _heal(store, settings.maintenance_interval_s))
+        metrics_url = f"{health.url}/metrics"
+        await together(post.keep(), _upkeep(store, settings.maintenance_interval_s, metrics_url))
     finally:
         await health.close()
         await store.close()
@@ -157,10 +158,11 @@ async def _connected(settings: Settings) -> Store:
             await asyncio.sleep(_RETRY_S)
 
 
-async def _heal(store: Store, every_s: float) -> None:
-    """Replay the intents to subscribe or unsubscribe that a crash left behind."""
+async def _upkeep(store: Store, every_s: float, metrics_url: str) -> None:
+    """Replay the intents to subscribe or unsubscribe that a crash left behind; and tell where our metrics are."""
     while True:
         with contextlib.suppress(StoreUnavailable):
             await store.subscriptions.heal()
             await store.forgetting.heal()
+            await store.bots.announce(metrics_url)
         await asyncio.sleep(every_s)

@@ -15,7 +15,7 @@ from typing import Annotated
 import platformdirs
 import typer
 
-from service.errors import CoronetError, OperationalError
+from service.errors import CoronetError, OperationalError, WrongUse
 
 Run = Callable[..., Coroutine[None, None, None]]
 
@@ -26,9 +26,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-admin = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(admin, name="admin", help="Look into a running Coronet, and step in.")
 
 AllowPrivate = Annotated[
     bool, typer.Option("--allow-private", help="Let feeds be on this machine's loopback. For trials and tests only.")
@@ -154,45 +151,21 @@ def doctor(
         raise typer.Exit(1)
 
 
-@admin.command()
-def invite(
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+def admin(
+    context: typer.Context,
     *,
-    uses: Annotated[int, typer.Option(min=1, max=100_000, help="For how many people it is good.")] = 1,
-    days: Annotated[float, typer.Option(min=0.01, max=3650, help="For how long it is good.")] = 14.0,
+    state: Annotated[Path | None, typer.Option(help="Ask the console of this directory's `coronet up`.")] = None,
 ) -> None:
-    """Make an invitation, for a bot with the setting who_may_use=invited. Whoever gets the code sends it to the bot."""
-    from service import settings  # noqa: PLC0415 - see the module's docstring
-    from service.store import opened  # noqa: PLC0415 - same
+    """Look into a running Coronet, and step in, through its console's API."""
+    from service.console import admin as remote  # noqa: PLC0415 - see the module's docstring
+    from service.stack.state import told_environment  # noqa: PLC0415 - same
 
-    async def make() -> str:
-        async with opened(settings.load()) as store:
-            return await store.invites.create(uses, days * 86_400)
-
-    typer.echo(f"invite {asyncio.run(make())}")
-
-
-@admin.command()
-def shards(
-    *,
-    split: Annotated[str, typer.Option(metavar="LABEL", help="Split this leaf now, whatever its load.")] = "",
-    merge: Annotated[str, typer.Option(metavar="LABEL", help="Merge the halves of this group now.")] = "",
-    as_json: Json = False,
-) -> None:
-    """Show where subscriptions lie. That is the tree of key groups with loads, sizes and keyspaces."""
-    import msgspec  # noqa: PLC0415 - see the module's docstring
-
-    from service import settings  # noqa: PLC0415 - same
-    from service import shards as tree  # noqa: PLC0415 - same
-
-    if split and merge:
-        raise typer.BadParameter("Either --split or --merge, one at a time")
-    effective = settings.load()
-    if split or merge:
-        told = asyncio.run(tree.split(effective, split) if split else tree.merge(effective, merge))
-        typer.echo(msgspec.json.encode({"done": told}) if as_json else told)
-        return
-    found = asyncio.run(tree.show(effective))
-    typer.echo(msgspec.json.encode(found) if as_json else tree.as_text(found))
+    environ = None if state is None else told_environment(state)
+    typer.echo(asyncio.run(remote.run(context.args, environ)))
 
 
 @app.command(
@@ -228,6 +201,8 @@ def main() -> None:
         sys.exit(app(prog_name="coronet", standalone_mode=False))
     except typer.TyperException as error:
         _fail(f"{error.format_message().rstrip('.')}. See coronet --help.", 2)
+    except WrongUse as error:
+        _fail(f"{error}.", 2)
     except CoronetError as error:
         _fail(str(error), 1)
 

@@ -10,6 +10,8 @@
     │   ├── LimitReached          one of the user's limits, or what a publisher may be asked
     │   ├── BadKey                no identifier key, or no key group, of this store's layout
     │   ├── UnknownKeyspace       this store has fewer keyspaces
+    │   ├── NoSuchThing           what a path or a command names is not there, or not any more
+    │   ├── WrongUse              a command line that no command of ours understands
     │   └── BadQuery              no AV-pairs, words or pattern that can be searched for (the text says why)
     ├── PublisherError            the publisher's side; the same request may work later
     │   ├── FetchError
@@ -118,6 +120,18 @@ class UnknownKeyspace(UserError):
     """A keyspace's number is not one of this store's."""
 
     code = "unknown-keyspace"
+
+
+class NoSuchThing(UserError):
+    """What is named is not there: an account, a person; it may have been removed."""
+
+    code = "no-such-thing"
+
+
+class WrongUse(UserError):
+    """No such command, or not with these arguments; the text says which there are."""
+
+    code = "wrong-use"
 
 
 class BadQuery(UserError):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
-from service.corona.policy import Goal
+from service.corona.policy import Aims, Goal, Policy
 from service.errors import UserError
 
 Preset = Literal["trial", "single", "cluster"]
@@ -125,6 +125,22 @@ class Settings(BaseModel):
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool = True
+
+    def policy(self) -> Policy:
+        """Return what Corona has to know of these, until the store has other aims."""
+        return Policy(
+            poll_interval_s=self.poll_interval_s,
+            max_polls_per_hour=self.max_polls_per_hour,
+            site_requests_per_s=self.host_requests_per_s,
+            maintenance_interval_s=self.maintenance_interval_s,
+            aims=Aims(
+                goal=self.goal,
+                polls_per_channel=self.polls_per_channel,
+                budget_polls_per_minute=self.budget_polls_per_minute,
+                delay_s=self.target_delay_s,
+                longest_wait_s=self.longest_wait_s,
+            ),
+        )
 
 
 PRESETS: dict[Preset, dict[str, object]] = {

@@ -1,4 +1,4 @@
-"""What ``coronet admin shards`` shows and does: the tree of key groups, and where each of them is."""
+"""What admins see of key groups, and do to them: the tree, and where each of them is."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from service.clash.steps import MergeGroup, SplitGroup
 from service.clash.table import LEAVES, ServerTable, Standing
 from service.errors import BadKey, StepRefused
 from service.settings import Settings
-from service.store import Store, opened
+from service.store import Store
 from service.store.carrying import carried_out, completed
 
 
@@ -38,58 +38,8 @@ class Shards(msgspec.Struct, frozen=True):
     moves: list[str]
 
 
-async def show(settings: Settings) -> Shards:
+async def show(store: Store, settings: Settings) -> Shards:
     """Look at all tables. Raises :class:`service.errors.StoreUnavailable`, and what unreadable tables raise."""
-    async with opened(settings) as store:
-        return await _look(store, settings)
-
-
-async def split(settings: Settings, label: str) -> str:
-    """Split a leaf, whatever its load, and say where its halves are."""
-    async with opened(settings) as store:
-        group = KeyGroup.labelled(label, store.keyspaces.bits)
-        table = _holder(await _tables(store), group, LEAVES)
-        await _carry_through(store, SplitGroup(table.keyspace, group))
-        return await _halves(store, group, table.keyspace)
-
-
-async def merge(settings: Settings, label: str) -> str:
-    """Merge the halves of a group, whatever their loads, and say where it is."""
-    async with opened(settings) as store:
-        group = KeyGroup.labelled(label, store.keyspaces.bits)
-        table = _holder(await _tables(store), group, (Standing.SPLIT,))
-        if not await _carry_through(store, MergeGroup(table.keyspace, group)):
-            child = table.entries[group].right_child
-            raise StepRefused(
-                f"{label} was not merged: its right half in keyspace {child} is no leaf at rest. Merge that one first."
-            )
-        (size,) = await store.keyspaces.sizes(table.keyspace, [group])
-        return f"Merged {label}: {_subscriptions(size)} in keyspace {table.keyspace}."
-
-
-def as_text(found: Shards) -> str:
-    """Return the tree for people to read, in the order of keys: each group stands above its halves."""
-    places = f"{found.keyspaces_used} of {found.keyspaces} keyspaces"
-    lines = [
-        f"{_subscriptions(found.subscriptions)} in {places}; each may deliver {found.capacity:g} a second.",
-        "",
-        f"{'key group':{found.key_bits + 6}} {'keyspace':>8} {'subscriptions':>13} {'load per s':>10}",
-    ]
-    for shard in found.shards:
-        start = f"{shard.label:{found.key_bits + 6}} {shard.keyspace:>8}"
-        if shard.standing == Standing.SPLIT:
-            lines.append(f"{start} {'':>13} {'':>10}  split, its right half is in {shard.right_keyspace}")
-        else:
-            standing = "" if shard.standing == Standing.ACTIVE else f"  {shard.standing}"
-            lines.append(f"{start} {shard.subscriptions:>13,} {shard.load:>10.1f}{standing}")
-    return "\n".join([*lines, *(["", "Under way:", *found.moves] if found.moves else [])])
-
-
-def _subscriptions(count: int) -> str:
-    return f"{count:,} subscription{'' if count == 1 else 's'}"
-
-
-async def _look(store: Store, settings: Settings) -> Shards:
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.glance()
     weighed = await store.loads.weigh(tables, now_s, Memory.measuring(settings.maintenance_interval_s))
@@ -115,6 +65,49 @@ async def _look(store: Store, settings: Settings) -> Shards:
         shards=sorted(shards, key=lambda shard: (shard.label.removesuffix("*"), shard.keyspace)),
         moves=moves,
     )
+
+
+async def split(store: Store, label: str) -> str:
+    """Split a leaf, whatever its load, and say where its halves are."""
+    group = KeyGroup.labelled(label, store.keyspaces.bits)
+    table = _holder(await _tables(store), group, LEAVES)
+    await _carry_through(store, SplitGroup(table.keyspace, group))
+    return await _halves(store, group, table.keyspace)
+
+
+async def merge(store: Store, label: str) -> str:
+    """Merge the halves of a group, whatever their loads, and say where it is."""
+    group = KeyGroup.labelled(label, store.keyspaces.bits)
+    table = _holder(await _tables(store), group, (Standing.SPLIT,))
+    if not await _carry_through(store, MergeGroup(table.keyspace, group)):
+        child = table.entries[group].right_child
+        raise StepRefused(
+            f"{label} was not merged: its right half in keyspace {child} is no leaf at rest. Merge that one first."
+        )
+    (size,) = await store.keyspaces.sizes(table.keyspace, [group])
+    return f"Merged {label}: {_subscriptions(size)} in keyspace {table.keyspace}."
+
+
+def as_text(found: Shards) -> str:
+    """Return the tree for people to read, in the order of keys: each group stands above its halves."""
+    places = f"{found.keyspaces_used} of {found.keyspaces} keyspaces"
+    lines = [
+        f"{_subscriptions(found.subscriptions)} in {places}; each may deliver {found.capacity:g} a second.",
+        "",
+        f"{'key group':{found.key_bits + 6}} {'keyspace':>8} {'subscriptions':>13} {'load per s':>10}",
+    ]
+    for shard in found.shards:
+        start = f"{shard.label:{found.key_bits + 6}} {shard.keyspace:>8}"
+        if shard.standing == Standing.SPLIT:
+            lines.append(f"{start} {'':>13} {'':>10}  split, its right half is in {shard.right_keyspace}")
+        else:
+            standing = "" if shard.standing == Standing.ACTIVE else f"  {shard.standing}"
+            lines.append(f"{start} {shard.subscriptions:>13,} {shard.load:>10.1f}{standing}")
+    return "\n".join([*lines, *(["", "Under way:", *found.moves] if found.moves else [])])
+
+
+def _subscriptions(count: int) -> str:
+    return f"{count:,} subscription{'' if count == 1 else 's'}"
 
 
 def _move_text(table: ServerTable) -> str:

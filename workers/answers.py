@@ -1,6 +1,9 @@
 """Answers to what bots and the console ask of the fleet: look at this URL, poll this channel now."""
 
 import asyncio
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -21,13 +24,17 @@ from service.store.requests import (
     Polled,
     PollNow,
     Probe,
+    Step,
     Why,
 )
 from workers.node import Node
 from workers.poller import Poller
 from workers.probing import Probing
+from workers.trail import listening
 
 _WITHIN_S = 9.0
+
+_T = TypeVar("_T")
 
 log = structlog.get_logger(__name__)
 
@@ -52,14 +59,31 @@ class Answers:
             return
         await self._store.requests.answer(ask, await self._answer(node, ask))
 
+    async def _told(self, ask: Ask, polling: Awaitable[_T]) -> _T:
+        """Return what comes of it, and tell its steps meanwhile, in order."""
+        began_s, steps = time.monotonic(), asyncio.Queue[Step | None]()
+
+        async def telling() -> None:
+            while (step := await steps.get()) is not None:
+                await self._store.requests.answer(ask, step)
+
+        teller = asyncio.create_task(telling())
+        try:
+            with listening(lambda words: steps.put_nowait(Step(words, time.monotonic() - began_s))):
+                return await polling
+        finally:
+            steps.put_nowait(None)
+            await teller
+
     async def _answer(self, node: Node, ask: Ask) -> Answer:  # noqa: PLR0911 - one arm per question and error
         try:
             async with asyncio.timeout(_WITHIN_S):
                 match ask.body:
                     case Probe() as probe:
                         return await Probing(self._store, self._poller, self._parser, node).probe(probe)
-                    case PollNow(channel=cid):
-                        result = await node.polling.poll_now(cid)
+                    case PollNow(channel=cid, told=told):
+                        polling = node.polling.poll_now(cid)
+                        result = await (self._told(ask, polling) if told else polling)
                         if result is None:
                             return Failed(to_fault(NotSubscribed("There is no such channel.")))
                         return Polled(result)

@@ -77,6 +77,9 @@ async def _lives(
 ) -> None:
     while True:
         try:
+            if await store.ring.kept_out(_name()):
+                await asyncio.sleep(_RETRY_S)
+                continue
             me = await store.ring.join(_name(), metrics_url, settings.lease_ttl_s, balanced_id, process_of(os.getpid()))
         except (StoreUnavailable, LeaseLost) as error:
             log.warning("cannot join the ring yet", error=str(error))

@@ -32,7 +32,6 @@ from service.corona.events import (
     Tick,
 )
 from service.corona.messages import decode, encode
-from service.corona.policy import Aims, Policy
 from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
@@ -65,23 +64,6 @@ _UNREADABLE_S = 1.0
 log = structlog.get_logger(__name__)
 
 
-def policy(settings: Settings) -> Policy:
-    """Return what the protocol has to know of the settings, until the store has other aims."""
-    return Policy(
-        poll_interval_s=settings.poll_interval_s,
-        max_polls_per_hour=settings.max_polls_per_hour,
-        site_requests_per_s=settings.host_requests_per_s,
-        maintenance_interval_s=settings.maintenance_interval_s,
-        aims=Aims(
-            goal=settings.goal,
-            polls_per_channel=settings.polls_per_channel,
-            budget_polls_per_minute=settings.budget_polls_per_minute,
-            delay_s=settings.target_delay_s,
-            longest_wait_s=settings.longest_wait_s,
-        ),
-    )
-
-
 class Node:
     """A node that has joined the ring as ``me``."""
 
@@ -101,7 +83,7 @@ class Node:
         self._hubs = hubs
         self._settings = settings
         self._clock = clock
-        self._policy = policy(settings)
+        self._policy = settings.policy()
         self._protocol = NodeProtocol(me.id, self._policy)
         self._ring = RingView(-1, ())
         self._read_to = "0"

@@ -23,6 +23,7 @@ from service.net.fetch import Fetched, Fetcher
 from workers.courtesy import Courtesy
 from workers.lanes import SLOW_S, Lane, Lanes
 from workers.memories import Memories
+from workers.trail import tell
 from workers.watch import Found, Watch, condition, day_of, documents_of, found, kept, moved_on
 
 _NEWEST_DELAY_S = 86_400.0
@@ -78,6 +79,7 @@ class Poller:
         try:
             async with lane.host(watch.channel.url):
                 await self._courtesy.may_reach(watch.channel)
+                tell("The site may be asked.")
                 full = lane.slots.locked()
                 async with lane.slots:
                     if full:
@@ -134,10 +136,14 @@ class Poller:
 
     async def _fetch(self, watch: Watch, within_s: float = inf) -> Fetched:
         now_s = self._clock.wall_s()
+        known = condition(watch, now_s)
+        conditional = known.etag or known.last_modified
+        wanted = "what has changed since" if conditional else "the whole document"
+        tell(f"Asks {host_of(watch.channel.url)} for {wanted}.")
         try:
             fetched = await self._fetcher.fetch(
                 watch.channel.url,
-                condition(watch, now_s),
+                known,
                 watch.subscribers,
                 self._courtesy.may_follow,
                 within_s=within_s,
@@ -146,6 +152,7 @@ class Poller:
             if error.retry_after_s:
                 await self._courtesy.leave_alone(watch.channel, error.retry_after_s)
             raise
+        _tell_answer(fetched)
         watch.full_day = day_of(watch.channel, now_s)
         watch.address_group = await self._courtesy.answered(fetched.address, watch.address_group)
         return fetched
@@ -163,6 +170,7 @@ class Poller:
             raise ParseKilled("The document is still the one that used up a parser's time or memory.")
         documents = documents_of(watch, arrived)
         if not documents and not watch.channel.dormant:
+            tell("The document is as it was: nothing to read.")
             watch.validators = fetched.validators
             return _Compared(None)
         try:
@@ -186,6 +194,7 @@ class Poller:
         if documents:
             documents, findings = await self._read(watch, documents, memory, lane)
         news = found(base, documents, validators, findings, self._clock.wall_s())
+        tell(_told(news))
         if news is None:
             moved_on(watch, documents, validators)
             self._memories.keep(base, findings.memory)
@@ -242,6 +251,20 @@ def _poll(result: PollResult, fetched: Fetched | None, compared: _Compared) -> P
     if fetched is None or compared.findings is None:
         return Poll(result, compared.found, permanent_url)
     return Poll(result, compared.found, permanent_url, *hubs_of(fetched, compared.findings))
+
+
+def _tell_answer(fetched: Fetched) -> None:
+    size = f"{len(fetched.body):,} bytes" if fetched.body is not None else "no body"
+    tell(f"{fetched.address or fetched.url} answered {fetched.status}, {size}.")
+    if fetched.permanent_url:
+        tell(f"It has moved for good, to {fetched.permanent_url}.")
+
+
+def _told(news: Found | None) -> str:
+    if news is None:
+        return "Read and compared: nothing is new."
+    changes = len(news.candidate.delta.changes)
+    return f"Read and compared: {changes} change{'' if changes == 1 else 's'}."
 
 
 def hubs_of(fetched: Fetched, findings: Findings) -> tuple[tuple[str, ...], str]:

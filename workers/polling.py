@@ -19,6 +19,7 @@ from service.store import Store
 from workers.agenda import Agenda
 from workers.poller import Poller
 from workers.tasks import Tasks
+from workers.trail import tell
 from workers.verdicts import Place, Verdicts
 from workers.watch import Found, Watch, advanced, is_of, kept, renewed, watch
 
@@ -152,8 +153,10 @@ class Polling:
         if held is None:
             return None
         await self._poller.may_poll(held)
+        tell("The channel may be polled: nobody wants it to be left alone, and its budget has a poll left.")
         result = await self._poll(held)
         await self.record()
+        tell("The result is written down.")
         return result
 
     async def take_in(self, cid: ChannelId) -> None:
@@ -295,6 +298,7 @@ class Polling:
         cid = found.candidate.channel
         if polled := self._polled.get(cid):
             polled.found = found
+        tell("The changes are on their way to the owner of the channel, who makes a version of them.")
         await self._happened(CandidateFound(found.candidate))
 
     async def _compare_again(self, polled: _Polled) -> None:

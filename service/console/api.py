@@ -1,31 +1,33 @@
 """The JSON API: what the pages can do, for programs. ``OPERATIONS`` is both its routes and its document."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import hdrs, web
 
+from service.console import api_access, api_channels, api_fleet, api_people
+from service.console.access import Need, act, look
 from service.console.attention import Overview
-from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, detail, existing, find
+from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, asked_for, detail, existing, find
 from service.console.discovery import Matrices, MemoryDirectories, SearchResult, directories, matrices, search
+from service.console.guard import Handler
 from service.console.importing import Imported
-from service.console.openapi import File, Operation, Parameter, document
+from service.console.openapi import BODY, CURSOR, LIMIT, File, Operation, Parameter, document
 from service.console.opml import MEDIA_TYPE, get_opml, post_opml
 from service.console.overview import overview
-from service.console.site import CLOCK, SETTINGS, STORE
+from service.console.site import CLOCK, PULSE, ROSTER, SETTINGS, STORE
+from service.console.wire import answer, body, limit
 from service.errors import UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, canonical_url, page_url
-from service.model import FeedLink, NodeInfo, PollResult
+from service.model import FeedLink, PollResult
 from service.net.sites import site_of
 
 PREFIX: Final = "/api/v1"
-_MOST_ITEMS = 200
 _RAREST_PER_S = 0.001
 _MOST_OFTEN_PER_S = 100.0
-_Body = TypeVar("_Body")
 
 
 class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,12 +53,6 @@ class Choices(msgspec.Struct, frozen=True):
     choices: tuple[FeedLink, ...]
 
 
-class Nodes(msgspec.Struct, frozen=True):
-    """The living nodes, by id."""
-
-    items: tuple[NodeInfo, ...]
-
-
 class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many requests per second the whole fleet may make of a site; what its network may be asked holds besides."""
 
@@ -73,49 +69,41 @@ class Host(msgspec.Struct, frozen=True):
 
 async def get_overview(request: web.Request) -> web.Response:
     """The fleet in numbers, and what needs attention."""
-    store, settings = request.app[STORE], request.app[SETTINGS]
-    return _json(await overview(store, settings, request.app[CLOCK].wall_s()))
+    app = request.app
+    return answer(await overview(app[STORE], app[SETTINGS], app[ROSTER], app[PULSE].samples, app[CLOCK].wall_s()))
 
 
 async def get_channels(request: web.Request) -> web.Response:
-    """Channels by id, a page at a time."""
-    try:
-        limit = msgspec.convert(
-            request.query.get("limit", str(PAGE)),
-            Annotated[int, msgspec.Meta(ge=1, le=_MOST_ITEMS)],
-            strict=False,
-        )
-    except msgspec.ValidationError as error:
-        raise UserError(f"limit: {error}") from error
-    query, cursor = request.query.get("q", ""), request.query.get("cursor", "")
-    return _json(await find(request.app[STORE], query, cursor, limit))
+    """Channels, a page at a time."""
+    cursor = request.query.get("cursor", "")
+    return answer(await find(request.app, asked_for(request.query), cursor, limit(request, PAGE)))
 
 
 async def post_channel(request: web.Request) -> web.Response:
     """Look at a URL, and have its channel polled from now on, even without subscribers."""
-    wanted = await _body(request, AddChannel)
-    store, url = request.app[STORE], page_url(wanted.url, wanted.selector)
-    probed = await store.requests.probe(url, as_page=wanted.as_page or bool(wanted.selector))
+    asked = await body(request, AddChannel)
+    store, url = request.app[STORE], page_url(asked.url, asked.selector)
+    probed = await store.requests.probe(url, as_page=asked.as_page or bool(asked.selector))
     if probed.page:
         raise UserError(f"{url} is a page that names no feed. To watch the page itself, say `as_page`.")
     if probed.channel is None:
-        return _json(Choices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
+        return answer(Choices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
     await store.channels.set_listed(probed.channel.id, listed=True)
     about = await detail(store, probed.channel.id)
-    response = _json(about, HTTPStatus.CREATED)
+    response = answer(about, HTTPStatus.CREATED)
     response.headers[hdrs.LOCATION] = f"{PREFIX}/channels/{probed.channel.id}"
     return response
 
 
 async def get_channel(request: web.Request) -> web.Response:
     """One channel with its place on the ring, last polls and latest entries."""
-    return _json(await detail(request.app[STORE], request.match_info["cid"]))
+    return answer(await detail(request.app[STORE], request.match_info["cid"]))
 
 
 async def patch_channel(request: web.Request) -> web.Response:
     """List a channel, or stop listing it."""
     channel = await existing(request.app[STORE], request.match_info["cid"])
-    wanted = await _body(request, SetChannel)
+    wanted = await body(request, SetChannel)
     await request.app[STORE].channels.set_listed(channel.id, listed=wanted.listed)
     return await get_channel(request)
 
@@ -130,27 +118,22 @@ async def delete_channel(request: web.Request) -> web.Response:
 async def poll_channel(request: web.Request) -> web.Response:
     """Poll a channel at once, and say how it ended."""
     channel = await existing(request.app[STORE], request.match_info["cid"])
-    return _json(await request.app[STORE].requests.poll_now(channel.id))
-
-
-async def get_nodes(request: web.Request) -> web.Response:
-    """The living nodes."""
-    return _json(Nodes(tuple(await request.app[STORE].ring.view())))
+    return answer(await request.app[STORE].requests.poll_now(channel.id))
 
 
 async def get_search(request: web.Request) -> web.Response:
     """Search the directory for channels, or entries, and say how the query was answered."""
-    return _json(await search(request.app[STORE], request.app[SETTINGS], request.query.get("q", "")))
+    return answer(await search(request.app[STORE], request.app[SETTINGS], request.query.get("q", "")))
 
 
 async def get_matrices(request: web.Request) -> web.Response:
     """The directory's matrices that have several cells."""
-    return _json(await matrices(request.app[STORE]))
+    return answer(await matrices(request.app[STORE]))
 
 
 async def get_directories(request: web.Request) -> web.Response:
     """The directories that workers keep in memory, with the strategy of each and why it is that."""
-    return _json(await directories(request.app[STORE]))
+    return answer(await directories(request.app[STORE]))
 
 
 async def get_host(request: web.Request) -> web.Response:
@@ -158,12 +141,12 @@ async def get_host(request: web.Request) -> web.Response:
     site = _site(request)
     set_per_s = await request.app[STORE].hosts.rate(site)
     usual_per_s = request.app[SETTINGS].host_requests_per_s
-    return _json(Host(site, usual_per_s if set_per_s is None else set_per_s, set=set_per_s is not None))
+    return answer(Host(site, usual_per_s if set_per_s is None else set_per_s, set=set_per_s is not None))
 
 
 async def put_host(request: web.Request) -> web.Response:
     """Set how often a host, with all others of its site, may be asked from now on."""
-    wanted = await _body(request, SetHost)
+    wanted = await body(request, SetHost)
     await request.app[STORE].hosts.set_rate(_site(request), wanted.requests_per_s)
     return await get_host(request)
 
@@ -176,7 +159,7 @@ async def delete_host(request: web.Request) -> web.Response:
 
 async def get_openapi(_: web.Request) -> web.Response:
     """This document."""
-    return _json(document(PREFIX, OPERATIONS))
+    return answer(document(PREFIX, OPERATIONS))
 
 
 _CID = Parameter("cid", "path", "A channel's id: 40 hexadecimal digits.")
@@ -184,46 +167,89 @@ _HOST = Parameter("host", "path", "A publisher's host, as in a URL.")
 _QUERY = Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.')
 _FIND = (
     Parameter("q", "query", "Only channels whose title or URL holds this text."),
-    Parameter("cursor", "query", "Where to go on: `next` of the page before."),
-    Parameter("limit", "query", f"How many items at most, 1 to {_MOST_ITEMS}.", type="integer"),
+    Parameter("state", "query", "Only channels that are `polled`, `failing`, `idle`, `paused` or `moved`."),
+    Parameter("tag", "query", "Only channels that admins file under this word."),
+    Parameter("site", "query", "Only channels of this site: a registrable domain."),
+    Parameter(
+        "sort",
+        "query",
+        "`id` (the default), `title`, `subscribers`, `news`, `version`, `site`, `failing` or `added`; `-` before "
+        "it turns the order round.",
+    ),
+    CURSOR,
+    LIMIT,
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
-    Operation("GET", "/overview", get_overview, {200: Overview}),
-    Operation("GET", "/channels", get_channels, {200: ChannelPage}, parameters=_FIND, problems=(422,)),
+    *api_channels.OPERATIONS,
+    *api_fleet.OPERATIONS,
+    *api_people.OPERATIONS,
+    *api_access.OPERATIONS,
+    Operation("GET", "/overview", look("fleet"), get_overview, {200: Overview}),
+    Operation(
+        "GET", "/channels", look("channels"), get_channels, {200: ChannelPage}, parameters=_FIND, problems=(422,)
+    ),
     Operation(
         "POST",
         "/channels",
+        act("channels"),
         post_channel,
         {201: ChannelDetail, 300: Choices},
         body=AddChannel,
-        problems=(400, 413, 415, 422, 502),
+        problems=(*BODY, 502),
     ),
-    Operation("GET", "/channels.opml", get_opml, {200: File(MEDIA_TYPE)}),
-    Operation("POST", "/opml", post_opml, {200: Imported}, body=File(MEDIA_TYPE), problems=(413, 415, 422)),
-    Operation("GET", "/channels/{cid}", get_channel, {200: ChannelDetail}, parameters=(_CID,), problems=(404,)),
+    Operation("GET", "/channels.opml", look("channels"), get_opml, {200: File(MEDIA_TYPE)}),
+    Operation(
+        "POST", "/opml", act("channels"), post_opml, {200: Imported}, body=File(MEDIA_TYPE), problems=(413, 415, 422)
+    ),
+    Operation(
+        "GET",
+        "/channels/{cid}",
+        look("channels"),
+        get_channel,
+        {200: ChannelDetail},
+        parameters=(_CID,),
+        problems=(404,),
+    ),
     Operation(
         "PATCH",
         "/channels/{cid}",
+        act("channels"),
         patch_channel,
         {200: ChannelDetail},
         body=SetChannel,
         parameters=(_CID,),
-        problems=(400, 404, 413, 415, 422),
+        problems=(404, *BODY),
     ),
-    Operation("DELETE", "/channels/{cid}", delete_channel, {204: None}, parameters=(_CID,), problems=(404,)),
     Operation(
-        "POST", "/channels/{cid}/poll", poll_channel, {200: PollResult}, parameters=(_CID,), problems=(404, 422, 502)
+        "DELETE", "/channels/{cid}", act("channels"), delete_channel, {204: None}, parameters=(_CID,), problems=(404,)
     ),
-    Operation("GET", "/nodes", get_nodes, {200: Nodes}),
-    Operation("GET", "/search", get_search, {200: SearchResult}, parameters=(_QUERY,), problems=(422,)),
-    Operation("GET", "/matrices", get_matrices, {200: Matrices}),
-    Operation("GET", "/directories", get_directories, {200: MemoryDirectories}),
-    Operation("GET", "/hosts/{host}", get_host, {200: Host}, parameters=(_HOST,), problems=(422,)),
     Operation(
-        "PUT", "/hosts/{host}", put_host, {200: Host}, body=SetHost, parameters=(_HOST,), problems=(400, 413, 415, 422)
+        "POST",
+        "/channels/{cid}/poll",
+        act("channels"),
+        poll_channel,
+        {200: PollResult},
+        parameters=(_CID,),
+        problems=(404, 422, 502),
     ),
-    Operation("DELETE", "/hosts/{host}", delete_host, {204: None}, parameters=(_HOST,), problems=(422,)),
+    Operation("GET", "/search", look("fleet"), get_search, {200: SearchResult}, parameters=(_QUERY,), problems=(422,)),
+    Operation("GET", "/matrices", look("fleet"), get_matrices, {200: Matrices}),
+    Operation("GET", "/directories", look("fleet"), get_directories, {200: MemoryDirectories}),
+    Operation("GET", "/hosts/{host}", look("channels"), get_host, {200: Host}, parameters=(_HOST,), problems=(422,)),
+    Operation(
+        "PUT",
+        "/hosts/{host}",
+        act("channels"),
+        put_host,
+        {200: Host},
+        body=SetHost,
+        parameters=(_HOST,),
+        problems=BODY,
+    ),
+    Operation(
+        "DELETE", "/hosts/{host}", act("channels"), delete_host, {204: None}, parameters=(_HOST,), problems=(422,)
+    ),
 )
 
 
@@ -232,20 +258,10 @@ def routes() -> list[web.RouteDef]:
     return [web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS]
 
 
+def needs() -> Mapping[Handler, Need]:
+    """Return what each of them asks of who comes."""
+    return {each.handler: each.need for each in OPERATIONS}
+
+
 def _site(request: web.Request) -> str:
     return site_of(urlsplit(canonical_url(f"https://{request.match_info['host']}/")).hostname or "")
-
-
-def _json(value: object, status: int = HTTPStatus.OK) -> web.Response:
-    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")
-
-
-async def _body(request: web.Request, kind: type[_Body]) -> _Body:
-    if request.content_type != "application/json":
-        raise web.HTTPUnsupportedMediaType(text="Send the body as application/json.")
-    try:
-        return msgspec.json.decode(await request.read(), type=kind)
-    except msgspec.ValidationError as error:
-        raise UserError(f"The body does not fit: {error}") from error
-    except msgspec.DecodeError as error:
-        raise web.HTTPBadRequest(text=f"The body is not JSON: {error}") from error

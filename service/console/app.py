@@ -5,14 +5,22 @@ from collections.abc import Mapping
 from aiohttp import hdrs, web
 
 from service.clock import Clock
-from service.console import api, channels, login, nodes, opml, overview, websub
+from service.console import api, login, opml, websub
+from service.console.access import Need
+from service.console.audited import audited
 from service.console.failures import failures
-from service.console.guard import HOOKS, PUBLIC, Handler, guard
+from service.console.finding import Finder
+from service.console.guard import HOOKS, NEEDS, PUBLIC, Handler, guard
 from service.console.headers import add_security_headers
 from service.console.health import health_routes
 from service.console.login import PASSWORDS
+from service.console.overview_page import shown
+from service.console.pages import pages
 from service.console.passwords import Passwords
-from service.console.site import CLOCK, SETTINGS, STATIC, STORE, TEMPLATES, templates
+from service.console.pulse import Pulse
+from service.console.repeated import repeated
+from service.console.roster import Roster
+from service.console.site import CLOCK, FINDER, PULSE, ROSTER, SETTINGS, STATIC, STORE, TEMPLATES, templates
 from service.settings import Settings
 from service.store import Store
 
@@ -47,10 +55,14 @@ async def body_cap(request: web.Request, handler: Handler) -> web.StreamResponse
 
 def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     """Return the console over a store, which it neither opens nor closes."""
-    app = web.Application(middlewares=[failures, body_cap, guard], client_max_size=LARGEST_BODY_BYTES)
+    around = [failures, body_cap, guard, repeated, audited]
+    app = web.Application(middlewares=around, client_max_size=LARGEST_BODY_BYTES)
     app[SETTINGS] = settings
     app[STORE] = store
     app[CLOCK] = clock
+    app[ROSTER] = Roster(store)
+    app[FINDER] = Finder(app[ROSTER])
+    app[PULSE] = Pulse(store, clock)
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
     public = [
@@ -60,6 +72,8 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
         web.post("/login", login.login),
         web.get("/setup", login.setup_form),
         web.post("/setup", login.setup),
+        web.get("/join", login.join_form),
+        web.post("/join", login.join),
         web.get(f"{api.PREFIX}/openapi.json", api.get_openapi),
     ]
     hooks = [
@@ -68,23 +82,22 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     ]
     app[PUBLIC] = frozenset(route.handler for route in public)
     app[HOOKS] = frozenset(route.handler for route in hooks)
-    app.add_routes([*public, *hooks, *_closed(), *api.routes()])
+    closed = pages()
+    app[NEEDS] = {
+        **{route.handler: Need(role) for role, routes in closed.items() for route in routes},
+        **api.needs(),
+    }
+    app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes), *api.routes()])
     app.on_response_prepare.append(add_security_headers)
+    app.on_startup.append(_begin)
+    app.on_shutdown.append(_end)
     return app
 
 
-def _closed() -> list[web.RouteDef]:
-    return [
-        web.get("/", overview.page),
-        web.get("/channels", channels.page),
-        web.post("/channels", channels.add),
-        web.get("/channels/add", channels.add_form),
-        web.post("/channels/import", opml.upload),
-        web.get("/channels/{cid}", channels.one),
-        web.post("/channels/{cid}/poll", channels.poll),
-        web.post("/channels/{cid}/listed", channels.set_listed),
-        web.get("/channels/{cid}/remove", channels.remove_form),
-        web.post("/channels/{cid}/remove", channels.remove),
-        web.get("/nodes", nodes.page),
-        web.post("/logout", login.logout),
-    ]
+async def _begin(app: web.Application) -> None:
+    app[PULSE].start(lambda: shown(app))
+
+
+async def _end(app: web.Application) -> None:
+    await app[PULSE].close()
+    await app[ROSTER].close()

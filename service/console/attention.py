@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from service.console.figures import Delays
 from service.console.phrases import count, duration, outcome_words, went_well
 
 _FAILING_SHARE = 0.2
@@ -11,7 +12,11 @@ _WAITING_USERS = 100
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The fleet in numbers. ``polls_per_minute`` is by outcome."""
+    """The fleet in numbers. ``polls_per_minute`` is by outcome.
+
+    Of the last minutes: ``detection`` is from an entry's publication to its detection, ``delivery`` from there to
+    the XMPP server; null if there was none.
+    """
 
     nodes: int
     channels: int
@@ -19,6 +24,10 @@ class Overview(msgspec.Struct, frozen=True):
     users: int
     outbox_users: int
     polls_per_minute: dict[str, float]
+    failing: int
+    messages_per_minute: float
+    detection: Delays | None
+    delivery: Delays | None
     attention: tuple[str, ...]
 
 

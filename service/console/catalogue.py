@@ -1,35 +1,39 @@
 """Channels as the console shows them, to people and to programs: found, paged, described."""
 
+import asyncio
 import re
+import time
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 from aiohttp import web
 
+from service.console.finding import State, Wanted, after, cursor_at, doing
+from service.console.roster import row_of
+from service.console.site import FINDER, ROSTER, STORE
 from service.corona.reasons import Reason
 from service.errors import NotSettled, NoWorker, UserError
-from service.feeds.urls import selector_of
-from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Wishes
+from service.feeds.urls import host_of, selector_of
+from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
+from service.net.sites import site_of
 from service.store import Store
-from service.store.state import ChannelState
+from service.store.remarks import Remarked
 
 PAGE = 50
-_SCANNED_AT_ONCE = 250
-_SCANNED_AT_MOST = 2_000
+_LONGEST_WORD = 200
 _ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 20
 _ENTRIES_SHOWN = 10
 _WHY_WITHIN_S = 1.0
-
-State = Literal["polled", "failing", "idle"]
-"""``failing``: the last poll failed. ``idle``: neither subscribed to nor listed, so nobody polls it."""
 
 
 class ChannelView(msgspec.Struct, frozen=True):
     """A channel and how it is doing. Times are Unix seconds.
 
     ``selector`` (CSS) names the part of a page that is watched, which is in the ``url`` too. ``condition`` is
-    what subscribers were told last of the channel itself; ``moved_to`` the channel that took over.
+    what subscribers were told last of the channel itself; ``moved_to`` the channel that took over. Admins file it
+    under ``tags``, and may want nobody to poll it before ``paused_until_s`` (0 if they do not).
     """
 
     id: ChannelId
@@ -47,20 +51,24 @@ class ChannelView(msgspec.Struct, frozen=True):
     condition: Literal["", "dead", "quarantined"]
     moved_to: ChannelId
     failing_since_s: float | None
+    tags: tuple[str, ...]
+    paused_until_s: float
 
 
 class ChannelPage(msgspec.Struct, frozen=True):
-    """Some channels by id; ``next`` is the cursor of what follows, "" at the end."""
+    """Some of all (``total``) channels that were looked for; ``next`` is the cursor of what follows, "" at the end."""
 
     items: tuple[ChannelView, ...]
     next: str
+    total: int
 
 
 class ChannelDetail(msgspec.Struct, frozen=True):
     """A channel with its place on the ring, how its last polls ended, and its latest entries (newest first).
 
     ``why`` it is polled as it is, and by whom, is its owner's word; null if that does not answer. ``wishes`` is
-    how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may.
+    how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may. ``validators`` are those of its
+    last version, ``note`` is an admin's, and so is ``site_requests_per_s`` (null for what the settings say).
     """
 
     channel: ChannelView
@@ -69,8 +77,12 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     why: Reason | None
     polls: tuple[PollResult, ...]
     latest: tuple[Entry, ...]
+    site: str
+    site_requests_per_s: float | None
     wishes: Wishes
     paused_s: float
+    validators: Validators
+    note: str
 
 
 async def existing(store: Store, text: str) -> Channel:
@@ -81,54 +93,66 @@ async def existing(store: Store, text: str) -> Channel:
     return channel
 
 
-async def find(store: Store, query: str, cursor: str, count: int = PAGE) -> ChannelPage:
-    """Return the next channels whose title or URL holds ``query`` (any case; "" finds all).
+def asked_for(query: Mapping[str, str]) -> Wanted:
+    """Return what a page's address, or a request of the API, looks for. Raises :class:`UserError`."""
+    sort = query.get("sort", "id")
+    given = {name: query.get(name, "")[:_LONGEST_WORD] for name in ("state", "tag", "site")}
+    given |= {"text": query.get("q", "")[:_LONGEST_WORD], "sort": sort.removeprefix("-")}
+    try:
+        return msgspec.convert(given | {"reverse": sort.startswith("-")}, Wanted)
+    except msgspec.ValidationError as error:
+        raise UserError(f"Channels cannot be found by this: {error}") from error
 
-    Looks at no more than ``_SCANNED_AT_MOST`` channels, so a page can be short and still have a next one.
+
+async def find(app: web.Application, looked_for: Wanted, cursor: str, count: int = PAGE) -> ChannelPage:
+    """Return the next channels that are looked for.
+
     Raises :class:`UserError` for a cursor that is none of ours.
     """
-    if cursor and not _ID.fullmatch(cursor):
-        raise UserError("This cursor is not one the console gave out. Start again without it.")
-    wanted = query.casefold().strip()
-    found: list[ChannelId] = []
-    scanned = 0
-    while True:
-        channels, cursor = await store.channels.page(cursor, _SCANNED_AT_ONCE if wanted else count)
-        for channel in channels:
-            if wanted in channel.title.casefold() or wanted in channel.url.casefold():
-                found.append(channel.id)
-            if len(found) == count:
-                more = cursor or channel.id != channels[-1].id
-                return ChannelPage(await _views(store, found), channel.id if more else "")
-        scanned += len(channels)
-        if not cursor or scanned >= _SCANNED_AT_MOST:
-            return ChannelPage(await _views(store, found), cursor)
+    await app[ROSTER].look()
+    ids = app[FINDER].find(looked_for)
+    start = after(ids, cursor)
+    some = ids[start : start + count]
+    return ChannelPage(await views(app[STORE], some), cursor_at(ids, start + len(some)), len(ids))
 
 
 async def detail(store: Store, text: str) -> ChannelDetail:
     """Return all about the channel whose id stands in a path. Raises ``HTTPNotFound``."""
     cid = _checked_id(text)
-    ring = await store.ring.look()
-    (state,) = await store.channels.states([cid])
-    if state is None:
+    ring, found, (state,) = await asyncio.gather(store.ring.look(), views(store, [cid]), store.channels.states([cid]))
+    if state is None or not found:
         raise _no_such_channel()
-    view = _view(state, await store.subscriptions.count(cid))
+    (view,) = found
     nodes = {node.id: node for node in ring.nodes}
     owner = ring.owner(cid)
-    why = await _why(store, cid) if view.state != "idle" else None
+    site = site_of(host_of(view.url))
+    why, polls, latest, paused_s, note, site_rate = await asyncio.gather(
+        _why(store, cid, asked=view.state in {"polled", "failing", "paused"}),
+        store.channels.polls(cid, _POLLS_SHOWN),
+        store.channels.latest(cid, _ENTRIES_SHOWN),
+        store.hosts.paused_s(cid),
+        store.remarks.note(cid),
+        store.hosts.rate(site),
+    )
     return ChannelDetail(
         channel=view,
         owner=nodes[owner] if owner else None,
         polling_set=tuple(nodes[turn.node] for turn in why.turns if turn.node in nodes) if why else (),
         why=why,
-        polls=await store.channels.polls(cid, _POLLS_SHOWN),
-        latest=await store.channels.latest(cid, _ENTRIES_SHOWN),
+        polls=polls,
+        latest=latest,
+        site=site,
+        site_requests_per_s=site_rate,
         wishes=state.wishes,
-        paused_s=await store.hosts.paused_s(cid),
+        paused_s=paused_s,
+        validators=state.validators,
+        note=note,
     )
 
 
-async def _why(store: Store, cid: ChannelId) -> Reason | None:
+async def _why(store: Store, cid: ChannelId, *, asked: bool) -> Reason | None:
+    if not asked:
+        return None
     try:
         return await store.requests.why(cid, _WHY_WITHIN_S)
     except (NotSettled, NoWorker):
@@ -145,15 +169,15 @@ def _no_such_channel() -> web.HTTPNotFound:
     return web.HTTPNotFound(text="There is no such channel. It may have been removed.")
 
 
-async def _views(store: Store, ids: list[ChannelId]) -> tuple[ChannelView, ...]:
-    states = await store.channels.states(ids)
-    counts = await store.subscriptions.counts(ids)
-    return tuple(_view(state, count) for state, count in zip(states, counts, strict=True) if state is not None)
+async def views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
+    """Return channels as they are now, in the order asked for, but for those that are gone."""
+    found, counts = await asyncio.gather(store.remarks.read(ids), store.subscriptions.counts(list(ids)))
+    now_s = time.time()
+    return tuple(_view(each, count, now_s) for each, count in zip(found, counts, strict=True) if each is not None)
 
 
-def _view(state: ChannelState, subscribers: int) -> ChannelView:
-    channel = state.channel
-    doing: State = "failing" if state.failing_since_s else "polled"
+def _view(found: Remarked, subscribers: int, now_s: float) -> ChannelView:
+    channel = found.channel
     return ChannelView(
         id=channel.id,
         url=channel.url,
@@ -166,8 +190,10 @@ def _view(state: ChannelState, subscribers: int) -> ChannelView:
         private=channel.private,
         created_s=channel.created_s,
         subscribers=subscribers,
-        state=doing if subscribers or channel.listed else "idle",
+        state=doing(row_of(found, now_s), subscribers, now_s),
         condition=channel.condition,
         moved_to=channel.moved_to,
-        failing_since_s=state.failing_since_s,
+        failing_since_s=found.failing_since_s,
+        tags=found.tags,
+        paused_until_s=found.paused_until_s,
     )

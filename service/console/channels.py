@@ -1,29 +1,12 @@
-"""The pages about channels: find them, add one, look at one, poll, list and remove it."""
-
-from urllib.parse import urlencode
+"""Channels come, are listed, and go."""
 
 from aiohttp import web
 
-from service.console.catalogue import detail, existing, find
+from service.console.catalogue import existing
 from service.console.failures import in_plain_words, status_of
-from service.console.ring_svg import ring_svg
 from service.console.site import STORE, render
 from service.errors import CoronetError, StoreUnavailable
 from service.feeds.urls import page_url
-
-_LONGEST_QUERY = 200
-
-
-async def page(request: web.Request) -> web.Response:
-    """List channels, a page at a time; ``q`` searches titles and URLs."""
-    query = request.query.get("q", "")[:_LONGEST_QUERY]
-    cursor = request.query.get("cursor", "")
-    found = await find(request.app[STORE], query, cursor)
-    following = urlencode({"q": query, "cursor": found.next}) if found.next else ""
-    removed = "removed" in request.query
-    return render(
-        request, "channels.html", found=found.items, query=query, first=not cursor, following=following, removed=removed
-    )
 
 
 async def add_form(request: web.Request) -> web.Response:
@@ -51,23 +34,6 @@ async def add(request: web.Request) -> web.Response:
     return render(request, "channel_preview.html", url=url, probed=probed)
 
 
-async def one(request: web.Request) -> web.Response:
-    """Show one channel."""
-    return await _one(request, 200, polled="polled" in request.query, error="")
-
-
-async def poll(request: web.Request) -> web.Response:
-    """Have the channel polled at once, then show it."""
-    channel = await existing(request.app[STORE], request.match_info["cid"])
-    try:
-        await request.app[STORE].requests.poll_now(channel.id)
-    except StoreUnavailable:
-        raise
-    except CoronetError as error:
-        return await _one(request, status_of(error), polled=False, error=in_plain_words(error))
-    raise web.HTTPSeeOther(f"/channels/{channel.id}?polled=1")
-
-
 async def set_listed(request: web.Request) -> web.Response:
     """Have the channel polled even without subscribers, or not."""
     channel = await existing(request.app[STORE], request.match_info["cid"])
@@ -88,25 +54,3 @@ async def remove(request: web.Request) -> web.Response:
     channel = await existing(request.app[STORE], request.match_info["cid"])
     await request.app[STORE].remove_channel(channel.id)
     raise web.HTTPSeeOther("/channels?removed=1")
-
-
-async def _one(request: web.Request, status: int, *, polled: bool, error: str) -> web.Response:
-    store = request.app[STORE]
-    about = await detail(store, request.match_info["cid"])
-    moved_to = about.channel.moved_to
-    successor = await store.channels.get(moved_to) if moved_to else None
-    nodes = await store.ring.view()
-    names = {node.id: node.name for node in nodes}
-    picture = ring_svg(nodes, about.channel.id, [node.id for node in about.polling_set])
-    return render(
-        request,
-        "channel.html",
-        status,
-        about=about,
-        channel=about.channel,
-        successor=successor,
-        names=names,
-        picture=picture,
-        polled=polled,
-        error=error,
-    )

@@ -13,6 +13,7 @@ from service.console.site import render
 from service.errors import (
     CoronetError,
     LimitReached,
+    NoSuchThing,
     NotSubscribed,
     OperationalError,
     PublisherError,
@@ -35,6 +36,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _STATUS: dict[type[CoronetError], int] = {
     NotSubscribed: 404,
+    NoSuchThing: 404,
     LimitReached: 429,
     UserError: 422,
     PublisherError: 502,

@@ -1,20 +1,23 @@
 """Who may come in: every route is closed unless ``app[PUBLIC]`` or ``app[HOOKS]`` names its handler.
 
-A browser proves itself with a session cookie, a script with the bearer token. Every change made
-with a cookie must also come from our own pages (``Origin``) and carry the CSRF token of that
-cookie; a bearer token is never sent by a browser on its own and needs neither.
+A closed route opens only to who has what ``app[NEEDS]`` says of its handler; to nobody, where that says nothing.
+A browser proves itself with a session cookie, a program, of the API alone, with an API key. Every change made
+with a cookie must also come from our own pages (``Origin``) and carry the CSRF token of that cookie; a key is
+never sent by a browser on its own and needs neither.
 """
 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import quote, urljoin
 
 from aiohttp import hdrs, web
 
-from service.console.site import CSRF, SETTINGS, STORE, VISITOR
+from service.console.access import Need, Visitor
+from service.console.site import CLOCK, CSRF, SETTINGS, STORE, VISITOR
+from service.store.accounts import Role
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -24,6 +27,9 @@ PUBLIC: Final = web.AppKey("public", frozenset[Handler])
 HOOKS: Final = web.AppKey("hooks", frozenset[Handler])
 """The handlers that other programs come to, and that tell good from bad themselves: no cookie speaks for these."""
 
+NEEDS: Final = web.AppKey("needs", Mapping[Handler, Need])
+"""What somebody must be allowed to reach any other handler."""
+
 API_PREFIX: Final = "/api/"
 SESSION_COOKIE: Final = "coronet_session"
 FORM_COOKIE: Final = "coronet_form"
@@ -31,8 +37,8 @@ FORM_COOKIE: Final = "coronet_form"
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "X-CSRF-Token"
 
-_CHANGES_NOTHING = {hdrs.METH_GET, hdrs.METH_HEAD}
-_TOKEN_HOLDER = "API token"  # noqa: S105 - a name to show, not a secret
+CHANGES_NOTHING = {hdrs.METH_GET, hdrs.METH_HEAD}
+_TOKEN_HOLDER = Visitor("", Role.ADMIN, key="console_admin_token")
 
 
 def csrf_token(cookie: str) -> str:
@@ -57,36 +63,63 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let a request through to its handler, or turn it away."""
     if request.match_info.handler in request.app[HOOKS]:
         return await handler(request)
-    bearer = False
+    by_key = False
     if request.match_info.handler in request.app[PUBLIC]:
         cookie = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
     else:
         cookie = request.cookies.get(SESSION_COOKIE, "")
-        bearer = _bearer_is_good(request)
-        visitor = _TOKEN_HOLDER if bearer else await request.app[STORE].accounts.session(cookie)
+        by_key = hdrs.AUTHORIZATION in request.headers and request.path.startswith(API_PREFIX)
+        visitor = await (_key_holder(request) if by_key else _logged_in(request, cookie))
         if visitor is None:
             return _turned_away(request)
         request[VISITOR] = visitor
     request[CSRF] = csrf_token(cookie)
-    if request.method not in _CHANGES_NOTHING and not bearer:
+    if request.method not in CHANGES_NOTHING and not by_key:
         await _must_come_from_our_pages(request)
+    if VISITOR in request and request.match_info.http_exception is None:
+        _must_be_allowed(request)
     response = await handler(request)
     if VISITOR not in request and isinstance(response, web.Response) and response.content_type == "text/html":
         set_cookie(request, response, FORM_COOKIE, cookie, max_age_s=3600)
     return response
 
 
-def _bearer_is_good(request: web.Request) -> bool:
+async def _logged_in(request: web.Request, cookie: str) -> Visitor | None:
+    found = await request.app[STORE].sessions.find(cookie)
+    return Visitor(found[0], found[1].role) if found else None
+
+
+async def _key_holder(request: web.Request) -> Visitor | None:
+    scheme, _, token = request.headers[hdrs.AUTHORIZATION].partition(" ")
+    if scheme.lower() != "bearer":
+        return None
     ours = request.app[SETTINGS].console_admin_token.get_secret_value()
-    scheme, _, theirs = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
-    same = hmac.compare_digest(hashlib.sha256(theirs.encode()).digest(), hashlib.sha256(ours.encode()).digest())
-    return same and bool(ours) and scheme.lower() == "bearer"
+    same = hmac.compare_digest(hashlib.sha256(token.encode()).digest(), hashlib.sha256(ours.encode()).digest())
+    if same and ours:
+        return _TOKEN_HOLDER
+    found = await request.app[STORE].api_keys.find(token, request.app[CLOCK].wall_s())
+    if found is None:
+        return None
+    key, account = found
+    return Visitor(key.account, account.role, key.name, frozenset(key.scopes))
+
+
+def _must_be_allowed(request: web.Request) -> None:
+    visitor, need = request[VISITOR], request.app[NEEDS].get(request.match_info.handler)
+    if need is None:
+        raise web.HTTPForbidden(text="Nobody may do this: it is not said who.")
+    if not visitor.role.covers(need.role):
+        raise web.HTTPForbidden(
+            text=f"This needs the role “{need.role}”, and you are “{visitor.role}”. An admin can change that."
+        )
+    if not visitor.reaches(need.scope):
+        raise web.HTTPForbidden(text=f"This needs an API key with the scope “{need.scope}”. This one has not got it.")
 
 
 def _turned_away(request: web.Request) -> web.Response:
     if request.path.startswith(API_PREFIX):
         raise web.HTTPUnauthorized(
-            text="Send the API token as “Authorization: Bearer …”, or log in.",
+            text="Send an API key as “Authorization: Bearer …”, or log in.",
             headers={hdrs.WWW_AUTHENTICATE: 'Bearer realm="coronet"'},
         )
     if "HX-Request" in request.headers:

@@ -38,15 +38,9 @@ async def import_opml(store: Store, body: bytes) -> Imported:
     new = await _not_kept(store, outline.feeds)
     # Otherwise those that take long would keep the same ones waiting each time.
     SystemRandom().shuffle(new)
-    looked, waiting = _Looked(store), iter(new)
-    try:
-        async with asyncio.timeout(_WITHIN_S), asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
-                group.create_task(looked.at(waiting))
-    except TimeoutError:
-        pass  # the rest is left
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from failed
+    looked = _Looked(store)
+    # In a task of its own: before Python 3.13 a group whose child fails may leave its task marked as cancelled.
+    await asyncio.create_task(looked.at_all(iter(new)))
     left = len(new) - looked.kept - len(looked.problems)
     return Imported(len(outline.feeds) - len(new) + looked.kept, left, (*outline.problems, *looked.problems))
 
@@ -68,6 +62,17 @@ class _Looked:
         self.kept = 0
         self.problems: list[str] = []
         self._store = store
+
+    async def at_all(self, feeds: Iterator[Subscribed]) -> None:
+        """Look at as many as one request has time for. Raises our own errors when nothing can be looked at."""
+        try:
+            async with asyncio.timeout(_WITHIN_S), asyncio.TaskGroup() as group:
+                for _ in range(_AT_ONCE):
+                    group.create_task(self.at(feeds))
+        except TimeoutError:
+            pass  # the rest is left
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
 
     async def at(self, feeds: Iterator[Subscribed]) -> None:
         """Look at one after the other, and keep each that is a feed. Raises only our own errors."""

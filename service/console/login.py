@@ -1,25 +1,31 @@
 """Setup of the first account, login and logout."""
 
-import re
+import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
+from service.console.accounts import set_password, unfit_name, unfit_password
+from service.console.audited import record
 from service.console.guard import SESSION_COOKIE, set_cookie
 from service.console.passwords import LONGEST, SHORTEST, Passwords
-from service.console.site import CLOCK, STORE, render
+from service.console.site import CLOCK, SETTINGS, STORE, VISITOR, render
+from service.errors import LimitReached, UserError
 from service.store import Store
-from service.store.accounts import SESSION_TTL_S, Account
+from service.store.accounts import Account
+from service.store.sessions import SESSION_TTL_S
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 _LINK_IS_SPENT = (
     "This setup link is used up or too old. If there is an account by now, log in with it. "
     "If there is none, restart Coronet: it prints a fresh link."
 )
+_INVITATION_IS_SPENT = "This link is used up or too old. An admin can make another one on the page Settings."
+_NAME_SHOWN = 100
+_BROWSER_KEPT = 200
 _TOO_OFTEN = "Too many logins from here or on this account. Wait a minute, then try again."
 
 log = structlog.get_logger(__name__)
@@ -50,29 +56,50 @@ async def setup(request: web.Request) -> web.Response:
     accounts = request.app[STORE].accounts
     if not await accounts.setup_token_valid(token):
         raise web.HTTPForbidden(text=_LINK_IS_SPENT)
-    error = _unfit(name, password, str(form.get("again", "")))
-    if error:
+    if error := unfit_name(name) or unfit_password(password, str(form.get("again", ""))):
         return render(request, "setup.html", 422, token=token, name=name, error=error, shortest=SHORTEST)
     account = Account(await request.app[PASSWORDS].hash(password), request.app[CLOCK].wall_s())
     if not await accounts.create_first(token, name, account):
         raise web.HTTPForbidden(text=_LINK_IS_SPENT)
-    log.info("first account made", name=name)
+    await record(request, name, "Make the first account.")
     raise web.HTTPSeeOther("/login?ready=1")
 
 
-def _unfit(name: str, password: str, again: str) -> str:
-    """Return why this name and password cannot be taken, or ''."""
-    if not _NAME.fullmatch(name):
-        return (
-            "A name has 1 to 32 small letters, digits, dots, dashes or underscores, and starts with a letter or digit."
-        )
-    if len(password) < SHORTEST:
-        return f"The password needs at least {SHORTEST} characters."
-    if len(password) > LONGEST:
-        return f"The password can have at most {LONGEST} characters."
-    if password != again:
-        return "The two passwords differ."
-    return ""
+async def join_form(request: web.Request) -> web.Response:
+    """Ask who was invited for a password."""
+    token = request.query.get("token", "")
+    return await _join_form(request, token, 200, error="")
+
+
+async def join(request: web.Request) -> web.Response:
+    """Take the password that an invited account's holder has chosen."""
+    form = await request.post()
+    token, password, again = (str(form.get(field, "")) for field in ("token", "password", "again"))
+    if error := unfit_password(password, again):
+        return await _join_form(request, token, 422, error=error)
+    accounts, name = request.app[STORE].accounts, await _invited(request, token)
+    if not await accounts.accept(token, name, await request.app[PASSWORDS].hash(password)):
+        raise web.HTTPForbidden(text=_INVITATION_IS_SPENT)
+    await record(request, name, "Choose a password by a link.")
+    raise web.HTTPSeeOther("/login?ready=1")
+
+
+def link_to(request: web.Request, token: str) -> str:
+    """Return the link that leads to choosing a password."""
+    here = request.app[SETTINGS].console_public_url or f"{request.scheme}://{request.host}"
+    return f"{here.rstrip('/')}/join?token={token}"
+
+
+async def _join_form(request: web.Request, token: str, status: int, *, error: str) -> web.Response:
+    name = await _invited(request, token)
+    return render(request, "join.html", status, token=token, name=name, error=error, shortest=SHORTEST)
+
+
+async def _invited(request: web.Request, token: str) -> str:
+    name = await request.app[STORE].accounts.invited(token)
+    if name is None:
+        raise web.HTTPForbidden(text=_INVITATION_IS_SPENT)
+    return name
 
 
 async def login_form(request: web.Request) -> web.Response:
@@ -85,23 +112,59 @@ async def login(request: web.Request) -> web.Response:
     """Open a session for who knows the password."""
     form = await request.post()
     name, password, target = (str(form.get(field, "")) for field in ("name", "password", "next"))
-    accounts = request.app[STORE].accounts
-    allowed = [await accounts.attempt(f"address {request.remote}"), await accounts.attempt(f"account {name}")]
-    if not all(allowed):
-        return await _form(request, 429, target=_inside(target), name=name, error=_TOO_OFTEN, ready=False)
-    account = await accounts.get(name)
-    stored = account.password_hash if account else None
-    if not await request.app[PASSWORDS].verify(password[: LONGEST + 1], stored):
+    try:
+        account = await _proved(request, name, password)
+    except LimitReached as refused:
+        return await _form(request, 429, target=_inside(target), name=name, error=str(refused), ready=False)
+    if account is None:
         error = "The name or the password is wrong."
         return await _form(request, 401, target=_inside(target), name=name, error=error, ready=False)
-    response = web.Response(status=303, headers={"Location": _inside(target)})
-    set_cookie(request, response, SESSION_COOKIE, await accounts.open_session(name), SESSION_TTL_S)
+    await record(request, name, "Log in.")
+    return await logged_in(request, name, account, _inside(target))
+
+
+async def new_password(request: web.Request, present: str, wanted: str, again: str) -> Account:
+    """Change the visitor's own password. Raises :class:`UserError` if one of them will not do."""
+    name = request[VISITOR].name
+    if error := unfit_password(wanted, again):
+        raise UserError(error)
+    if await _proved(request, name, present) is None:
+        raise UserError("The present password is wrong.")
+    return await set_password(request.app[STORE], name, await request.app[PASSWORDS].hash(wanted))
+
+
+async def _proved(request: web.Request, name: str, password: str) -> Account | None:
+    """Return the account if it is its password. Takes as long for an account that there is not.
+
+    Raises :class:`LimitReached` when it was tried too often from there, or on that account, or by everybody.
+    """
+    accounts = request.app[STORE].accounts
+    allowed = [
+        await accounts.attempt(f"address {_neighbours(request.remote)}"),
+        await accounts.attempt(f"account {name}"),
+    ]
+    if not all(allowed):
+        raise LimitReached(_TOO_OFTEN)
+    account = await accounts.get(name)
+    stored = account.password_hash if account else ""
+    if await request.app[PASSWORDS].verify(password[: LONGEST + 1], stored):
+        return account
+    log.warning("login refused", name=name[:_NAME_SHOWN], address=request.remote)
+    return None
+
+
+async def logged_in(request: web.Request, name: str, account: Account, target: str) -> web.Response:
+    """Return what opens a session of this account and leads on."""
+    browser = request.headers.get(hdrs.USER_AGENT, "")[:_BROWSER_KEPT]
+    token = await request.app[STORE].sessions.open(name, account, request.remote or "", browser)
+    response = web.Response(status=303, headers={"Location": target})
+    set_cookie(request, response, SESSION_COOKIE, token, SESSION_TTL_S)
     return response
 
 
 async def logout(request: web.Request) -> web.Response:
     """End this session."""
-    await request.app[STORE].accounts.close_session(request.cookies.get(SESSION_COOKIE, ""))
+    await request.app[STORE].sessions.close(request.cookies.get(SESSION_COOKIE, ""))
     response = web.Response(status=303, headers={"Location": "/login"})
     response.del_cookie(SESSION_COOKIE, path="/")
     return response
@@ -117,3 +180,14 @@ def _inside(target: str) -> str:
     parts = urlsplit(target)
     ours = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
     return target if ours and target.isprintable() else "/"
+
+
+def _neighbours(address: str | None) -> str:
+    """Return what stands for an address when logins are counted: who has an IPv6 address has a whole /64."""
+    try:
+        ip = ipaddress.ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is None:
+        return str(ipaddress.ip_network((ip, 64), strict=False))
+    return str(ip)

@@ -1,15 +1,48 @@
-"""The ring of nodes, as a picture and as a table."""
+"""The ring of nodes, as a picture and as a table; nodes drain, and come back."""
+
+import asyncio
 
 from aiohttp import web
 
+from service.console.audited import DETAIL
 from service.console.ring_svg import regions, ring_svg
-from service.console.site import STORE, render
+from service.console.site import PULSE, ROSTER, STORE, render
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show who is on the ring and what part of the id space each owns."""
-    nodes = await request.app[STORE].ring.view()
+    """Show who is on the ring, what part of the id space each owns, and how much each polls."""
+    ring, roster = request.app[STORE].ring, request.app[ROSTER]
+    nodes, drained, _ = await asyncio.gather(ring.view(), ring.drained(), roster.look())
     shares: dict[str, float] = {}
     for owner, start, end in regions(nodes):
         shares[owner] = shares.get(owner, 0.0) + end - start
-    return render(request, "nodes.html", nodes=nodes, shares=shares, picture=ring_svg(nodes))
+    return render(
+        request,
+        "nodes.html",
+        nodes=nodes,
+        drained=drained,
+        shares=shares,
+        channels=len(roster.rows),
+        polls_per_minute=request.app[PULSE].polls_per_minute,
+        picture=ring_svg(nodes),
+    )
+
+
+async def drain(request: web.Request) -> web.Response:
+    """Have a node leave, its channels taken over at once, and its worker stay out until it is restored."""
+    ring = request.app[STORE].ring
+    node = next((node for node in await ring.view() if node.id == request.match_info["node"]), None)
+    if node is None:
+        raise web.HTTPNotFound(text="There is no such node. It may have left.")
+    request[DETAIL] = node.name
+    await ring.drain(node)
+    raise web.HTTPSeeOther("/nodes")
+
+
+async def restore(request: web.Request) -> web.Response:
+    """Let a worker that was drained join again."""
+    name = str((await request.post()).get("worker", ""))
+    request[DETAIL] = name[:100]
+    if not await request.app[STORE].ring.restore(name):
+        raise web.HTTPNotFound(text="No worker of that name is kept out.")
+    raise web.HTTPSeeOther("/nodes")

@@ -8,10 +8,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from service.console.access import Need
 from service.console.failures import Problem
 from service.console.guard import Handler
+from service.console.wire import MOST_ITEMS
 
-_ALWAYS_POSSIBLE = (401, 500, 503)
+_ALWAYS_POSSIBLE = (401, 403, 500, 503)
+_OF_REPEATS = (409, 422)
 _REFERENCE = "#/components/schemas/{name}"
 
 
@@ -20,9 +23,20 @@ class Parameter:
     """A value in the path or query."""
 
     name: str
-    place: Literal["path", "query"]
+    place: Literal["path", "query", "header"]
     meaning: str
     type: Literal["string", "integer"] = "string"
+
+
+CURSOR = Parameter("cursor", "query", "Where to go on: `next` of the page before.")
+LIMIT = Parameter("limit", "query", f"How many items at most, 1 to {MOST_ITEMS}.", type="integer")
+
+_REPEATABLE = Parameter(
+    "Idempotency-Key", "header", "Chosen by you: with the same key, the same request is carried out once within a day."
+)
+
+BODY = (400, 413, 415, 422)
+"""The problems that a body can have."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +55,7 @@ class Operation:
 
     method: str
     path: str
+    need: Need
     handler: Handler
     answers: Mapping[int, Body | None]
     body: Body | None = None
@@ -83,7 +98,8 @@ def _described(operation: Operation) -> dict[str, Any]:
         str(status): {"description": HTTPStatus(status).phrase, **_content(kind, "application/json")}
         for status, kind in operation.answers.items()
     }
-    for status in sorted({*operation.problems, *_ALWAYS_POSSIBLE}):
+    of_repeats = _OF_REPEATS if operation.method == "POST" else ()
+    for status in sorted({*operation.problems, *_ALWAYS_POSSIBLE, *of_repeats}):
         responses[str(status)] = {
             "description": HTTPStatus(status).phrase,
             **_content(Problem, "application/problem+json"),
@@ -91,10 +107,12 @@ def _described(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.handler.__name__,
         "summary": (operation.handler.__doc__ or "").strip(),
+        "description": f"Needs the role {operation.need.role}; of API keys, the scope {operation.need.scope}.",
         "responses": responses,
     }
-    if operation.parameters:
-        described["parameters"] = [_parameter(parameter) for parameter in operation.parameters]
+    parameters = (*operation.parameters, *((_REPEATABLE,) if operation.method == "POST" else ()))
+    if parameters:
+        described["parameters"] = [_parameter(parameter) for parameter in parameters]
     if operation.body is not None:
         described["requestBody"] = {"required": True, **_content(operation.body, "application/json")}
     return described

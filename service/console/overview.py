@@ -1,40 +1,50 @@
-"""The fleet at a glance."""
+"""The fleet at a glance, now and over the last hour."""
 
-from aiohttp import web
+import asyncio
+from collections.abc import Sequence
+from itertools import pairwise
 
+from service.console import figures
 from service.console.attention import Overview, needs_attention
+from service.console.figures import Sample, growth
 from service.console.poll_rate import polls_per_minute, silence_s
-from service.console.site import CLOCK, SETTINGS, STORE, render
+from service.console.pulse import FINE_S
+from service.console.roster import Roster
 from service.settings import Settings
 from service.store import Store
 from service.store.channels import POLLS_KEPT
-from service.store.keys import REGISTRY_BUCKETS
 
-_COUNTED_AT_ONCE = 1_000
 _SAMPLED = 250
 
 
-async def overview(store: Store, settings: Settings, now_s: float) -> Overview:
-    """Return the fleet in numbers. Raises :class:`StoreUnavailable`."""
-    nodes = len(await store.ring.view())
-    ids = await store.channels.registered(REGISTRY_BUCKETS)
-    subscriptions = 0
-    for start in range(0, len(ids), _COUNTED_AT_ONCE):
-        subscriptions += sum(await store.subscriptions.counts(ids[start : start + _COUNTED_AT_ONCE]))
-    waiting = await store.outbox.depth()
+async def overview(
+    store: Store, settings: Settings, roster: Roster, samples: Sequence[Sample], now_s: float
+) -> Overview:
+    """Return the fleet in numbers. ``samples`` are of the last minutes, oldest first. Raises StoreUnavailable."""
+    nodes, waiting, users, _ = await asyncio.gather(
+        store.ring.view(), store.outbox.depth(), store.users.count(), roster.look()
+    )
+    ids = sorted(roster.rows)
     # Ids are hashes of URLs, so that the first ones are as good a sample as any.
     sample = await store.channels.polls_of(ids[:_SAMPLED], POLLS_KEPT)
     rates = polls_per_minute(sample, POLLS_KEPT, len(ids), now_s)
+    recent = [each for each in samples if each.at_s > now_s - FINE_S]
+    grown = growth(recent[0].counts, recent[-1].counts) if recent else {}
+    spent_s = recent[-1].at_s - recent[0].at_s if recent else 0.0
     return Overview(
-        nodes=nodes,
+        nodes=len(nodes),
         channels=len(ids),
-        subscriptions=subscriptions,
-        users=await store.users.count(),
+        subscriptions=roster.subscriptions,
+        users=users,
         outbox_users=waiting,
         polls_per_minute=rates,
+        failing=sum(row.failing_since_s > 0 for row in roster.rows.values()),
+        messages_per_minute=figures.messages(grown) / spent_s * 60 if spent_s else 0.0,
+        detection=figures.delays(grown, figures.DETECTION),
+        delivery=figures.delays(grown, figures.DELIVERY),
         attention=needs_attention(
-            nodes=nodes,
-            subscriptions=subscriptions,
+            nodes=len(nodes),
+            subscriptions=roster.subscriptions,
             outbox_users=waiting,
             polls_per_minute=rates,
             silence_s=silence_s(sample, now_s),
@@ -43,7 +53,29 @@ async def overview(store: Store, settings: Settings, now_s: float) -> Overview:
     )
 
 
-async def page(request: web.Request) -> web.Response:
-    """Show the fleet in numbers and what needs attention."""
-    fleet = await overview(request.app[STORE], request.app[SETTINGS], request.app[CLOCK].wall_s())
-    return render(request, "overview.html", fleet=fleet)
+def series(samples: Sequence[Sample]) -> dict[str, list[float | None]]:
+    """Return what charts show of samples, a value for each but the first: see the names. Times are Unix seconds."""
+    told: dict[str, list[float | None]] = {
+        name: []
+        for name in ("at_s", "good", "failed", "messages", "waiting", "seen_p50", "seen_p95", "sent_p50", "sent_p95")
+    }
+    for before, after in pairwise(samples):
+        spent_min = max(after.at_s - before.at_s, 1e-3) / 60
+        grown = growth(before.counts, after.counts)
+        polls = figures.polls(grown)
+        good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
+        seen, sent = (figures.delays(grown, name) for name in (figures.DETECTION, figures.DELIVERY))
+        values = {
+            "at_s": round(after.at_s, 1),
+            "good": round(good / spent_min, 1),
+            "failed": round((sum(polls.values()) - good) / spent_min, 1),
+            "messages": round(figures.messages(grown) / spent_min, 1),
+            "waiting": float(after.waiting),
+            "seen_p50": seen and round(seen.p50_s, 2),
+            "seen_p95": seen and round(seen.p95_s, 2),
+            "sent_p50": sent and round(sent.p50_s, 2),
+            "sent_p95": sent and round(sent.p95_s, 2),
+        }
+        for name, value in values.items():
+            told[name].append(value)
+    return told

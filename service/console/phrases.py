@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
+from service.console.differences import differences
 from service.corona.reasons import Bound, Reason
 from service.feeds.pace import DAY_S
 from service.feeds.urls import selector_of, without_selector
@@ -78,6 +79,11 @@ def outcome_words(outcome: str) -> str:
     return " ".join([first[:1].upper() + first[1:], *rest])
 
 
+def state_words(state: str) -> str:
+    """Return what becomes of a channel, as a word."""
+    return {"idle": "Not polled"}.get(state, state.capitalize())
+
+
 def web_address(link: str) -> str:
     """Return the link if a browser may be sent there, else ''."""
     try:
@@ -112,6 +118,11 @@ _BINDING: Final = {
 }
 
 
+def binding(bound: Bound) -> str:
+    """Return what a bound is about."""
+    return _BINDING[bound]
+
+
 def reason_in_words(reason: Reason) -> str:
     """Return how often a channel is polled, and what makes it so."""
     nodes = count(len(reason.turns), "node")
@@ -128,7 +139,7 @@ def _spans(hours: Sequence[int]) -> Iterator[str]:
 FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
-        *(count, duration, ago, size, instant, short_id, went_well, outcome_words, web_address),
-        *(wishes_in_words, reason_in_words, selector_of, without_selector),
+        *(count, duration, ago, size, instant, short_id, went_well, outcome_words, state_words, web_address),
+        *(differences, wishes_in_words, reason_in_words, binding, selector_of, without_selector),
     )
 }

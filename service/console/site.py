@@ -8,16 +8,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.clock import Clock
 from service.console import phrases
+from service.console.access import Visitor
+from service.console.finding import Finder
+from service.console.pulse import Pulse
+from service.console.roster import Roster
 from service.settings import Settings
 from service.store import Store
+from service.store.accounts import Role
 
 SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CLOCK: Final = web.AppKey("clock", Clock)
+ROSTER: Final = web.AppKey("roster", Roster)
+PULSE: Final = web.AppKey("pulse", Pulse)
+FINDER: Final = web.AppKey("finder", Finder)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 
-VISITOR: Final = web.RequestKey("visitor", str)
-"""The name of who is asking; set by the guard on closed routes."""
+VISITOR: Final = web.RequestKey("visitor", Visitor)
+"""Who is asking; set by the guard on closed routes."""
 CSRF: Final = web.RequestKey("csrf", str)
 """The token this visitor's forms must send back."""
 
@@ -39,7 +47,8 @@ def templates() -> Environment:
 
 
 def render(request: web.Request, template: str, status: int = 200, **values: object) -> web.Response:
-    """Return a page made from a template, which also knows who is asking and what time it is."""
+    """Return a page made from a template, which also knows who is asking, what they may do, and what time it is."""
+    visitor = request.get(VISITOR)
     text = (
         request.app[TEMPLATES]
         .get_template(template)
@@ -47,7 +56,9 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
             values,
             path=request.path,
             now_s=request.app[CLOCK].wall_s(),
-            visitor=request.get(VISITOR, ""),
+            visitor=visitor.name if visitor else "",
+            operates=visitor is not None and visitor.role.covers(Role.OPERATOR),
+            administers=visitor is not None and visitor.role.covers(Role.ADMIN),
             csrf=request.get(CSRF, ""),
         )
     )

@@ -74,7 +74,7 @@ class RingView:
         return {}
 
     def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
-        """Return the branchings on the trie's way to a node: a bit, what it is on its side, how many are on the other."""
+        """Return the branchings on the way to a node: a bit, what it is on its side, how many are on the other."""
         points, own = self.points, from_hex(node)
         low, high = 0, len(points)
         path = self._paths[node] = []

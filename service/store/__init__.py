@@ -14,8 +14,12 @@ from service.clash.mapping import Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.accounts import Accounts
+from service.store.api_keys import ApiKeys
+from service.store.audit import Audit
+from service.store.bots import Bots
 from service.store.cells import Cells
 from service.store.channels import Channels
+from service.store.dead_letters import DeadLetters
 from service.store.directory import Directory
 from service.store.forgetting import Forgetting
 from service.store.hosts import Hosts
@@ -29,12 +33,16 @@ from service.store.loads import LoadStore
 from service.store.moves import Moves
 from service.store.outbox import Outbox
 from service.store.pauses import Pauses
+from service.store.people import People
 from service.store.policy import PolicyStore
 from service.store.preferences import PreferenceStore
+from service.store.remarks import Remarks
+from service.store.repeats import Repeats
 from service.store.requests import Requests
 from service.store.ring import Ring
 from service.store.rooms import Rooms
 from service.store.search import Search
+from service.store.sessions import Sessions
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
 from service.store.together import Together
@@ -67,14 +75,22 @@ class Store:
         self.preferences = PreferenceStore(link)
         self.standing = Standings(together)
         self.forgetting = Forgetting(together, self.subscriptions, self.standing)
+        self.people = People(link, self.forgetting, self.outbox)
+        self.dead_letters = DeadLetters(link, self.outbox)
         self.ring = Ring(link)
+        self.bots = Bots(link)
         self.policy = PolicyStore(link)
         self.leases = Leases(link)
         self.hosts = Hosts(together)
+        self.remarks = Remarks(together)
         self.inboxes = Inboxes(link, together)
         self.requests = Requests(link, self.inboxes, self.ring)
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
+        self.sessions = Sessions(link)
+        self.api_keys = ApiKeys(link)
+        self.audit = Audit(link)
+        self.repeats = Repeats(link)
         self.invites = Invites(link)
         self.websub = WebSub(link)
         self.rooms = Rooms(link)

@@ -1,38 +1,74 @@
-"""Who may use the console: accounts, sessions, setup tokens, and how often somebody tried to log in.
+"""Who may use the console: accounts with roles, invitations to them, and how often somebody tried to log in.
 
 Tokens are random and stored only as SHA-256: who reads Redis cannot log in with what they find.
 """
 
 import hashlib
 import secrets
+from collections.abc import Mapping
+from enum import StrEnum
 
 import msgspec
 
 from service.store import keys
 from service.store.link import Link
 
-SESSION_TTL_S = 24 * 3600
 SETUP_TTL_S = 7 * 24 * 3600
+"""How long a link lasts that makes the first account, or lets an account choose its password."""
 ATTEMPTS_PER_WINDOW = 5
 ATTEMPTS_WINDOW_S = 60
 _TOKEN_BYTES = 32
 
 
-class Account(msgspec.Struct, frozen=True):
-    """An admin of the console. ``password_hash`` is an argon2id string."""
+class Role(StrEnum):
+    """What an account may do: a viewer looks, an operator also changes how channels are polled, an admin everything."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def covers(self, other: "Role") -> bool:
+        """Return whether who has this role may do what the other asks for."""
+        order = list(Role)
+        return order.index(self) >= order.index(other)
+
+
+class Account(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person who may use the console. ``password_hash`` is an argon2id string; "" until they have chosen one.
+
+    ``created_s`` (Unix s) tells an account from an earlier one of the same name.
+    """
 
     password_hash: str
     created_s: float
+    role: Role = Role.ADMIN
+
+    @property
+    def secret(self) -> str:
+        """What changes with every password: sessions that were opened with another one are over."""
+        return digest(self.password_hash)
 
 
-def _digest(token: str) -> str:
+def new_token() -> str:
+    """Return 256 random bits as text that fits into a URL."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def digest(token: str) -> str:
+    """Return what is stored of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def unpacked(packed: bytes | None) -> Account | None:
+    """Return an account as it is stored."""
+    return None if packed is None else msgspec.msgpack.decode(packed, type=Account)
+
+
 class Accounts:
-    """The console's own state. Every method may raise :class:`StoreUnavailable`."""
+    """The console's accounts, by name. Every method may raise :class:`StoreUnavailable`."""
 
     def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
         self._link = link
 
     async def exist(self) -> bool:
@@ -41,18 +77,28 @@ class Accounts:
 
     async def get(self, name: str) -> Account | None:
         """Return an account by its name."""
-        packed = await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, name)
-        return None if packed is None else msgspec.msgpack.decode(packed, type=Account)
+        return unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, name))
+
+    async def all(self) -> dict[str, Account]:
+        """Return all accounts by name."""
+        found = await self._link.call("HGETALL", keys.CONSOLE_ACCOUNTS)
+        return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
+
+    async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
+        """Write one account, or remove it, if all accounts are as expected; False if others changed them meanwhile."""
+        packed = b"" if account is None else msgspec.msgpack.encode(account)
+        known = [part for each, held in expected.items() for part in (each, msgspec.msgpack.encode(held))]
+        return bool(await self._link.script("console_accounts", [keys.CONSOLE_ACCOUNTS], name, packed, *known))
 
     async def new_setup_token(self) -> str:
         """Return a fresh token that makes the first account; it lasts ``SETUP_TTL_S`` unless used.
 
         Earlier ones stay good until then: two programs may each show a link at the first start.
         """
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        token = new_token()
         await self._link.many(
             [
-                ("SADD", keys.CONSOLE_SETUP, _digest(token)),
+                ("SADD", keys.CONSOLE_SETUP, digest(token)),
                 ("EXPIRE", keys.CONSOLE_SETUP, SETUP_TTL_S),
             ]
         )
@@ -60,30 +106,36 @@ class Accounts:
 
     async def setup_token_valid(self, token: str) -> bool:
         """Return whether the token would make the first account."""
-        return bool(await self._link.call("SISMEMBER", keys.CONSOLE_SETUP, _digest(token)))
+        return bool(await self._link.call("SISMEMBER", keys.CONSOLE_SETUP, digest(token)))
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
         """Make the first account and use up every setup token, at once; False if the token is not good."""
         packed = msgspec.msgpack.encode(account)
         setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP]
-        return bool(await self._link.script("console_first", setup, _digest(token), name, packed))
+        return bool(await self._link.script("console_first", setup, digest(token), name, packed))
 
-    async def open_session(self, name: str) -> str:
-        """Return the token of a new session of this account; it lasts ``SESSION_TTL_S``."""
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
-        await self._link.call("SET", keys.console_session(_digest(token)), name, "EX", SESSION_TTL_S)
+    async def invite(self, name: str) -> str:
+        """Return a token with which whoever has it chooses this account's password, once, within ``SETUP_TTL_S``."""
+        token = new_token()
+        await self._link.call("SET", keys.console_invitation(digest(token)), name, "EX", SETUP_TTL_S)
         return token
 
-    async def session(self, token: str) -> str | None:
-        """Return the name of the account whose session this is, or None if it is over or never was."""
-        name = await self._link.call("GET", keys.console_session(_digest(token)))
+    async def invited(self, token: str) -> str | None:
+        """Return the name of the account whose password the token would set, if it is good."""
+        name = await self._link.call("GET", keys.console_invitation(digest(token)))
         return None if name is None else name.decode()
 
-    async def close_session(self, token: str) -> None:
-        """End a session."""
-        await self._link.call("DEL", keys.console_session(_digest(token)))
+    async def accept(self, token: str, name: str, password_hash: str) -> bool:
+        """Set the password of an account and use the token up, at once; False if the token is not good for it."""
+        account = await self.get(name)
+        if account is None:
+            return False
+        chosen = msgspec.structs.replace(account, password_hash=password_hash)
+        own = [keys.CONSOLE_ACCOUNTS, keys.console_invitation(digest(token))]
+        packed = (msgspec.msgpack.encode(each) for each in (account, chosen))
+        return bool(await self._link.script("console_accept", own, name, *packed))
 
     async def attempt(self, what: str) -> bool:
         """Count a login attempt on ``what`` (an address or an account's name); return whether it is allowed."""
-        key = keys.console_attempts(_digest(what))
+        key = keys.console_attempts(digest(what))
         return bool(await self._link.script("rate_take", [key], ATTEMPTS_PER_WINDOW, ATTEMPTS_WINDOW_S * 1000))

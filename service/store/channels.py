@@ -70,6 +70,9 @@ FIELDS = {
     "named": "the version that the name was made of",
     "failing_since": "Unix s of the first failed poll after the last good one",
     "refusals": "how many polls in a row found the publisher busy",
+    "tags": "the words that admins file it under, in order, with a space between any two",
+    "note": "what admins note about it",
+    "paused": "Unix s: admins want nobody to poll it before",
     "evidence": "what polls in a row have to say against it: service.feeds.verdicts.Evidence (JSON)",
 }
 
@@ -247,6 +250,12 @@ class Channels:
         found = await self._link.call("XRANGE", keys.log(cid), f"{first}-0", f"{last}-0")
         return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
 
+    async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
+        """Return the deltas that made the channel's last versions, or those before one, newest first."""
+        start = f"{before - 1}-0" if before else "+"
+        found = await self._link.call("XREVRANGE", keys.log(cid), start, "-", "COUNT", count)
+        return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
+
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return the channel's latest entries, newest first."""
         newest: dict[str, Entry] = {}
@@ -330,9 +339,14 @@ class Channels:
         found = [channel for channel in await self.many(taken) if channel is not None]
         return found, taken[-1] if len(ids) > count else ""
 
+    async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
+        """Return how many channels are in each of these registry buckets."""
+        found: list[int] = await self._link.many([("SCARD", keys.registry(bucket)) for bucket in buckets])
+        return found
+
     async def count(self) -> int:
         """Return how many channels are registered."""
-        return sum(await self._link.many([("SCARD", keys.registry(bucket)) for bucket in keys.REGISTRY_BUCKETS]))
+        return sum(await self.bucket_sizes(keys.REGISTRY_BUCKETS))
 
 
 def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:

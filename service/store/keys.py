@@ -8,9 +8,12 @@ key                          type    meaning
 ===========================  ======  =====================================================================
 ``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH {NodeInfo as JSON}``
 ``cn:{r}:leases``            zset    node id → when its lease ends, in ms of Redis's clock
+``cn:{r}:drained``           zset    names of workers that admins keep out of the ring → when they were last there (ms)
 ``cn:{r}:version``           string  grows with every join, leave and expiry
 ``cn:{r}:epoch``             string  grows with every join
 ``cn:{p}:aims``              string  what admins want of the fleet: Aims (JSON)
+``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
+``cn:{p}:revision``          string  how many revisions there were
 ``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
 ``cn:{q:ID}``                list    the one answer to a request; expires
@@ -21,7 +24,7 @@ key                          type    meaning
 ``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
 ``cn:{c:CID}:subs``          hash    subscriptions of an older Coronet, until brought over: user id → seq
 ``cn:{c:CID}:joining``       hash    channel whose subscribers are moving here → the version they join at
-``cn:{c:CID}:pause``         string  the publisher asked to be left alone; expires when that is over
+``cn:{c:CID}:pause``         string  the publisher asked to be left alone, or (``admin``) admins; expires
 ``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
 ``cn:{c:CID}:hub``           string  the subscription at a hub: HubState (msgpack)
 ``cn:{c:CID}:pushed``        list    what the hub sent and no worker has read: Push (msgpack); expires
@@ -39,7 +42,8 @@ key                          type    meaning
 ``cn:{m:CELL}:slots``        string  which name has which slot in the index
 ``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``,
-                                     ``unheard``: what standing queries met since everything was paused
+                                     ``unheard``: what standing queries met since everything was paused,
+                                     and what admins set: ``suspended``, ``most_subscriptions``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``,
                                      and of a paused one the version it stands still at: see ``user_held.lua``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
@@ -50,6 +54,7 @@ key                          type    meaning
                                      ``a`` version after which all is told at once, up to ``v``
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
 ``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
+``cn:{u:UID}:revived:L``     string  what dead letter L would have told is queued again; expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
@@ -68,13 +73,21 @@ key                          type    meaning
 ``cn:{b:ADDRESS}:rooms``     hash    a bot's rooms: JID → Room (msgpack)
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
+``cn:{d}:bots``              zset    where bots serve their metrics (URL) → when they said so (Unix s)
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
 ``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
 ``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
 ``cn:{console}:accounts``    hash    name → Account (msgpack)
 ``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
-``cn:{console}:session:H``   string  H: a session token's hash → the account's name; expires
+``cn:{console}:invite:H``    string  H: hash of a link's token → the account whose password it sets; expires
+``cn:{console}:login:H``     string  H: a session token's hash → the session (msgpack); expires
+``cn:{console}:logins``      zset    those hashes → when the session ends (Unix s); expires
+``cn:{console}:keys``        hash    an API key's hash → ApiKey (msgpack)
+``cn:{console}:keys:used``   hash    an API key's hash → when it was used last (Unix s)
+``cn:{console}:begun``       hash    a note → Deed (msgpack) that was begun and has not ended
+``cn:{console}:audit``       stream  ``d``: Deed (msgpack) that has ended; ~10,000
+``cn:{console}:repeat:H``    string  H: hash of who asked and the key they chose → Kept (msgpack); expires
 ``cn:{console}:attempts:H``  string  H: hash of an address or name → logins tried this minute; expires
 ===========================  ======  =====================================================================
 """
@@ -91,7 +104,10 @@ RING_NODES = "cn:{r}:nodes"
 RING_LEASES = "cn:{r}:leases"
 RING_VERSION = "cn:{r}:version"
 RING_EPOCH = "cn:{r}:epoch"
+RING_DRAINED = "cn:{r}:drained"
 AIMS = "cn:{p}:aims"
+AIMS_HISTORY = "cn:{p}:history"
+AIMS_REVISION = "cn:{p}:revision"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 LEAVING = "cn:{a}:leaving"
@@ -100,6 +116,7 @@ INVITES = "cn:{v}:invites"
 GUESTS = "cn:{v}:guests"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
+BOTS = "cn:{d}:bots"
 DEAD_LETTERS = "cn:{d}:dead"
 STANDING_LOG = "cn:{w}:log"
 
@@ -244,6 +261,11 @@ def told(uid: UserId) -> str:
     return f"cn:{{u:{uid}}}:told"
 
 
+def revived(uid: UserId, letter: str) -> str:
+    """That a dead letter of a user's went back to the outbox."""
+    return f"cn:{{u:{uid}}}:revived:{letter}"
+
+
 def articles(uid: UserId) -> str:
     """Articles that a user was told."""
     return f"cn:{{u:{uid}}}:articles"
@@ -322,11 +344,26 @@ def host_rates() -> str:
 # console
 CONSOLE_ACCOUNTS = "cn:{console}:accounts"
 CONSOLE_SETUP = "cn:{console}:setup"
+CONSOLE_SESSIONS = "cn:{console}:logins"
+CONSOLE_KEYS = "cn:{console}:keys"
+CONSOLE_KEYS_USED = "cn:{console}:keys:used"
+CONSOLE_BEGUN = "cn:{console}:begun"
+CONSOLE_AUDIT = "cn:{console}:audit"
+
+
+def console_invitation(token_hash: str) -> str:
+    """A link that lets an account choose its password, by the hash of its token."""
+    return f"cn:{{console}}:invite:{token_hash}"
 
 
 def console_session(token_hash: str) -> str:
     """A session of the console, by the hash of its token."""
-    return f"cn:{{console}}:session:{token_hash}"
+    return f"cn:{{console}}:login:{token_hash}"
+
+
+def console_repeat(who_hash: str) -> str:
+    """What was answered to a request that may be sent again, by the hash of who asked and the key they chose."""
+    return f"cn:{{console}}:repeat:{who_hash}"
 
 
 def console_attempts(what_hash: str) -> str:

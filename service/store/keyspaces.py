@@ -4,6 +4,7 @@ Only ``AcceptObject`` has a short way of its own: its scripts answer for a leaf 
 the table, which comes back with the reply.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -79,6 +80,15 @@ class KeyspaceStore:
         """Return how many subscriptions to the channel of this mark a keyspace has, whatever it accepts."""
         self.map.check(keyspace)
         return int(await self._link.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
+
+    async def count_all(self) -> Counter[bytes]:
+        """Return how many subscribe to each channel, by its mark; too many, but never too few, while groups move."""
+        found = await self._link.many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
+        counts: Counter[bytes] = Counter()
+        for held in found:
+            for mark, count in held.items():
+                counts[mark] += int(count)
+        return counts
 
     async def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
         """AcceptObject, for a reader."""

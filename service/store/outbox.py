@@ -302,7 +302,7 @@ def _hit_keys(uid: UserId) -> tuple[str, ...]:
 
 
 def _claimed_keys(uid: UserId) -> tuple[str, ...]:
-    return keys.outbox(uid), keys.in_flight(uid), keys.articles(uid), keys.older_articles(uid)
+    return keys.outbox(uid), keys.in_flight(uid), keys.articles(uid), keys.older_articles(uid), keys.user(uid)
 
 
 def _decisions(withheld: Withheld | None) -> Iterator[str]:
@@ -338,6 +338,11 @@ def _wire(marks: Marks | None) -> str:
 def _batch(message_id: bytes, value: bytes) -> Batch:
     flying = msgspec.json.decode(value, type=_Flying)
     return Batch(message_id.decode(), _items(flying.items), flying.acked, flying.at, flying.replaces)
+
+
+def items_of(value: bytes) -> tuple[OutboxItem, ...]:
+    """Return what a batch holds, as it was in flight."""
+    return _items(msgspec.json.decode(value, type=_Flying).items)
 
 
 def _told(value: bytes) -> ToldMessage:

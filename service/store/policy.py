@@ -1,10 +1,30 @@
-"""What admins want of the fleet, where every node reads it."""
+"""What admins want of the fleet, where every node reads it, and what they wanted before."""
 
 import msgspec
 
 from service.corona.policy import Aims
 from service.store import keys
 from service.store.link import Link
+
+REVISIONS_KEPT = 100
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """One change of the aims: the ``number``-th, when (Unix s), by whom; ``aims`` None for those of the settings."""
+
+    number: int
+    at_s: float
+    by: str
+    aims: Aims | None
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """A revision as the script writes it: the aims are JSON within JSON."""
+
+    number: int
+    at_s: float
+    by: str
+    aims: str | None
 
 
 class PolicyStore:
@@ -22,6 +42,33 @@ class PolicyStore:
         except msgspec.MsgspecError:
             return None
 
-    async def set(self, aims: Aims) -> None:
-        """Have every node aim at this from its next maintenance interval on."""
-        await self._link.call("SET", keys.AIMS, msgspec.json.encode(aims))
+    async def set(self, aims: Aims | None, *, by: str = "", seen: int | None = None) -> bool:
+        """Have every node aim at this, or (None) at what its settings say, from its next maintenance interval on.
+
+        ``seen`` is the number of the revision that this was decided upon: False if there is a later one, which then
+        stays.
+        """
+        return bool(
+            await self._link.script(
+                "policy_set",
+                (keys.AIMS, keys.AIMS_HISTORY, keys.AIMS_REVISION),
+                "" if seen is None else seen,
+                b"" if aims is None else msgspec.json.encode(aims),
+                by,
+                REVISIONS_KEPT,
+            )
+        )
+
+    async def history(self) -> list[Revision]:
+        """Return the last revisions, newest first; those that this version of Coronet cannot read are absent."""
+        found = [_revision(raw) for raw in await self._link.call("LRANGE", keys.AIMS_HISTORY, 0, -1)]
+        return [revision for revision in found if revision is not None]
+
+
+def _revision(raw: bytes) -> Revision | None:
+    try:
+        written = msgspec.json.decode(raw, type=_Written)
+        aims = None if written.aims is None else msgspec.json.decode(written.aims, type=Aims)
+    except msgspec.MsgspecError:
+        return None
+    return Revision(written.number, written.at_s, written.by, aims)

@@ -6,7 +6,7 @@ Only workers reach publishers; whoever else needs something of a publisher asks 
 import asyncio
 import secrets
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
 import msgspec
@@ -40,9 +40,10 @@ class Probe(msgspec.Struct, frozen=True, tag=True):
 
 
 class PollNow(msgspec.Struct, frozen=True, tag=True):
-    """Poll this channel at once."""
+    """Poll this channel at once; ``told``: and tell each step meanwhile."""
 
     channel: ChannelId
+    told: bool = False
 
 
 class Why(msgspec.Struct, frozen=True, tag=True):
@@ -87,6 +88,13 @@ class Probed(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     page: bool = False
 
 
+class Step(msgspec.Struct, frozen=True, tag=True):
+    """What has just been done, in words, so many seconds after the beginning; the answer proper is yet to come."""
+
+    words: str
+    after_s: float
+
+
 class Polled(msgspec.Struct, frozen=True, tag=True):
     """How the poll ended."""
 
@@ -117,7 +125,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     fault: Fault
 
 
-Answer = Probed | Polled | Explained | LookedUp | Coordinated | Failed
+Answer = Probed | Step | Polled | Explained | LookedUp | Coordinated | Failed
 
 
 class Requests:
@@ -136,9 +144,14 @@ class Requests:
             return answer
         raise NoWorker(f"A worker answered {type(answer).__name__} to a probe: the fleet's versions differ.")
 
-    async def poll_now(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> PollResult:
-        """Have a channel polled at once. Raises what the worker met, or :class:`NoWorker`."""
-        answer = await self._ask(cid, PollNow(cid), timeout_s)
+    async def poll_now(
+        self, cid: ChannelId, timeout_s: float = _WITHIN_S, *, told: Callable[[Step], Awaitable[None]] | None = None
+    ) -> PollResult:
+        """Have a channel polled at once; each step is ``told`` meanwhile.
+
+        Raises what the worker met, or :class:`NoWorker`.
+        """
+        answer = await self._ask(cid, PollNow(cid, told is not None), timeout_s, told)
         if isinstance(answer, Polled):
             return answer.result
         raise NoWorker(f"A worker answered {type(answer).__name__} to a poll: the fleet's versions differ.")
@@ -187,7 +200,13 @@ class Requests:
         if owner is not None:
             await self._inboxes.send([(owner, Letter("push", "", cid.encode()))])
 
-    async def _ask(self, cid: ChannelId, body: Question, timeout_s: float) -> Answer:
+    async def _ask(
+        self,
+        cid: ChannelId,
+        body: Question,
+        timeout_s: float,
+        told: Callable[[Step], Awaitable[None]] | None = None,
+    ) -> Answer:
         now_s, ring = await self._ring.glance()
         owner = ring.owner(cid)
         if owner is None:
@@ -199,12 +218,16 @@ class Requests:
             found = await self._link.wait("BLPOP", keys.answer(ask.id), min(left_s, BLOCK_AT_MOST_S))
             if found:
                 answer: Answer = msgspec.msgpack.decode(found[1], type=Answer)
+                if isinstance(answer, Step):
+                    if told is not None:
+                        await told(answer)
+                    continue
                 if isinstance(answer, Failed):
                     raise from_fault(answer.fault)
                 return answer
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def answer(self, ask: Ask, answer: Answer) -> None:
-        """Answer a request (workers)."""
+        """Answer a request, or tell a step on the way to the answer (workers)."""
         key = keys.answer(ask.id)
         await self._link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])

@@ -13,6 +13,7 @@ from service.store.link import Link, script
 _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
 _JOIN_TRIES = 100
 _NONE_KNOWN = -1
+_WAITING_SEEN_WITHIN_S = 30.0
 
 
 class Beat(msgspec.Struct, frozen=True):
@@ -79,6 +80,27 @@ class Ring:
     async def leave(self, *nodes: NodeInfo) -> None:
         """Have nodes leave at once, so that nobody has to wait for their leases to run out."""
         await self._link.many([script("ring_leave", _RING, info.id, info.epoch) for info in nodes])
+
+    async def drain(self, node: NodeInfo) -> None:
+        """Have a node leave, and its worker stay out of the ring until it is restored."""
+        # Noted first: the worker joins again as soon as it sees that its lease is gone.
+        await self._link.script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
+        await self.leave(node)
+
+    async def restore(self, name: str) -> bool:
+        """Let a worker, by the name of its nodes, join again; False if it is not kept out."""
+        return bool(await self._link.call("ZREM", keys.RING_DRAINED, name))
+
+    async def kept_out(self, name: str) -> bool:
+        """Return whether an admin keeps a worker of this name out, which is noted as being there."""
+        return bool(await self._link.script("ring_drain", (keys.RING_DRAINED,), name, ""))
+
+    async def drained(self) -> list[str]:
+        """Return the names of the workers that are kept out, are running and wait to be restored."""
+        now_s, _ = await self.glance()
+        since_ms = (now_s - _WAITING_SEEN_WITHIN_S) * 1000
+        found = await self._link.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
+        return sorted(name.decode() for name in found)
 
     async def look(self) -> RingView:
         """Return the ring without being in it."""

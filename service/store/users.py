@@ -12,12 +12,17 @@ from service.store.link import Link, script
 
 
 class UserState(msgspec.Struct, frozen=True):
-    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want."""
+    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want.
+
+    ``suspended`` and ``most_subscriptions`` (None for what the settings say) are admins' word.
+    """
 
     jid: str
     welcomed: bool = False
     receipts: bool = False
     habits: Habits = NONE
+    suspended: bool = False
+    most_subscriptions: int | None = None
 
 
 _HABITS: Final = ("habits", "client_language")
@@ -39,9 +44,17 @@ class Users:
 
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
-        fields = ("welcomed", "receipts", *_HABITS)
-        welcomed, receipts, *habits = await self._link.call("HMGET", keys.user(keys.user_id(jid)), *fields)
-        return UserState(jid, welcomed == b"1", receipts == b"1", _habits(*habits))
+        fields = ("welcomed", "receipts", "suspended", "most_subscriptions", *_HABITS)
+        found = await self._link.call("HMGET", keys.user(keys.user_id(jid)), *fields)
+        welcomed, receipts, suspended, most, *habits = found
+        return UserState(
+            jid,
+            welcomed == b"1",
+            receipts == b"1",
+            _habits(*habits),
+            suspended == b"1",
+            int(most) if most else None,
+        )
 
     async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Remember what is given."""

@@ -22,6 +22,7 @@ from service.model import NodeInfo
 from service.overlay.ids import BITS, to_hex
 from service.settings import Settings
 from service.store import Store
+from service.store.accounts import Account, Role
 from service.store.requests import Answer, Ask, Explained, Failed, ListDirectories, Lookup, PollNow, Probe, Why
 
 TOKEN = "an-api-token-for-tests"
@@ -79,10 +80,18 @@ async def stranger(url: str) -> AsyncIterator[Visitor]:
         yield somebody
 
 
+async def make_account(store: Store, name: str = "ada", role: Role = Role.ADMIN) -> Account:
+    """Have an account of this name, with nobody's password."""
+    account = Account("x", 1_000.0, role)
+    assert await store.accounts.change(name, account, await store.accounts.all())
+    return account
+
+
 @asynccontextmanager
-async def admin(url: str, store: Store) -> AsyncIterator[Visitor]:
-    """Somebody who is logged in."""
-    async with visitor(url, SESSION_COOKIE, await store.accounts.open_session("ada")) as somebody:
+async def logged_in(url: str, store: Store, name: str = "ada", role: Role = Role.ADMIN) -> AsyncIterator[Visitor]:
+    """Somebody who is logged in, to an account that is made for it."""
+    token = await store.sessions.open(name, await make_account(store, name, role), "192.0.2.7", "A browser")
+    async with visitor(url, SESSION_COOKIE, token) as somebody:
         yield somebody
 
 

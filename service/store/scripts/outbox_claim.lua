@@ -1,12 +1,16 @@
 -- Move the oldest items of an outbox, news or edits, into a batch in flight; the first item's id names the message for
 -- ever. What another channel has told this user already is left out, here at the last step, where nothing that is
 -- queued can be taken back any more. Articles are known for 15 to 30 days, in two generations of ~500 marks.
--- What the user does not want is withheld first: it counts as told by nobody.
--- KEYS outbox, in flight, articles, articles of the generation before
+-- What the user does not want is withheld first: it counts as told by nobody. Of somebody who is suspended nothing is kept.
+-- KEYS outbox, in flight, articles, articles of the generation before, user
 -- ARGV user id, most items, now s, and perhaps: the last item to look at, then of each of which something is withheld its
 --      id and the positions (JSON, '' for all).
 -- Returns {message id, batch as JSON}, or the number of batches in flight when nothing is queued, -1 if there may be
 -- more after the last item.
+if redis.call('HGET', KEYS[5], 'suspended') then
+  redis.call('DEL', KEYS[1])
+  return redis.call('HLEN', KEYS[2])
+end
 local LIFE_S = 30 * 86400
 local ttl_s = redis.call('TTL', KEYS[3])
 if ttl_s >= 0 and (ttl_s < LIFE_S / 2 or redis.call('HLEN', KEYS[3]) >= 500) then

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from service.settings import Settings
 from service.store import Store, connect
-from tests.support.console import Visitor, admin, console, stranger
+from tests.support.console import Visitor, console, logged_in, stranger
 
 
 @pytest_asyncio.fixture
@@ -28,7 +28,7 @@ async def served(store: Store) -> AsyncIterator[tuple[str, web.Application]]:
 @pytest_asyncio.fixture
 async def ada(served: tuple[str, web.Application], store: Store) -> AsyncIterator[Visitor]:
     """An admin who is logged in."""
-    async with admin(served[0], store) as somebody:
+    async with logged_in(served[0], store) as somebody:
         yield somebody
 
 

@@ -1,5 +1,6 @@
 """Nobody comes in whom the guard does not know, and nothing changes that our own pages did not ask for."""
 
+import re
 from collections.abc import AsyncIterator
 from io import BytesIO
 
@@ -7,8 +8,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.guard import HOOKS, PUBLIC
-from tests.support.console import TOKEN, Visitor
+from service.console.access import SCOPES
+from service.console.api import OPERATIONS, get_search
+from service.console.guard import HOOKS, NEEDS, PUBLIC
+from service.store import Store
+from service.store.accounts import Role
+from tests.support.console import TOKEN, Visitor, logged_in, make_account
 
 OPEN_TO_ALL = {
     "/livez",
@@ -17,9 +22,31 @@ OPEN_TO_ALL = {
     "/static/{path}",
     "/login",
     "/setup",
+    "/join",
     "/api/v1/openapi.json",
 }
 OPEN_TO_HUBS = {"/websub/{cid}/{token}"}
+
+OWN = {
+    "/logout",
+    "/settings/password",
+    "/settings/keys",
+    "/settings/keys/{key}/revoke",
+    "/settings/sessions/{session}/end",
+    "/api/v1/me/password",
+    "/api/v1/keys",
+    "/api/v1/keys/{key}",
+    "/api/v1/sessions/{session}",
+}
+"""What everybody may change: it is their own."""
+QUESTIONS = {"/api/v1/policy/what-if"}
+"""What has a body and changes nothing."""
+FOR_ADMINS = re.compile(r"/log|/people/{user}/forget|/api/v1/log|/settings/accounts.*|/api/v1/accounts.*")
+"""What only admins may see or change."""
+CHANGED_BY_ADMINS = re.compile(r"/policy.*|/api/v1/policy.*|DELETE /api/v1/people/{user}|.*/forget")
+"""What others may see, and only admins change."""
+FORMS = {"/channels/add", "/channels/{cid}/remove"}
+"""Pages that are of no use to who may not change anything."""
 
 
 def _routes(app: web.Application) -> list[tuple[str, str]]:
@@ -28,18 +55,76 @@ def _routes(app: web.Application) -> list[tuple[str, str]]:
     return found
 
 
+def _filled(path: str) -> str:
+    return re.sub(r"\{\w+\}", "a" * 40, path)
+
+
+def _least(method: str, path: str) -> Role:
+    """What we mean each route to ask for, told apart from how the routes say it."""
+    if FOR_ADMINS.fullmatch(path):
+        return Role.ADMIN
+    if method in {"GET", "HEAD"}:
+        return Role.OPERATOR if path in FORMS else Role.VIEWER
+    if path in OWN | QUESTIONS:
+        return Role.VIEWER
+    for_admins = CHANGED_BY_ADMINS.fullmatch(path) or CHANGED_BY_ADMINS.fullmatch(f"{method} {path}")
+    return Role.ADMIN if for_admins else Role.OPERATOR
+
+
 async def test_every_route_is_closed_to_strangers_unless_it_is_declared_public(
     served: tuple[str, web.Application], eve: Visitor
 ) -> None:
     for method, path in _routes(served[1]):
         if path in OPEN_TO_ALL | OPEN_TO_HUBS:
             continue
-        async with eve.http.request(method, path.replace("{cid}", "a" * 40), allow_redirects=False) as answer:
+        async with eve.http.request(method, _filled(path), allow_redirects=False) as answer:
             if path.startswith("/api/"):
                 assert answer.status == 401, (method, path)
                 assert answer.headers["WWW-Authenticate"].startswith("Bearer")
             else:
                 assert (answer.status, answer.headers["Location"][:6]) == (303, "/login"), (method, path)
+
+
+@pytest.mark.parametrize("role", list(Role))
+async def test_every_route_opens_to_the_roles_it_is_meant_for_and_to_no_other(
+    served: tuple[str, web.Application], store: Store, role: Role
+) -> None:
+    async with logged_in(served[0], store, "bob", role) as bob:
+        headers = {"Origin": bob.origin, "X-CSRF-Token": bob.csrf}
+        for method, path in sorted(_routes(served[1]), key=lambda route: route[1] == "/logout"):
+            if path in OPEN_TO_ALL | OPEN_TO_HUBS:
+                continue
+            async with bob.http.request(method, _filled(path), headers=headers, allow_redirects=False) as answer:
+                refused = answer.status == 403
+                assert refused != role.covers(_least(method, path)), (method, path, answer.status)
+                assert answer.status < 500 or answer.status == 503, (method, path)
+
+
+async def test_every_route_of_the_api_needs_the_scope_it_names(
+    served: tuple[str, web.Application], store: Store
+) -> None:
+    owner = ("ada", await make_account(store))
+    for operation in OPERATIONS:
+        if not operation.need.scope:
+            continue
+        for scopes in (set(SCOPES) - {operation.need.scope, operation.need.scope.replace("read", "write")}, SCOPES):
+            _, token = await store.api_keys.make("k", owner, tuple(scopes), 0.0)
+            path = served[0] + "/api/v1" + _filled(operation.path)
+            async with (
+                aiohttp.ClientSession() as http,
+                http.request(operation.method, path, headers={"Authorization": f"Bearer {token}"}) as answer,
+            ):
+                assert (answer.status == 403) is (scopes is not SCOPES), (operation.method, path)
+
+
+async def test_a_route_that_does_not_say_who_may_opens_to_nobody(
+    served: tuple[str, web.Application], ada: Visitor
+) -> None:
+    app = served[1]
+    needs = {handler: need for handler, need in app[NEEDS].items() if handler is not get_search}
+    app._state[NEEDS] = needs
+    assert (await ada.get("/api/v1/search"))[0] == 403
+    assert (await ada.get("/api/v1/overview"))[0] == 200
 
 
 async def test_no_more_is_declared_public_than_we_know(served: tuple[str, web.Application]) -> None:
@@ -77,7 +162,7 @@ async def test_every_change_needs_our_origin_and_the_token(
     for method, path in _routes(served[1]):
         if method in {"GET", "HEAD"} or path in OPEN_TO_HUBS:
             continue
-        where = path.replace("{cid}", "a" * 40)
+        where = _filled(path)
         async with ada.http.request(method, where, data=sent, headers=said, allow_redirects=False) as answer:
             assert answer.status == 403, (method, path)
 
@@ -100,7 +185,7 @@ async def test_every_answer_forbids_scripts_and_frames_of_others(ada: Visitor) -
 
 
 async def test_pages_hold_no_inline_script_or_style(ada: Visitor) -> None:
-    for path in ("/", "/channels", "/channels/add", "/nodes", "/login"):
+    for path in ("/", "/channels", "/channels/add", "/nodes", "/login", "/settings", "/log"):
         _, text = await ada.get(path)
         assert "style=" not in text
         assert "<style" not in text

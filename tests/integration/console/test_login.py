@@ -1,15 +1,19 @@
 """The first account, login and logout."""
 
+import asyncio
+
 import pytest
 from aiohttp import web
+from argon2 import PasswordHasher, extract_parameters
+from argon2.exceptions import VerifyMismatchError
 from yarl import URL
 
 from service.console.guard import SESSION_COOKIE
-from service.console.login import setup_link
+from service.console.login import PASSWORDS, _neighbours, setup_link
 from service.console.passwords import Passwords
-from service.store import Store
+from service.store import Store, keys
 from service.store.accounts import Account
-from tests.support.console import Visitor, console, stranger
+from tests.support.console import Visitor, console, make_account, stranger
 
 PASSWORD = "correct horse battery"
 
@@ -79,9 +83,9 @@ async def test_who_knows_the_password_gets_in_and_out_again(store: Store, eve: V
 
 async def test_a_session_that_was_closed_is_over_even_if_its_cookie_comes_back(store: Store, ada: Visitor) -> None:
     cookie = ada.http.cookie_jar.filter_cookies(URL(ada.origin))[SESSION_COOKIE].value
-    assert await store.accounts.session(cookie) == "ada"
+    assert await store.sessions.find(cookie) is not None
     await ada.post("/logout")
-    assert await store.accounts.session(cookie) is None
+    assert await store.sessions.find(cookie) is None
 
 
 async def test_the_session_cookie_is_out_of_reach_of_scripts_and_other_sites(store: Store) -> None:
@@ -119,6 +123,57 @@ async def test_the_sixth_login_within_a_minute_is_refused_even_with_the_right_pa
     assert "Wait a minute" in text
 
 
+@pytest.mark.parametrize("name", ["ada", "nobody", "invited"])
+async def test_whether_there_is_such_an_account_shows_neither_in_the_work_done_nor_in_the_answer(
+    store: Store, eve: Visitor, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _make_account(store)
+    await store.accounts.change("invited", Account("", 0.0), await store.accounts.all())
+    verified = []
+
+    def verify(_: PasswordHasher, stored: str, password: str) -> bool:
+        verified.append(extract_parameters(stored))
+        assert password == "guess"
+        raise VerifyMismatchError
+
+    monkeypatch.setattr(PasswordHasher, "verify", verify)
+    answers = [await eve.post("/login", name=name, password="guess") for _ in range(6)]
+    assert verified == [extract_parameters(await Passwords().hash("any"))] * 5
+    assert [status for status, _ in answers] == [401] * 5 + [429]
+    assert len({text for _, text in answers[:5]}) == 1
+    assert ("The name or the password is wrong." in answers[0][1], "Wait a minute" in answers[5][1]) == (True, True)
+
+
+async def test_who_comes_while_many_wait_is_turned_away_and_others_are_answered_meanwhile(
+    served: tuple[str, web.Application], eve: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.console.passwords._MOST_WAIT", 2)
+    passwords = served[1][PASSWORDS]
+    await passwords._turn.acquire()
+    waiting = [asyncio.create_task(passwords.verify("guess", "")) for _ in range(2)]
+    await asyncio.sleep(0)
+    status, text = await eve.post("/login", name="ada", password=PASSWORD)
+    assert (status, "Too many people log in" in text) == (429, True)
+    assert (await eve.get("/livez"))[0] == 200
+    passwords._turn.release()
+    assert await asyncio.gather(*waiting) == [False, False]
+    assert (await eve.post("/login", name="ada", password=PASSWORD))[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("2001:db8::1", "2001:db8::2:3", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        (None, "", True),
+    ],
+)
+def test_an_address_of_ipv6_counts_as_the_network_its_holder_has(one: str | None, other: str, same: bool) -> None:  # noqa: FBT001
+    assert (_neighbours(one) == _neighbours(other)) is same
+
+
 async def test_guesses_on_one_account_are_counted_wherever_they_come_from(store: Store) -> None:
     allowed = [await store.accounts.attempt("account ada") for _ in range(6)]
     assert allowed == [True] * 5 + [False]
@@ -134,16 +189,18 @@ async def test_login_leads_nowhere_but_to_our_own_pages(store: Store, eve: Visit
 
 
 async def test_who_reads_the_store_finds_no_token_that_works(store: Store) -> None:
-    session = await store.accounts.open_session("ada")
+    session = await store.sessions.open("ada", await make_account(store))
     token = await store.accounts.new_setup_token()
-    keys = await store.link.call("KEYS", "*")
-    stored = [*keys, *await store.link.call("SMEMBERS", "cn:{console}:setup")]
+    stored = [*await store.link.call("KEYS", "*"), *await store.link.call("SMEMBERS", "cn:{console}:setup")]
     assert stored
     assert not [value for value in stored if session.encode() in value or token.encode() in value]
 
 
 async def test_sessions_and_setup_tokens_end_by_themselves(store: Store) -> None:
-    await store.accounts.open_session("ada")
+    await store.sessions.open("ada", await make_account(store))
     await store.accounts.new_setup_token()
-    for key in await store.link.call("KEYS", "cn:{console}:*"):
+    await store.accounts.invite("ada")
+    kept = [key for key in await store.link.call("KEYS", "cn:{console}:*") if key.decode() != keys.CONSOLE_ACCOUNTS]
+    assert len(kept) == 4
+    for key in kept:
         assert await store.link.call("TTL", key) > 0

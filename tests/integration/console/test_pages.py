@@ -52,32 +52,6 @@ async def test_what_a_publisher_wrote_is_shown_as_text(store: Store, ada: Visito
         assert "{{7*7}}" in text
 
 
-async def test_channels_are_paged_and_none_is_missed(store: Store, ada: Visitor) -> None:
-    channels = [await make_channel(store, f"https://example.org/{i}") for i in range(60)]
-    _, first = await ada.get("/channels")
-    following = first.partition('href="/channels?')[2].partition('"')[0].replace("&amp;", "&")
-    _, second = await ada.get(f"/channels?{following}")
-    shown = [channel for channel in channels if (channel.id in first) != (channel.id in second)]
-    assert len(shown) == 60
-
-
-async def test_search_finds_by_url_and_by_title(store: Store, ada: Visitor) -> None:
-    wanted = await make_channel(store, "https://example.org/cats")
-    other = await make_channel(store, "https://example.org/dogs")
-    _, text = await ada.get("/channels?q=CATS")
-    assert wanted.id in text
-    assert other.id not in text
-    assert "A feed" in (await ada.get("/channels?q=a+FEED"))[1]
-    assert "No channel" in (await ada.get("/channels?q=nowhere"))[1]
-
-
-@pytest.mark.parametrize("cursor", ["zz", "a" * 41, "../..", "%00"])
-async def test_a_made_up_cursor_is_refused_with_words(ada: Visitor, cursor: str) -> None:
-    status, text = await ada.get(f"/channels?cursor={cursor}")
-    assert status == 422
-    assert "Start again without it" in text
-
-
 @pytest.mark.parametrize("cid", ["a" * 40, "A" * 40, "x", "r:nodes"])
 async def test_a_channel_that_is_not_there_is_a_page_that_says_so(ada: Visitor, cid: str) -> None:
     status, text = await ada.get(f"/channels/{cid}")

@@ -133,5 +133,5 @@ async def test_a_password_fits_its_own_hash_only() -> None:
     assert stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     assert await passwords.verify("correct horse", stored)
     assert not await passwords.verify("wrong horse", stored)
-    assert not await passwords.verify("correct horse", None)
+    assert not await passwords.verify("correct horse", "")
     assert not await passwords.verify("correct horse", "not a hash")

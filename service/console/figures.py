@@ -1,0 +1,100 @@
+"""The fleet's own figures, from what its processes count: rates, and how long news takes. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import Final
+
+import msgspec
+
+_OURS: Final = "coronet_"
+_POLLS: Final = "coronet_polls_total"
+_MESSAGES: Final = "coronet_messages_total"
+DETECTION: Final = "coronet_detection_seconds"
+DELIVERY: Final = "coronet_delivery_seconds"
+_MARKS: Final = (0.5, 0.95, 0.99)
+
+Counts = Mapping[str, float]
+"""What processes have counted, by name and labels as they serve it."""
+
+
+class Delays(msgspec.Struct, frozen=True):
+    """Half, 95 % and 99 % of so many (``count``) took no longer, in seconds."""
+
+    count: int
+    p50_s: float
+    p95_s: float
+    p99_s: float
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One look at all processes: when (Unix s), what they have counted since the first one, how many people wait."""
+
+    at_s: float
+    counts: Counts
+    waiting: int
+
+
+def read(text: str) -> Counter[str]:
+    """Return our own counts in a text as processes serve it (Prometheus); lines that are none are left out."""
+    counts: Counter[str] = Counter()
+    for line in text.splitlines():
+        if line.startswith(_OURS):
+            name, _, value = line.rpartition(" ")
+            try:
+                counts[name] += float(value)
+            except ValueError:
+                continue
+    return counts
+
+
+def growth(before: Counts, after: Counts) -> Counter[str]:
+    """Return by how much counts grew; those of a process that has begun anew count from nothing."""
+    grown: Counter[str] = Counter()
+    for name, value in after.items():
+        past = before.get(name, 0.0)
+        grown[name] = value - past if value >= past else value
+    return grown
+
+
+def polls(grown: Counts) -> dict[str, float]:
+    """Return how many polls there were, by outcome."""
+    start = f'{_POLLS}{{outcome="'
+    return {name[len(start) : -2]: value for name, value in grown.items() if name.startswith(start) and value > 0}
+
+
+def messages(grown: Counts) -> float:
+    """Return how many messages the XMPP server took."""
+    return grown.get(_MESSAGES, 0.0)
+
+
+def delays(grown: Counts, histogram: str) -> Delays | None:
+    """Return how long things took, as buckets tell; None if there were none. Within a bucket all are equally likely."""
+    start = f'{histogram}_bucket{{le="'
+    found = {name[len(start) : -2]: value for name, value in grown.items() if name.startswith(start)}
+    buckets = sorted((inf if bound == "+Inf" else float(bound), count) for bound, count in found.items())
+    count = buckets[-1][1] if buckets else 0.0
+    if count < 1:
+        return None
+    p50_s, p95_s, p99_s = (_quantile(buckets, share * count) for share in _MARKS)
+    return Delays(int(count), p50_s, p95_s, p99_s)
+
+
+def _quantile(buckets: Sequence[tuple[float, float]], wanted: float) -> float:
+    low, below = 0.0, 0.0
+    for bound, count in buckets:
+        if count >= wanted:
+            return low if bound == inf else low + (bound - low) * (wanted - below) / max(count - below, 1e-9)
+        low, below = bound, count
+    return low
+
+
+def thinned(samples: Iterable[Sample], now_s: float, fine_s: float, coarse_s: float, kept_s: float) -> list[Sample]:
+    """Return what to keep of samples, oldest first: all of the last ``fine_s``, before that one each ``coarse_s``."""
+    kept: list[Sample] = []
+    for sample in samples:
+        old = now_s - sample.at_s > fine_s
+        if now_s - sample.at_s > kept_s or (old and kept and sample.at_s - kept[-1].at_s < coarse_s):
+            continue
+        kept.append(sample)
+    return kept

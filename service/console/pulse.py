@@ -1,0 +1,122 @@
+"""What all processes count, looked at every few seconds; and what is shown then to all who watch, made once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import aiohttp
+import structlog
+
+from service.clock import Clock
+from service.console.figures import Sample, growth, polls, read, thinned
+from service.errors import StoreUnavailable
+from service.store import Store
+
+_WATCHED_EVERY_S: Final = 5.0
+_UNWATCHED_EVERY_S: Final = 30.0
+FINE_S: Final = 300.0
+"""So far back all samples are kept; before that, one each half minute, for an hour."""
+_COARSE_S: Final = 30.0
+_KEPT_S: Final = 3_600.0
+_WITHIN_S: Final = 2.0
+_LARGEST_BYTES: Final = 1 << 20
+_MOST_PROCESSES: Final = 500
+
+log = structlog.get_logger(__name__)
+
+Show = Callable[[], Awaitable[bytes]]
+"""Returns what those who watch are sent. May raise :class:`StoreUnavailable`."""
+
+
+class Pulse:
+    """The samples of the last hour, oldest first, and the watchers of the next ones."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        """Look at nothing before :meth:`start`."""
+        self.samples: list[Sample] = []
+        self.polls_per_minute: dict[str, float] = {}
+        """Of each process, by where its metrics are, between the last two samples."""
+        self._store = store
+        self._clock = clock
+        self._counts: dict[str, Counter[str]] = {}
+        """What each process has counted, by where it says so."""
+        self._total: Counter[str] = Counter()
+        self._watchers = 0
+        self._shown = b""
+        self._beaten = asyncio.Event()
+        self._watched = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+
+    def start(self, show: Show) -> None:
+        """Begin to look, and to ``show`` while somebody watches."""
+        self._beating = asyncio.create_task(self._beat(show))
+
+    async def close(self) -> None:
+        """Stop, and have all watching end."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait({self._beating})
+        self._shown = b""
+        self._beaten.set()
+
+    async def watch(self) -> AsyncIterator[bytes]:
+        """Yield what is shown at each look from now on, until this is closed."""
+        self._watchers += 1
+        self._watched.set()
+        try:
+            while self._beating is not None and not self._beating.done():
+                await self._beaten.wait()
+                if self._shown:
+                    yield self._shown
+        finally:
+            self._watchers -= 1
+
+    async def _beat(self, show: Show) -> None:
+        timeout = aiohttp.ClientTimeout(total=_WITHIN_S)
+        async with aiohttp.ClientSession(timeout=timeout) as http:
+            while True:
+                try:
+                    await self._sample(http)
+                    self._shown = await show() if self._watchers else b""
+                except StoreUnavailable as error:
+                    log.warning("the fleet was not looked at", error=str(error))
+                beaten, self._beaten = self._beaten, asyncio.Event()
+                beaten.set()
+                await self._rest()
+
+    async def _rest(self) -> None:
+        self._watched.clear()
+        try:
+            await asyncio.wait_for(self._watched.wait(), _WATCHED_EVERY_S if self._watchers else _UNWATCHED_EVERY_S)
+        except TimeoutError:
+            return
+
+    async def _sample(self, http: aiohttp.ClientSession) -> None:
+        nodes, bots, waiting = await asyncio.gather(
+            self._store.ring.view(), self._store.bots.metrics_urls(), self._store.outbox.depth()
+        )
+        urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))
+        urls = urls[:_MOST_PROCESSES]
+        now_s, rates = self._clock.wall_s(), dict[str, float]()
+        spent_min = max((now_s - self.samples[-1].at_s) / 60, 1e-3) if self.samples else 1.0
+        for url, counts in zip(urls, await asyncio.gather(*(_counted(http, url) for url in urls)), strict=True):
+            # Of a process that is seen for the first time, nobody knows when it counted what.
+            grown = growth(self._counts.get(url, counts), counts)
+            self._total += grown
+            rates[url] = sum(polls(grown).values()) / spent_min
+            self._counts[url] = counts or self._counts.get(url, counts)
+        self._counts = {url: self._counts[url] for url in urls}
+        self.polls_per_minute = rates
+        counted = Sample(now_s, dict(self._total), waiting)
+        self.samples = thinned([*self.samples, counted], now_s, FINE_S, _COARSE_S, _KEPT_S)
+
+
+async def _counted(http: aiohttp.ClientSession, url: str) -> Counter[str]:
+    """Return what a process has counted; nothing if it does not say."""
+    try:
+        async with http.get(url) as answer:
+            return read((await answer.content.read(_LARGEST_BYTES)).decode(errors="replace"))
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        log.debug("a process does not say what it counts", url=url, error=str(error))
+        return Counter()

@@ -1,0 +1,55 @@
+"""The API from outside: one request, its answer as JSON, or the problem as the error it stands for."""
+
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import aiohttp
+import msgspec
+from aiohttp import hdrs
+
+from service.console.failures import Problem
+from service.errors import Fault, OperationalError, from_fault
+
+_WITHIN_S = 120.0
+"""Longer than any answer takes: an import of a list of feeds may have 45 s."""
+_SHOWN_CHARS = 200
+
+
+async def ask(
+    base_url: str, token: str, method: str, path: str, *, query: Mapping[str, str], body: bytes | None, media_type: str
+) -> tuple[str, bytes]:
+    """Return the answer's media type and body.
+
+    Raises the error that a problem stands for, :class:`OperationalError` if there is no console.
+    """
+    headers = {hdrs.AUTHORIZATION: f"Bearer {token}"}
+    if body is not None:
+        headers[hdrs.CONTENT_TYPE] = media_type
+    if method == hdrs.METH_POST:
+        headers["Idempotency-Key"] = secrets.token_hex(16)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_WITHIN_S)) as http,
+            http.request(
+                method, f"{base_url.rstrip('/')}{path}", params=query, data=body, headers=headers, allow_redirects=False
+            ) as answer,
+        ):
+            said = await answer.read()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise OperationalError(
+            f"No console answers at {base_url} ({error or 'it took too long'}): is `coronet console` running there? "
+            "CORONET_CONSOLE_PUBLIC_URL says where to ask."
+        ) from error
+    if answer.status >= HTTPStatus.BAD_REQUEST:
+        raise _as_error(base_url, answer.status, said)
+    return answer.content_type, said
+
+
+def _as_error(base_url: str, status: int, said: bytes) -> Exception:
+    try:
+        problem = msgspec.json.decode(said, type=Problem)
+    except msgspec.MsgspecError:
+        shown = said[:_SHOWN_CHARS].decode(errors="replace")
+        return OperationalError(f"What answers at {base_url} is no console: status {status}, {shown!r}.")
+    return from_fault(Fault(problem.code, problem.detail))

@@ -1,0 +1,63 @@
+// What the pages do beyond links and forms. Everything works without this, but for what is live.
+"use strict";
+
+// Times are in UTC as sent; people live in zones.
+const zoned = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "long"});
+
+function showZones(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime.replace(" ", "T"));
+    if (!Number.isNaN(at.getTime())) time.title = zoned.format(at);
+  }
+}
+
+// A box that ticks all boxes of a name.
+function tickAll(event) {
+  const name = event.target.dataset?.ticks;
+  if (!name) return;
+  for (const box of event.target.form.querySelectorAll(`input[name="${name}"]`)) box.checked = event.target.checked;
+}
+
+// A poll that tells its steps, a line of JSON each.
+async function trace(event) {
+  const form = event.target, where = form.dataset?.trace;
+  if (!where) return;
+  event.preventDefault();
+  const section = document.getElementById("trace"), list = section.querySelector("ol");
+  const button = form.querySelector("button");
+  list.replaceChildren();
+  section.hidden = false;
+  button.ariaBusy = "true";
+  const add = (words, look) => {
+    const item = document.createElement("li");
+    item.textContent = words;
+    if (look) item.className = look;
+    list.append(item);
+  };
+  try {
+    const answer = await fetch(where, {method: "POST", body: new URLSearchParams(new FormData(form))});
+    if (!answer.ok) throw new Error(`The console answered ${answer.status}. Reload the page.`);
+    let rest = "";
+    for await (const text of answer.body.pipeThrough(new TextDecoderStream())) {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop();
+      for (const line of lines) {
+        const told = JSON.parse(line);
+        const after = told.after_s ? ` (${told.after_s.toFixed(2)} s)` : "";
+        add(told.words + after, told.well === undefined ? "" : told.well ? "state good" : "state bad");
+      }
+    }
+  } catch (error) {
+    add(String(error.message ?? error), "state bad");
+  }
+  button.ariaBusy = "false";
+  document.getElementById("live")?.dispatchEvent(new Event("refresh"));
+}
+
+document.addEventListener("change", tickAll);
+document.addEventListener("submit", trace);
+document.addEventListener("DOMContentLoaded", () => {
+  showZones(document);
+  for (const box of document.querySelectorAll("[data-ticks]")) box.hidden = false;
+  new MutationObserver(() => showZones(document)).observe(document.getElementById("main"), {childList: true, subtree: true});
+});

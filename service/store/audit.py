@@ -1,0 +1,74 @@
+"""What was done in the console, and by whom: noted before it is done, so that a crash can only hide how it ended."""
+
+import time
+from typing import Final
+
+import msgspec
+
+from service.store import keys
+from service.store.link import Link, script
+
+KEPT: Final = 10_000
+_ENDS_WITHIN_S = 300.0
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """Something that somebody set about to do.
+
+    ``by`` is an account's name, "" for a stranger; ``key`` the API key's name if it was a program; ``action`` one
+    sentence, ``on`` the path it was asked for at. ``status`` is the HTTP status it ended with, 0 where nobody knows,
+    ``detail`` what else there is to say of it.
+    """
+
+    at_s: float
+    by: str
+    key: str
+    address: str
+    action: str
+    on: str
+    status: int = 0
+    detail: str = ""
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """A deed with its place in the log."""
+
+    id: str
+    deed: Deed
+
+
+class Audit:
+    """The log of deeds, the newest ``KEPT``. Every method may raise :class:`StoreUnavailable`."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def begin(self, note: str, deed: Deed) -> None:
+        """Note under a name of its own that this is about to be done."""
+        await self._link.call("HSET", keys.CONSOLE_BEGUN, note, msgspec.msgpack.encode(deed))
+
+    async def end(self, note: str, deed: Deed) -> None:
+        """Note how it ended."""
+        own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
+        await self._link.script("console_audit", own, note, msgspec.msgpack.encode(deed), KEPT)
+
+    async def page(self, before: str = "", count: int = 50) -> tuple[list[Noted], str]:
+        """Return deeds, newest first, and the place to go on from; "" begins and ends."""
+        await self._end_the_lost()
+        newest = f"({before}" if before else "+"
+        found = await self._link.call("XREVRANGE", keys.CONSOLE_AUDIT, newest, "-", "COUNT", count + 1)
+        noted = [Noted(place.decode(), msgspec.msgpack.decode(fields[b"d"], type=Deed)) for place, fields in found]
+        return noted[:count], noted[count - 1].id if len(noted) > count else ""
+
+    async def _end_the_lost(self) -> None:
+        """Log what a console began and did not live to end."""
+        begun = await self._link.call("HGETALL", keys.CONSOLE_BEGUN)
+        own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
+        long_ago_s = time.time() - _ENDS_WITHIN_S
+        lost = [
+            script("console_audit", own, note, packed, KEPT)
+            for note, packed in begun.items()
+            if msgspec.msgpack.decode(packed, type=Deed).at_s < long_ago_s
+        ]
+        await self._link.many(lost)

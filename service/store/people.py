@@ -1,0 +1,117 @@
+"""People as admins see them: listed, found, suspended, bounded and forgotten."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from service.model import UserId
+from service.store import keys
+from service.store.forgetting import Forgetting
+from service.store.link import Link
+from service.store.outbox import Outbox
+
+_FIELDS = ("jid", "suspended", "most_subscriptions", "receipts")
+
+
+class Person(msgspec.Struct, frozen=True):
+    """A person who wrote to us. ``most_subscriptions`` is what an admin set, None for what the settings say.
+
+    ``waiting_since_s`` (Unix s) is when the oldest of what they have not been told was queued, None without any;
+    ``receipts`` whether their client confirms what it has shown (XEP-0184). While ``suspended``, what is new for them
+    is not kept, and nothing they say is answered.
+    """
+
+    id: UserId
+    jid: str
+    subscriptions: int
+    watches: int
+    suspended: bool
+    most_subscriptions: int | None
+    queued: int
+    in_flight: int
+    waiting_since_s: float | None
+    receipts: bool
+
+
+class People:
+    """Everybody who ever wrote to us. Every method may raise :class:`StoreUnavailable`."""
+
+    def __init__(self, link: Link, forgetting: Forgetting, outbox: Outbox) -> None:
+        """Use this link to Redis; the others hold what people have."""
+        self._link = link
+        self._forgetting = forgetting
+        self._outbox = outbox
+
+    async def ids(self) -> list[UserId]:
+        """Return everybody's id, in order."""
+        return sorted(uid.decode() for uid in await self._link.call("SMEMBERS", keys.USERS))
+
+    async def jids(self, uids: Sequence[UserId]) -> list[str]:
+        """Return bare JIDs in the order asked for; "" for somebody who is forgotten."""
+        found = await self._link.many([("HGET", keys.user(uid), "jid") for uid in uids])
+        return [jid.decode() if jid else "" for jid in found]
+
+    async def many(self, uids: Sequence[UserId]) -> list[Person | None]:
+        """Return people in the order asked for; None for somebody who is forgotten."""
+        commands = [
+            command
+            for uid in uids
+            for command in (
+                ("HMGET", keys.user(uid), *_FIELDS),
+                ("HLEN", keys.user_index(uid)),
+                ("HLEN", keys.watches(uid)),
+                ("XLEN", keys.outbox(uid)),
+                ("HLEN", keys.in_flight(uid)),
+                ("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1),
+            )
+        ]
+        replies = await self._link.many(commands)
+        return [_person(uid, replies[6 * place : 6 * place + 6]) for place, uid in enumerate(uids)]
+
+    async def get(self, uid: UserId) -> Person | None:
+        """Return one person; None if there is none."""
+        return (await self.many([uid]))[0]
+
+    async def suspend(self, uid: UserId, *, suspended: bool) -> bool:
+        """Have a person be told nothing and answered nothing, or again; False if there is no such person."""
+        done = await self._set(uid, "suspended", "1" if suspended else "")
+        if done:
+            await self._outbox.wake_up([uid])
+        return done
+
+    async def set_most_subscriptions(self, uid: UserId, most: int | None) -> bool:
+        """Bound a person's subscriptions apart from others'; None for what the settings say. False: no such person."""
+        return await self._set(uid, "most_subscriptions", "" if most is None else str(most))
+
+    async def forget(self, uid: UserId) -> bool:
+        """End all that a person has with us and delete what we know of them; False if there was no such person.
+
+        Who writes again is a stranger.
+        """
+        (jid,) = await self.jids([uid])
+        if jid:
+            await self._forgetting.forget(jid)
+        return bool(jid)
+
+    async def _set(self, uid: UserId, field: str, value: str) -> bool:
+        return bool(await self._link.script("user_set", (keys.user(uid),), field, value))
+
+
+def _person(uid: UserId, replies: Sequence[Any]) -> Person | None:
+    fields, subscriptions, watches, queued, in_flight, oldest = replies
+    jid, suspended, most, receipts = fields
+    if jid is None:
+        return None
+    return Person(
+        id=uid,
+        jid=jid.decode(),
+        subscriptions=subscriptions,
+        watches=watches,
+        suspended=suspended == b"1",
+        most_subscriptions=int(most) if most else None,
+        queued=queued,
+        in_flight=in_flight,
+        waiting_since_s=int(oldest[0][0].partition(b"-")[0]) / 1000 if oldest else None,
+        receipts=receipts == b"1",
+    )

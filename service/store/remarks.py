@@ -1,0 +1,69 @@
+"""What admins say of single channels: the words they file them under, a note, and that nobody is to poll them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from service.corona.estimates import Updates
+from service.model import Channel, ChannelId
+from service.store import keys
+from service.store.link import script
+from service.store.state import OF_CHANNEL, present, state_of
+from service.store.together import Together
+
+_REMARKED = (*OF_CHANNEL, "failing_since", "updates", "tags", "paused")
+
+
+class Remarked(msgspec.Struct, frozen=True):
+    """A channel as admins file it. It is paused until ``paused_until_s`` (Unix s; 0 if it is not)."""
+
+    channel: Channel
+    failing_since_s: float | None
+    updates: Updates
+    tags: tuple[str, ...]
+    paused_until_s: float
+
+
+class Remarks:
+    """Read and set them. What is said of a channel that is not there is not kept."""
+
+    def __init__(self, link: Together) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def read(self, cids: Sequence[ChannelId]) -> list[Remarked | None]:
+        """Return channels with what is said of them, in the order asked for; None for those that are not there."""
+        found = await self._link.many([("HMGET", keys.channel(cid), *_REMARKED) for cid in cids])
+        return [_remarked(cid, present(_REMARKED, values)) for cid, values in zip(cids, found, strict=True)]
+
+    async def note(self, cid: ChannelId) -> str:
+        """Return what is noted about a channel; "" if nothing is."""
+        return ((await self._link.call("HGET", keys.channel(cid), "note")) or b"").decode()
+
+    async def set_note(self, cid: ChannelId, note: str) -> None:
+        """Note something about a channel, in the place of what was noted before; "" for nothing."""
+        await self._link.script("channel_set", (keys.channel(cid),), "note", note)
+
+    async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
+        """File channels under these words, none of which has a space."""
+        await self._link.many(
+            [script("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
+        )
+
+    async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
+        """Have nobody poll channels for so long, whatever anybody says meanwhile; 0 to have them polled again."""
+        for_ms = int(for_s * 1000)
+        await self._link.many([script("channel_pause", (keys.channel(cid), keys.pause(cid)), for_ms) for cid in cids])
+
+
+def _remarked(cid: ChannelId, fields: dict[bytes, bytes]) -> Remarked | None:
+    state = state_of(cid, fields)
+    if state is None:
+        return None
+    return Remarked(
+        channel=state.channel,
+        failing_since_s=state.failing_since_s,
+        updates=state.updates,
+        tags=tuple(fields.get(b"tags", b"").decode().split()),
+        paused_until_s=float(fields.get(b"paused", b"0")),
+    )

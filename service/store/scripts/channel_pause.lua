@@ -1,0 +1,15 @@
+-- Have nobody poll an existing channel for a time, because admins want that, or end that.
+-- KEYS channel, pause   ARGV for so many ms (0 ends it). Returns 1 if the channel exists.
+if redis.call('HEXISTS', KEYS[1], 'url') == 0 then
+  return 0
+end
+local now = redis.call('TIME')
+local for_ms = tonumber(ARGV[1])
+if for_ms > 0 then
+  redis.call('HSET', KEYS[1], 'paused', string.format('%d', now[1] + math.ceil(for_ms / 1000)))
+  redis.call('SET', KEYS[2], 'admin', 'PX', ARGV[1])
+else
+  redis.call('HDEL', KEYS[1], 'paused')
+  redis.call('DEL', KEYS[2])
+end
+return 1

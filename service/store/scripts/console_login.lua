@@ -1,0 +1,8 @@
+-- Open a session, and drop those from the list that have run out.
+-- KEYS sessions, session   ARGV id, how long it lasts in s, session.
+local now = tonumber(redis.call('TIME')[1])
+redis.call('SET', KEYS[2], ARGV[3], 'EX', ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+return 1

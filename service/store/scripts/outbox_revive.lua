@@ -1,0 +1,20 @@
+-- Queue what a dead letter would have told once more, but for what its person has ended meanwhile.
+-- KEYS user index, outbox, that it was done   ARGV items of the letter (JSON). Returns how many were queued.
+-- with user_held
+if not redis.call('SET', KEYS[3], '1', 'NX', 'EX', 86400) then
+  return 0
+end
+local queued = 0
+for _, item in ipairs(cjson.decode(ARGV[1])['items']) do
+  local channel, version, at, edits, left_out, met = unpack(item, 1, 6)
+  local has_met = type(met) == 'table' and #met > 0
+  if held_of(KEYS[1], channel) or has_met then
+    redis.call(
+      'XADD', KEYS[2], '*', 'c', channel, 'v', version, 't', at, 'e', edits and 1 or 0, 'm', '[]',
+      'x', type(left_out) == 'table' and #left_out > 0 and cjson.encode(left_out) or '[]',
+      'w', has_met and cjson.encode(met) or '[]'
+    )
+    queued = queued + 1
+  end
+end
+return queued

@@ -1,0 +1,10 @@
+-- Keep a worker out of the ring, or, if it is kept out, note that it is still there. Who was not there for a day is dropped.
+-- KEYS drained   ARGV the worker's name, '1' to keep it out. Returns whether it is kept out.
+local now = redis.call('TIME')
+local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - 86400000)
+if ARGV[2] == '1' or redis.call('ZSCORE', KEYS[1], ARGV[1]) then
+  redis.call('ZADD', KEYS[1], now_ms, ARGV[1])
+  return 1
+end
+return 0

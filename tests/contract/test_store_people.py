@@ -1,0 +1,151 @@
+"""People as admins see and treat them, and what could not be delivered to them."""
+
+from service.discovery.standing import Phrase
+from service.feeds.parts import Parts
+from service.store import Store, keys
+from service.store.outbox import Batch, OutboxItem
+from tests.support.channels import make_channel
+
+ADA = "ada@example.org"
+BOB = "bob@example.org"
+
+
+async def _claimed(store: Store, uid: str) -> Batch | None:
+    return (await store.outbox.claim([uid], 10, 5.0)).get(uid)
+
+
+async def test_a_person_is_shown_with_all_they_have(store: Store) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(ADA, channel.id)
+    await store.standing.watch(ADA, Phrase(("tea", "time")), 5)
+    await store.users.mark(ADA, receipts=True)
+    uid = keys.user_id(ADA)
+    await store.outbox.enqueue([uid], channel.id, 2, 1.0, Parts(news=()))
+    assert await store.people.ids() == [uid]
+    person = await store.people.get(uid)
+    assert person is not None
+    assert (person.jid, person.subscriptions, person.watches, person.queued) == (ADA, 1, 1, 1)
+    assert (person.in_flight, person.suspended, person.most_subscriptions, person.receipts) == (0, False, None, True)
+    assert person.waiting_since_s is not None
+    assert await store.people.get(keys.user_id(BOB)) is None
+
+
+async def test_who_is_suspended_is_told_nothing_and_nothing_is_kept_for_later(store: Store) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(ADA, channel.id)
+    uid = keys.user_id(ADA)
+    assert await store.people.suspend(uid, suspended=True)
+    assert (await store.users.get(ADA)).suspended
+    await store.outbox.enqueue([uid], channel.id, 2, 1.0, Parts(news=()))
+    assert await _claimed(store, uid) is None
+    assert await store.outbox.waiting() == []
+    assert await store.people.suspend(uid, suspended=False)
+    assert await _claimed(store, uid) is None
+    await store.outbox.enqueue([uid], channel.id, 3, 1.0, Parts(news=()))
+    batch = await _claimed(store, uid)
+    assert batch is not None
+    assert [item.version for item in batch.items] == [3]
+
+
+async def test_bounds_are_set_and_taken_back_and_strangers_have_none(store: Store) -> None:
+    await store.users.mark(ADA)
+    uid = keys.user_id(ADA)
+    assert await store.people.set_most_subscriptions(uid, 0)
+    assert (await store.users.get(ADA)).most_subscriptions == 0
+    assert await store.people.set_most_subscriptions(uid, None)
+    assert (await store.users.get(ADA)).most_subscriptions is None
+    assert not await store.people.set_most_subscriptions(keys.user_id(BOB), 3)
+    assert not await store.people.suspend(keys.user_id(BOB), suspended=True)
+    assert (await store.users.get(BOB)).suspended is False
+
+
+async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
+    channel = await make_channel(store)
+    for jid in (ADA, BOB):
+        await store.subscriptions.subscribe(jid, channel.id)
+        await store.standing.watch(jid, Phrase(("tea", "time")), 5)
+        await store.users.allow(jid, "command", 5, 60.0)
+        uid = keys.user_id(jid)
+        for version in (2, 3):
+            await store.outbox.enqueue([uid], channel.id, version, 1.0, Parts(news=((0, (b"x",)),)))
+            batch = await _claimed(store, uid)
+            assert batch is not None
+            await (
+                store.outbox.dead(uid, batch.message_id, "gone")
+                if version == 2
+                else store.outbox.acked([(uid, batch.message_id)])
+            )
+    uid = keys.user_id(ADA)
+    assert await store.people.forget(uid)
+    assert not await store.people.forget(uid)
+    assert await store.people.ids() == [keys.user_id(BOB)]
+    assert await store.subscriptions.count(channel.id) == 1
+    assert [letter.user for letter in (await store.dead_letters.page())[0]] == [keys.user_id(BOB)]
+    assert len((await store.standing.load())[1]) == 1
+    assert await store.outbox.address([uid]) == [""]
+    assert await store.users.get(ADA) == type(await store.users.get(ADA))(ADA)
+
+
+async def test_a_dead_letter_is_told_after_all_once_but_for_what_has_ended(store: Store) -> None:
+    kept, ended = await make_channel(store), await make_channel(store, "https://example.net/feed")
+    uid = keys.user_id(ADA)
+    for channel in (kept, ended):
+        await store.subscriptions.subscribe(ADA, channel.id)
+        await store.outbox.enqueue([uid], channel.id, 2, 1.0, Parts(news=()))
+    batch = await _claimed(store, uid)
+    assert batch is not None
+    await store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+    ((letter,), following) = await store.dead_letters.page()
+    assert (letter.user, letter.message_id, letter.why, following) == (
+        uid,
+        batch.message_id,
+        "came back for 14 days",
+        "",
+    )
+    assert letter.items == batch.items
+    await store.subscriptions.unsubscribe(ADA, ended.id)
+    # A console that dies before it takes the letter off the list has it revived again.
+    entry = await store.link.call("XRANGE", keys.DEAD_LETTERS, letter.id, letter.id)
+    assert await store.dead_letters.requeue(letter.id)
+    fields = [part for pair in entry[0][1].items() for part in pair]
+    await store.link.call("DEL", keys.DEAD_LETTERS)
+    await store.link.call("XADD", keys.DEAD_LETTERS, letter.id, *fields)
+    assert await store.dead_letters.requeue(letter.id)
+    assert await store.outbox.waiting() == [uid]
+    again = await _claimed(store, uid)
+    assert again is not None
+    assert again.items == (OutboxItem(kept.id, 2, 1.0),)
+    assert not await store.dead_letters.requeue(letter.id)
+    assert await store.dead_letters.count() == 0
+
+
+async def test_dead_letters_come_newest_first_a_page_at_a_time_and_can_be_dropped(store: Store) -> None:
+    channel = await make_channel(store)
+    uid = keys.user_id(ADA)
+    await store.subscriptions.subscribe(ADA, channel.id)
+    for version in (2, 3, 4):
+        await store.outbox.enqueue([uid], channel.id, version, 1.0, Parts(news=()))
+        batch = await _claimed(store, uid)
+        assert batch is not None
+        await store.outbox.dead(uid, batch.message_id, str(version))
+    newest, following = await store.dead_letters.page("", 2)
+    assert [letter.why for letter in newest] == ["4", "3"]
+    rest, end = await store.dead_letters.page(following, 2)
+    assert ([letter.why for letter in rest], end) == (["2"], "")
+    assert await store.dead_letters.drop(rest[0].id)
+    assert not await store.dead_letters.drop(rest[0].id)
+    assert await store.dead_letters.count() == 2
+
+
+async def test_a_drained_worker_stays_out_until_it_is_restored(store: Store) -> None:
+    node = await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
+    other = await store.ring.join("w2", "", 60.0, lambda _: "b" * 40)
+    assert not await store.ring.kept_out("w1")
+    await store.ring.drain(node)
+    assert [each.id for each in await store.ring.view()] == [other.id]
+    assert await store.ring.kept_out("w1")
+    assert not await store.ring.kept_out("w2")
+    assert await store.ring.drained() == ["w1"]
+    assert await store.ring.restore("w1")
+    assert not await store.ring.restore("w1")
+    assert not await store.ring.kept_out("w1")

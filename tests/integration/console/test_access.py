@@ -1,0 +1,249 @@
+"""Accounts, sessions, API keys and the log: by the API, by the pages, and what becomes of who had them."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from html import unescape
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from service.console.passwords import Passwords
+from service.store import Store, keys
+from service.store.accounts import Role
+from tests.support.console import TOKEN, Visitor, logged_in, make_account, stranger
+
+PASSWORD = "correct horse battery"
+API = "/api/v1"
+
+
+@asynccontextmanager
+async def program(url: str, token: str = TOKEN) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(url, headers={"Authorization": f"Bearer {token}"}) as http:
+        yield http
+
+
+async def _ask(http: aiohttp.ClientSession, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    async with http.request(method, API + path, json=body) as answer:
+        return answer.status, await answer.json(content_type=None) if await answer.read() else None
+
+
+async def _key(store: Store, name: str, scopes: Sequence[str]) -> str:
+    account = await store.accounts.get(name)
+    assert account is not None
+    return (await store.api_keys.make("a key", (name, account), tuple(scopes), 1.0))[1]
+
+
+async def test_an_invited_person_chooses_a_password_and_comes_in_with_their_role(
+    served: tuple[str, web.Application], ada: Visitor, eve: Visitor
+) -> None:
+    status, page = await ada.post("/settings/accounts", name="bob", role="viewer")
+    assert status == 200
+    path = unescape(page.partition('class="secret">')[2].partition("</code>")[0]).removeprefix(served[0])
+    assert (await eve.post("/login", name="bob", password=""))[0] == 401
+    token = path.partition("=")[2]
+    assert (await eve.get(path))[0] == 200
+    assert (await eve.post("/join", token=token, password="short", again="short"))[0] == 422
+    assert await eve.post("/join", token=token, password=PASSWORD, again=PASSWORD) == (303, "/login?ready=1")
+    assert (await eve.post("/join", token=token, password=PASSWORD, again=PASSWORD))[0] == 403
+    assert await eve.post("/login", name="bob", password=PASSWORD) == (303, "/")
+    status, page = await eve.get("/settings")
+    assert "with the role <strong>viewer</strong>" in page
+    assert "Add an account" not in page
+
+
+async def test_a_link_is_good_for_no_other_account_and_not_when_its_own_is_gone(
+    served: tuple[str, web.Application], store: Store, eve: Visitor
+) -> None:
+    await make_account(store)
+    async with program(served[0]) as http:
+        _, made = await _ask(http, "POST", "/accounts", {"name": "bob", "role": "admin"})
+        assert (await _ask(http, "DELETE", "/accounts/bob"))[0] == 204
+    token = made["link"].partition("=")[2]
+    assert (await eve.post("/join", token=token, name="ada", password=PASSWORD, again=PASSWORD))[0] == 403
+
+
+async def test_roles_change_at_once_and_the_last_admin_stays(
+    served: tuple[str, web.Application], store: Store, ada: Visitor
+) -> None:
+    async with program(served[0]) as http, logged_in(served[0], store, "bob", Role.ADMIN) as bob:
+        assert (await bob.get("/log"))[0] == 200
+        status, account = await _ask(http, "PATCH", "/accounts/bob", {"role": "viewer"})
+        assert (status, account["role"]) == (200, "viewer")
+        assert (await bob.get("/log"))[0] == 403
+        for method, body in (("PATCH", {"role": "operator"}), ("DELETE", None)):
+            status, problem = await _ask(http, method, "/accounts/ada", body)
+            assert (status, "No admin would be left" in problem["detail"]) == (422, True)
+        assert (await _ask(http, "PATCH", "/accounts/nobody", {"role": "viewer"}))[0] == 404
+        status, page = await ada.post("/settings/accounts/ada/remove")
+        assert (status, "No admin would be left" in page) == (422, True)
+
+
+async def test_an_admin_who_was_only_invited_is_none_who_could_come_in(store: Store, ada: Visitor) -> None:
+    await ada.post("/settings/accounts", name="bob", role="admin")
+    assert (await ada.post("/settings/accounts/ada/remove"))[0] == 422
+    assert await store.accounts.get("ada") is not None
+
+
+async def test_who_is_removed_is_out_with_all_keys_even_if_the_name_comes_back(
+    served: tuple[str, web.Application], store: Store, ada: Visitor
+) -> None:
+    async with logged_in(served[0], store, "bob", Role.OPERATOR) as bob:
+        token = await _key(store, "bob", ["fleet:read"])
+        async with program(served[0], token) as http:
+            assert (await _ask(http, "GET", "/nodes"))[0] == 200
+            assert await ada.post("/settings/accounts/bob/remove") == (303, "/settings?done=removed#accounts")
+            assert (await _ask(http, "GET", "/nodes"))[0] == 401
+            assert (await bob.get("/settings"))[0] == 303
+            await ada.post("/settings/accounts", name="bob", role="admin")
+            assert (await _ask(http, "GET", "/nodes"))[0] == 401
+            assert (await bob.get("/settings"))[0] == 303
+
+
+async def test_a_new_password_ends_all_sessions_but_the_one_it_was_set_in(
+    served: tuple[str, web.Application], store: Store, ada: Visitor
+) -> None:
+    (_, account) = next(iter((await store.accounts.all()).items()))
+    token = await store.accounts.invite("ada")
+    assert await store.accounts.accept(token, "ada", await Passwords().hash(PASSWORD))
+    assert account.password_hash == "x"
+    assert (await ada.get("/settings"))[0] == 303
+    async with stranger(served[0]) as first, stranger(served[0]) as second:
+        for each in (first, second):
+            assert (await each.post("/login", name="ada", password=PASSWORD))[0] == 303
+        _, page = await first.get("/settings")
+        first.csrf = page.partition('name="csrf" value="')[2].partition('"')[0]
+        wanted = {"wanted": PASSWORD * 2, "again": PASSWORD * 2}
+        status, page = await first.post("/settings/password", present="wrong password", **wanted)
+        assert (status, "The present password is wrong." in page) == (422, True)
+        changed = await first.post("/settings/password", present=PASSWORD, **wanted)
+        assert changed == (303, "/settings?done=password")
+        assert (await first.get("/settings"))[0] == 200
+        assert (await second.get("/settings"))[0] == 303
+
+
+async def test_sessions_are_listed_and_ended_ones_own_and_by_admins_all(
+    served: tuple[str, web.Application], store: Store, ada: Visitor
+) -> None:
+    async with logged_in(served[0], store, "bob", Role.VIEWER) as bob:
+        _, page = await bob.get("/settings")
+        assert "192.0.2.7" in page
+        assert page.count("/end") == 1
+        (others,) = [each for each in await store.sessions.all() if each.account == "ada"]
+        await bob.post(f"/settings/sessions/{others.id}/end")
+        assert (await ada.get("/"))[0] == 200
+        async with program(served[0]) as http:
+            _, told = await _ask(http, "GET", "/sessions")
+            assert {each["account"] for each in told["items"]} == {"ada", "bob"}
+            (own,) = [each["id"] for each in told["items"] if each["account"] == "bob"]
+            assert (await _ask(http, "DELETE", f"/sessions/{own}"))[0] == 204
+            assert (await _ask(http, "DELETE", f"/sessions/{own}"))[0] == 404
+        assert (await bob.get("/"))[0] == 303
+
+
+async def test_a_key_is_shown_once_and_does_what_its_scopes_and_its_accounts_role_allow(
+    served: tuple[str, web.Application], store: Store, ada: Visitor
+) -> None:
+    async with logged_in(served[0], store, "bob", Role.VIEWER) as bob:
+        made = await bob.http.post(
+            API + "/keys",
+            json={"name": "board", "scopes": ["channels:write", "fleet:read"]},
+            headers={"Origin": bob.origin, "X-CSRF-Token": bob.csrf},
+        )
+        new = await made.json()
+        assert made.status == 201
+        _, page = await bob.get("/settings")
+        assert ("board" in page, new["token"] in page) == (True, False)
+    async with program(served[0], new["token"]) as http:
+        assert (await _ask(http, "GET", "/me"))[1] == {
+            "account": "bob",
+            "role": "viewer",
+            "key": "board",
+            "scopes": ["channels:write", "fleet:read"],
+        }
+        assert (await _ask(http, "GET", "/channels"))[0] == 200
+        status, problem = await _ask(http, "POST", "/channels", {"url": "https://example.org/"})
+        assert (status, "the role “operator”" in problem["detail"]) == (403, True)
+        status, problem = await _ask(http, "GET", "/keys")
+        assert (status, "the scope “access:read”" in problem["detail"]) == (403, True)
+        async with http.get("/", allow_redirects=False) as answer:
+            assert answer.status == 303  # a key opens no pages
+        assert await ada.post(f"/settings/keys/{new['key']['id']}/revoke") == (303, "/settings?done=key")
+        assert (await _ask(http, "GET", "/channels"))[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"name": "k", "scopes": []}, 422),
+        ({"name": "k", "scopes": ["all"]}, 422),
+        ({"name": "", "scopes": ["fleet:read"]}, 422),
+        ({"name": "a\nb", "scopes": ["fleet:read"]}, 422),
+        ({"name": "k", "scopes": ["channels:read"]}, 422),
+        ({"name": "k", "scopes": ["fleet:read"]}, 201),
+    ],
+    ids=["no scope", "unknown scope", "no name", "a name of two lines", "more than its maker's", "as good"],
+)
+async def test_a_key_makes_only_keys_that_may_do_no_more(
+    served: tuple[str, web.Application], store: Store, body: object, status: int
+) -> None:
+    await make_account(store)
+    async with program(served[0], await _key(store, "ada", ["access:write", "fleet:read"])) as http:
+        assert (await _ask(http, "POST", "/keys", body))[0] == status
+
+
+async def test_the_token_of_the_settings_belongs_to_no_account_and_makes_no_key(
+    served: tuple[str, web.Application],
+) -> None:
+    async with program(served[0]) as http:
+        status, problem = await _ask(http, "POST", "/keys", {"name": "k", "scopes": ["fleet:read"]})
+    assert (status, "log in" in problem["detail"]) == (422, True)
+
+
+async def test_who_reads_the_store_finds_no_key_link_or_session_that_works(store: Store) -> None:
+    account = await make_account(store)
+    tokens = [
+        await _key(store, "ada", ["fleet:read"]),
+        await store.accounts.invite("ada"),
+        await store.sessions.open("ada", account),
+    ]
+    stored = [str(await store.link.call("DUMP", key)) + str(key) for key in await store.link.call("KEYS", "*")]
+    assert len(stored) == 5
+    assert not [value for value in stored for token in tokens if token in value]
+
+
+async def test_every_change_is_in_the_log_with_who_what_where_and_how_it_ended(
+    served: tuple[str, web.Application], store: Store, ada: Visitor
+) -> None:
+    await ada.post("/settings/accounts", name="bob", role="viewer")
+    await ada.post("/channels/" + "a" * 40 + "/poll")
+    async with program(served[0], await _key(store, "ada", ["access:write"])) as http:
+        await _ask(http, "PATCH", "/accounts/bob", {"role": "operator"})
+        _, told = await _ask(http, "GET", "/log?limit=2")
+        assert [(d["deed"]["by"], d["deed"]["key"], d["deed"]["status"]) for d in told["items"]] == [
+            ("ada", "a key", 200),
+            ("ada", "", 404),
+        ]
+        assert told["items"][0]["deed"]["detail"] == "operator"
+        assert told["items"][0]["deed"]["on"] == "/api/v1/accounts/bob"
+        _, rest = await _ask(http, "GET", f"/log?cursor={told['next']}")
+        assert [d["deed"]["detail"] for d in rest["items"]] == ["bob: viewer"]
+        assert rest["next"] == ""
+        assert (await _ask(http, "GET", "/log?cursor=x"))[0] == 422
+    _, page = await ada.get("/log")
+    assert "Give an account another role" in page
+    assert "by the key a key" in page
+    assert "Refused (404)" in page
+
+
+async def test_what_a_console_began_and_did_not_live_to_end_is_in_the_log(store: Store, ada: Visitor) -> None:
+    await ada.post("/settings/accounts", name="bob", role="viewer")
+    ((noted,), _) = await store.audit.page()
+    await store.audit.begin("lost", noted.deed)
+    assert await store.link.call("HLEN", keys.CONSOLE_BEGUN) == 1
+    long_ago = type(noted.deed)(0.0, "ada", "", "", "Drain a node.", "/nodes")
+    await store.audit.begin("longer", long_ago)
+    (newest, *_), _ = await store.audit.page()
+    assert (newest.deed.action, newest.deed.status) == ("Drain a node.", 0)
+    assert "Nobody knows" in (await ada.get("/log"))[1]

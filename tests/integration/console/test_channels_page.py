@@ -1,0 +1,149 @@
+"""The list of channels: found, sorted, paged, and many of them changed at once."""
+
+import re
+
+import pytest
+
+from service.model import PollResult
+from service.store import Store
+from service.store.requests import Polled
+from tests.support.channels import make_channel, polled
+from tests.support.console import TOKEN, Visitor, worker
+
+
+def _shown(text: str) -> list[str]:
+    return re.findall(r'<a href="/channels/([0-9a-f]{40})">', text)
+
+
+async def test_channels_are_paged_and_none_is_missed(store: Store, ada: Visitor) -> None:
+    channels = [await make_channel(store, f"https://example.org/{i}") for i in range(60)]
+    _, first = await ada.get("/channels")
+    following = re.search(r'href="([^"]+)" rel="next"', first)
+    assert following
+    _, second = await ada.get(following[1].replace("&amp;", "&"))
+    assert sorted(_shown(first) + _shown(second)) == sorted(channel.id for channel in channels)
+    assert "51 to 60 of 60 channels" in second
+
+
+async def test_search_finds_by_url_and_by_title(store: Store, ada: Visitor) -> None:
+    wanted = await make_channel(store, "https://example.org/cats")
+    await make_channel(store, "https://example.org/dogs")
+    assert _shown((await ada.get("/channels?q=CATS"))[1]) == [wanted.id]
+    assert len(_shown((await ada.get("/channels?q=a+FEED"))[1])) == 2
+    assert "No channel" in (await ada.get("/channels?q=nowhere"))[1]
+
+
+async def test_channels_that_come_and_go_are_noticed_at_once(store: Store, ada: Visitor) -> None:
+    assert "Nothing is watched yet" in (await ada.get("/channels"))[1]
+    channel = await make_channel(store)
+    assert _shown((await ada.get("/channels"))[1]) == [channel.id]
+    await store.remove_channel(channel.id)
+    assert "Nothing is watched yet" in (await ada.get("/channels"))[1]
+
+
+async def test_the_most_wanted_channels_come_first_or_last(store: Store, ada: Visitor) -> None:
+    few, many = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
+    for channel, people in ((few, 1), (many, 3)):
+        for number in range(people):
+            await store.subscriptions.subscribe(f"{number}@example.org", channel.id)
+    assert _shown((await ada.get("/channels?sort=subscribers"))[1]) == [many.id, few.id]
+    assert _shown((await ada.get("/channels?sort=-subscribers"))[1]) == [few.id, many.id]
+
+
+async def test_channels_are_found_by_what_becomes_of_them(store: Store, ada: Visitor) -> None:
+    states = ("polled", "failing", "idle", "paused")
+    made = {
+        state: await make_channel(store, f"https://example.org/{state}", listed=state != "idle") for state in states
+    }
+    await polled(store, made["failing"].id, PollResult("a" * 40, 5.0, "bad-status", 404))
+    await store.remarks.pause([made["paused"].id], 7200.0)
+    for state in states:
+        assert _shown((await ada.get(f"/channels?state={state}"))[1]) == [made[state].id]
+
+
+@pytest.mark.parametrize("query", ["sort=best", "state=bad", "sort=--id"])
+async def test_what_nobody_can_look_for_is_refused_with_words(ada: Visitor, query: str) -> None:
+    status, text = await ada.get(f"/channels?{query}")
+    assert status == 422
+    assert "Channels cannot be found by this" in text
+
+
+@pytest.mark.parametrize("page", ["0", "-1", "99999999999", "x", "²"])
+async def test_a_page_that_there_is_not_is_the_nearest_one(store: Store, ada: Visitor, page: str) -> None:
+    await make_channel(store)
+    assert (await ada.get(f"/channels?page={page}"))[0] == 200
+
+
+async def _change(ada: Visitor, action: str, *cids: str, **fields: str) -> tuple[int, str]:
+    sent = [("csrf", ada.csrf), ("action", action), *(("channel", cid) for cid in cids), *fields.items()]
+    async with ada.http.post("/channels/change", data=sent, headers={"Origin": ada.origin}) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_many_channels_are_paused_and_nobody_else_ends_that(store: Store, ada: Visitor) -> None:
+    one, other = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
+    _, text = await _change(ada, "pause", one.id, other.id, **{"for": "2 h"})
+    assert "2 channels" in text
+    assert "Paused for 2 h" in text
+    await store.hosts.pause(one.id, 1.0)
+    assert await store.hosts.paused_s(one.id) > 7000
+    await _change(ada, "resume", one.id)
+    assert await store.hosts.paused_s(one.id) == 0
+    assert await store.hosts.paused_s(other.id) > 7000
+
+
+async def test_tags_are_given_found_by_and_taken_away(store: Store, ada: Visitor) -> None:
+    one, other = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
+    await _change(ada, "tag", one.id, tag="News")
+    await _change(ada, "tag", one.id, tag="daily")
+    (found,) = await store.remarks.read([one.id])
+    assert found is not None
+    assert found.tags == ("daily", "news")
+    assert _shown((await ada.get("/channels?tag=news"))[1]) == [one.id]
+    await _change(ada, "untag", one.id, other.id, tag="news")
+    (found,) = await store.remarks.read([one.id])
+    assert found is not None
+    assert found.tags == ("daily",)
+
+
+@pytest.mark.parametrize("tag", ["", "two words", "x" * 41, "\x00"])
+async def test_what_is_no_tag_is_explained(store: Store, ada: Visitor, tag: str) -> None:
+    channel = await make_channel(store)
+    status, text = await _change(ada, "tag", channel.id, tag=tag)
+    assert status == 422
+    assert "A tag is one word" in text
+
+
+async def test_many_channels_are_polled_and_what_goes_wrong_is_told(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, listed=True)
+    assert "No worker is running" in (await _change(ada, "poll", channel.id))[1]
+    async with worker(store, lambda _: Polled(PollResult("a" * 40, 9.0, "unchanged", 304))):
+        assert "Done: poll, 1 channel." in (await _change(ada, "poll", channel.id))[1]
+
+
+async def test_many_are_removed_only_after_a_question(store: Store, ada: Visitor) -> None:
+    channels = [await make_channel(store, f"https://example.org/{i}") for i in range(3)]
+    await store.subscriptions.subscribe("bob@example.org", channels[0].id)
+    _, text = await _change(ada, "remove", all="1", q="example")
+    assert "Remove 3 channels?" in text
+    assert await store.channels.count() == 3
+    _, text = await _change(ada, "remove", channels[0].id, channels[1].id, sure="1")
+    assert "Done: remove, 2 channels." in text
+    assert _shown(text) == [channels[2].id]
+    assert await store.subscriptions.of_user("bob@example.org") == []
+
+
+async def test_the_api_pages_by_cursor_in_any_order_and_survives_removals(store: Store, ada: Visitor) -> None:
+    channels = [await make_channel(store, f"https://example.org/{i:02}") for i in range(7)]
+    seen, cursor = [], ""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    while True:
+        where = f"/api/v1/channels?sort=title&limit=3&cursor={cursor}"
+        async with ada.http.get(where, headers=headers) as answer:
+            page = await answer.json()
+        seen += [item["id"] for item in page["items"]]
+        cursor = page["next"]
+        if not cursor:
+            break
+        await store.remove_channel(cursor.partition(".")[0])
+    assert seen == [channel.id for channel in channels]
