@@ -26,8 +26,9 @@ from bots.exchange import (
     SetHabits,
     TakeNewUrl,
 )
-from service.errors import CoronetError
-from service.model import ChannelId
+from service.errors import CoronetError, NotSubscribed, NoWorker
+from service.location.contents import LATEST
+from service.model import ChannelId, Entry
 from service.store import Store
 from service.store.keys import user_id
 
@@ -60,7 +61,7 @@ class House:
                 async with self._delivery.paused(jid):
                     return await self._store.subscriptions.unsubscribe(jid, cid)
             case LatestEntries(cid, count):
-                return await self._store.channels.latest(cid, count)
+                return await self._latest(cid, count)
             case AskWhy(cid):
                 return await self._store.requests.why(cid)
             case MyHabits():
@@ -79,6 +80,13 @@ class House:
                 return await self._store.standing.unwatch(jid, number)
             case CheckHealth(cids):
                 return await self._health(cids)
+
+    async def _latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
+        """Return the latest entries from the nearest copy; more than a content has only the log does."""
+        if count <= LATEST:
+            with contextlib.suppress(NoWorker, NotSubscribed):
+                return (await self._store.requests.show(cid)).latest[:count]
+        return await self._store.channels.latest(cid, count)
 
     async def _subscribe(self, jid: str, cid: ChannelId) -> tuple[int, bool]:
         subscription, new = await self._store.subscriptions.subscribe(jid, cid)

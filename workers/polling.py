@@ -127,8 +127,9 @@ class Polling:
             if polled is not None:
                 polled.outdated = True
         elif polled.watch.channel.version < told.version:
-            polled.watch = advanced(polled.watch, told.version, told.base)
+            before, polled.watch = polled.watch, advanced(polled.watch, told.version, told.base)
             if polled.found and is_of(polled.found.candidate, told.base):
+                self._poller.versioned(before, polled.watch, polled.found.candidate)
                 polled.found = None
         return polled
 

@@ -25,6 +25,7 @@ from service.feeds.likely import likely_feeds
 from service.feeds.sandbox import ParserPool
 from service.feeds.urls import canonical_url, channel_id, https_twin, selector_of
 from service.feeds.wire import Document, Examine, Findings
+from service.location.contents import newest
 from service.model import Change, Channel, FeedLink
 from service.net.fetch import Fetched
 from service.store import Store
@@ -224,7 +225,8 @@ class Probing:
 
     async def _publish(self, candidate: Candidate, kind: Literal["feed", "page"], epoch: int) -> None:
         names = candidate.title, candidate.link, candidate.wishes
-        snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind)
+        latest = newest(candidate.delta.changes, await self._store.channels.newest(candidate.channel))
+        snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind, latest=latest)
         with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
             await self._store.channels.publish(candidate.delta, snapshot, epoch, silent=True)
 

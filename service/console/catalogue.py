@@ -11,6 +11,7 @@ from service.errors import NotSettled, NoWorker, UserError
 from service.feeds.urls import selector_of
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Wishes
 from service.store import Store
+from service.store.requests import Shown
 from service.store.state import ChannelState
 
 PAGE = 50
@@ -126,6 +127,15 @@ async def detail(store: Store, text: str) -> ChannelDetail:
         wishes=state.wishes,
         paused_s=await store.hosts.paused_s(cid),
     )
+
+
+async def content(store: Store, text: str) -> Shown:
+    """Return the content of the channel whose id stands in a path, from the nearest copy. Raises ``HTTPNotFound``."""
+    channel = await existing(store, text)
+    try:
+        return await store.requests.show(channel.id)
+    except NoWorker:
+        return Shown(channel.version, await store.channels.newest(channel.id), "store")
 
 
 async def _why(store: Store, cid: ChannelId) -> Reason | None:
