@@ -25,7 +25,7 @@ from service.feeds.likely import likely_feeds
 from service.feeds.sandbox import ParserPool
 from service.feeds.urls import canonical_url, channel_id, https_twin, selector_of
 from service.feeds.wire import Document, Examine, Findings
-from service.location.contents import newest
+from service.location.contents import digest_of, newest
 from service.model import Change, Channel, FeedLink
 from service.net.fetch import Fetched
 from service.store import Store
@@ -200,6 +200,7 @@ class Probing:
         now_s = time.time()
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
         dates_s = [entry.published for entry in findings.latest if entry.published is not None]
+        latest = tuple(reversed(findings.latest))
         snapshot = Snapshot(
             fetched.validators,
             findings.memory,
@@ -209,8 +210,10 @@ class Probing:
             updates=Updates(dated(dates_s, now_s), now_s),
             language=findings.language,
             imprint=findings.imprint,
+            latest=newest([Change("addition", entry) for entry in latest], ()),
         )
-        await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
+        await self._store.channels.create(channel, snapshot, latest, now_s)
+        self._node.contents.put(channel.id, digest_of(snapshot.content), snapshot.content)
 
     async def _wake(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         """Have the channel polled again: what it listed while it was dormant is nobody's news."""

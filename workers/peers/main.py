@@ -1,6 +1,7 @@
 """A worker's part in the exchange of contents, wired: contents, finder, overlay, and the door for others."""
 
 import asyncio
+import contextlib
 from types import TracebackType
 from typing import Self
 
@@ -9,7 +10,7 @@ import msgspec
 from service.clock import Clock
 from service.errors import PeerRefused
 from service.location.cache import Cache
-from service.location.contents import encode
+from service.location.contents import Digest, encode
 from service.location.neighbours import Limits
 from service.location.streams import Batch
 from service.model import ChannelId, NodeId, NodeInfo
@@ -18,7 +19,7 @@ from service.net.seals import Sealer
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store.channels import Channels
-from workers.peers.contents import KEPT_S, Contents
+from workers.peers.contents import KEPT_S, Contents, Handed
 from workers.peers.door import Door
 from workers.peers.finding import FIND, HERE, NOWHERE, Finder, asked, onward
 from workers.peers.overlay import PING, Overlay
@@ -37,6 +38,7 @@ class Peers:
         self._interval_s = settings.maintenance_interval_s
         self._ahead_s = clock.wall_s() - clock.monotonic_s()
         self._ring = RingView(-1, ())
+        self._changed = asyncio.Event()
         self._tasks = Tasks()
         self._cache = Cache(settings.content_cache_bytes, KEPT_S)
         self._client: PeerClient | None = None
@@ -88,10 +90,14 @@ class Peers:
             self._ring = ring
             if self._overlay is not None:
                 self._overlay.meet(peer for info in ring.nodes if (peer := peer_of(info)))
+                self._changed.set()
 
     async def _keep_up(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s):
+                    await self._changed.wait()
+            self._changed.clear()
             self.contents.expire()
             if self._overlay is not None:
                 await self._overlay.keep_up()
@@ -127,8 +133,13 @@ class _Others:
     """All other workers, as contents look for them."""
 
     def __init__(self, finder: Finder, overlay: Overlay) -> None:
-        self.find = finder.find
+        self._finder = finder
+        self._overlay = overlay
         self.changed = overlay.changed
+
+    async def find(self, cid: ChannelId, digest: Digest) -> Handed | None:
+        await self._overlay.settled()
+        return await self._finder.find(cid, digest)
 
 
 def _pong(_sender: NodeId, _body: bytes) -> bytes:

@@ -36,6 +36,9 @@ _SAMPLES = 12
 _PING_WITHIN_S = 2.0
 _GATHERED_S = 0.1
 """Changes of the cache that come within it are told together."""
+_SETTLED_WITHIN_S = 3.0
+_TOLD_WITHIN_S = 0.3
+"""A worker that has met others waits so long before its first lookups: in all, and from a neighbour's first word on."""
 _FORGOTTEN_EVERY = 3
 _OFFER, _MESSAGE = b"\x00", b"\x01"
 
@@ -69,6 +72,7 @@ class Overlay:
         self._node = Node(me, Shape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH))
         self._telling: asyncio.TimerHandle | None = None
         self._rounds = 0
+        self._settled = asyncio.Event()
 
     def meet(self, peers: Iterable[Peer]) -> None:
         """Know that these are the other workers now."""
@@ -79,7 +83,13 @@ class Overlay:
             self._posts.pop(gone, None)
         if present and not self._peers:
             self.changed()
+            asyncio.get_running_loop().call_later(_SETTLED_WITHIN_S, self._settled.set)
         self._peers = present
+
+    async def settled(self) -> None:
+        """Wait, if we are new among others, until neighbours have told what they have: it is worth a moment."""
+        if self._peers:
+            await self._settled.wait()
 
     def peer(self, node: NodeId) -> Peer | None:
         """Return a worker of the ring."""
@@ -137,6 +147,8 @@ class Overlay:
         kind, rest = frame[:1], frame[1:]
         if kind == _MESSAGE:
             self._send(self._node.received(sender, wire.decode(rest)))
+            if not self._settled.is_set():
+                asyncio.get_running_loop().call_later(_TOLD_WITHIN_S, self._settled.set)
             return
         try:
             (number,) = rest

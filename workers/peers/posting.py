@@ -1,5 +1,6 @@
 """What neighbours are told, in order and without gaps, or else both begin anew."""
 
+import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +20,9 @@ _STREAM_BYTES = 8
 _MOST_BATCH_BYTES = MOST_REQUEST_BYTES - 1024
 _MOST_WAITING_BYTES = 8 * 1024 * 1024
 """A neighbour that is told more than it takes is forgotten, and told all anew once it is back."""
-_TRIES = 3
+_TRIES = 4
+_AGAIN_S = 0.7
+"""Who has just joined is a stranger until the others' next heartbeats."""
 _WITHIN_S = 5.0
 
 log = structlog.get_logger(__name__)
@@ -82,12 +85,13 @@ class Post:
 
     async def _send_batch(self, batch: Batch) -> None:
         body = msgspec.msgpack.encode(batch)
-        for last in (False,) * (_TRIES - 1) + (True,):
+        for left in reversed(range(_TRIES)):
             try:
                 await self._client.ask(self.peer, TELL, body, within_s=_WITHIN_S, most_bytes=0)
-            except PeerSilent:
-                if last:
+            except (PeerSilent, PeerRefused) as error:
+                if not left or not self._stream.is_of(batch) or getattr(error, "reason", "") == "stream":
                     raise
+                await asyncio.sleep(_AGAIN_S)
             else:
                 self._stream.arrived(batch)
                 return
