@@ -107,7 +107,8 @@ def page(outcomes: Sequence[Outcome]) -> str:
 def least_failed(documents: int) -> float:
     """Return the share of queries that fail at depth 1, by formula, with the paper's index."""
     width = int(8 * INDEX_BYTES / REACHED)
-    return 1 - (1 - false_positives(width, best_hashes(width, [documents]), documents)) ** REACHED
+    matched = false_positives(width, best_hashes(width, [documents]), documents)
+    return 1 - float((1 - matched) ** REACHED)
 
 
 def static_of(
