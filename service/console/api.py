@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from service.console.attention import Overview
-from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, content, detail, existing, find
+from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, ContentView, content, detail, existing, find
 from service.console.discovery import Matrices, MemoryDirectories, SearchResult, directories, matrices, search
 from service.console.importing import Imported
 from service.console.openapi import File, Operation, Parameter, document
@@ -20,7 +20,6 @@ from service.errors import UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, canonical_url, page_url
 from service.model import FeedLink, NodeInfo, PollResult
 from service.net.sites import site_of
-from service.store.requests import Shown
 
 PREFIX: Final = "/api/v1"
 _MOST_ITEMS = 200
@@ -217,7 +216,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
         parameters=(_CID,),
         problems=(400, 404, 413, 415, 422),
     ),
-    Operation("GET", "/channels/{cid}/content", get_content, {200: Shown}, parameters=(_CID,), problems=(404,)),
+    Operation("GET", "/channels/{cid}/content", get_content, {200: ContentView}, parameters=(_CID,), problems=(404,)),
     Operation("DELETE", "/channels/{cid}", delete_channel, {204: None}, parameters=(_CID,), problems=(404,)),
     Operation(
         "POST", "/channels/{cid}/poll", poll_channel, {200: PollResult}, parameters=(_CID,), problems=(404, 422, 502)

@@ -11,7 +11,7 @@ from service.errors import NotSettled, NoWorker, UserError
 from service.feeds.urls import selector_of
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Wishes
 from service.store import Store
-from service.store.requests import Shown
+from service.store.requests import Source
 from service.store.state import ChannelState
 
 PAGE = 50
@@ -74,6 +74,21 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     paused_s: float
 
 
+class ContentView(msgspec.Struct, frozen=True):
+    """A channel's latest entries (newest first) at a version, and where they were found.
+
+    ``cache``: at the worker that was asked; ``near``: at another one, so many ``hops`` away along filters; ``owner``:
+    at the channel's owner; ``store``: nowhere else; ``publisher``: not even there, so that it was fetched. ``worker``
+    is the name of that other one, if it is known.
+    """
+
+    version: int
+    latest: tuple[Entry, ...]
+    source: Source
+    hops: int
+    worker: str
+
+
 async def existing(store: Store, text: str) -> Channel:
     """Return the channel whose id stands in a path. Raises ``HTTPNotFound``."""
     channel = await store.channels.get(_checked_id(text))
@@ -129,13 +144,14 @@ async def detail(store: Store, text: str) -> ChannelDetail:
     )
 
 
-async def content(store: Store, text: str) -> Shown:
+async def content(store: Store, text: str) -> ContentView:
     """Return the content of the channel whose id stands in a path, from the nearest copy. Raises ``HTTPNotFound``."""
     channel = await existing(store, text)
     try:
-        return await store.requests.show(channel.id)
+        shown = await store.requests.show(channel.id)
     except NoWorker:
-        return Shown(channel.version, await store.channels.newest(channel.id), "store")
+        return ContentView(channel.version, await store.channels.newest(channel.id), "store", 0, "")
+    return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
 
 
 async def _why(store: Store, cid: ChannelId) -> Reason | None:

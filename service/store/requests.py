@@ -64,6 +64,11 @@ class ListDirectories(msgspec.Struct, frozen=True, tag=True):
     """Tell of the directories in memory that you coordinate."""
 
 
+Source = Literal["cache", "near", "owner", "store", "publisher"]
+"""Where a content was found: at the worker that was asked, near it, at the channel's owner, in the store, or with nobody
+but the publisher."""
+
+
 class Show(msgspec.Struct, frozen=True, tag=True):
     """Show this channel's content: its latest entries, from the nearest copy."""
 
@@ -122,14 +127,12 @@ class Coordinated(msgspec.Struct, frozen=True, tag=True):
 class Shown(msgspec.Struct, frozen=True, tag=True):
     """A channel's latest entries (newest first) at a version, and where they were found.
 
-    ``cache``: at the worker that was asked; ``near``: at another one, so many ``hops`` away along filters; ``owner``:
-    at the channel's owner; ``store``: nowhere else; ``publisher``: not even there, so that it was fetched. ``worker``
-    is the name of that other one, if it is known.
+    ``worker`` is the name of the other worker that had them, so many ``hops`` away, if it is known.
     """
 
     version: int
     latest: tuple[Entry, ...]
-    source: Literal["cache", "near", "owner", "store", "publisher"]
+    source: Source
     hops: int = 0
     worker: str = ""
 

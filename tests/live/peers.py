@@ -1,6 +1,6 @@
 """Sixteen workers in four places: ``python -m tests.live.peers``.
 
-Own processes on one Redis; workers of one place are a millisecond apart, those of different places 40 or 80 ms (round
+Own processes on one Redis; workers of one place are a millisecond apart, those of different places 100 or 200 ms (round
 trips, by proxies that hold everything up). Feeds whose bytes differ at every poll, so that whoever begins to poll one
 needs its base. Twelve workers begin; then one more joins at each place; then one lies, and a last one joins beside it.
 Prints JSON: where bases were found, and what was reached of what is wanted.
@@ -27,6 +27,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
+from service.errors import NoWorker
 from service.settings import Settings
 from service.stack import ports
 from service.stack.redis import PrivateRedis
@@ -37,18 +38,18 @@ from tests.support.waiting import until
 
 PLACES, FIRST, JOINING = 4, 12, 4
 NEAR_ONE_WAY_S = 0.0005
-FAR_ONE_WAY_S = (0.02, 0.04)
+FAR_ONE_WAY_S = (0.05, 0.1)
 """By how far apart two of the four places are on their circle."""
-FEEDS = 32
-POLL_INTERVAL_S = 8.0
+FEEDS = 24
+POLL_INTERVAL_S = 16.0
 SETTINGS = {
     "CORONET_CLUSTER_SECRET": "sixteen workers",
     "CORONET_ALLOW_PRIVATE": "1",
     "CORONET_POLL_INTERVAL_S": str(POLL_INTERVAL_S),
-    "CORONET_MAINTENANCE_INTERVAL_S": "4",
+    "CORONET_MAINTENANCE_INTERVAL_S": "6",
     "CORONET_LEASE_TTL_S": "8",
     "CORONET_POLLS_PER_CHANNEL": str(FIRST + JOINING),
-    "CORONET_NEAR_RTT_S": "0.02",
+    "CORONET_NEAR_RTT_S": "0.06",
 }
 
 
@@ -163,8 +164,10 @@ def one_way_s(one: int, other: int) -> float:
 
 async def subscribe(store: Store, url: str) -> None:
     """Have a feed polled."""
-    probed = await store.requests.probe(url)
-    assert probed.channel is not None
+    probed = None
+    while probed is None or probed.channel is None:
+        with contextlib.suppress(NoWorker):  # sixteen workers start on few processors
+            probed = await store.requests.probe(url)
     await store.channels.set_listed(probed.channel.id, listed=True)
     await store.requests.wanted(probed.channel.id)
 
@@ -264,7 +267,7 @@ async def live(seconds: float, directory: Path) -> dict[str, Any]:
         await fleet.start(first)
         for feed in range(FEEDS):
             await subscribe(store, f"{url}/{feed}.xml")
-        news = asyncio.create_task(publishing(publisher, 1.0))
+        news = asyncio.create_task(publishing(publisher, 2.0))
         stack.callback(news.cancel)
         await asyncio.sleep(seconds)
         joined_s = time.monotonic()

@@ -11,13 +11,12 @@ from service.location.contents import MOST_BYTES, Content, Digest, digest_of, ne
 from service.metrics import CACHE_BYTES, CONTENT_BYTES, CONTENTS
 from service.model import ChannelId, Delta, NodeId
 from service.store.channels import Channels
+from service.store.requests import Source
 
 KEPT_S = 6 * 3600.0
 """A content that nobody asked for in so long is not kept: the channel may be polled by others by now."""
 
 _FRAMING_BYTES = 16
-
-Source = Literal["cache", "near", "owner", "store", "publisher"]
 
 
 class Located(msgspec.Struct, frozen=True):

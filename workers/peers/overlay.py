@@ -155,17 +155,17 @@ class Overlay:
             offer = Offer(number if kind == _OFFER else 0)
         except ValueError as error:
             raise PeerRefused(f"{sender[:8]} says what nobody says here.", reason="malformed") from error
-        if offer is Offer.ASK and sender not in self._rtts_s:
-            self._tasks.start(self._measured_first(sender))
+        if offer not in {Offer.ACCEPT, Offer.DECLINE} and sender not in self._rtts_s:
+            self._tasks.start(self._measured_first(sender, offer))
         else:
             self._carry_out(self._neighbourhood.received(sender, offer))
 
-    async def _measured_first(self, sender: NodeId) -> None:
+    async def _measured_first(self, sender: NodeId, offer: Offer) -> None:
         """Measure a worker that asks before we have, and answer then."""
         await self._ping(self._peers[sender])
         if sender in self._rtts_s and sender in self._peers:
             self._carry_out(self._neighbourhood.measured([(sender, min(self._rtts_s[sender]))]))
-        self._carry_out(self._neighbourhood.received(sender, Offer.ASK))
+        self._carry_out(self._neighbourhood.received(sender, offer))
 
     def _tell_changes(self) -> None:
         self._telling = None
