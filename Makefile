@@ -8,7 +8,7 @@ pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check -
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 
-.PHONY: setup run test check bench fuzz live shards matrices experiments storms words lock
+.PHONY: setup run test check bench fuzz live shards matrices peers experiments storms words lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -61,6 +61,11 @@ shards: $(venv)/dev.stamp
 matrices: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.matrices $(ARGS)
+
+# Sixteen workers in four places, 100 to 200 ms apart: where the bases of their polls come from. Three minutes, JSON.
+peers: $(venv)/dev.stamp
+	@scripts/need redis-server
+	@$(bin)/python -m tests.live.peers $(ARGS)
 
 # What the papers claim, other readers, and ours, in simulated time: writes docs/experiments.
 experiments: $(venv)/dev.stamp

@@ -41,8 +41,9 @@ from bots.dialogue import Dialogue
 from bots.door import Door
 from bots.exchange import NotAdmitted, Reply
 from bots.voice import spoken
-from service.errors import CoronetError
-from service.model import Channel, ChannelId, Subscription, UserId
+from service.errors import CoronetError, NotSubscribed, NoWorker
+from service.location.contents import LATEST
+from service.model import Channel, ChannelId, Entry, Subscription, UserId
 from service.preferences import FOR_ALL, NONE, ByNumber
 from service.store import Store
 from service.store.keys import user_id
@@ -114,7 +115,7 @@ class House:
                 async with self._delivery.paused(jid):
                     return await self._store.subscriptions.unsubscribe(jid, cid)
             case LatestEntries(cid, count):
-                return await self._store.channels.latest(cid, count)
+                return await self._latest(cid, count)
             case AskWhy(cid):
                 return await self._store.requests.why(cid)
             case MyHabits():
@@ -154,6 +155,13 @@ class House:
                 return await self._told_by(user_id(jid), message_id)
             case CheckHealth(cids):
                 return await self._health(cids)
+
+    async def _latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
+        """Return the latest entries from the nearest copy; more than a content has only the log does."""
+        if count <= LATEST:
+            with contextlib.suppress(NoWorker, NotSubscribed):
+                return (await self._store.requests.show(cid)).latest[:count]
+        return await self._store.channels.latest(cid, count)
 
     async def _subscribe(self, jid: str, cid: ChannelId) -> tuple[int, bool]:
         subscription, new = await self._store.subscriptions.subscribe(jid, cid)

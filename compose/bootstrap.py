@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 CONTAINER_UID = 10001
-PASSWORDS = ("redis_password", "xmpp_component_password", "console_admin_token")
+PASSWORDS = ("redis_password", "xmpp_component_password", "console_admin_token", "cluster_secret")
 CERTIFICATE = ("xmpp_tls.key", "xmpp_tls.crt")
 CERTIFICATE_DAYS = 3650
 

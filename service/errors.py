@@ -38,6 +38,7 @@
         ├── CellsLost             the cells of a matrix vanish faster than they are made
         ├── GroupsMoving          a subscription's key group was not found: groups kept moving
         ├── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
+        ├── PeerSilent            another worker does not answer, or not in time
         └── PeerRefused           what another worker sent is not taken; has ``reason``, nothing changed
 
 Errors cross process borders as :class:`Fault`: ``code`` is the class attribute below, ``detail`` the text,
@@ -299,6 +300,12 @@ class NewerTable(OperationalError):
     """A keyspace's table has a version that this Coronet does not know."""
 
     code = "newer-table"
+
+
+class PeerSilent(OperationalError):
+    """Another worker cannot be reached, or takes too long: what it was asked for is to be had elsewhere."""
+
+    code = "peer-silent"
 
 
 class PeerRefused(OperationalError):

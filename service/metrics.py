@@ -35,3 +35,33 @@ MESSAGES: Final = Counter("coronet_messages_total", "Messages handed to the XMPP
 GROUP_MOVES: Final = Counter(
     "coronet_key_group_moves_total", "Splits and merges of key groups that were carried through.", ["kind"]
 )
+
+CONTENTS: Final = Counter(
+    "coronet_contents_total",
+    "Contents of channels that were looked for, by where they were found: cache, hop1, hop2, hop3, …, owner, store, "
+    "publisher.",
+    ["source"],
+)
+
+CONTENT_BYTES: Final = Counter("coronet_content_bytes_total", "Bytes of those contents.", ["source"])
+
+PUBLISHER_BYTES_SAVED: Final = Counter(
+    "coronet_publisher_bytes_saved_total",
+    "Bytes that publishers did not have to send because what a poll compares with was found elsewhere.",
+)
+
+LOCAL_FAILURES: Final = Counter(
+    "coronet_location_failures_total",
+    "Lookups that found nothing near: no filter matched (none), or one matched that was wrong (false-positive).",
+    ["why"],
+)
+
+PEER_REFUSALS: Final = Counter(
+    "coronet_peer_refusals_total", "What other workers sent and was not taken, by reason.", ["reason"]
+)
+
+NEIGHBOURS: Final = Gauge("coronet_neighbours", "Neighbours of this worker, by kind: near or far.", ["kind"])
+
+CACHE_BYTES: Final = Gauge("coronet_content_cache_bytes", "What the cache of contents takes.")
+
+FILTER_BITS: Final = Gauge("coronet_filter_bits", "Width of the filters that say who has which content.")

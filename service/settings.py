@@ -98,6 +98,15 @@ class Settings(BaseModel):
     maintenance_interval_s: float = Field(default=10.0, ge=0.5)
     """How often soft state (polling sets, owned channels, intents) is sent and healed."""
 
+    cluster_secret: SecretStr = SecretStr("")
+    """Workers prove with it that they are of one fleet, and hand contents to each other. Empty: they do not, and get
+    everything from Redis. Whoever knows it can pass for a worker."""
+    content_cache_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
+    """How much of channels' contents a worker keeps in memory, for itself and for others."""
+    near_rtt_s: float = Field(default=0.005, gt=0)
+    """Workers are near each other up to this round-trip time: a worker knows what its near ones have, and links
+    between those that are far are few."""
+
     keyspace_capacity: float = Field(default=1000.0, gt=0)
     """How many people are told per second out of one part of the subscriptions (a keyspace), at most; 1,000 that nobody
     tells anything count as one. Above 90 % a part is divided, below 54 % it can be joined with another again."""

@@ -24,10 +24,12 @@ from service.store.requests import (
     Polled,
     PollNow,
     Probe,
+    Show,
     Step,
     Why,
 )
 from workers.node import Node
+from workers.peers.showing import Showing
 from workers.poller import Poller
 from workers.probing import Probing
 from workers.trail import listening
@@ -75,7 +77,7 @@ class Answers:
             steps.put_nowait(None)
             await teller
 
-    async def _answer(self, node: Node, ask: Ask) -> Answer:  # noqa: PLR0911 - one arm per question and error
+    async def _answer(self, node: Node, ask: Ask) -> Answer:  # noqa: C901, PLR0911 - one arm per question and error
         try:
             async with asyncio.timeout(_WITHIN_S):
                 match ask.body:
@@ -91,6 +93,10 @@ class Answers:
                         return LookedUp(tuple(node.directories.find(pairs, limit)))
                     case ListDirectories():
                         return Coordinated(node.directories.chosen)
+                    case Show(channel=cid):
+                        showing = Showing(self._store, node.contents, self._poller, self._parser)
+                        shown = await showing.show(cid, node.ring)
+                        return shown or Failed(to_fault(NotSubscribed("There is no such channel.")))
                     case Why(channel=cid):
                         reason = node.why(cid)
                         if reason is None:

@@ -25,6 +25,8 @@ from workers.heap import tend_heap
 from workers.lanes import Lanes
 from workers.memories import Memories
 from workers.node import Node
+from workers.peers.door import Door
+from workers.peers.main import Peers
 from workers.poller import Poller
 from workers.tasks import Tasks
 from workers.websub import Hubs
@@ -44,28 +46,36 @@ async def run(settings: Settings) -> None:
 async def work(settings: Settings) -> None:
     """Be a worker until cancelled, whatever Redis and publishers do."""
     store = open_store(settings)
-    health = await serve_health(settings.metrics_bind, settings.metrics_port, store.ping)
+    door = Door()
+    health = await serve_health(settings.metrics_bind, settings.metrics_port, store.ping, door.routes())
+    me = NodeInfo("", 0, _name(), 0.0, f"{health.url}/metrics", process_of(os.getpid()))
     fetcher = Fetcher(
         user_agent=user_agent(settings.console_public_url),
         allow_private=settings.allow_private,
         extra_ports=settings.extra_ports,
     )
-    tasks = Tasks()
+    tasks, clock = Tasks(), SystemClock()
     try:
-        async with fetcher, ParserPool(1) as prompt, ParserPool(1) as slow, ParserPool(2) as unknown:
-            clock = SystemClock()
+        async with (
+            Peers(me, settings, store.channels, clock, door) as peers,
+            fetcher,
+            ParserPool(1) as prompt,
+            ParserPool(1) as slow,
+            ParserPool(2) as unknown,
+        ):
             courtesy = Courtesy(store.hosts, settings)
-            poller = Poller(fetcher, courtesy, Lanes(prompt, slow), Memories(store.channels), clock)
+            poller = Poller(fetcher, courtesy, Lanes(prompt, slow), Memories(peers.contents), clock)
             answers = Answers(store, poller, unknown)
             hubs = Hubs(store, fetcher, courtesy, clock, settings.console_public_url)
 
-            async def live(me: NodeInfo) -> None:
-                await Node(me, store, poller, hubs, settings, clock=clock, witness=witness).live(answers.answer)
+            async def live(joined: NodeInfo) -> None:
+                node = Node(joined, store, poller, hubs, settings, clock=clock, witness=witness, peers=peers)
+                await node.live(answers.answer)
 
             with contextlib.closing(Witness(store, tasks)) as witness:
                 async with asyncio.TaskGroup() as nodes:
                     for _ in range(settings.nodes_per_worker):
-                        nodes.create_task(_lives(store, live, settings, f"{health.url}/metrics"))
+                        nodes.create_task(_lives(store, live, settings, me))
     finally:
         await tasks.cancel()
         await health.close()
@@ -73,14 +83,16 @@ async def work(settings: Settings) -> None:
 
 
 async def _lives(
-    store: Store, live: Callable[[NodeInfo], Awaitable[None]], settings: Settings, metrics_url: str
+    store: Store, live: Callable[[NodeInfo], Awaitable[None]], settings: Settings, worker: NodeInfo
 ) -> None:
     while True:
         try:
-            if await store.ring.kept_out(_name()):
+            if await store.ring.kept_out(worker.name):
                 await asyncio.sleep(_RETRY_S)
                 continue
-            me = await store.ring.join(_name(), metrics_url, settings.lease_ttl_s, balanced_id, process_of(os.getpid()))
+            me = await store.ring.join(
+                worker.name, worker.metrics_url, settings.lease_ttl_s, balanced_id, worker.process
+            )
         except (StoreUnavailable, LeaseLost) as error:
             log.warning("cannot join the ring yet", error=str(error))
             await asyncio.sleep(_RETRY_S)

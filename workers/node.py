@@ -50,6 +50,7 @@ from workers.keeper import Keeper
 from workers.listing import Listing
 from workers.naming import Naming
 from workers.owning import Owning
+from workers.peers.main import Peers
 from workers.poller import Poller
 from workers.polling import Polling
 from workers.scheduling import Phases
@@ -77,6 +78,7 @@ class Node:
         *,
         clock: Clock,
         witness: Witness,
+        peers: Peers,
     ) -> None:
         self.me = me
         self._store = store
@@ -91,6 +93,8 @@ class Node:
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
         self._witness = witness
+        self._peers = peers
+        self.contents = peers.contents
         self._beating = asyncio.Lock()
         self.polling = Polling(
             me.id,
@@ -107,6 +111,7 @@ class Node:
             clock=clock,
             happened=self._happened,
             tasks=self._tasks,
+            contents=self.contents,
             hits=Hits(store, settings.public_from_subscribers),
             naming=Naming(store, clock, settings.public_from_subscribers),
         )
@@ -138,6 +143,11 @@ class Node:
                 await self._lost
         finally:
             await self._tasks.cancel()
+
+    @property
+    def ring(self) -> RingView:
+        """Who is there, as far as this node knows."""
+        return self._ring
 
     def why(self, cid: ChannelId) -> Reason | None:
         """Return why a channel of ours is polled as it is; None if it is not ours, or not settled yet."""
@@ -171,7 +181,9 @@ class Node:
             if not self._lost.done():
                 self._lost.set_exception(error)
             return
-        self.polling.set_fleet_time(beat.time_s, (asked_s + self._clock.monotonic_s()) / 2)
+        at_s = (asked_s + self._clock.monotonic_s()) / 2
+        self.polling.set_fleet_time(beat.time_s, at_s)
+        self._peers.set_fleet_time(beat.time_s, at_s)
         if beat.ring is not None:
             self._ring = beat.ring
             log.info("ring changed", node=self.me.id[:8], version=beat.ring.version, nodes=len(beat.ring.nodes))
@@ -179,6 +191,7 @@ class Node:
             self.owning.ring_changed(beat.ring)
             self._keeper.ring_changed(beat.ring)
             self.directories.ring_changed(beat.ring)
+            self._peers.ring_changed(beat.ring)
             await self._happened(RingChanged(beat.ring))
 
     async def _tick(self) -> None:

@@ -23,6 +23,7 @@ from service.corona.events import (
 )
 from service.corona.messages import ChannelRemoved
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
+from service.location.contents import digest_of, newest
 from service.model import ChannelId, NodeId
 from service.overlay.regions import owned_prefixes
 from service.overlay.ring import RingView
@@ -33,6 +34,7 @@ from workers.courtesy import charged_site
 from workers.fanout import fan_out
 from workers.hits import Hits
 from workers.naming import Naming
+from workers.peers.contents import Contents
 from workers.stretches import stretches
 from workers.tasks import Tasks
 
@@ -54,6 +56,7 @@ class Owning:
         clock: Clock,
         happened: Callable[..., Awaitable[None]],
         tasks: Tasks,
+        contents: Contents,
         hits: Hits,
         naming: Naming,
     ) -> None:
@@ -62,6 +65,7 @@ class Owning:
         self._clock = clock
         self._happened = happened
         self._tasks = tasks
+        self._contents = contents
         self._hits = hits
         self._naming = naming
         self._view = RingView(0, ())
@@ -164,8 +168,8 @@ class Owning:
         """Version a candidate, tell the protocol, and fan out."""
         offered = effect.candidate
         notice = offered.delta.notice
-        snapshot = None if notice else _snapshot(effect)
         try:
+            snapshot = None if notice else await self._snapshot(effect)
             delta = await self._store.channels.publish(
                 offered.delta, snapshot, effect.epoch, silent=offered.delta.initial
             )
@@ -181,7 +185,25 @@ class Owning:
             return
         self._naming.news_of(offered.channel)
         self._fan_out_soon(offered.channel, effect.epoch)
-        await self._happened(Published(offered.channel, delta.version))
+        digest = b""
+        if snapshot:
+            digest = digest_of(snapshot.content)
+            self._contents.put(offered.channel, digest, snapshot.content)
+        await self._happened(Published(offered.channel, delta.version, digest))
+
+    async def _snapshot(self, effect: Publish) -> Snapshot:
+        offered, updates = effect.candidate, effect.updates
+        return Snapshot(
+            offered.validators,
+            offered.memory,
+            offered.title,
+            offered.link,
+            offered.wishes,
+            updates=updates,
+            language=offered.language,
+            imprint=offered.imprint,
+            latest=newest(offered.delta.changes, await self._store.channels.newest(offered.channel)),
+        )
 
     async def list_owned(self, asked: ListOwned) -> None:
         """Walk our part of the registry; channels that nobody wants doze from now on.
@@ -263,17 +285,3 @@ class Owning:
                     await self._happened(PublishRefused(cid))
         finally:
             self._fanning_out.discard(cid)
-
-
-def _snapshot(effect: Publish) -> Snapshot:
-    offered, updates = effect.candidate, effect.updates
-    return Snapshot(
-        offered.validators,
-        offered.memory,
-        offered.title,
-        offered.link,
-        offered.wishes,
-        updates=updates,
-        language=offered.language,
-        imprint=offered.imprint,
-    )

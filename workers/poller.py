@@ -13,11 +13,12 @@ from typing import NamedTuple
 import msgspec
 
 from service.clock import Clock
+from service.corona.messages import Candidate
 from service.errors import BadStatus, LimitReached, NotAFeed, ParseKilled, PublisherError, UserError
 from service.feeds.pace import pace
 from service.feeds.urls import host_of
 from service.feeds.wire import Document, Examine, Findings
-from service.metrics import DETECTION, POLLS
+from service.metrics import DETECTION, POLLS, PUBLISHER_BYTES_SAVED
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetch import Fetched, Fetcher
 from workers.courtesy import Courtesy
@@ -123,6 +124,10 @@ class Poller:
         lane = self._lanes.of(slow=watch.slow)
         return (await self._compare_all(watch, find.documents, find.candidate.validators, lane)).found
 
+    def versioned(self, before: Watch, after: Watch, candidate: Candidate) -> None:
+        """Compare with what a find of ours leaves, which was versioned."""
+        self._memories.versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
+
     async def fetch_unknown(self, channel: Channel, within_s: float) -> Fetched:
         """Fetch what nobody polls. Raises a publisher's error, or :class:`LimitReached`."""
         until_s = self._clock.monotonic_s() + within_s
@@ -186,12 +191,15 @@ class Poller:
         self, watch: Watch, documents: tuple[Document, ...], validators: Validators, lane: Lane
     ) -> _Compared:
         base = watch.channel
-        version, memory = await self._memories.of(base)
-        if version != base.version:
+        memory, located = await self._memories.of(base, watch.digest)
+        if located is not None and located.version != base.version:
             # Somebody was faster, and has woken it up: what is silent now would be lost.
-            base = msgspec.structs.replace(base, version=version, dormant=False)
+            base = msgspec.structs.replace(base, version=located.version, dormant=False)
         findings = Findings(memory, wishes=watch.wishes)
         if documents:
+            if located is not None and located.source != "publisher":
+                # Else they would have been fetched once more, earlier, to be the base.
+                PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
             documents, findings = await self._read(watch, documents, memory, lane)
         news = found(base, documents, validators, findings, self._clock.wall_s())
         tell(_told(news))

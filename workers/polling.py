@@ -130,8 +130,9 @@ class Polling:
             if polled is not None:
                 self._outdated.add(effect.channel)
         elif effect.channel not in self._outdated and polled.watch.channel.version < told.version:
-            polled.watch = advanced(polled.watch, told.version, told.base)
+            before, polled.watch = polled.watch, advanced(polled.watch, told.version, told.base)
             if polled.found and is_of(polled.found.candidate, told.base):
+                self._poller.versioned(before, polled.watch, polled.found.candidate)
                 polled.found = None
         return polled
 

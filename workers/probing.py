@@ -25,6 +25,7 @@ from service.feeds.likely import likely_feeds
 from service.feeds.sandbox import ParserPool
 from service.feeds.urls import canonical_url, channel_id, https_twin, selector_of
 from service.feeds.wire import Document, Examine, Findings
+from service.location.contents import digest_of, newest
 from service.model import Change, Channel, FeedLink
 from service.net.fetch import Fetched
 from service.store import Store
@@ -199,6 +200,7 @@ class Probing:
         now_s = time.time()
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
         dates_s = [entry.published for entry in findings.latest if entry.published is not None]
+        latest = tuple(reversed(findings.latest))
         snapshot = Snapshot(
             fetched.validators,
             findings.memory,
@@ -208,8 +210,10 @@ class Probing:
             updates=Updates(dated(dates_s, now_s), now_s),
             language=findings.language,
             imprint=findings.imprint,
+            latest=newest([Change("addition", entry) for entry in latest], ()),
         )
-        await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
+        await self._store.channels.create(channel, snapshot, latest, now_s)
+        self._node.contents.put(channel.id, digest_of(snapshot.content), snapshot.content)
 
     async def _wake(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         """Have the channel polled again: what it listed while it was dormant is nobody's news."""
@@ -224,7 +228,8 @@ class Probing:
 
     async def _publish(self, candidate: Candidate, kind: Literal["feed", "page"], epoch: int) -> None:
         names = candidate.title, candidate.link, candidate.wishes
-        snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind)
+        latest = newest(candidate.delta.changes, await self._store.channels.newest(candidate.channel))
+        snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind, latest=latest)
         with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
             await self._store.channels.publish(candidate.delta, snapshot, epoch, silent=True)
 

@@ -21,7 +21,8 @@ class Watch(msgspec.Struct, gc=False):
     version that is not confirmed, so what is found but not versioned is found again. ``unversioned`` are the
     documents, oldest first, in which something was found that has no version yet. ``wishes`` are those of
     the last document read here. ``slow``: its last poll took long. ``deadly_sha256`` is that of a body that
-    killed its parser. ``full_day`` is the channel's day (:func:`day_of`) of the last unconditional poll.
+    killed its parser. ``full_day`` is the channel's day (:func:`day_of`) of the last unconditional poll. ``digest``
+    names the content of the channel's version.
     """
 
     channel: Channel
@@ -33,6 +34,7 @@ class Watch(msgspec.Struct, gc=False):
     slow: bool = False
     deadly_sha256: str = ""
     full_day: int = 0
+    digest: bytes = b""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -49,13 +51,19 @@ class Found(msgspec.Struct, frozen=True):
 def watch(state: ChannelState, subscribers: int, now_s: float) -> Watch:
     """Return a channel's state in the store as the base of its next poll."""
     channel = msgspec.structs.replace(state.channel, title="", link="")  # tens of thousands of names for nothing
-    return Watch(channel, state.validators, subscribers, wishes=state.wishes, full_day=day_of(channel, now_s))
+    full_day = day_of(channel, now_s)
+    return Watch(channel, state.validators, subscribers, wishes=state.wishes, full_day=full_day, digest=state.digest)
 
 
 def renewed(held: Watch, loaded: Watch) -> Watch:
     """Return the watch as loaded just now, with what only this node knows."""
     return msgspec.structs.replace(
-        held, channel=loaded.channel, validators=loaded.validators, subscribers=loaded.subscribers, unversioned=()
+        held,
+        channel=loaded.channel,
+        validators=loaded.validators,
+        subscribers=loaded.subscribers,
+        digest=loaded.digest,
+        unversioned=(),
     )
 
 
@@ -63,7 +71,12 @@ def advanced(held: Watch, version: int, base: Base) -> Watch:
     """Return the watch at a version that we were told of, with what only this node knows."""
     channel = msgspec.structs.replace(held.channel, version=version)
     return msgspec.structs.replace(
-        held, channel=channel, validators=base.validators, subscribers=base.subscribers, unversioned=()
+        held,
+        channel=channel,
+        validators=base.validators,
+        subscribers=base.subscribers,
+        digest=base.digest,
+        unversioned=(),
     )
 
 

@@ -11,7 +11,17 @@ from aiohttp import hdrs, web
 from service.console import api_access, api_channels, api_fleet, api_people
 from service.console.access import Need, act, look
 from service.console.attention import Overview
-from service.console.catalogue import PAGE, ChannelDetail, ChannelPage, asked_for, detail, existing, find
+from service.console.catalogue import (
+    PAGE,
+    ChannelDetail,
+    ChannelPage,
+    ContentView,
+    asked_for,
+    content,
+    detail,
+    existing,
+    find,
+)
 from service.console.discovery import Matrices, MemoryDirectories, SearchResult, directories, matrices, search
 from service.console.guard import Handler
 from service.console.importing import Imported
@@ -98,6 +108,11 @@ async def post_channel(request: web.Request) -> web.Response:
 async def get_channel(request: web.Request) -> web.Response:
     """One channel with its place on the ring, last polls and latest entries."""
     return answer(await detail(request.app[STORE], request.match_info["cid"]))
+
+
+async def get_content(request: web.Request) -> web.Response:
+    """One channel's latest entries from the nearest copy, and where that was."""
+    return answer(await content(request.app[STORE], request.match_info["cid"]))
 
 
 async def patch_channel(request: web.Request) -> web.Response:
@@ -220,6 +235,15 @@ OPERATIONS: Final[Sequence[Operation]] = (
         body=SetChannel,
         parameters=(_CID,),
         problems=(404, *BODY),
+    ),
+    Operation(
+        "GET",
+        "/channels/{cid}/content",
+        look("channels"),
+        get_content,
+        {200: ContentView},
+        parameters=(_CID,),
+        problems=(404,),
     ),
     Operation(
         "DELETE", "/channels/{cid}", act("channels"), delete_channel, {204: None}, parameters=(_CID,), problems=(404,)

@@ -19,6 +19,7 @@ from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Valid
 from service.net.sites import site_of
 from service.store import Store
 from service.store.remarks import Remarked
+from service.store.requests import Source
 
 PAGE = 50
 _LONGEST_WORD = 200
@@ -85,6 +86,21 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     note: str
 
 
+class ContentView(msgspec.Struct, frozen=True):
+    """A channel's latest entries (newest first) at a version, and where they were found.
+
+    ``cache``: at the worker that was asked; ``near``: at another one, so many ``hops`` away along filters; ``owner``:
+    at the channel's owner; ``store``: nowhere else; ``publisher``: not even there, so that it was fetched. ``worker``
+    is the name of that other one, if it is known.
+    """
+
+    version: int
+    latest: tuple[Entry, ...]
+    source: Source
+    hops: int
+    worker: str
+
+
 async def existing(store: Store, text: str) -> Channel:
     """Return the channel whose id stands in a path. Raises ``HTTPNotFound``."""
     channel = await store.channels.get(_checked_id(text))
@@ -148,6 +164,16 @@ async def detail(store: Store, text: str) -> ChannelDetail:
         validators=state.validators,
         note=note,
     )
+
+
+async def content(store: Store, text: str) -> ContentView:
+    """Return the content of the channel whose id stands in a path, from the nearest copy. Raises ``HTTPNotFound``."""
+    channel = await existing(store, text)
+    try:
+        shown = await store.requests.show(channel.id)
+    except NoWorker:
+        return ContentView(channel.version, await store.channels.newest(channel.id), "store", 0, "")
+    return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
 
 
 async def _why(store: Store, cid: ChannelId, *, asked: bool) -> Reason | None:

@@ -5,7 +5,7 @@ the reason when it cannot), ``/metrics`` what it counted, in the Prometheus text
 """
 
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 
 import prometheus_client
@@ -61,13 +61,13 @@ def listening_url(runner: web.AppRunner) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def serve_health(bind: str, port: int, ready: Ready) -> HealthServer:
-    """Serve ``/livez``, ``/readyz`` and ``/metrics`` on ``bind:port``; port 0 takes a free one.
+async def serve_health(bind: str, port: int, ready: Ready, more: Iterable[web.RouteDef] = ()) -> HealthServer:
+    """Serve ``/livez``, ``/readyz`` and ``/metrics`` on ``bind:port``, and ``more``; port 0 takes a free one.
 
     Raises ``OSError`` when the address cannot be taken.
     """
     app = web.Application()
-    app.add_routes(health_routes(ready))
+    app.add_routes([*health_routes(ready), *more])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

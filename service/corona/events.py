@@ -69,10 +69,11 @@ class CandidateFound(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The answer to :class:`Publish`: the store has it, as this version."""
+    """The answer to :class:`Publish`: the store has it, as this version, whose content has this name."""
 
     channel: ChannelId
     version: int
+    digest: bytes = b""
 
 
 class PublishRefused(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ class _Owned(msgspec.Struct, gc=False):
     updates: Updates | None = None
     """What is known of the channel's updates if the store takes the candidate."""
 
-    def base_of(self, version: int) -> Base | None:
+    def base_of(self, version: int, digest: bytes) -> Base | None:
         """Return what a version leaves, if it is our candidate's and changes nothing else of the channel."""
         if self.candidate is None or version != self.version:
             return None
@@ -53,7 +53,7 @@ class _Owned(msgspec.Struct, gc=False):
         delta = candidate.delta
         if delta.initial or delta.notice or delta.base_version + 1 != version:
             return None
-        return Base(candidate.validators, delta.detected_s, self.subscribers)
+        return Base(candidate.validators, delta.detected_s, self.subscribers, digest)
 
 
 class Owner:
@@ -154,12 +154,12 @@ class Owner:
         elif owned.candidate is None or candidate.base_version < owned.version:
             yield from self._decide(owned, finder, candidate, now_s, fleet_s)
 
-    def published(self, channel: ChannelId, version: int) -> Iterator[Effect]:
+    def published(self, channel: ChannelId, version: int, digest: bytes) -> Iterator[Effect]:
         """Tell the polling set."""
         owned = self._owned.get(channel)
         if owned is not None:
             owned.version = max(owned.version, version)
-            told = Versioned(channel, owned.version, owned.base_of(version))
+            told = Versioned(channel, owned.version, owned.base_of(version, digest))
             owned.candidate = None
             if owned.updates is not None:
                 self._pacing.learn(channel, owned.updates)

@@ -101,7 +101,7 @@ class NodeProtocol:
             case CandidateFound():
                 yield from self._member.found(event.candidate)
             case Published():
-                yield from self._owner.published(event.channel, event.version)
+                yield from self._owner.published(event.channel, event.version, event.digest)
             case PublishRefused():
                 yield from self._owner.refused(event.channel, now_s)
             case AimsRead():

@@ -5,12 +5,16 @@ near each other, only a few, those with the least ids, are *gateways* and want f
 among other groups' gateways. So expensive links are few, whatever the number of nodes, and what is known of a
 group crosses them once: the paper's restricted overlay, in which source filtering pays, without global knowledge.
 
-Both sides must want a link, and whoever finds a nearer neighbour drops the farthest one. With round-trip times that
-are alike on both sides this ends where no two would rather have each other than what they have. Those of whom one has
-declined the other do not ask again until :meth:`Neighbourhood.forget`, so it ends in any case.
+Both sides must want such a link, and whoever finds a nearer neighbour drops the farthest one. With round-trip times
+that are alike on both sides this ends where no two would rather have each other than what they have. Those of whom one
+has declined the other do not ask again until :meth:`Neighbourhood.forget`, so it ends in any case.
 
-It does not make the whole one: where groups prefer each other, another one may be left without any far link. What it
-has is then found by the ways that everybody falls back on.
+That alone can fall apart: groups that prefer each other leave others out. So everybody also *holds* on to its *elder*,
+the nearest of the peers with a lesser id, who may not decline. From anyone a chain of elders leads to the least id of
+all, so the overlay is one, whatever the round-trip times and whoever leaves, as soon as all but the least know somebody
+with a lesser id. It is cheap: of peers that are near each other only the least has a far elder, so groups are joined by
+one link fewer than there are groups. Ids are hashes, so those that hold on to a node are about the logarithm of its
+group's size.
 """
 
 from collections.abc import Iterable
@@ -24,11 +28,15 @@ from service.model import NodeId
 
 
 class Offer(Enum):
-    """What nodes say to those they are, or might be, linked with: ``DECLINE`` also ends a link."""
+    """What nodes say to those they are, or might be, linked with.
+
+    ``DECLINE`` also ends a link. ``HOLD`` asks an elder, who accepts; ``ASK`` also says that one holds no more.
+    """
 
     ASK = 1
     ACCEPT = 2
     DECLINE = 3
+    HOLD = 4
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -75,6 +83,8 @@ class Neighbourhood:
         self._order: dict[bool, list[NodeId]] = {True: [], False: []}
         self._asked: set[NodeId] = set()
         self._declined: set[NodeId] = set()
+        self._held: NodeId | None = None
+        self._holders: set[NodeId] = set()
 
     @property
     def gateway(self) -> bool:
@@ -85,7 +95,10 @@ class Neighbourhood:
         """Know these peers' round-trip times, for the first time or again."""
         self._rtt_s.update((peer, rtt_s) for peer, rtt_s in rtts_s if peer != self.me)
         self._ordered()
-        return self._reviewed([])
+        effects: list[Effect] = []
+        for peer in sorted((self._holders & self._rtt_s.keys()) - self.links):
+            effects += self._linked(peer, Offer.HOLD)
+        return self._reviewed(effects)
 
     def gone(self, peer: NodeId) -> list[Effect]:
         """Be without a peer that has left, or answers no more."""
@@ -93,37 +106,52 @@ class Neighbourhood:
         self._ordered()
         self._asked.discard(peer)
         self._declined.discard(peer)
-        effects: list[Effect] = [Unlinked(peer)] if peer in self.links else []
-        self.links.discard(peer)
-        return self._reviewed(effects)
+        self._holders.discard(peer)
+        self._held = None if peer == self._held else self._held
+        return self._reviewed(self._unlinked(peer))
 
     def forget(self) -> list[Effect]:
-        """Forget who has declined whom; to be called from time to time, since they may think otherwise by now."""
+        """Forget who declined, and what was asked; to be called from time to time: they may think otherwise by now."""
         self._declined.clear()
+        self._asked.clear()
+        self._held = None
         return self._reviewed([])
 
     def received(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        """Answer an offer. One of a peer that has not been measured is declined."""
-        effects: list[Effect] = []
+        """Answer an offer. A peer not yet measured is declined; one that holds on is linked once it has been."""
         if offer is Offer.DECLINE:
-            self._declined.add(peer)
-            self._asked.discard(peer)
-            if peer in self.links:
-                self.links.discard(peer)
-                effects.append(Unlinked(peer))
-        elif peer in self.links:
-            if offer is Offer.ASK:
-                effects.append(Offered(peer, Offer.ACCEPT))
-        elif peer in self._rtt_s and (peer in self._asked if offer is Offer.ACCEPT else self._wanted(peer)):
-            self._asked.discard(peer)
-            self.links.add(peer)
-            if offer is Offer.ASK:
-                effects.append(Offered(peer, Offer.ACCEPT))
-            effects.append(Linked(peer, self._rtt_s[peer]))
+            return self._reviewed(self._declined_by(peer))
+        if offer is not Offer.ACCEPT:
+            (self._holders.add if offer is Offer.HOLD and peer > self.me else self._holders.discard)(peer)
+        if peer in self.links:
+            return self._reviewed([] if offer is Offer.ACCEPT else [Offered(peer, Offer.ACCEPT)])
+        taken = peer in self._asked if offer is Offer.ACCEPT else peer in self._kept(self.links | {peer})
+        if taken and peer in self._rtt_s:
+            return self._reviewed(self._linked(peer, offer))
+        self._asked.discard(peer)
+        return self._reviewed([] if peer in self._holders else [Offered(peer, Offer.DECLINE)])
+
+    def _declined_by(self, peer: NodeId) -> list[Effect]:
+        """An elder declines only what it was asked before it was held: hold it again."""
+        self._asked.discard(peer)
+        self._holders.discard(peer)
+        if peer == self._held:
+            self._held = None
         else:
-            self._asked.discard(peer)
-            effects.append(Offered(peer, Offer.DECLINE))
-        return self._reviewed(effects)
+            self._declined.add(peer)
+        return self._unlinked(peer)
+
+    def _linked(self, peer: NodeId, offer: Offer) -> list[Effect]:
+        self._asked.discard(peer)
+        self.links.add(peer)
+        linked = Linked(peer, self._rtt_s[peer])
+        return [linked] if offer is Offer.ACCEPT else [Offered(peer, Offer.ACCEPT), linked]
+
+    def _unlinked(self, peer: NodeId) -> list[Effect]:
+        if peer not in self.links:
+            return []
+        self.links.discard(peer)
+        return [Unlinked(peer)]
 
     def _near(self, peer: NodeId) -> bool:
         return self._rtt_s[peer] <= self._limits.near_s
@@ -133,24 +161,36 @@ class Neighbourhood:
         for peer in sorted(self._rtt_s, key=lambda peer: (self._rtt_s[peer], peer)):
             self._order[self._near(peer)].append(peer)
 
-    def _wanted(self, peer: NodeId) -> bool:
-        return peer in self._nearest(self.links | {peer}, near=self._near(peer))
+    def _elder(self) -> NodeId | None:
+        """Return the nearest of those with a lesser id."""
+        return next((peer for near in (True, False) for peer in self._order[near] if peer < self.me), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
         """Return as many as are wanted of the peers of this kind."""
         most = self._limits.near if near else self._limits.far if self.gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))
 
+    def _kept(self, peers: AbstractSet[NodeId]) -> AbstractSet[NodeId]:
+        """Return with which of these peers there is to be a link."""
+        nearest = {*self._nearest(peers, near=True), *self._nearest(peers, near=False)}
+        return nearest | (peers & (self._holders | {self._elder()}))
+
     def _reviewed(self, effects: list[Effect]) -> list[Effect]:
-        """Drop whom there is no room for, and ask whom there would be."""
+        """Drop whom there is no room for, hold on to the elder, and ask whom there would be room for."""
+        for peer in sorted(self.links - self._kept(self.links)):
+            self._declined.add(peer)
+            effects += [Offered(peer, Offer.DECLINE), *self._unlinked(peer)]
+        elder = self._elder()
+        if elder != self._held:
+            if self._held in self.links:
+                effects.append(Offered(self._held, Offer.ASK))
+            self._held = elder
+            if elder is not None:
+                effects.append(Offered(elder, Offer.HOLD))
+                if elder not in self.links:
+                    self._asked.add(elder)
+        willing = self._rtt_s.keys() - self._declined
         for near in (True, False):
-            kept = set(self._nearest(self.links, near=near))
-            for peer in sorted(self.links - kept):
-                if self._near(peer) is near:
-                    self.links.discard(peer)
-                    self._declined.add(peer)
-                    effects += [Offered(peer, Offer.DECLINE), Unlinked(peer)]
-            willing = self._rtt_s.keys() - self._declined
             for peer in self._nearest(willing, near=near):
                 if peer not in self.links and peer not in self._asked:
                     self._asked.add(peer)

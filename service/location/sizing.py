@@ -1,5 +1,6 @@
 """How wide filters are, and with how many hashes: by how many documents are measured (§II.A, §III.C)."""
 
+from collections import Counter
 from collections.abc import Sequence
 from math import ceil, exp, inf, log
 
@@ -24,7 +25,11 @@ def documents_in(shape: Shape, bits_set: int) -> float:
 
 def best_hashes(width: int, rows: Sequence[float]) -> int:
     """Return the number of hashes with which filters of so many documents give the least false positives in sum."""
-    return min(range(1, MOST_HASHES + 1), key=lambda hashes: sum(false_positives(width, hashes, row) for row in rows))
+    alike = Counter(rows)
+    return min(
+        range(1, MOST_HASHES + 1),
+        key=lambda hashes: sum(count * false_positives(width, hashes, row) for row, count in alike.items()),
+    )
 
 
 def width_for(documents: float, wanted: float) -> int:

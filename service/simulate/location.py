@@ -5,7 +5,7 @@ One run is one graph: all static experiments on it, and the dynamic ones.
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -24,17 +24,13 @@ STEPS = (2 * len(DEPTHS) - 1) * len(INDEX_SIZES) + 2 * (len(DEPTHS) - 1) + 1
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """How large it is. ``documents`` and ``queries`` are per server, as are the dynamic runs' ``requests``.
-
-    Before these are measured, ``warm_up`` requests per server fill the caches.
-    """
+    """How large it is. ``documents`` and ``queries`` are per server, as are the dynamic runs' measured ``reads``."""
 
     servers: int = 1000
     documents: int = 70
     queries: int = 12
     files: int = 50_000
-    warm_up: int = 60
-    requests: int = 8
+    reads: int = 6
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -49,21 +45,39 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
     """Run everything on the graph of this seed; report after each run."""
-    graph_rng, static_rng, dynamic_rng = np.random.default_rng(seed).spawn(3)
-    graph = ways(setup.servers, graph_rng)
-    placed = world(graph, setup.documents, setup.queries, static_rng)
-    gc.freeze()  # what is there stays until the end: looking through it again and again takes a fifth of the time
-    static: list[Static] = []
-    for found in location_static.runs(placed, static_rng):
-        static.append(found)
-        report(f"{found.index.overlay}, depth {found.index.depth}")
-    stream = trace(setup.servers, setup.files, (setup.warm_up + setup.requests) * setup.servers, dynamic_rng)
+    placed = static(setup, seed, report)
+    return Outcome("location", seed, setup, placed, dynamic(setup, seed, report))
 
+
+def static(setup: Setup, seed: int, report: Callable[[str], None]) -> tuple[Static, ...]:
+    """Run the static experiments."""
+    graph_rng, rng, _ = _luck(seed)
+    placed = world(ways(setup.servers, graph_rng), setup.documents, setup.queries, rng)
+    gc.freeze()  # what is there stays until the end: looking through it again and again takes a fifth of the time
+    outcome: list[Static] = []
+    for found in location_static.runs(placed, rng):
+        outcome.append(found)
+        report(f"{found.index.overlay}, depth {found.index.depth}")
+    gc.unfreeze()
+    return tuple(outcome)
+
+
+def dynamic(setup: Setup, seed: int, report: Callable[[str], None]) -> tuple[Dynamic, ...]:
+    """Run the dynamic experiments."""
+    graph_rng, _, rng = _luck(seed)
+    graph = ways(setup.servers, graph_rng)
+    stream = trace(setup.servers, setup.files, rng)
+    gc.freeze()  # as above
     filters: list[Filters] = []
     for depth, index_bytes in DYNAMIC:
-        links = linked(graph, Overlay.RESTRICTED, depth, setup.documents, dynamic_rng)
+        links = linked(graph, Overlay.RESTRICTED, depth, setup.documents, rng)
         filters.append(Filters(links.edges, index(graph, links, index_bytes, Filtering.SOURCE)))
-    dynamic = location_dynamic.run(graph, stream, setup.warm_up * setup.servers, dynamic_rng, filters)
+    outcome = location_dynamic.run(graph, stream, setup.reads * setup.servers, rng, filters)
     gc.unfreeze()
     report("caches")
-    return Outcome("location", seed, setup, tuple(static), tuple(dynamic))
+    return tuple(outcome)
+
+
+def _luck(seed: int) -> Sequence[np.random.Generator]:
+    """Return what the graph, the static and the dynamic experiments are drawn with."""
+    return np.random.default_rng(seed).spawn(3)

@@ -1,8 +1,9 @@
 """The dynamic experiments (§III.C): caches fill with what is read, and so documents come near.
 
-What caches hold depends on the references alone, so all runs on a graph see the same. They are filled first; then
-each read is located, its file fetched and cached, and the update delivered before the next read. A server's own
-files, cached or on its disk, need no location, and disks add the same to every way: neither is counted.
+What caches hold depends on the references alone, so all runs on a graph see the same. The whole stream goes through
+them. Reads are measured where it is a sixth, a half and five sixths over: each is located, its file fetched and cached,
+and the update delivered before the next read; in between, only caches live, and filters and pointers catch up then.
+A server's own files, cached or on its disk, need no location, and disks add the same to every way: neither is counted.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from service.simulate.location_overlay import Edges
 from service.simulate.location_static import Index, shape
 from service.simulate.location_tapestry import Found, Tapestry
 from service.simulate.location_trace import Caches, Trace
+
+WINDOWS = 3
+"""So many times reads are measured."""
 
 
 class Dynamic(msgspec.Struct, frozen=True):
@@ -48,11 +52,12 @@ class Filters(NamedTuple):
 class _Measured:
     """What one way of locating came to so far."""
 
-    def __init__(self, used: Index | None, network: Network | None) -> None:
-        self.used, self.network = used, network
+    def __init__(self, ways: Ways, filters: Filters | None) -> None:
+        self.used = filters.used if filters else None
+        self.network = Network(ways, filters.edges, shape(filters.used), Filtering.SOURCE) if filters else None
         self.routing: list[float] = []
         self.distance: list[float] = []
-        self.found = self.failed = self.file_bytes = self.query_bytes = 0
+        self.found = self.failed = self.file_bytes = self.query_bytes = self.filter_bytes = 0
 
     def locate(self, server: int, document: str, holders: set[int], tapestry: Tapestry) -> Found:
         if self.network is None:
@@ -65,6 +70,13 @@ class _Measured:
         located = tapestry.locate(walk.at, document)
         return Found(located.holder, walk.time_s + located.time_s, walk.crossed_bytes + located.crossed_bytes)
 
+    def update(self, server: int, come: list[str], gone: list[str]) -> None:
+        if self.network:
+            before = self.network.crossed_bytes
+            self.network.change(server, come, gone)
+            self.network.quiet()
+            self.filter_bytes += self.network.crossed_bytes - before
+
     def outcome(self, pointer_bytes: int) -> Dynamic:
         return Dynamic(
             index=self.used,
@@ -75,52 +87,62 @@ class _Measured:
             failed=self.failed / len(self.routing),
             file_bytes=self.file_bytes,
             query_bytes=self.query_bytes,
-            filter_bytes=self.network.crossed_bytes if self.network else 0,
+            filter_bytes=self.filter_bytes,
             pointer_bytes=pointer_bytes,
         )
 
 
-def run(ways: Ways, trace: Trace, warm_up: int, rng: np.random.Generator, filters: Sequence[Filters]) -> list[Dynamic]:
-    """Fill the caches with the first requests; measure the others by Tapestry alone, and with each of the filters."""
+def run(ways: Ways, trace: Trace, reads: int, rng: np.random.Generator, filters: Sequence[Filters]) -> list[Dynamic]:
+    """Measure so many requests of the stream by Tapestry alone, and with each of the filters."""
     latency_s, _, crossings = ways.as_lists()
     names = [f"file {number}" for number in range(len(trace.sizes))]
     caches = Caches(ways.servers, trace.sizes, trace.disks)
-    for server, file in trace.requests[:warm_up]:
-        caches.read(server, file)
     tapestry = Tapestry(ways, rng)
-    for file, holders in enumerate(caches.holders):
-        for holder in holders:
-            tapestry.publish(holder, names[file])
-    measured = [_Measured(None, None), *(_Measured(each.used, _filled(ways, each, caches, names)) for each in filters)]
-    networks = [each.network for each in measured if each.network]
-    pointers = 0
-    for server, file in trace.requests[warm_up:]:
-        holders = caches.holders[file]
-        if server not in holders:
-            nearest_s = min(latency_s[server][each] for each in holders)
+    measured = [_Measured(ways, None), *(_Measured(ways, each) for each in filters)]
+    known: list[set[int]] = [set() for _ in range(ways.servers)]
+    pointers, after = 0, 0
+    for window in range(WINDOWS):
+        begin = (2 * window + 1) * len(trace.requests) // (2 * WINDOWS)
+        for server, file in trace.requests[after:begin]:
+            caches.read(server, file)
+        _caught_up(known, caches, names, tapestry, measured)
+        after = begin + reads // WINDOWS
+        for server, file in trace.requests[begin:after]:
+            holders = caches.holders[file]
+            if server not in holders:
+                nearest_s = min(latency_s[server][each] for each in holders)
+                for way in measured:
+                    found = way.locate(server, names[file], holders, tapestry)
+                    way.routing.append(found.time_s / nearest_s)
+                    way.distance.append(latency_s[server][found.holder] / nearest_s)
+                    way.file_bytes += trace.sizes[file] * crossings[found.holder][server]
+                    way.query_bytes += found.crossed_bytes
+            come, gone = caches.read(server, file) or ([], [])
+            known[server] = known[server].union(come).difference(gone)
+            pointers += sum(tapestry.publish(server, names[each]) for each in come)
+            pointers += sum(tapestry.withdraw(server, names[each]) for each in gone)
             for way in measured:
-                found = way.locate(server, names[file], holders, tapestry)
-                way.routing.append(found.time_s / nearest_s)
-                way.distance.append(latency_s[server][found.holder] / nearest_s)
-                way.file_bytes += trace.sizes[file] * crossings[found.holder][server]
-                way.query_bytes += found.crossed_bytes
-        come, gone = ([names[each] for each in some] for some in caches.read(server, file) or ([], []))
-        pointers += sum(tapestry.publish(server, each) for each in come)
-        pointers += sum(tapestry.withdraw(server, each) for each in gone)
-        for network in networks:
-            network.change(server, come, gone)
-            network.quiet()
+                way.update(server, [names[each] for each in come], [names[each] for each in gone])
     return [way.outcome(pointers) for way in measured]
 
 
-def _filled(ways: Ways, filters: Filters, caches: Caches, names: list[str]) -> Network:
-    network = Network(ways, filters.edges, shape(filters.used), Filtering.SOURCE)
-    here: list[list[str]] = [[] for _ in range(ways.servers)]
+def _caught_up(
+    known: list[set[int]], caches: Caches, names: list[str], tapestry: Tapestry, measured: list[_Measured]
+) -> None:
+    """Tell everybody what has come and gone since it was known."""
+    here: list[set[int]] = [set() for _ in known]
     for file, holders in enumerate(caches.holders):
         for holder in holders:
-            here[holder].append(names[file])
-    for server, documents in enumerate(here):
-        network.change(server, documents)
-    network.quiet()
-    network.crossed_bytes = network.messages = 0
-    return network
+            here[holder].add(file)
+    networks = [way.network for way in measured if way.network]
+    for server, (before, now) in enumerate(zip(known, here, strict=True)):
+        come, gone = ([names[file] for file in sorted(files)] for files in (now - before, before - now))
+        for name in come:
+            tapestry.publish(server, name)
+        for name in gone:
+            tapestry.withdraw(server, name)
+        for network in networks:
+            network.change(server, come, gone)
+    for network in networks:
+        network.quiet()
+    known[:] = here

@@ -1,6 +1,9 @@
 """Who is whose neighbour (§III.B): greedily the nearest, or with as few interdomain edges as possible.
 
 In both, so many links are made that a server reaches as many others within the filters' depth as the paper's (§III.C).
+Greedily, all servers have the same number of neighbours, but for those that come too late: an index has constant size
+per server, and is filter width times depth times neighbours (§I, §III.C). If each had its nearest ones, whether or not
+it is among theirs, servers in a sparse part would have dozens of links, and filters that are all ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,10 +11,12 @@ from enum import StrEnum
 
 import numpy as np
 
-from service.simulate.location_graph import Ints, Ways
+from service.simulate.location_graph import Ways
 
 REACHED = 20.0
 STEPS = 12
+CANDIDATES = 60
+"""So many of the nearest may become neighbours."""
 
 
 class Overlay(StrEnum):
@@ -30,14 +35,10 @@ def overlay(kind: Overlay, ways: Ways, depth: int, rng: np.random.Generator) -> 
     Within one hop there is nothing to restrict: 20 links per server are 20 links.
     """
     luck = rng.random(ways.servers)
-    if kind is Overlay.GREEDY or depth == 1:
-        nearest = np.argsort(ways.latency_s, axis=1, kind="stable")[:, 1:]
-        return _fitted(lambda degree: _greedy(nearest, np.floor(degree + luck).astype(int)), depth, len(luck))
     pairs = _by_latency(ways)
-    domains, places = np.unique(ways.domain, return_inverse=True)
-    return _fitted(
-        lambda most: _restricted(pairs, places, np.floor(most + luck[: len(domains)]).astype(int)), depth, len(luck)
-    )
+    if kind is Overlay.GREEDY or depth == 1:
+        return _fitted(lambda degree: _greedy(pairs, np.floor(degree + luck).astype(int).tolist()), depth, len(luck))
+    return _fitted(lambda most: _restricted(pairs, ways, np.floor(most + luck).astype(int).tolist()), depth, len(luck))
 
 
 def reached(edges: Edges, servers: int, depth: int) -> float:
@@ -68,35 +69,40 @@ def _fitted(links: Callable[[float], Edges], depth: int, servers: int) -> Edges:
     return best[1]
 
 
-def _greedy(nearest: Ints, degrees: Ints) -> Edges:
-    chosen = {
-        (min(server, other), max(server, other))
-        for server, degree in enumerate(degrees.tolist())
-        for other in nearest[server, :degree].tolist()
-    }
-    return sorted(chosen)
-
-
 def _by_latency(ways: Ways) -> Edges:
-    one, other = np.triu_indices(len(ways.latency_s), 1)
-    latency = ways.latency_s[one, other]
-    near = np.argsort(latency, kind="stable")[: 60 * ways.servers]
-    return list(zip(one[near].tolist(), other[near].tolist(), strict=True))
+    """Return all pairs of which one is among the other's nearest, the nearest first."""
+    nearest = np.argsort(ways.latency_s, axis=1, kind="stable")[:, 1 : CANDIDATES + 1]
+    each = np.repeat(np.arange(ways.servers), nearest.shape[1])
+    pairs = np.unique(np.sort(np.stack([each, nearest.ravel()], axis=1)), axis=0)
+    order = np.argsort(ways.latency_s[pairs[:, 0], pairs[:, 1]], kind="stable")
+    return [(one, other) for one, other in pairs[order].tolist()]
 
 
-def _restricted(pairs: Edges, places: Ints, most: Sequence[int] | Ints) -> Edges:
-    """Link all servers of a stub domain with each other, and domains by so many links each, the shortest first."""
-    left = [int(each) for each in most]
-    domain = places.tolist()
+def _greedy(pairs: Edges, left: list[int]) -> Edges:
+    """Link who is nearest, while both have room."""
+    edges: Edges = []
+    for one, other in pairs:
+        if left[one] > 0 and left[other] > 0:
+            left[one] -= 1
+            left[other] -= 1
+            edges.append((one, other))
+    return edges
+
+
+def _restricted(pairs: Edges, ways: Ways, left: Sequence[int]) -> Edges:
+    """Link all who need no interdomain edge, and let so many links go over each of these edges, the shortest first."""
+    room = dict(zip(ways.domain.tolist(), left, strict=True))
+    room.update((domain, len(pairs)) for domain in room if domain < 0)
+    domain, crossings = ways.domain.tolist(), ways.as_lists()[2]
     edges: Edges = []
     linked: set[tuple[int, int]] = set()
     for one, other in pairs:
-        here, there = domain[one], domain[other]
-        if here == there:
+        here, there = sorted((domain[one], domain[other]))
+        if not crossings[one][other]:
             edges.append((one, other))
-        elif left[here] > 0 and left[there] > 0 and (key := (min(here, there), max(here, there))) not in linked:
-            linked.add(key)
-            left[here] -= 1
-            left[there] -= 1
+        elif room[here] > 0 and room[there] > 0 and (here, there) not in linked:
+            linked.add((here, there))
+            room[here] -= 1
+            room[there] -= 1
             edges.append((one, other))
     return edges

@@ -10,8 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from service.simulate.jobs import run_all
-from service.simulate.location import Outcome, Setup, run
-from service.simulate.location_jobs import JOBS
+from service.simulate.location import Outcome, dynamic, static
+from service.simulate.location_jobs import JOBS, Half
 from service.simulate.location_overlay import Overlay
 from service.simulate.location_page import dynamic_of, label, mean_of, page, static_of
 from service.simulate.location_static import (
@@ -54,8 +54,12 @@ def _caches(outcome: Outcome) -> str:
 
 
 def write(directory: Path, report: Callable[[str], None]) -> None:
-    """Run all graphs, two at a time, and write ``location.md`` and ``location.png``."""
-    outcomes = run_all(JOBS, _outcome, report)["location"]
+    """Run all graphs, two halves at a time, and write ``location.md`` and ``location.png``."""
+    halves = run_all(JOBS, _half, report)
+    outcomes = [
+        Outcome(static.experiment, static.seed, static.setup, static.static, dynamic.dynamic)
+        for static, dynamic in zip(halves["static"], halves["dynamic"], strict=True)
+    ]
     plot(outcomes, directory / "location.png")
     (directory / "location.md").write_text(page(outcomes), encoding="utf-8")
 
@@ -78,8 +82,13 @@ def plot(outcomes: Sequence[Outcome], file: Path) -> None:
     plt.close(figure)
 
 
-def _outcome(setup: Setup, seed: int) -> Outcome:
-    return run(setup, seed, lambda _what: None)
+def _half(half: Half, seed: int) -> Outcome:
+    def unheard(_what: str) -> None:
+        """The page reports whole halves."""
+
+    if half.dynamic:
+        return Outcome("location", seed, half.setup, (), dynamic(half.setup, seed, unheard))
+    return Outcome("location", seed, half.setup, static(half.setup, seed, unheard), ())
 
 
 def _algorithms(axis: Any, outcomes: Sequence[Outcome]) -> None:
@@ -97,6 +106,7 @@ def _failures(axis: Any, outcomes: Sequence[Outcome]) -> None:
         for depth in DEPTHS:
             shares = [mean_of(static_of(outcomes, kind, depth, size, "source"), "failed") for size in INDEX_SIZES]
             axis.plot([size / 1000 for size in INDEX_SIZES], shares, style, color=f"C{depth}", label=f"{kind}, {depth}")
+    axis.axvline(INDEX_BYTES / 1000, color="0.7", label="the paper's index")
     axis.set(title="Failed queries by index size and depth (Fig. 9)", xlabel="kB per server", ylabel="share of queries")
 
 
@@ -133,18 +143,20 @@ def _depths(axis: Any, outcomes: Sequence[Outcome]) -> None:
 
 
 def _routing(axis: Any, outcomes: Sequence[Outcome]) -> None:
-    _bars(axis, outcomes, "routing_stretch")
+    _bars(axis, outcomes, "routing_stretch", 2.1)
     axis.set(title="Routing stretch, caches (Fig. 13)")
 
 
 def _distance(axis: Any, outcomes: Sequence[Outcome]) -> None:
-    _bars(axis, outcomes, "distance_stretch")
+    _bars(axis, outcomes, "distance_stretch", 1.94)
     axis.set(title="Distance stretch, caches (Fig. 14)")
 
 
-def _bars(axis: Any, outcomes: Sequence[Outcome], name: str) -> None:
+def _bars(axis: Any, outcomes: Sequence[Outcome], name: str, gain: float) -> None:
     ways = dynamic_of(outcomes)
-    axis.bar(list(ways), [mean_of(runs, name) for runs in ways.values()])
+    heights = [mean_of(runs, name) for runs in ways.values()]
+    axis.bar(list(ways), heights)
+    axis.axhline(heights[0] / gain, color="0.3", label=f"the paper's best: {gain} times less")
     axis.tick_params(axis="x", labelrotation=20)
 
 

@@ -1,8 +1,8 @@
 """A reference stream of SURGE's kind (§III.C), and the caches that it fills.
 
-50,000 files with Zipf's popularity; sizes are lognormal (SURGE: mu 9.357, sigma 1.318) with a Pareto tail above 133 kB
-(alpha 1.1), from 75 bytes to 8.69 MB. Each is on the disk of one server for ever. A cache has 420 kB, in LRU order; a
-larger file is not kept.
+50,000 unique files with Zipf's popularity, the least of which is asked for once: 570,000 requests. Sizes are lognormal
+(SURGE: mu 9.357, sigma 1.318) with a Pareto tail above 133 kB (alpha 1.1), from 75 bytes to 8.69 MB. Each is on the
+disk of one server for ever. A cache has 420 kB, in LRU order; a larger file is not kept.
 
 We deviate: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB; with 7 % it
 would be 69 kB, and a cache would have 6 files instead of 20.
@@ -35,24 +35,23 @@ class Trace(NamedTuple):
     requests: list[tuple[int, int]]
 
 
-def trace(servers: int, files: int, requests: int, rng: np.random.Generator) -> Trace:
-    """Draw files and so many requests, or a few more or less."""
+def trace(servers: int, files: int, rng: np.random.Generator) -> Trace:
+    """Draw files, and requests for all of them."""
     body = np.exp(rng.normal(MU, SIGMA, 2 * files))
     body = body[body < TAIL_BYTES][:files]
     tail = TAIL_BYTES * (1 - rng.random(files)) ** (-1 / TAIL_ALPHA)
     sizes = np.clip(np.where(rng.random(files) < TAIL_SHARE, tail, body), LEAST_BYTES, MOST_BYTES).astype(int)
-    asked = _stream(files, requests, rng)
+    asked = _stream(files, rng)
     disks = rng.permutation(np.arange(files) % servers)
     return Trace(
         sizes.tolist(), disks.tolist(), list(zip(rng.integers(0, servers, len(asked)).tolist(), asked, strict=True))
     )
 
 
-def _stream(files: int, requests: int, rng: np.random.Generator) -> list[int]:
-    share = 1 / np.arange(1, files + 1)
-    wanted = requests * share / share.sum()
+def _stream(files: int, rng: np.random.Generator) -> list[int]:
+    wanted = files / np.arange(1, files + 1)
     left: list[int] = (np.floor(wanted) + (rng.random(files) < wanted % 1)).astype(int).tolist()
-    stack = [file for file in rng.permutation(files).tolist() if left[file]]
+    stack: list[int] = rng.permutation(files).tolist()
     stream: list[int] = []
     for draw, luck in zip(
         rng.normal(STACK_MU, STACK_SIGMA, sum(left)).tolist(), rng.random(sum(left)).tolist(), strict=True

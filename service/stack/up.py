@@ -73,6 +73,7 @@ class Machine:
         self._redis = PrivateRedis(wanted.directory / "redis")
         self._prosody = PrivateProsody(wanted.directory / "prosody", self._ports["xmpp"], self._ports["component"])
         self._admin_token_file = state.secret_file(wanted.directory, "admin-token")
+        self._cluster_secret_file = state.secret_file(wanted.directory, "cluster-secret")
         self._accounts: list[state.TrialAccount] = []
         self._supervisor = Supervisor(self._heard)
         self._complete = False
@@ -151,6 +152,7 @@ class Machine:
             "CORONET_CONSOLE_BIND": ports.LOOPBACK,
             "CORONET_CONSOLE_PORT": str(self._ports["console"]),
             "CORONET_CONSOLE_ADMIN_TOKEN_FILE": str(self._admin_token_file),
+            "CORONET_CLUSTER_SECRET_FILE": str(self._cluster_secret_file),
             "CORONET_ALLOW_PRIVATE": str(self._wanted.allow_private),
         }
         if self._wanted.poll_interval_s is not None:

@@ -14,6 +14,7 @@ from service.discovery.pairs import Pair
 from service.errors import LeaseLost, StaleVersion
 from service.feeds.urls import channel_id
 from service.feeds.verdicts import GOOD, Case, Evidence, Report
+from service.location.contents import LATEST, Content, Digest, digest_of, newest, packed, unpacked
 from service.model import (
     Change,
     Channel,
@@ -39,6 +40,7 @@ _BUCKETS_AT_ONCE = 32
 _UNDECIDED = "?"
 _NO_IMPRINT = Imprint()
 _MOST_MOVES = 8
+_OF_CONTENT = ("version", "digest", "memory", "latest")
 
 FIELDS = {
     "url": "the canonical URL; a channel without it does not exist",
@@ -62,6 +64,8 @@ FIELDS = {
     "last_modified": "same",
     "body_sha256": "same",
     "memory": "what is remembered of its content: see service.feeds.examine (msgpack)",
+    "latest": "its latest entries, the other part of its content (service.location.contents)",
+    "digest": "that content's name",
     "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
     "site": "the registrable domain by which its subscriptions are placed: see service.store.places",
     "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
@@ -93,7 +97,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     An empty ``title``, ``link``, ``language`` or ``imprint`` leaves the one that the channel has.
     ``kind`` is what the channel is from now on, if that changes; ``updates`` what is known of when it does, if that is
-    news.
+    news. ``latest`` are its latest entries, newest first.
     """
 
     validators: Validators
@@ -105,6 +109,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     updates: Updates | None = None
     language: str = ""
     imprint: Imprint = Imprint()
+    latest: tuple[Entry, ...] = ()
+
+    @property
+    def content(self) -> Content:
+        """The content that this is of."""
+        return Content(self.memory, packed(self.latest))
 
 
 class Channels:
@@ -118,7 +128,7 @@ class Channels:
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
         """Create a channel at version 1 with its latest entries (oldest first), or return the one that exists."""
         first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
-        fields = _fields(channel) + _snapshot_fields(snapshot)
+        fields = _fields(channel) + _snapshot_fields(_beginning(snapshot, first))
         # Registered first: an id in the registry without a channel is harmless, the reverse would never be polled.
         await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
         own = (keys.channel(channel.id), keys.log(channel.id))
@@ -141,7 +151,7 @@ class Channels:
         subscribers of the former join, the same until :meth:`joined`; None if the channel has changed meanwhile.
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
-        fields = _fields(channel) + _snapshot_fields(snapshot)
+        fields = _fields(channel) + _snapshot_fields(_beginning(snapshot, first))
         await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
         own = (keys.channel(channel.id), keys.log(channel.id), keys.joining(channel.id))
         packed = msgspec.msgpack.encode(first)
@@ -182,6 +192,20 @@ class Channels:
         """Return the channel's version and what is remembered of its content; (0, b"") if there is no channel."""
         version, memory = await self._link.call("HMGET", keys.channel(cid), "version", "memory")
         return int(version or 0), memory or b""
+
+    async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
+        """Return a channel's version with its content and that one's digest.
+
+        The digest is b"" where an older Coronet made the version: then ``latest`` may be of another one. Without a
+        channel, all is empty.
+        """
+        version, digest, memory, latest = await self._link.call("HMGET", keys.channel(cid), *_OF_CONTENT)
+        return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
+
+    async def newest(self, cid: ChannelId) -> tuple[Entry, ...]:
+        """Return the latest entries that are part of a channel's content, newest first."""
+        digest, latest = await self._link.call("HMGET", keys.channel(cid), "digest", "latest")
+        return unpacked(latest or b"") if digest else await self.latest(cid, LATEST)
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Become the owner of channels: raise their epochs and return their states."""
@@ -375,14 +399,18 @@ def _fields(channel: Channel) -> list[str]:
     ]
 
 
+def _beginning(snapshot: Snapshot, first: Delta) -> Snapshot:
+    return msgspec.structs.replace(snapshot, latest=newest(first.changes, ()))
+
+
 def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
-    validators = snapshot.validators
+    validators, content = snapshot.validators, snapshot.content
     return [
         *(("title", snapshot.title) if snapshot.title else ()),
         *(("link", snapshot.link) if snapshot.link else ()),
         *(("language", snapshot.language) if snapshot.language else ()),
         *(("imprint", msgspec.msgpack.encode(snapshot.imprint)) if snapshot.imprint != _NO_IMPRINT else ()),
-        *("memory", snapshot.memory),
+        *("memory", content.memory, "latest", content.latest, "digest", digest_of(content)),
         *("wishes", msgspec.msgpack.encode(snapshot.wishes)),
         *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),
         *(("kind", snapshot.kind) if snapshot.kind else ()),

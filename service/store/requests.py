@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
@@ -25,6 +26,7 @@ from service.store.ring import Ring
 
 _ANSWER_KEPT_S = 60
 _WITHIN_S = 9.5
+_SHOWN_WITHIN_S = 7.0
 _LOOKUP_WITHIN_S = 0.5
 """A worker that takes longer is slower than the matrices."""
 
@@ -63,7 +65,18 @@ class ListDirectories(msgspec.Struct, frozen=True, tag=True):
     """Tell of the directories in memory that you coordinate."""
 
 
-Question = Probe | PollNow | Why | Lookup | ListDirectories
+Source = Literal["cache", "near", "owner", "store", "publisher"]
+"""Where a content was found: at the worker that was asked, near it, at the channel's owner, in the store, or with
+nobody but the publisher."""
+
+
+class Show(msgspec.Struct, frozen=True, tag=True):
+    """Show this channel's content: its latest entries, from the nearest copy."""
+
+    channel: ChannelId
+
+
+Question = Probe | PollNow | Why | Lookup | ListDirectories | Show
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -119,13 +132,26 @@ class Coordinated(msgspec.Struct, frozen=True, tag=True):
     directories: tuple[Chosen, ...]
 
 
+class Shown(msgspec.Struct, frozen=True, tag=True):
+    """A channel's latest entries (newest first) at a version, and where they were found.
+
+    ``worker`` is the name of the other worker that had them, so many ``hops`` away, if it is known.
+    """
+
+    version: int
+    latest: tuple[Entry, ...]
+    source: Source
+    hops: int = 0
+    worker: str = ""
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The error that the worker met."""
 
     fault: Fault
 
 
-Answer = Probed | Step | Polled | Explained | LookedUp | Coordinated | Failed
+Answer = Probed | Step | Polled | Explained | LookedUp | Coordinated | Shown | Failed
 
 
 class Requests:
@@ -162,6 +188,13 @@ class Requests:
         if isinstance(answer, Explained):
             return answer.reason
         raise NoWorker(f"A worker answered {type(answer).__name__} to a why: the fleet's versions differ.")
+
+    async def show(self, cid: ChannelId, timeout_s: float = _SHOWN_WITHIN_S) -> Shown:
+        """Have a channel's content located. Raises what the worker met, or :class:`NoWorker`: ask the store then."""
+        answer = await self._ask(cid, Show(cid), timeout_s)
+        if isinstance(answer, Shown):
+            return answer
+        raise NoWorker(f"A worker answered {type(answer).__name__} to a show: the fleet's versions differ.")
 
     async def lookup(
         self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_WITHIN_S

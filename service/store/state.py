@@ -15,7 +15,7 @@ OF_CHANNEL = (
 OF_STATE = (
     *OF_CHANNEL,
     *("epoch", "owner", "fanned", "cursor", "etag", "last_modified", "body_sha256"),
-    *("failing_since", "wishes", "updates"),
+    *("failing_since", "wishes", "updates", "digest"),
 )
 
 
@@ -26,7 +26,7 @@ _NONE = msgspec.msgpack.encode(_NO_WISHES)
 class ChannelState(msgspec.Struct, frozen=True):
     """A channel with what its pollers and owner need to go on; what it remembers of its content is read apart.
 
-    ``epoch`` is the owner's fencing token.
+    ``epoch`` is the owner's fencing token, ``digest`` its content's name.
     """
 
     channel: Channel
@@ -38,6 +38,7 @@ class ChannelState(msgspec.Struct, frozen=True):
     failing_since_s: float | None
     updates: Updates
     wishes: Wishes = Wishes()
+    digest: bytes = b""
 
 
 def present(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
@@ -79,6 +80,7 @@ def state_of(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
         failing_since_s=float(failing) if failing else None,
         updates=_updates(fields.get(b"updates"), channel),
         wishes=_wishes(fields.get(b"wishes", _NONE)),
+        digest=fields.get(b"digest", b""),
     )
 
 

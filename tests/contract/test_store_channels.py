@@ -2,11 +2,13 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from service.errors import LeaseLost, StaleVersion
+from service.location.contents import Content, digest_of, newest, unpacked
 from service.model import Change, Delta, Entry, PollResult
-from service.store import Store
+from service.store import Store, keys
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
 from tests.support.everywhere import everywhere
 
@@ -129,3 +131,35 @@ async def test_a_removed_channel_leaves_no_subscription_and_no_key(store: Store)
     assert await store.subscriptions.of_user("alice@localhost") == []
     assert await store.channels.get(channel.id) is None
     assert not any(await everywhere(store, "KEYS", f"*{channel.id}*"))
+
+
+async def test_a_version_has_its_content_under_its_name(store: Store) -> None:
+    channel = await make_channel(store)
+    version, digest, content = await store.channels.content(channel.id)
+    assert (version, digest_of(content)) == (1, digest)
+    assert (
+        unpacked(content.latest)
+        == await store.channels.newest(channel.id)
+        == await store.channels.latest(channel.id, 10)
+    )
+    (state,) = await store.channels.adopt([channel.id], "a" * 40)
+    assert state is not None
+    assert state.digest == digest
+    changes = (Change("addition", Entry("second", "Second")),)
+    latest = newest(changes, await store.channels.newest(channel.id))
+    snapshot = msgspec.structs.replace(SNAPSHOT, memory=b"remembered", latest=latest)
+    await store.channels.publish(Delta(channel.id, 1, 0, 2_000.0, changes), snapshot, state.epoch, silent=False)
+    version, digest, content = await store.channels.content(channel.id)
+    assert (version, digest, content.memory) == (2, digest_of(snapshot.content), b"remembered")
+    assert [entry.key for entry in unpacked(content.latest)] == ["second", "first"]
+
+
+async def test_without_a_content_the_log_tells_the_latest_entries_and_without_a_channel_all_is_empty(
+    store: Store,
+) -> None:
+    channel = await make_channel(store)
+    await store.link.call("HDEL", keys.channel(channel.id), "digest", "latest")
+    assert await store.channels.newest(channel.id) == await store.channels.latest(channel.id, 10)
+    assert (await store.channels.content(channel.id))[1] == b""
+    assert await store.channels.content("f" * 40) == (0, b"", Content(b"", b""))
+    assert await store.channels.newest("f" * 40) == ()

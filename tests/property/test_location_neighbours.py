@@ -1,4 +1,4 @@
-"""Laws of the overlay: links are mutual and few, and no two would rather have each other."""
+"""Laws of the overlay: it is one, links are mutual and few, and no two would rather have each other."""
 
 from collections import deque
 from random import Random
@@ -22,11 +22,13 @@ class Overlay:
         self.links: set[tuple[str, str]] = set()
         self._random = Random(seed)  # noqa: S311 - no secret
         self.under_way: dict[tuple[str, str], deque[Offer]] = {}
+        self.known: dict[str, set[str]] = {node: set() for node in self.nodes}
 
     def rtt_s(self, one: str, other: str) -> float:
         return self.rtts_s[int(one, 16)][int(other, 16)]
 
     def join(self, node: str, known: set[str]) -> None:
+        self.known[node] |= known
         self._done(node, self.nodes[node].measured((peer, self.rtt_s(node, peer)) for peer in sorted(known)))
 
     def leave(self, node: str) -> None:
@@ -44,6 +46,31 @@ class Overlay:
             if not self.under_way[way]:
                 del self.under_way[way]
             self._done(way[1], self.nodes[way[1]].received(way[0], offer))
+
+    def elder(self, node: str) -> str | None:
+        """Return the nearest of those alive with a lesser id that the node has measured."""
+        known = [peer for peer in self.alive & self.known[node] if peer < node]
+        return min(known, key=lambda peer: (self.rtt_s(node, peer), peer), default=None)
+
+    def has_room(self, node: str, peer: str) -> bool:
+        """Return whether too few of a node's neighbours of this kind are nearer than the peer."""
+        near = self.rtt_s(node, peer) <= LIMITS.near_s
+        most = LIMITS.near if near else LIMITS.far if self.nodes[node].gateway else 0
+        links = [other for other in self.nodes[node].links if (self.rtt_s(node, other) <= LIMITS.near_s) is near]
+        return sum((self.rtt_s(node, other), other) < (self.rtt_s(node, peer), peer) for other in links) < most
+
+    def holds(self, one: str, other: str) -> bool:
+        return other == self.elder(one) or one == self.elder(other)
+
+    def reached(self, node: str) -> set[str]:
+        """Return whom links lead to from here."""
+        found, ahead = {node}, [node]
+        while ahead:
+            here = ahead.pop()
+            onward = {other for one, other in self.links if one == here} - found
+            found |= onward
+            ahead += sorted(onward)
+        return found
 
     def settle(self) -> None:
         """Deliver everything, and have all forget, until nothing changes."""
@@ -73,8 +100,11 @@ class Overlay:
 
 
 @st.composite
-def overlays(draw: st.DrawFn, *, alike: bool = True) -> Overlay:
-    """Return nodes that joined, and in part left, while offers were under way."""
+def overlays(draw: st.DrawFn, *, alike: bool = True, all_known: bool = True) -> Overlay:
+    """Return nodes that joined, and in part left, while offers were under way.
+
+    Where not all are known, each knows somebody with a lesser id.
+    """
     count = draw(st.integers(2, 10))
     random = Random(draw(st.integers(0, 10_000)))  # noqa: S311 - no secret
     rtts = [[random.choice([0.001, 0.1]) * random.uniform(1, 5) for _ in range(count)] for _ in range(count)]
@@ -82,15 +112,29 @@ def overlays(draw: st.DrawFn, *, alike: bool = True) -> Overlay:
         rtts = [[rtts[min(one, other)][max(one, other)] for other in range(count)] for one in range(count)]
     overlay = Overlay(rtts, LIMITS, draw(st.integers(0, 1000)))
     everybody = set(overlay.nodes)
+    leaving = draw(st.lists(st.integers(0, count - 1), max_size=count // 2, unique=True))
+    least = min(everybody - {name(number) for number in leaving})
     for node in random.sample(sorted(everybody), count):
-        overlay.join(node, everybody)
+        some = {least, *random.sample(sorted(everybody), random.randrange(count))}
+        overlay.join(node, everybody if all_known else some)
         overlay.deliver(draw(st.integers(0, 20)))
-    for number in draw(st.lists(st.integers(0, count - 1), max_size=count // 2, unique=True)):
+    for node in random.sample(sorted(everybody), count):
+        overlay.join(node, {peer for peer in everybody if node in overlay.known[peer]})
+        overlay.deliver(draw(st.integers(0, 20)))
+    for number in leaving:
         overlay.leave(name(number))
         overlay.deliver(draw(st.integers(0, 20)))
     overlay.deliver(100_000)
     assert not overlay.under_way
     return overlay
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.booleans().flatmap(lambda alike: overlays(alike=alike, all_known=False)))
+def test_links_lead_from_everybody_to_everybody(overlay: Overlay) -> None:
+    """Whatever was measured, whoever left, and without waiting for anything to be forgotten."""
+    for node in overlay.alive:
+        assert overlay.reached(node) == overlay.alive
 
 
 @settings(max_examples=100, deadline=None)
@@ -100,7 +144,7 @@ def test_links_are_mutual_and_as_few_as_wanted(overlay: Overlay) -> None:
     assert overlay.links == {(other, one) for one, other in overlay.links}
     for node in overlay.alive:
         assert overlay.nodes[node].links == {other for one, other in overlay.links if one == node}
-        rtts = [overlay.rtt_s(node, peer) for peer in overlay.nodes[node].links]
+        rtts = [overlay.rtt_s(node, peer) for peer in overlay.nodes[node].links if not overlay.holds(node, peer)]
         assert sum(rtt <= LIMITS.near_s for rtt in rtts) <= LIMITS.near
         assert sum(rtt > LIMITS.near_s for rtt in rtts) <= (LIMITS.far if overlay.nodes[node].gateway else 0)
 
@@ -112,7 +156,7 @@ def test_no_two_would_rather_have_each_other(overlay: Overlay) -> None:
     for one in overlay.alive:
         for other in overlay.alive - {one}:
             if (one, other) not in overlay.links:
-                both = overlay.nodes[one]._wanted(other) and overlay.nodes[other]._wanted(one)
+                both = overlay.has_room(one, other) and overlay.has_room(other, one)
                 assert not both, f"{one} and {other} would take each other"
 
 
@@ -125,7 +169,7 @@ def test_offers_end_where_two_measure_differently(overlay: Overlay) -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 6), st.integers(2, 8), st.integers(0, 1000))
 def test_a_group_has_few_far_links_however_large_it_is(groups: int, size: int, seed: int) -> None:
-    """At most as many as its gateways want."""
+    """At most as many as its gateways want, and in all one less than there are groups to hold them together."""
     random = Random(seed)  # noqa: S311 - no secret
     order = random.sample(range(groups * size), groups * size)
     group = {node: place // size for place, node in enumerate(order)}
@@ -140,7 +184,10 @@ def test_a_group_has_few_far_links_however_large_it_is(groups: int, size: int, s
     overlay.settle()
     far = [link for link in overlay.links if overlay.rtt_s(*link) > LIMITS.near_s]
     for here in range(groups):
-        assert sum(group[int(one, 16)] == here for one, _ in far) <= LIMITS.gateways * LIMITS.far
+        wanted = [one for one, other in far if group[int(one, 16)] == here and not overlay.holds(one, other)]
+        assert len(wanted) <= LIMITS.gateways * LIMITS.far
+    assert sum(overlay.holds(one, other) for one, other in far) == 2 * (groups - 1)
+    assert overlay.reached(name(0)) == overlay.alive
 
 
 def test_a_stranger_is_declined_and_an_answer_to_nothing_too() -> None:
@@ -149,3 +196,17 @@ def test_a_stranger_is_declined_and_an_answer_to_nothing_too() -> None:
     assert node.received(name(1), Offer.ACCEPT) == [Offered(name(1), Offer.DECLINE)]
     assert node.received(name(1), Offer.DECLINE) == []
     assert not node.links
+
+
+def test_who_holds_on_before_it_is_measured_is_linked_then() -> None:
+    node = Neighbourhood(name(0), LIMITS)
+    assert node.received(name(1), Offer.HOLD) == []
+    assert node.measured([(name(1), 0.5)]) == [Offered(name(1), Offer.ACCEPT), Linked(name(1), 0.5)]
+
+
+def test_only_who_has_the_greater_id_may_hold_on() -> None:
+    node = Neighbourhood(name(1), Limits(near_s=0.010, near=0, far=0))
+    node.measured([(name(2), 0.001)])
+    assert node.received(name(0), Offer.HOLD) == [Offered(name(0), Offer.DECLINE)]
+    assert node.received(name(2), Offer.HOLD) == [Offered(name(2), Offer.ACCEPT), Linked(name(2), 0.001)]
+    assert node.received(name(2), Offer.ASK)[-1] == Unlinked(name(2))

@@ -23,11 +23,11 @@ from service.overlay.ids import BITS, to_hex
 from service.settings import Settings
 from service.store import Store
 from service.store.accounts import Account, Role
-from service.store.requests import Answer, Ask, Explained, Failed, ListDirectories, Lookup, PollNow, Probe, Why
+from service.store.requests import Answer, Ask, Explained, Failed, ListDirectories, Lookup, PollNow, Probe, Show, Why
 
 TOKEN = "an-api-token-for-tests"
 
-Asked = Probe | PollNow | Lookup | ListDirectories
+Asked = Probe | PollNow | Lookup | ListDirectories | Show
 """What a scripted worker is asked besides why."""
 
 

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can turn into a bad link."""
+"""A TCP proxy on loopback that can turn into a bad link, or be a long one."""
 
 import asyncio
 import contextlib
@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 class TcpProxy:
     """Forwards to one address, from its ``port``."""
 
-    def __init__(self, host: str, port: int) -> None:
-        """Forward to this address; nothing is open before :func:`proxy`."""
+    def __init__(self, host: str, port: int, delay_s: float = 0.0) -> None:
+        """Forward to this address, each way so much later; nothing is open before :func:`proxy`."""
         self.port = 0
+        self._delay_s = delay_s
         self._target = (host, port)
         self._passing = asyncio.Event()
         self._passing.set()
@@ -31,7 +32,7 @@ class TcpProxy:
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._target)
             writers.append(far_writer)
-            ways = (_forward(reader, far_writer, passing), _forward(far_reader, writer, passing))
+            ways = (self._forward(reader, far_writer, passing), self._forward(far_reader, writer, passing))
             async with asyncio.TaskGroup() as group:
                 for way in ways:
                     group.create_task(way)
@@ -48,21 +49,24 @@ class TcpProxy:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
-
-async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event) -> None:
-    """Forward one way; raise EOFError at its end. Once stalled, read on and forward nothing."""
-    while data := await reader.read(65_536):
+    async def _forward(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event
+    ) -> None:
+        """Forward one way; raise EOFError at its end. Once stalled, read on and forward nothing."""
+        while data := await reader.read(65_536):
+            if self._delay_s:
+                await asyncio.sleep(self._delay_s)
+            if passing.is_set():
+                writer.write(data)
+                await writer.drain()
         if passing.is_set():
-            writer.write(data)
-            await writer.drain()
-    if passing.is_set():
-        raise EOFError
+            raise EOFError
 
 
 @contextlib.asynccontextmanager
-async def proxy(host: str, port: int) -> AsyncIterator[TcpProxy]:
+async def proxy(host: str, port: int, delay_s: float = 0.0) -> AsyncIterator[TcpProxy]:
     """Yield a proxy that listens at its ``port``."""
-    link = TcpProxy(host, port)
+    link = TcpProxy(host, port, delay_s)
     server = await asyncio.start_server(link.serve, "127.0.0.1")
     link.port = server.sockets[0].getsockname()[1]
     try:

@@ -13,9 +13,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from service.clock import SystemClock
 from service.discovery.partial.choosing import Chosen, Measured, choose
 from service.discovery.partial.strategies import named
-from service.model import FeedLink, PollResult, Wishes
+from service.model import Entry, FeedLink, PollResult, Wishes
 from service.store import Store, keys
-from service.store.requests import Answer, Coordinated, Polled, Probe, Probed
+from service.store.requests import Answer, Coordinated, Polled, Probe, Probed, Show, Shown
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, worker
 from workers.naming import WALKS, Naming
@@ -111,6 +111,27 @@ async def test_a_channel_tells_what_became_of_it_and_what_its_publisher_wants(
     assert (about["channel"]["condition"], about["channel"]["moved_to"]) == ("dead", successor.id)
     assert about["wishes"] == {"ttl_s": 3600.0}
     assert 0.0 < about["paused_s"] <= 60.0
+
+
+async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_stores(
+    store: Store, api: aiohttp.ClientSession
+) -> None:
+    channel = await make_channel(store)
+    shown = Shown(7, (Entry("a", "From near by"),), "near", 2, "w2")
+
+    def answer(body: Asked) -> Answer:
+        assert body == Show(channel.id)
+        return shown
+
+    async with worker(store, answer):
+        status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
+    assert (status, found["source"], found["hops"], found["worker"]) == (200, "near", 2, "w2")
+    assert (found["version"], found["latest"]) == (7, [{"key": "a", "title": "From near by"}])
+    status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
+    assert (status, found["source"], found["version"]) == (200, "store", 1)
+    assert [entry["title"] for entry in found["latest"]] == ["First"]
+    status, _ = await _ask(api, "GET", f"channels/{'0' * 40}/content")
+    assert status == 404
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from service.net.fetch import Fetcher
 from service.store import Store, keys
 from service.store.channels import Snapshot
 from tests.integration.workers.test_poller import US, courtesy, fetcher
+from tests.support.contents import stored
 from tests.support.documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
@@ -68,7 +69,7 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 
 def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
-    return Poller(reach, courtesy(store), Lanes(parser, Parser()), Memories(store.channels), SystemClock())
+    return Poller(reach, courtesy(store), Lanes(parser, Parser()), Memories(stored(store)), SystemClock())
 
 
 def listing(*names: str, more: str = "") -> bytes:
@@ -171,7 +172,7 @@ async def test_what_two_polls_at_once_find_is_offered_against_the_versions_they_
             first = asyncio.create_task(polls.poll(held, US))
             await until_so(lambda: lane.reading._waiters, "the first waits for the parser")
             await versioned(store, held, listing("new", "a"))
-            await polls._memories.of(msgspec.structs.replace(held.channel, version=2))
+            await polls._memories.of(msgspec.structs.replace(held.channel, version=2), b"")
             second = asyncio.create_task(polls.poll(held, US))
             await until_so(lambda: len(lane.reading._waiters or ()) == 2, "both wait for the parser")
         find = (await first).found

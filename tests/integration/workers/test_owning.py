@@ -22,6 +22,7 @@ from service.model import Change, Channel, Delta, Entry, NodeInfo, Notice, Valid
 from service.overlay.ring import RingView
 from service.store import Store, keys
 from tests.support.channels import SNAPSHOT, make_channel
+from tests.support.contents import stored
 from tests.support.waiting import until_so
 from workers.hits import Hits
 from workers.naming import Naming
@@ -49,6 +50,7 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
         clock=SystemClock(),
         happened=note,
         tasks=tasks,
+        contents=stored(store),
         hits=Hits(store, 3),
         naming=Naming(store, SystemClock(), 3),
     )
@@ -81,6 +83,7 @@ class Owner:
             clock=SystemClock(),
             happened=self._note,
             tasks=self.tasks,
+            contents=stored(store),
             hits=Hits(store, 3),
             naming=Naming(store, SystemClock(), 3),
         )

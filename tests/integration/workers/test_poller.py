@@ -14,6 +14,7 @@ from service.net.fetch import Fetcher
 from service.settings import Settings
 from service.store import Store
 from service.store.hosts import Bound
+from tests.support.contents import stored
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
 from workers.courtesy import Courtesy
@@ -49,9 +50,7 @@ def courtesy(store: Store) -> Courtesy:
 
 
 def poller(store: Store, fetcher: Fetcher, *, prompt: ParserPool | None = None) -> Poller:
-    return Poller(
-        fetcher, courtesy(store), Lanes(prompt or Parser(), Parser()), Memories(store.channels), SystemClock()
-    )
+    return Poller(fetcher, courtesy(store), Lanes(prompt or Parser(), Parser()), Memories(stored(store)), SystemClock())
 
 
 def fetcher() -> Fetcher:
@@ -92,7 +91,7 @@ async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypat
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
             sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
-            polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Memories(store.channels), SystemClock())
+            polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Memories(stored(store)), SystemClock())
             for _ in range(4):
                 await polls.poll(watched(publisher.url()), US)
             with pytest.raises(LimitReached):
@@ -108,7 +107,7 @@ async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, mon
 
     async with raw_publisher(lead_to_the_feed) as publisher, fetcher() as reach:
         sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Memories(store.channels), SystemClock())
+        polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Memories(stored(store)), SystemClock())
         for _ in range(4):
             await polls.poll(watched(publisher.url("/moved")), US)
         with pytest.raises(LimitReached):
@@ -123,7 +122,7 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
         lanes, url = Lanes(Parser(), Parser()), publisher.url()
         slots = lanes.of(slow=False).slots = asyncio.Semaphore(0)
         sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, sparing, lanes, Memories(store.channels), SystemClock())
+        polls = Poller(reach, sparing, lanes, Memories(stored(store)), SystemClock())
         poll = asyncio.create_task(polls.poll(Watch(Channel(channel_id(url), url), Validators(), 1), US))
         await until_so(lambda: slots._waiters, "the poll is granted and waits for room")
         while await store.hosts.take(Bound("127.0.0.1", 0.01, 4)) == 0.0:
@@ -139,7 +138,7 @@ async def test_a_poll_that_got_no_room_before_the_next_of_its_set_is_left_to_tha
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         lanes, clock = Lanes(Parser(), Parser()), SystemClock()
         slots = lanes.of(slow=False).slots = asyncio.Semaphore(0)
-        polls = Poller(reach, courtesy(store), lanes, Memories(store.channels), clock)
+        polls = Poller(reach, courtesy(store), lanes, Memories(stored(store)), clock)
         watch, now_s = watched(publisher.url()), clock.monotonic_s()
         late, early = (asyncio.create_task(polls.poll(watch, US, before_s)) for before_s in (now_s, now_s + 1000.0))
         await until_so(lambda: len(slots._waiters or ()) == 2, "both wait for room")

@@ -68,6 +68,9 @@ class HeldPoller(Poller):
         await self.release.wait()
         return Poll(PollResult(node, 0.0, "unchanged"))
 
+    def versioned(self, before: Watch, after: Watch, candidate: Candidate) -> None:
+        """Keep nothing: no poll of this one compares."""
+
     async def compare_again(self, watch: Watch, find: Found) -> Found | None:
         raise StoreUnavailable(f"{watch.channel.url} and {len(find.documents)} documents have to wait.")
 

@@ -17,7 +17,7 @@ from service.simulate.location_report import plot, table
 from service.simulate.location_tapestry import Tapestry
 from service.simulate.location_trace import CACHE_BYTES, Caches, trace
 
-SMALL = Setup(servers=60, documents=10, queries=4, files=600, warm_up=10, requests=3)
+SMALL = Setup(servers=60, documents=10, queries=4, files=600, reads=3)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_the_table_and_the_page_say_what_was_found(outcome: Outcome) -> None:
     text = page([outcome, outcome])
     assert "{" not in text
     assert text.count("eached") >= 7
-    assert len(JOBS) == 7
+    assert len(JOBS) == 14
 
 
 def test_plots_are_drawn(outcome: Outcome, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_is_published_is_located_until_it_is_withdrawn(graph: Ways) -> None
 
 
 def test_files_are_as_large_as_the_papers_and_caches_keep_within_their_size() -> None:
-    stream = trace(20, 50_000, 4_000, np.random.default_rng(1))
+    stream = trace(20, 50_000, np.random.default_rng(1))
     assert np.mean(stream.sizes) == pytest.approx(21_000, rel=0.1)
     caches = Caches(20, stream.sizes, stream.disks)
     cached: list[set[int]] = [set() for _ in range(20)]

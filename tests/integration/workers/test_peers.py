@@ -1,0 +1,398 @@
+"""Contents that travel from worker to worker: found near by, at the owner, or in the store; bad ones are refused."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from io import BytesIO
+
+import aiohttp
+import msgspec
+import pytest
+import pytest_asyncio
+from prometheus_client import REGISTRY
+from pydantic import SecretStr
+
+from service.errors import PeerRefused, PeerSilent, StoreUnavailable
+from service.location import wire
+from service.location.bloom import MOST_WIDTH, Shape
+from service.location.contents import Content, digest_of, newest, packed
+from service.location.messages import Hello, Update
+from service.location.streams import Batch
+from service.model import Change, Delta, Entry
+from service.net.peers import MOST_REQUEST_BYTES, SEAL, PeerClient
+from service.net.seals import WINDOW_S, Sealer
+from service.store import Store
+from tests.support.channels import make_channel
+from tests.support.peers import SECRET, SETTINGS, Worker, fleet, introduce, owned_by, some_content, worker
+from tests.support.waiting import until, until_so
+from workers.peers.finding import question
+
+STRANGER = "f" * 40
+
+
+def counted(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def refused(reason: str) -> float:
+    return counted("coronet_peer_refusals_total", reason=reason)
+
+
+@pytest_asyncio.fixture
+async def three(store: Store) -> AsyncIterator[list[Worker]]:
+    async with fleet(store, 3) as workers:
+        yield workers
+
+
+@pytest.fixture
+def no_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, the store has no contents."""
+
+    async def nothing(cid: str) -> None:
+        raise StoreUnavailable(f"Nobody was to ask for {cid}.")
+
+    monkeypatch.setattr(store.channels, "content", nothing)
+
+
+async def linked(workers: list[Worker]) -> None:
+    """Wait until all are neighbours of all."""
+    await until_so(
+        lambda: all(len(each.neighbours) == len(workers) - 1 for each in workers), "all are neighbours of all"
+    )
+
+
+async def known(asker: Worker, document: bytes) -> None:
+    """Wait until an asker's filters have a document."""
+    overlay = asker.peers._overlay
+    assert overlay is not None
+    await until_so(lambda: overlay.first(document.hex()), "the filters know it")
+
+
+@pytest.mark.usefixtures("no_store")
+async def test_a_copy_at_a_neighbour_is_found_and_nobody_else_is_asked(store: Store, three: list[Worker]) -> None:
+    asker, has, _ = three
+    channel = await make_channel(store)
+    await linked(three)
+    digest = has.has(channel, some_content("news"))
+    await known(asker, digest)
+    found = await asker.locate(channel, digest)
+    assert (found.content, found.source, found.hops, found.worker) == (some_content("news"), "near", 1, has.me.id)
+    assert (await asker.locate(channel, digest)).source == "cache"
+
+
+@pytest.mark.usefixtures("no_store")
+async def test_a_content_that_was_replaced_is_not_looked_for_there_any_more(store: Store, three: list[Worker]) -> None:
+    asker, has, _ = three
+    channel = await make_channel(store)
+    await linked(three)
+    old, new = (has.has(channel, some_content(title)) for title in ("old", "new"))
+    await known(asker, new)
+    overlay = asker.peers._overlay
+    assert overlay is not None
+    assert overlay.first(old.hex()) is None
+
+
+@pytest.mark.usefixtures("no_store")
+async def test_what_no_filter_names_the_owner_is_asked_for(store: Store) -> None:
+    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as owner:
+        ring = introduce([asker, owner])
+        channel = await owned_by(store, owner, ring)
+        digest = owner.has(channel, some_content("news"))
+        asker.peers._overlay._settled.set()  # type: ignore[union-attr]
+        found = await asker.locate(channel, digest)
+    assert (found.source, found.hops, found.worker) == ("owner", 1, owner.me.id)
+
+
+async def test_what_nobody_has_comes_from_the_store_and_then_is_known_here(store: Store, three: list[Worker]) -> None:
+    channel = await make_channel(store)
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    located = await three[0].locate(channel, state.digest)
+    assert located.version == 1
+    assert digest_of(located.content) == state.digest
+    assert newest((), [Entry("first", "First", channel.url + "/1")]) == await store.channels.newest(channel.id)
+    assert (await three[0].locate(channel, state.digest)).source == "cache"
+
+
+async def test_a_content_that_is_nowhere_is_left_to_the_publisher(store: Store, three: list[Worker]) -> None:
+    channel = await make_channel(store)
+    located = await three[0].locate(channel, b"\1" * 16)
+    assert (located.source, located.content.memory) == ("publisher", b"")
+
+
+@pytest.mark.parametrize("broken", [b"", b"\x07", b"\x01", b"\x01\xff\xff\xff\xff", b"\x02abc", b"\x01\0\0\0\1ab"])
+async def test_a_wrong_copy_is_refused_and_the_next_source_is_used(
+    store: Store, monkeypatch: pytest.MonkeyPatch, broken: bytes
+) -> None:
+    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
+        ring = introduce([asker, liar])
+        channel = await owned_by(store, liar, ring)
+        (state,) = await store.channels.states([channel.id])
+        assert state is not None
+        monkeypatch.setitem(liar.door._answerers, "find", lambda _sender, _body: broken)
+        before = sum(refused(reason) for reason in ("digest", "malformed"))
+        located = await asker.locate(channel, state.digest)
+        assert digest_of(located.content) == state.digest
+        assert located.source in {"store", "publisher"}
+        assert sum(refused(reason) for reason in ("digest", "malformed")) == before + 1
+
+
+async def test_a_neighbours_wrong_copy_is_refused_and_the_owner_is_asked(store: Store, three: list[Worker]) -> None:
+    asker, liar, owner = three
+    channel = await owned_by(store, owner, introduce(three, 2))
+    await linked(three)
+    right = some_content("right")
+    digest = digest_of(right)
+    liar.peers.contents.put("e" * 40, digest, some_content("wrong"))
+    await known(asker, digest)
+    owner.peers._cache.put(channel.id, digest, right, 0.0)
+    owner.peers._cache._kept[channel.id].used_s = float("inf")
+    before = refused("digest")
+    located = await asker.locate(channel, digest)
+    assert (located.content, located.worker) == (right, owner.me.id)
+    assert refused("digest") == before + 1
+
+
+async def test_an_answer_that_is_too_large_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
+        channel = await owned_by(store, liar, introduce([asker, liar]))
+        monkeypatch.setitem(liar.door._answerers, "find", lambda _sender, _body: b"\x01" * (5 * 1024 * 1024))
+        before = refused("size")
+        assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
+        assert refused("size") == before + 1
+
+
+async def test_a_worker_that_is_gone_is_passed_over(store: Store) -> None:
+    async with worker(store, "0" * 40) as asker:
+        async with worker(store, "8" + "0" * 39) as gone:
+            channel = await owned_by(store, gone, introduce([asker, gone]))
+        assert (await asker.locate(channel, b"\3" * 16)).source == "publisher"
+
+
+async def test_all_who_want_a_content_at_once_ask_for_it_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as owner:
+        channel = await owned_by(store, owner, introduce([asker, owner]))
+        digest = owner.has(channel, some_content("news"))
+        answer, asked = owner.door._answerers["find"], list[bytes]()
+
+        def counting(sender: str, body: bytes) -> bytes:
+            asked.append(body)
+            return answer(sender, body)
+
+        monkeypatch.setitem(owner.door._answerers, "find", counting)
+        found = await asyncio.gather(*(asker.locate(channel, digest) for _ in range(5)))
+    assert {each.content for each in found} == {some_content("news")}
+    assert len(asked) == 1
+
+
+async def test_who_found_a_version_has_its_content_without_asking(store: Store) -> None:
+    async with worker(store, "0" * 40) as finder:
+        channel = await make_channel(store)
+        before = Content(b"before", packed([Entry("a")]))
+        delta = Delta(channel.id, 1, 2, 0.0, (Change("addition", Entry("b")),))
+        after = Content(b"after", packed([Entry("b"), Entry("a")]))
+        finder.peers.contents.versioned(delta, b"after", finder.has(channel, before), digest_of(after))
+        assert (await finder.locate(channel, digest_of(after))).source == "cache"
+        finder.peers.contents.versioned(delta, b"not what the owner says", digest_of(after), b"\4" * 16)
+        assert finder.peers.contents.last(channel.id) == after
+
+
+async def test_a_worker_that_starts_again_is_another_one_and_learns_anew(store: Store) -> None:
+    async with worker(store, "0" * 40) as asker:
+        channel = await make_channel(store)
+        async with worker(store, "8" + "0" * 39) as first:
+            introduce([asker, first])
+            await linked([asker, first])
+            digest = first.has(channel, some_content("news"))
+            await known(asker, digest)
+        async with worker(store, "8" + "0" * 39) as second:
+            introduce([asker, second], 2)
+            assert asker.neighbours == set()
+            await linked([asker, second])
+            overlay = asker.peers._overlay
+            assert overlay is not None
+            assert overlay.first(digest.hex()) is None
+            second.has(channel, some_content("news"))
+            await known(asker, digest)
+
+
+async def test_who_has_forgotten_the_other_makes_both_begin_anew(store: Store) -> None:
+    async with fleet(store, 2) as workers:
+        await linked(workers)
+        channel = await make_channel(store)
+        digest = workers[1].has(channel, some_content("news"))
+        await known(workers[0], digest)
+        forgetful = workers[0].peers._overlay
+        assert forgetful is not None
+        forgetful._posts.clear()
+        forgetful._forget(workers[1].me.id)
+        await linked(workers)
+        await known(workers[0], digest)
+
+
+async def test_alone_nothing_is_sent_and_without_a_secret_nobody_is_answered(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object, **__: object) -> bytes:
+        raise AssertionError("a request was sent")
+
+    monkeypatch.setattr(PeerClient, "ask", never)
+    async with worker(store, "0" * 40) as alone:
+        introduce([alone])
+        channel = await make_channel(store)
+        digest = alone.has(channel, some_content("news"))
+        overlay = alone.peers._overlay
+        assert overlay is not None
+        await overlay.keep_up()
+        assert (await alone.locate(channel, digest)).source == "cache"
+        assert (await alone.locate(channel, b"\5" * 16)).source == "publisher"
+    async with worker(store, "0" * 40, SETTINGS.model_copy(update={"cluster_secret": SecretStr("")})) as closed:
+        assert await posted(closed, "ping", b"", "") == 404
+
+
+# What comes to the door
+
+
+async def posted(to: Worker, verb: str, body: bytes, seal: str, *, worker_id: str = "") -> int:
+    url = f"{to.me.url}/peers/{worker_id or to.me.id}/{verb}"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=BytesIO(body), headers={SEAL: seal}) as answer,
+    ):
+        return answer.status
+
+
+def sealed(to: Worker, verb: str, body: bytes, *, secret: str = SECRET, late_s: float = 0.0, for_: str = "") -> str:
+    now_s = to.peers.fleet_s() + late_s
+    return Sealer(secret, STRANGER).seal(for_ or to.me.id, verb, body, "0" * 24, now_s).header()
+
+
+Forged = Callable[[Worker, bytes], str]
+
+
+@pytest.mark.parametrize(
+    ("reason", "forged"),
+    [
+        ("signature", lambda _to, _body: ""),
+        ("signature", lambda _to, _body: "coronet1 x y z"),
+        ("signature", lambda to, body: sealed(to, "find", body, secret="another's")),
+        ("signature", lambda to, body: sealed(to, "tell", body)),
+        ("signature", lambda to, body: sealed(to, "find", body + b"!")),
+        ("signature", lambda to, body: sealed(to, "find", body, for_="1" * 40)),
+        ("late", lambda to, body: sealed(to, "find", body, late_s=-WINDOW_S - 1)),
+        ("late", lambda to, body: sealed(to, "find", body, late_s=WINDOW_S + 1)),
+    ],
+)
+async def test_what_is_not_sealed_for_us_and_now_is_refused_and_counted(
+    store: Store, reason: str, forged: Forged
+) -> None:
+    async with worker(store, "0" * 40) as here:
+        body, before = b"\0" * 17, refused(reason)
+        assert await posted(here, "find", body, forged(here, body)) == 403
+        assert refused(reason) == before + 1
+        assert await posted(here, "find", body, sealed(here, "find", body)) == 200
+
+
+async def test_a_request_is_answered_once(store: Store) -> None:
+    async with worker(store, "0" * 40) as here:
+        body, before = b"\0" * 17, refused("replay")
+        seal = sealed(here, "find", body)
+        assert await posted(here, "find", body, seal) == 200
+        assert await posted(here, "find", body, seal) == 403
+        assert refused("replay") == before + 1
+
+
+async def test_a_request_that_is_too_large_is_refused(store: Store) -> None:
+    async with worker(store, "0" * 40) as here:
+        body, before = b"\0" * (MOST_REQUEST_BYTES + 1), refused("size")
+        assert await posted(here, "find", body, sealed(here, "find", body)) == 403
+        assert refused("size") == before + 1
+
+
+async def test_who_means_another_worker_or_asks_for_something_else_finds_nothing(store: Store) -> None:
+    async with worker(store, "0" * 40) as here:
+        assert await posted(here, "ping", b"", sealed(here, "ping", b""), worker_id="1" * 40) == 404
+        assert await posted(here, "dance", b"", sealed(here, "dance", b"")) == 404
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "reason"),
+    [
+        ("find", b"", "malformed"),
+        ("find", b"\0" * 16 + b"\xff", "malformed"),
+        ("find", b"\0" * 16 + b"\1" + b"\0" * 21, "malformed"),
+        ("find", b"\0" * 17 + b"\0" * 20 * 12, "malformed"),
+        ("tell", b"", "malformed"),
+        ("tell", b"\xc1", "malformed"),
+        ("tell", msgspec.msgpack.encode(Batch(b"short", None, 0, ())), "malformed"),
+        ("tell", msgspec.msgpack.encode((b"8 bytes!", None, -1, ())), "malformed"),
+        ("tell", msgspec.msgpack.encode(Batch(b"8 bytes!", None, 0, ())), "stranger"),
+    ],
+)
+async def test_nonsense_is_refused_and_counted(store: Store, verb: str, body: bytes, reason: str) -> None:
+    async with worker(store, "0" * 40) as here:
+        before = refused(reason)
+        assert await posted(here, verb, body, sealed(here, verb, body)) == 403
+        assert refused(reason) == before + 1
+        assert await posted(here, "ping", b"", sealed(here, "ping", b"")) == 403, "a number serves once"
+
+
+OTHER_WIDTH = Shape(0, 512, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (b"", "malformed"),
+        (b"\x00", "malformed"),
+        (b"\x00\x09", "malformed"),
+        (b"\x09\x01", "malformed"),
+        (b"\x01", "malformed"),
+        (b"\x01" + b"\x02" + wire.encode(Hello(OTHER_WIDTH))[1:], "version"),
+        (b"\x01" + b"\0" * (wire.MOST_BYTES + 1), "size"),
+        (b"\x01" + wire.encode(Update(OTHER_WIDTH, STRANGER, 1, 1, 0)), "shape"),
+        (b"\x01\x01\x00" + b"\0" * 3 + b"\1" + (MOST_WIDTH + 1).to_bytes(4, "big") + b"\x03\x03", "malformed"),
+    ],
+)
+async def test_a_neighbours_nonsense_is_refused_counted_and_changes_nothing(
+    store: Store, frame: bytes, reason: str
+) -> None:
+    async with fleet(store, 2) as workers:
+        await linked(workers)
+        here, there = workers
+        overlay = there.peers._overlay
+        assert overlay is not None
+        before = refused(reason)
+        overlay._say(here.me.id, frame)
+        await until_so(lambda: refused(reason) == before + 1, "it is counted")
+        digest = there.has(await make_channel(store), some_content("news"))
+        await known(here, digest)
+
+
+async def test_another_secret_or_a_dead_address_is_no_answer(store: Store) -> None:
+    async with worker(store, "0" * 40) as here:
+        sealer = Sealer("another's", STRANGER)
+        async with PeerClient(sealer, here.peers.fleet_s) as client:
+            with pytest.raises(PeerRefused):
+                await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)
+    async with PeerClient(sealer, here.peers.fleet_s) as client:
+        with pytest.raises(PeerSilent):
+            await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)
+
+
+async def test_a_query_is_sent_on_to_nobody_twice(store: Store, three: list[Worker]) -> None:
+    first, second, third = three
+    await linked(three)
+    digest = third.has(await make_channel(store), some_content("news"))
+    await known(second, digest)
+    overlay = first.peers._overlay
+    assert overlay is not None
+
+    async def step() -> tuple[str, int] | None:
+        found = overlay.first(digest.hex())
+        return None if found is None else (found[0], found[1].rows)
+
+    await until(step, "the filters know it")
+    query = overlay._node.query(digest.hex())
+    visited = msgspec.structs.replace(query, visited=(first.me.id, third.me.id, second.me.id))
+    answer = second.door._answerers["find"](first.me.id, question(digest, visited))
+    assert answer == b"\0"

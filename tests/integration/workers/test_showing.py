@@ -1,0 +1,40 @@
+"""What `show` and the console show of a channel: from the nearest copy, whatever is lost on the way there."""
+
+import pytest
+
+from bots.house import House
+from service.stack.publisher import SamplePublisher
+from service.store import Store, keys
+from tests.integration.workers.conftest import StartWorker
+from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscribed
+
+
+@pytest.mark.parametrize(
+    ("lost", "source"),
+    [((), "cache"), (("digest", "latest"), "store"), (("digest", "latest", "memory"), "publisher")],
+)
+async def test_the_latest_entries_are_shown_as_long_as_anybody_has_them(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, lost: tuple[str, ...], source: str
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+    if lost:
+        await store.link.call("HDEL", keys.channel(channel.id), *lost)
+    shown = await store.requests.show(channel.id)
+    assert ([entry.title for entry in shown.latest], shown.source) == (["The first"], source)
+
+
+async def test_more_than_a_content_has_and_all_without_workers_the_log_shows(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker
+) -> None:
+    worker = await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+    house = House.__new__(House)
+    house._store = store
+    (first,) = await house._latest(channel.id, 5)
+    assert await house._latest(channel.id, 20) == (first,)
+    worker.cancel()
+    await nodes_in_the_ring(store, 0)
+    assert await house._latest(channel.id, 5) == (first,)

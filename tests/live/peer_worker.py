@@ -1,0 +1,208 @@
+"""One worker of :mod:`tests.live.peers`, as it is, but for its links: ``python -m tests.live.peer_worker FILE``.
+
+It reaches others through the proxies of its group, writes down what it looks for and has, and on SIGUSR1 looks for what
+nobody has, on SIGUSR2 begins to spoil what it hands over.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from service.location.cache import Cache
+from service.location.contents import DIGEST_BYTES, Content, Digest
+from service.model import ChannelId, NodeId
+from service.net.peers import Peer, PeerClient
+from service.settings import Settings, load
+from workers.heap import tend_heap
+from workers.main import work
+from workers.peers.contents import Contents, Located
+from workers.peers.door import Door
+from workers.peers.finding import HERE, Finder
+from workers.peers.main import Peers
+
+LOOKUPS = 60
+
+
+class Told(msgspec.Struct):
+    """Its part: the group's proxies by the worker's port, and where it writes down what happens."""
+
+    proxies: dict[int, int]
+    journal: str
+
+
+class Event(msgspec.Struct, omit_defaults=True):
+    """``is`` who; ``has``, ``lacks`` a content; ``located`` it, with source, hops and from whom.
+
+    ``failed`` to find it, with how long the whole and the owner took; ``done`` with that.
+
+    ``at_s`` is of the machine's monotonic clock, which all workers have in common.
+    """
+
+    kind: str
+    at_s: float
+    digest: str = ""
+    worker: NodeId = ""
+    source: str = ""
+    hops: int = 0
+    took_s: float = 0.0
+    owner_s: float = 0.0
+    size_bytes: int = 0
+
+
+class Journal:
+    """Writes down events."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(self, event: Event) -> None:
+        os.write(self._file, msgspec.json.encode(event) + b"\n")
+
+
+def through_proxies(told: Told) -> None:
+    """Reach other workers where this group's links to them are."""
+    ask = PeerClient.ask
+
+    async def delayed(self: PeerClient, peer: Peer, verb: str, body: bytes, **bounds: Any) -> bytes:
+        port = told.proxies[int(peer.url.rpartition(":")[2])]
+        return await ask(self, Peer(peer.id, f"http://127.0.0.1:{port}"), verb, body, **bounds)
+
+    PeerClient.ask = delayed  # type: ignore[method-assign, assignment]
+
+
+def note_contents(journal: Journal) -> None:
+    """Write down who this is, and what is here, from when until when."""
+    put, drop, opened = Cache.put, Cache.drop, Door.open
+
+    def noted_open(self: Door, me: NodeId, *more: Any) -> None:
+        opened(self, me, *more)
+        journal.write(Event("is", time.monotonic(), worker=me))
+
+    Door.open = noted_open  # type: ignore[method-assign, assignment]
+
+    def noted_put(self: Cache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
+        put(self, cid, digest, content, now_s)
+        journal.write(Event("has", time.monotonic(), digest.hex()))
+
+    def noted_drop(self: Cache, cid: ChannelId) -> None:
+        if (kept := self._kept.get(cid)) is not None:
+            journal.write(Event("lacks", time.monotonic(), kept.digest.hex()))
+        drop(self, cid)
+
+    Cache.put, Cache.drop = noted_put, noted_drop  # type: ignore[method-assign]
+
+
+def note_lookups(journal: Journal) -> None:
+    """Write down what is looked for elsewhere, when, and where it was found."""
+    locate = Contents.locate
+
+    async def noted(self: Contents, cid: ChannelId, version: int, digest: Digest) -> Located:
+        began_s = time.monotonic()
+        found = await locate(self, cid, version, digest)
+        if found.source != "cache":
+            took_s, size_bytes = time.monotonic() - began_s, found.content.size_bytes
+            journal.write(
+                Event(
+                    "located",
+                    began_s,
+                    digest.hex(),
+                    found.worker,
+                    found.source,
+                    found.hops,
+                    took_s,
+                    size_bytes=size_bytes,
+                )
+            )
+        return found
+
+    Contents.locate = noted  # type: ignore[method-assign]
+
+
+class Lookups:
+    """Looks for what nobody has, and measures what the way past the neighbours added to asking the owner."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._finder: Finder | None = None
+        self._owner_s = 0.0
+        made, ask = Finder.__init__, Finder._ask
+
+        def remembered(finder: Finder, *arguments: Any, **more: Any) -> None:
+            made(finder, *arguments, **more)
+            self._finder = finder
+
+        async def timed(finder: Finder, *arguments: Any) -> Any:
+            began_s = time.monotonic()
+            try:
+                return await ask(finder, *arguments)
+            finally:
+                self._owner_s = time.monotonic() - began_s  # the last one asked is the owner
+
+        Finder.__init__, Finder._ask = remembered, timed  # type: ignore[method-assign, assignment]
+
+    async def fail(self) -> None:
+        """Look for contents that do not exist, one after the other."""
+        finder = self._finder
+        assert finder is not None
+        for _ in range(LOOKUPS):
+            cid = secrets.token_hex(20)
+            if finder._owner(cid) is None:
+                continue
+            began_s = time.monotonic()
+            await finder.find(cid, secrets.token_bytes(DIGEST_BYTES))
+            took_s = time.monotonic() - began_s
+            self._journal.write(Event("failed", began_s, took_s=took_s, owner_s=self._owner_s))
+        self._journal.write(Event("done", time.monotonic()))
+
+
+class Lies:
+    """Spoils one bit of every content that is handed over, once it has begun."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        found = Peers._found
+
+        def answered(peers: Peers, sender: NodeId, body: bytes) -> bytes:
+            answer = found(peers, sender, body)
+            spoilt = self.begun and answer.startswith(HERE)
+            return answer[:-1] + bytes((answer[-1] ^ 1,)) if spoilt else answer
+
+        Peers._found = answered  # type: ignore[method-assign]
+
+    def begin(self) -> None:
+        self.begun = True
+
+
+async def live(settings: Settings, told: Told) -> None:
+    """Be that worker until SIGTERM."""
+    journal = Journal(told.journal)
+    through_proxies(told)
+    note_contents(journal)
+    note_lookups(journal)
+    lookups, lies = Lookups(journal), Lies()
+    loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+    working = asyncio.ensure_future(work(settings))
+    loop.add_signal_handler(signal.SIGUSR1, lambda: tasks.add(asyncio.create_task(lookups.fail())))
+    loop.add_signal_handler(signal.SIGUSR2, lies.begin)
+    loop.add_signal_handler(signal.SIGTERM, working.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await working
+
+
+def main() -> None:
+    """Run as a program."""
+    told = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Told)
+    tend_heap()
+    asyncio.run(live(load(), told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""Sixteen workers in four places: ``python -m tests.live.peers``.
+
+Own processes on one Redis; workers of one place are a millisecond apart, those of different places 100 or 200 ms (round
+trips, by proxies that hold everything up). Feeds whose bytes differ at every poll, so that whoever begins to poll one
+needs its base. Twelve workers begin; then one more joins at each place; then one lies, and a last one joins beside it.
+Prints JSON: where bases were found, and what was reached of what is wanted.
+
+What a worker finds at the very moment at which another one of its place gets it counts as had by that one.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from aiohttp.test_utils import unused_port
+
+from service.errors import NoWorker
+from service.settings import Settings
+from service.stack import ports
+from service.stack.redis import PrivateRedis
+from service.store import Store, connect
+from tests.live.peer_worker import Event, Told
+from tests.support.tcp_proxy import proxy
+from tests.support.waiting import until
+
+PLACES, FIRST, JOINING = 4, 12, 4
+NEAR_ONE_WAY_S = 0.0005
+FAR_ONE_WAY_S = (0.05, 0.1)
+"""By how far apart two of the four places are on their circle."""
+FEEDS = 24
+POLL_INTERVAL_S = 16.0
+SETTINGS = {
+    "CORONET_CLUSTER_SECRET": "sixteen workers",
+    "CORONET_ALLOW_PRIVATE": "1",
+    "CORONET_POLL_INTERVAL_S": str(POLL_INTERVAL_S),
+    "CORONET_MAINTENANCE_INTERVAL_S": "6",
+    "CORONET_LEASE_TTL_S": "8",
+    "CORONET_POLLS_PER_CHANNEL": str(FIRST + JOINING),
+    "CORONET_NEAR_RTT_S": "0.06",
+}
+
+
+class Publisher:
+    """Feeds that grow when told, and whose bytes are never the same twice."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self._entries = [1] * FEEDS
+
+    def publish(self, feed: int) -> None:
+        self._entries[feed] += 1
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.requests += 1
+        feed = int(request.match_info["feed"])
+        items = "".join(
+            f"<item><guid>{feed}-{number}</guid><title>Entry {number}</title><description>{'news ' * 60}</description>"
+            f"<link>http://127.0.0.1/{feed}/{number}</link></item>"
+            for number in range(self._entries[feed], max(self._entries[feed] - 40, 0), -1)
+        )
+        body = f'<rss version="2.0"><channel><title>Feed {feed}</title>{items}</channel></rss><!-- {self.requests} -->'
+        return web.Response(text=body, content_type="application/rss+xml")
+
+
+class Worker:
+    """One process."""
+
+    def __init__(self, number: int, directory: Path, port: int) -> None:
+        self.place = number % PLACES
+        self.port = port
+        self.journal = directory / f"{number}.jsonl"
+        self.told = directory / f"{number}.json"
+        self.log = directory / f"{number}.log"
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self, redis_url: str, proxies: dict[int, int]) -> None:
+        self.told.write_bytes(msgspec.json.encode(Told(proxies, str(self.journal))))
+        environ = {**os.environ, **SETTINGS, "CORONET_REDIS_URL": redis_url, "CORONET_METRICS_PORT": str(self.port)}
+        with self.log.open("wb") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.live.peer_worker", str(self.told)), env=environ, stdout=log, stderr=log
+            )
+
+    def tell(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    async def stop(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.process.terminate()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.process.wait(), 5)
+            if self.process.returncode is None:
+                self.process.kill()
+                await self.process.wait()
+
+    @property
+    def events(self) -> list[Event]:
+        lines = self.journal.read_bytes().splitlines() if self.journal.exists() else []
+        return [msgspec.json.decode(line, type=Event) for line in lines]
+
+    async def counted(self) -> dict[str, float]:
+        """Return what it has counted."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{self.port}/metrics") as answer,
+        ):
+            lines = (await answer.text()).splitlines()
+        values = (line.rsplit(" ", 1) for line in lines if line.startswith("coronet_") and "_created" not in line)
+        return {name: float(value) for name, value in values}
+
+
+class Fleet:
+    """All workers, and the links between them."""
+
+    def __init__(self, store: Store, redis_url: str, directory: Path, stack: contextlib.AsyncExitStack) -> None:
+        self._store = store
+        self._redis_url = redis_url
+        numbers = range(FIRST + JOINING + 1)
+        chosen = ports.choose(directory / "ports.json", {str(number): 0 for number in numbers})
+        self.workers = [Worker(number, directory, chosen[str(number)]) for number in numbers]
+        self.workers[-1].place = 0
+        self._stack = stack
+        self._proxies: list[dict[int, int]] = [{} for _ in range(PLACES)]
+
+    async def lay_links(self) -> None:
+        """Have every place reach every worker."""
+        for place, proxies in enumerate(self._proxies):
+            for worker in self.workers:
+                link = proxy("127.0.0.1", worker.port, one_way_s(place, worker.place))
+                proxies[worker.port] = (await self._stack.enter_async_context(link)).port
+
+    async def start(self, workers: Sequence[Worker]) -> None:
+        """Start these workers, and wait until they are in the ring."""
+        present = len(await self._store.ring.view())
+        for worker in workers:
+            self._stack.push_async_callback(worker.stop)
+            await worker.start(self._redis_url, self._proxies[worker.place])
+
+        async def joined() -> bool:
+            return len(await self._store.ring.view()) == present + len(workers)
+
+        await until(joined, "all are in the ring", within_s=60)
+
+
+def one_way_s(one: int, other: int) -> float:
+    """Return how far apart two places are."""
+    apart = min(abs(one - other), PLACES - abs(one - other))
+    return FAR_ONE_WAY_S[apart - 1] if apart else NEAR_ONE_WAY_S
+
+
+async def subscribe(store: Store, url: str) -> None:
+    """Have a feed polled."""
+    probed = None
+    while probed is None or probed.channel is None:
+        with contextlib.suppress(NoWorker):  # sixteen workers start on few processors
+            probed = await store.requests.probe(url)
+    await store.channels.set_listed(probed.channel.id, listed=True)
+    await store.requests.wanted(probed.channel.id)
+
+
+async def publishing(publisher: Publisher, every_s: float) -> None:
+    """Publish, a feed after the other."""
+    number = 0
+    while True:
+        await asyncio.sleep(every_s)
+        publisher.publish(number * 7 % FEEDS)
+        number += 1
+
+
+class Account:
+    """What the journals say."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.events = {worker.port: worker.events for worker in workers}
+        self._place = {
+            event.worker: worker.place for worker in workers for event in self.events[worker.port] if event.kind == "is"
+        }
+        self._had: dict[tuple[int, str], list[tuple[int, float, float]]] = {}
+        for worker in workers:
+            since_s: dict[str, float] = {}
+            for event in self.events[worker.port]:
+                if event.kind == "has":
+                    since_s[event.digest] = event.at_s
+                elif event.kind == "lacks" and event.digest in since_s:
+                    self._note(worker, event.digest, since_s.pop(event.digest), event.at_s)
+            for digest, at_s in since_s.items():
+                self._note(worker, digest, at_s, float("inf"))
+
+    def _note(self, worker: Worker, digest: str, from_s: float, to_s: float) -> None:
+        self._had.setdefault((worker.place, digest), []).append((worker.port, from_s, to_s))
+
+    def near_had(self, worker: Worker, event: Event) -> bool:
+        """Say whether another worker of the place had it when it was looked for, and while it was."""
+        return any(
+            port != worker.port and from_s <= event.at_s and event.at_s + event.took_s <= to_s
+            for port, from_s, to_s in self._had.get((worker.place, event.digest), ())
+        )
+
+    def of(self, workers: Sequence[Worker]) -> dict[str, Any]:
+        """Return how these workers found their bases."""
+        found = [(worker, event) for worker in workers for event in self.events[worker.port] if event.kind == "located"]
+        had = [(worker, event) for worker, event in found if self.near_had(worker, event)]
+        own = sum(self._place.get(event.worker, -1) == worker.place for worker, event in had)
+        sources = Counter(f"hop {event.hops}" if event.source == "near" else event.source for _, event in found)
+        took_ms = sorted(1000 * event.took_s for _, event in found) or [0.0]
+        return {
+            "bases_needed": len(found),
+            "found_at": dict(sorted(sources.items())),
+            "somebody_of_the_place_had_it": len(had),
+            "and_it_came_from_the_place": own,
+            "share_from_the_place": round(own / len(had), 3) if had else None,
+            "from_publishers": sources["publisher"],
+            "took_ms": {f"p{part}": round(took_ms[len(took_ms) * part // 100], 1) for part in (50, 86, 95)},
+        }
+
+    def failures(self) -> dict[str, Any]:
+        """Return what looking near by adds to asking the owner, for what nobody has."""
+        found = [event for events in self.events.values() for event in events if event.kind == "failed"]
+        ratios = sorted(event.took_s / event.owner_s for event in found if event.owner_s)
+        return {
+            "lookups": len(ratios),
+            "cost_over_asking_the_owner": {
+                f"p{part}": round(ratios[len(ratios) * part // 100], 3) for part in (50, 86, 95, 99)
+            },
+        }
+
+
+@contextlib.asynccontextmanager
+async def published() -> AsyncIterator[tuple[Publisher, str]]:
+    """Yield a publisher and its URL."""
+    publisher, app = Publisher(), web.Application()
+    app.add_routes([web.get("/{feed}.xml", publisher.answer)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    port = unused_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield publisher, f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
+
+
+async def live(seconds: float, directory: Path) -> dict[str, Any]:
+    """Run it; return the report."""
+    async with contextlib.AsyncExitStack() as stack:
+        redis = await stack.enter_async_context(PrivateRedis(directory / "redis"))
+        store = await connect(Settings(redis_url=redis.url))
+        stack.push_async_callback(store.close)
+        publisher, url = await stack.enter_async_context(published())
+        fleet = Fleet(store, redis.url, directory, stack)
+        await fleet.lay_links()
+        first, joining, last = fleet.workers[:FIRST], fleet.workers[FIRST:-1], fleet.workers[-1]
+        await fleet.start(first)
+        for feed in range(FEEDS):
+            await subscribe(store, f"{url}/{feed}.xml")
+        news = asyncio.create_task(publishing(publisher, 2.0))
+        stack.callback(news.cancel)
+        await asyncio.sleep(seconds)
+        joined_s = time.monotonic()
+        await fleet.start(joining)
+        await asyncio.sleep(seconds)
+        for worker in (*first, *joining):
+            worker.tell(signal.SIGUSR1)
+
+        async def looked_up() -> bool:
+            return all(worker.events[-1:] and any(e.kind == "done" for e in worker.events) for worker in first)
+
+        await until(looked_up, "all have looked for what nobody has", within_s=60)
+        liar = first[0]
+        liar.tell(signal.SIGUSR2)
+        await fleet.start([last])
+        await asyncio.sleep(seconds / 2)
+        counts = [await worker.counted() for worker in fleet.workers]
+        account = Account(fleet.workers)
+        return {
+            "first_twelve": account.of(first),
+            "four_that_joined": account.of(joining),
+            "all": account.of(fleet.workers),
+            "failed_lookups": account.failures(),
+            "one_that_joined_beside_a_liar": account.of([last]),
+            **told(counts),
+            "requests_to_the_publisher": publisher.requests,
+            "seconds_after_joining": round(time.monotonic() - joined_s),
+        }
+
+
+_NEIGHBOURS = ('coronet_neighbours{kind="near"}', 'coronet_neighbours{kind="far"}')
+
+
+def told(counts: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Return what the workers have counted, in sum."""
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    refusals = {name.split('"')[1]: int(n) for name, n in total.items() if "peer_refusals_total" in name and n}
+    failures = {name.split('"')[1]: int(n) for name, n in total.items() if "location_failures_total" in name and n}
+    return {
+        "refused": refusals,
+        "local_failures": failures,
+        "publisher_bytes_saved": int(total["coronet_publisher_bytes_saved_total"]),
+        "filter_bits": [int(each.get("coronet_filter_bits", 0)) for each in counts],
+        "neighbours": ["+".join(f"{each.get(name, 0):.0f}" for name in _NEIGHBOURS) for each in counts],
+    }
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--keep", type=Path, help="where to leave logs and journals")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        directory = given.keep or Path(made)
+        directory.mkdir(exist_ok=True)
+        print(json.dumps(asyncio.run(live(given.seconds, directory)), indent=2))  # noqa: T201 - this is its output
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""Contents as tests want them."""
+
+from service.clock import SystemClock
+from service.location.cache import Cache
+from service.store import Store
+from workers.peers.contents import Contents
+
+
+def stored(store: Store) -> Contents:
+    """The contents of a worker that is alone."""
+    return Contents(store.channels, Cache(1_000_000, 3600.0), SystemClock())

@@ -1,0 +1,100 @@
+"""Workers that hand each other contents, in this process, on real sockets; no ring but the one that a test draws."""
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from pydantic import SecretStr
+
+from service.clock import SystemClock
+from service.console.health import HealthServer, serve_health
+from service.location.contents import Content, Digest, digest_of, packed
+from service.model import Channel, Entry, NodeId, NodeInfo
+from service.net.peers import Peer, peer_of
+from service.overlay.ring import RingView
+from service.settings import Settings
+from service.store import Store
+from tests.support.channels import make_channel
+from workers.peers.contents import Located
+from workers.peers.door import Door
+from workers.peers.main import Peers
+
+SECRET = "the fleet's"
+SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=0.5)
+
+
+class Worker:
+    """One worker, as others meet it; its node's id decides which channels it owns."""
+
+    def __init__(self, store: Store, node: NodeId, health: HealthServer, door: Door, settings: Settings) -> None:
+        self.info = NodeInfo(node, 1, node[:4], 0.0, f"{health.url}/metrics")
+        self.peers = Peers(self.info, settings, store.channels, SystemClock(), door)
+        self.door = door
+
+    @property
+    def me(self) -> Peer:
+        found = peer_of(self.info)
+        assert found is not None
+        return found
+
+    @property
+    def neighbours(self) -> set[NodeId]:
+        overlay = self.peers._overlay
+        return {node for node, link in overlay._node.links.items() if link.open} if overlay else set()
+
+    def has(self, channel: Channel, content: Content) -> Digest:
+        """Have a content in its cache."""
+        digest = digest_of(content)
+        self.peers.contents.put(channel.id, digest, content)
+        return digest
+
+    async def locate(self, channel: Channel, digest: Digest) -> Located:
+        return await self.peers.contents.locate(channel.id, channel.version, digest)
+
+
+@contextlib.asynccontextmanager
+async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> AsyncIterator[Worker]:
+    """Start a worker that knows nobody."""
+
+    async def ready() -> None:
+        return
+
+    door = Door()
+    health = await serve_health("127.0.0.1", 0, ready, door.routes())
+    try:
+        made = Worker(store, node, health, door, settings)
+        async with made.peers:
+            yield made
+    finally:
+        await health.close()
+
+
+@contextlib.asynccontextmanager
+async def fleet(store: Store, size: int) -> AsyncIterator[list[Worker]]:
+    """Start workers that know of each other, with ids evenly apart."""
+    async with contextlib.AsyncExitStack() as stack:
+        ids = [f"{number * 16 // size:x}" + "0" * 39 for number in range(size)]
+        made = [await stack.enter_async_context(worker(store, node)) for node in ids]
+        introduce(made)
+        yield made
+
+
+def introduce(workers: Sequence[Worker], version: int = 1) -> RingView:
+    """Have all know that these, and no others, are the ring."""
+    ring = RingView(version, tuple(sorted((each.info for each in workers), key=lambda info: info.id)))
+    for each in workers:
+        each.peers.ring_changed(ring)
+    return ring
+
+
+def some_content(title: str) -> Content:
+    return Content(f"what is remembered of {title}".encode() * 20, packed((Entry(title, title),)))
+
+
+async def owned_by(store: Store, owner: Worker, ring: RingView) -> Channel:
+    """Make a channel that this worker owns."""
+    number = 0
+    while True:
+        channel = await make_channel(store, f"https://{number}.example/feed")
+        if ring.owner(channel.id) == owner.info.id:
+            return channel
+        number += 1
