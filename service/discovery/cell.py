@@ -66,16 +66,26 @@ class Look(msgspec.Struct, frozen=True):
     place: Place
 
 
+class Seek(msgspec.Struct, frozen=True):
+    """Tell what :class:`Look` tells, and, as matches, which of these names the cell has."""
+
+    place: Place
+    names: tuple[str, ...]
+
+
 class Put(msgspec.Struct, frozen=True):
     """Keep the newer of each of these records and what is there; done if they, or newer ones, are all there now.
 
     An open or filling cell keeps them all, a closed one those whose names it has, an absent one none. ``only_over``
     says that the names are at home elsewhere: of one that is not there, or withdrawn, the withdrawn form is kept.
+    Who ``believes`` in a size has not sought the names in other partitions: a cell that knows of more, since then,
+    keeps those alone that it has, not withdrawn.
     """
 
     place: Place
     records: tuple[Record, ...]
     only_over: bool = False
+    believes: Size | None = None
 
 
 class Find(msgspec.Struct, frozen=True):
@@ -143,7 +153,7 @@ class Lead(msgspec.Struct, frozen=True):
     standing: Standing = Standing.OPEN
 
 
-Command = Look | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
+Command = Look | Seek | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -152,7 +162,7 @@ class Answer(msgspec.Struct, frozen=True):
     member: Membership | None
     """None: it is absent."""
     matrix: Matrix | None = None
-    """Only the head's, after :class:`Look` and :class:`Lead`."""
+    """Only the head's, after :class:`Look`, :class:`Seek` and :class:`Lead`."""
     load: Load = Load()
     done: bool = True
     matches: tuple[Match, ...] = ()
@@ -170,10 +180,14 @@ def newer(one: Record, other: Record) -> Record:
 
 def put(held: Mapping[str, Record], command: Put, member: Membership | None) -> dict[str, Record]:
     """Return a cell's records that a :class:`Put` changes, given those it has; none where it refuses them."""
+    if member is None:
+        return {}
     changed = {}
+    believes = command.believes or member.size
+    more = member.size.epoch > believes.epoch and member.size.partitions > believes.partitions
     for record in command.records:
         before = held.get(record.name)
-        if member is None or (member.standing is Standing.CLOSED and before is None):
+        if (before is None and member.standing is Standing.CLOSED) or (more and not (before and before.pairs)):
             continue
         arriving = record
         if command.only_over and (before is None or not before.pairs):

@@ -122,20 +122,31 @@ def _whole(name: str, place: Place, arguments: Sequence[redis.Value]) -> redis.C
 
 def _asked(command: Command) -> _Asked | None:
     """Return what does a command; None if it takes several steps."""
+    named: tuple[str, Sequence[redis.Value]]
     match command:
-        case cell.Look(place):
-            return "", place, ()
-        case cell.Put(place, records, only_over):
-            given = (part for record in records for part in (record.name, _packed(record)))
-            return "cell_put", place, (int(only_over), *given)
-        case cell.Find(place, pairs, limit):
-            return "cell_find", place, (limit, *(pair.encode("latin-1") for pair in pairs))
-        case cell.Drop(place, records):
-            return "cell_drop", place, [part for record in records for part in (record.name, _packed(record))]
-        case cell.Lead(place, before, after, standing):
+        case cell.Look():
+            named = "", ()
+        case cell.Seek(names=names):
+            named = "cell_seek", names
+        case cell.Put(records=records):
+            believes = command.believes or Size(0, 0)
+            how = int(command.only_over), believes.partitions, believes.epoch
+            named = "cell_put", (*how, *_given(records))
+        case cell.Find(pairs=pairs):
+            named = "cell_find", (command.limit, *(pair.encode("latin-1") for pair in pairs))
+        case cell.Drop(records=records):
+            named = "cell_drop", _given(records)
+        case cell.Lead(before=before, after=after):
             held = b"" if before is None else msgspec.msgpack.encode(before)
-            return "cell_lead", place, (held, msgspec.msgpack.encode(after), _member(Membership(standing, after.size)))
-    return None
+            standing = _member(Membership(command.standing, after.size))
+            named = "cell_lead", (held, msgspec.msgpack.encode(after), standing)
+        case _:
+            return None
+    return named[0], command.place, named[1]
+
+
+def _given(records: Sequence[Record]) -> list[redis.Value]:
+    return [part for record in records for part in (record.name, _packed(record))]
 
 
 def _answered(command: Command, said: Sequence[Any]) -> Answer:

@@ -20,10 +20,9 @@ from service.discovery.cell import Answer, Command, Match, Record, Standing
 from service.discovery.dialogue import Dialogue, together
 from service.discovery.head import Matrix, Request, asked
 from service.discovery.load import Kind, Limits, Load, share, wanted
-from service.discovery.matrix import Pair, Place, Size, head_of, heir, home
+from service.discovery.matrix import Pair, Place, Size, head_of, heir, homes
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
-from service.discovery.placing import Placed
 from service.discovery.sizing import led
 from service.discovery.upkeep import upkeep
 from service.store import keys
@@ -36,7 +35,6 @@ LIMITS = Limits(names=4000, registrations_s=400.0, queries_s=800.0)
 """We deviate from the paper's 50 and 200 per second: a cell is some 50 µs of a Redis, not 1 ms of a node."""
 
 _SIZES_REMEMBERED = 100_000
-_PLACES_REMEMBERED = 200_000
 _NAMES_AT_ONCE = 4096
 _PASSES = 8
 _ONE = Size(0, 1, 1)
@@ -72,7 +70,6 @@ class Directory:
         self._about = about
         self._limits = limits
         self._sizes: dict[Pair, Size] = {}
-        self._placed: dict[tuple[str, Pair], Placed] = {}
         self._wishes: dict[Request, None] = {}
         self._unsettled: dict[Pair, None] = {}
         self._texts: dict[Pair, AvPair] = {}
@@ -87,76 +84,82 @@ class Directory:
         for name in names:
             record = Record(name.id, name.version, frozenset(map(self._key, name.pairs)), expires_ms)
             left += [(pair, record) for pair in record.pairs]
-        if not changed:
+        if not changed and (left := await self._put(left)):
+            await self._begin({pair for pair, _ in left})
             left = await self._put(left)
-            left = await self._put(left) if await self._begin({pair for pair, _ in left}) else left
         register = placing.replace if changed else placing.place
         dialogues = [
-            register(pair, record, _draws(record.name), self._limits, self._before(record.name, pair))
-            for pair, record in left
+            register(pair, record, _draws(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
         ]
-        for (pair, record), placed in zip(left, await self._led(together(dialogues)), strict=True):
-            self._remember((record.name, pair), placed)
+        for (pair, _), placed in zip(left, await self._led(together(dialogues)), strict=True):
+            self._learn(pair, placed.size)
 
     async def _put(self, given: Sequence[tuple[Pair, Record]]) -> list[tuple[Pair, Record]]:
         """Do what most dialogues come to, with one command for all names that go to a cell; return what is left."""
         assumed = {pair: self._sizes.get(pair, _ONE) for pair, _ in given}
         by_cell: dict[Place, list[Record]] = {}
-        placed: dict[tuple[Pair, str], Placed] = {}
-        for (pair, record), at in zip(given, await self._chosen(given, assumed), strict=True):
-            if at.size == assumed[pair]:
-                placed[pair, record.name] = at
-                for row in range(at.size.replicas):
-                    by_cell.setdefault(Place(pair, at.partition, row), []).append(record)
-        puts = [cell.Put(place, tuple(records)) for place, records in by_cell.items()]
+        left: dict[tuple[Pair, str], None] = {}
+        for (pair, record), partition in zip(given, await self._chosen(given, assumed), strict=True):
+            if partition is None:
+                left[pair, record.name] = None
+                continue
+            for row in range(assumed[pair].replicas):
+                by_cell.setdefault(Place(pair, partition, row), []).append(record)
+        puts = [cell.Put(place, tuple(records), believes=assumed[place.pair]) for place, records in by_cell.items()]
         answers = await self._cells.carry_out(puts)
         self._notice(puts, answers)
         for put, answer in zip(puts, answers, strict=True):
-            pair = put.place.pair
-            if self._is_kept(put, answer, assumed[pair]):
-                continue
-            at = Placed(put.place.partition, self._sizes.get(pair, assumed[pair]))
-            for record in put.records:
-                placed.pop((pair, record.name), None)
-                if answer.done:  # a dialogue goes on from there: else it would lie in two partitions
-                    self._remember((record.name, pair), at)
-        for (pair, name), at in placed.items():
-            if at.size.partitions > 1:
-                self._remember((name, pair), at)
-        return [(pair, record) for pair, record in given if (pair, record.name) not in placed]
+            if not self._is_kept(put, answer, assumed[put.place.pair]):
+                left.update(((put.place.pair, record.name), None) for record in put.records)
+        return [(pair, record) for pair, record in given if (pair, record.name) in left]
 
     def _is_kept(self, put: cell.Put, answer: Answer, assumed: Size) -> bool:
         """Say whether names lie where they belong, in a matrix of the size that was assumed, or was not known yet."""
         pair, member = put.place.pair, answer.member
-        if member is None or not answer.done or answer.stands(Standing.CLOSED):
+        if member is None or answer.stands(Standing.CLOSED):
             return False
         if member.size != assumed:
             self._learn(pair, max(member.size, self._sizes.get(pair, member.size)))
+        if not answer.done:
+            return False
         return member.size == assumed or (assumed is _ONE and member.size.partitions * member.size.replicas == 1)
 
-    async def _chosen(self, given: Sequence[tuple[Pair, Record]], assumed: Mapping[Pair, Size]) -> list[Placed]:
-        """Return where each name goes: where it lies, or to the lighter of its two partitions, after one look."""
-        places = [self._before(record.name, pair) or self._draw(pair, record, assumed[pair]) for pair, record in given]
-        asked = list(dict.fromkeys(each for drawn in places if not isinstance(drawn, Placed) for each in drawn))
-        answers = await self._cells.carry_out([cell.Look(place) for place in asked]) if asked else ()
-        carried = {place: share(answer.load, self._limits) for place, answer in zip(asked, answers, strict=True)}
-        found = []
-        for (pair, _), drawn in zip(given, places, strict=True):
-            if isinstance(drawn, Placed):
-                still = drawn.partition < assumed[pair].partitions
-                found.append(Placed(drawn.partition, assumed[pair]) if still else drawn)
-                continue
-            lighter = min(drawn, key=carried.__getitem__)
-            carried[lighter] += 1 / self._limits.names
-            found.append(Placed(lighter.partition, assumed[pair]))
-        return found
+    async def _chosen(self, given: Sequence[tuple[Pair, Record]], assumed: Mapping[Pair, Size]) -> list[int | None]:
+        """Return which partition takes each name, after one look at all its homes; None where some are not open."""
+        sought: dict[Place, list[str]] = {}
+        for pair, record in given:
+            if assumed[pair].partitions > 1:
+                for partition in homes(_draws(record.name), assumed[pair].partitions):
+                    sought.setdefault(Place(pair, partition), []).append(record.name)
+        answers = await self._cells.carry_out([cell.Seek(place, tuple(names)) for place, names in sought.items()])
+        there = {
+            place: {match.name: match.version for match in answer.matches}
+            for place, answer in zip(sought, answers, strict=True)
+            if answer.stands(Standing.OPEN)
+        }
+        carried = {place: share(answer.load, self._limits) for place, answer in zip(sought, answers, strict=True)}
+        return [self._goes_to(pair, record.name, assumed[pair].partitions, there, carried) for pair, record in given]
 
-    @staticmethod
-    def _draw(pair: Pair, record: Record, size: Size) -> Placed | list[Place]:
-        """Return the cells of which a name is to go to one; what is but one needs no look."""
-        if size.partitions == 1:
-            return Placed(0, size)
-        return [Place(pair, home(draw, size.partitions)) for draw in _draws(record.name)]
+    def _goes_to(
+        self,
+        pair: Pair,
+        name: str,
+        partitions: int,
+        there: Mapping[Place, Mapping[str, int]],
+        carried: dict[Place, float],
+    ) -> int | None:
+        if partitions == 1:
+            return 0
+        draws = _draws(name)
+        own = {partition: Place(pair, partition) for partition in homes(draws, partitions)}
+        if not all(place in there for place in own.values()):
+            return None
+        lies = {partition: there[place][name] for partition, place in own.items() if name in there[place]}
+        carries = {partition: carried[place] for partition, place in own.items()}
+        chosen = placing.goes_to(draws, partitions, lies, carries)
+        if chosen not in lies:
+            carried[own[chosen]] += 1 / self._limits.names
+        return chosen
 
     async def _begin(self, pairs: Iterable[Pair]) -> bool:
         """Make matrices of those pairs that have none; return whether there were any.
@@ -175,8 +178,11 @@ class Directory:
     async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
         """Take a name away where it has these pairs no more; so long ago the last version that had them expires."""
         record = Record(name, version, frozenset(), int((time.time() + kept_s) * 1000))
+        draws, known = _draws(name), self._sizes
         gone = [self._key(pair) for pair in pairs]
-        await self._led(together([placing.replace(pair, record, _draws(name), self._limits) for pair in gone]))
+        await self._led(
+            together([placing.replace(pair, record, draws, self._limits, known.get(pair)) for pair in gone])
+        )
 
     async def find(self, pairs: Iterable[AvPair], limit: int) -> Explained:
         """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsLost`."""
@@ -229,20 +235,6 @@ class Directory:
         if len(self._texts) > _SIZES_REMEMBERED:
             del self._texts[next(iter(self._texts))]
         return key
-
-    def _before(self, name: str, pair: Pair) -> Placed | None:
-        """Return where a name lies, if that is known: a matrix with one partition has but one place."""
-        size = self._sizes.get(pair)
-        if size is not None and size.partitions == 1:
-            return Placed(0, size)
-        return self._placed.get((name, pair))
-
-    def _remember(self, place: tuple[str, Pair], placed: Placed) -> None:
-        self._learn(place[1], placed.size)
-        if placed.size.partitions > 1:
-            self._placed[place] = placed
-            if len(self._placed) > _PLACES_REMEMBERED:
-                del self._placed[next(iter(self._placed))]
 
     def _learn(self, pair: Pair, size: Size) -> None:
         self._sizes[pair] = size

@@ -16,7 +16,7 @@ from service.discovery.finding import Found, find
 from service.discovery.head import Leaving, Request, asked
 from service.discovery.load import Kind, Limits
 from service.discovery.matrix import Place, Size, head_of
-from service.discovery.placing import Placed, place, replace
+from service.discovery.placing import place, replace
 from service.discovery.sizing import led
 from service.discovery.upkeep import upkeep
 from tests.support.cells import MemoryCells
@@ -71,7 +71,6 @@ class Matrices(RuleBasedStateMachine):
         self.unfinished: set[str] = set()
         """Names of which a registration stopped in the middle: either version may be found."""
         self.known: dict[str, Size] = {}
-        self.placed: dict[tuple[str, str], Placed] = {}
         self.running: list[Running] = []
         self.lost_since_upkeep: set[str] = set()
 
@@ -103,8 +102,7 @@ class Matrices(RuleBasedStateMachine):
             self.registered[name] = Record(name, before.version, before.pairs & record.pairs, before.expires_ms)
         for pair in PAIRS:
             form = record if pair in pairs else record.withdrawn()
-            placed = self.placed.get((pair, name)) if remember else None
-            dialogue = replace(pair, form, self.draws[name], LIMITS, placed)
+            dialogue = replace(pair, form, self.draws[name], LIMITS, self.known.get(pair) if remember else None)
             self._start("register", dialogue, (record, pair))
 
     @rule(name=st.sampled_from(NAMES), remember=st.booleans())
@@ -115,8 +113,22 @@ class Matrices(RuleBasedStateMachine):
             return
         again = Record(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
         for pair in record.pairs:
-            before = self.placed.get((pair, name)) if remember else None
-            self._start("refresh", place(pair, again, self.draws[name], LIMITS, before), (again, pair))
+            known = self.known.get(pair) if remember else None
+            self._start("refresh", place(pair, again, self.draws[name], LIMITS, known), (again, pair))
+
+    @rule(pair=st.sampled_from(PAIRS), name=st.sampled_from(NAMES), known=st.sampled_from(("last", "first", None)))
+    def refresh_alone(self, *, pair: str, name: str, known: str | None) -> None:
+        """Whoever refreshes a name with nothing beside it leaves it where it lies: it comes into no other partition."""
+        record = self.registered.get(name)
+        if record is None or pair not in record.pairs or name in self.unfinished or pair in self.lost_since_upkeep:
+            return
+        if any(running.about == pair for running in self._of("upkeep")) or self.cells.matrices[head_of(pair)].leaving:
+            return
+        again = Record(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
+        before = self._partitions_of(pair, name)
+        size = self.known.get(pair) if known == "last" else Size() if known else None
+        self.cells.lead(place(pair, again, self.draws[name], LIMITS, size))
+        assert self._partitions_of(pair, name) == before, "nothing is crowded here"
 
     @rule(pairs=st.sets(st.sampled_from(PAIRS), min_size=1), draw=st.integers(0, 2**32 - 1), remember=st.booleans())
     def query(self, *, pairs: set[str], draw: int, remember: bool) -> None:
@@ -221,6 +233,7 @@ class Matrices(RuleBasedStateMachine):
     @invariant()
     def every_name_is_found(self) -> None:
         """A query with nothing beside it, of any pairs, whatever sizes it remembers."""
+        self._prune()
         for pairs in (set(PAIRS[:1]), set(PAIRS[1:])):
             for known in ({}, self.known):
                 wanted = set(self._findable(pairs))
@@ -244,6 +257,13 @@ class Matrices(RuleBasedStateMachine):
         if running.over:
             self.running.remove(running)
             self._end(running)
+        self._prune()
+
+    def _prune(self) -> None:
+        """What was not registered for a moment, a query beside that need not find, even if it is registered again."""
+        for running in self._of("query"):
+            pairs, started, wanted = running.about
+            running.about = (pairs, started, wanted & set(self._findable(pairs)))
 
     def _end(self, running: Running) -> None:
         if running.kind == "query":
@@ -252,7 +272,7 @@ class Matrices(RuleBasedStateMachine):
             self.known |= running.result.sizes
         elif running.kind in {"register", "refresh"}:
             record, pair = running.about[:2]
-            self.placed[pair, record.name] = running.result
+            self.known[pair] = running.result.size
             if not any(r.about[0] == record for r in self._of(running.kind)):
                 self._complete(record)
 
@@ -266,6 +286,14 @@ class Matrices(RuleBasedStateMachine):
 
     def _of(self, *kinds: str) -> list[Running]:
         return [running for running in self.running if running.kind in kinds]
+
+    def _partitions_of(self, pair: str, name: str) -> set[int]:
+        live = {at: held.get(name) for at, held in self.cells.records.items() if at.pair == pair}
+        return {
+            at.partition
+            for at, record in live.items()
+            if record and record.pairs and record.expires_ms > self.cells.now_ms
+        }
 
     def _findable(self, pairs: set[str]) -> list[str]:
         return [name for name, record in self.registered.items() if pairs <= record.pairs]

@@ -1,21 +1,25 @@
--- Keep the newer of each record and what is there. ARGV[2] 1: only over what is there; then of each record its name and
--- itself, without a slot. Done unless one was refused.
+-- Keep the newer of each record and what is there. ARGV[2] 1: only over what is there; [3] in how many partitions the names
+-- were sought, [4] since which epoch; 0 if that is nothing to us; then of each record its name and itself, without a slot.
+-- Done unless one was refused.
 -- with cell_common
 local cell = look()
 if not cell.m then
   return answer(cell, false)
 end
-local closed, only_over = string.sub(cell.m, 1, 6) == 'closed', ARGV[2] == '1'
+local standing, epoch, partitions = string.match(cell.m, '^(%a+) (%d+) (%d+)')
+local sought = tonumber(ARGV[3])
+local more = sought > 0 and tonumber(partitions) > sought and tonumber(epoch) > tonumber(ARGV[4])
+local only_over = ARGV[2] == '1'
 local done, latest_ms = true, 0
 cell.fresh = cell.n == 0
-for i = 3, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local name, arriving = ARGV[i], ARGV[i + 1]
   local held = redis.call('HGET', NAMES, name)
   if held and expires_ms(held) <= now_ms then
     forget(cell, name, held)
     held = false
   end
-  if closed and not held then
+  if (standing == 'closed' and not held) or (more and (not held or #held == HEAD)) then
     done = false
   else
     if only_over and (not held or #held == HEAD) then
@@ -41,7 +45,7 @@ for i = 3, #ARGV, 2 do
   end
 end
 local tumbled
-cell.w, tumbled = counted(cell.w, (#ARGV - 2) / 2)
+cell.w, tumbled = counted(cell.w, (#ARGV - 4) / 2)
 if tumbled or math.random(16) == 1 then
   sweep(cell)
 end
