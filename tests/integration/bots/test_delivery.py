@@ -36,6 +36,23 @@ async def test_news_arrive_in_order_and_are_finished_by_their_receipts(person: P
     await _nothing_waits(store)
 
 
+@pytest.mark.usefixtures("bot")
+async def test_a_person_who_reads_nothing_keeps_nobody_waiting(person: Person, store: Store) -> None:
+    slow, quick = await asyncio.gather(person(), person())
+    channel = await make_channel(store)
+    for each in (slow, quick):
+        await store.subscriptions.subscribe(each.jid, channel.id)
+        await each.say("status")
+    slow._xmpp.transport.pause_reading()
+    for version in (1, 2, 3):
+        await tell(store, [slow, quick], channel, f"number {version}", base=version)
+    await quick.wait_for(lambda message: "Entry number 3" in message.body)
+    assert not slow.notifications
+    slow._xmpp.transport.resume_reading()
+    await slow.wait_for(lambda message: "Entry number 3" in message.body)
+    await _nothing_waits(store)
+
+
 async def test_many_news_at_once_become_one_message(store: Store, person: Person, settings: Settings) -> None:
     alice = await person()
     channels = [await make_channel(store, f"https://example.org/{i}") for i in range(3)]

@@ -1,0 +1,55 @@
+"""A person's language, from their client or their own word, to what they are told much later."""
+
+from bots.main import Bot
+from service.store import Store
+from service.store.keys import user_id
+from tests.support.bot import Person, tell
+from tests.support.channels import make_channel
+from tests.support.chat import ChatClient
+
+SEVEN = [str(number) for number in range(7)]
+
+
+async def told(store: Store, client: ChatClient) -> str:
+    """Tell somebody who has just subscribed of seven entries; return the last line, which counts those not shown."""
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(client.jid, channel.id)
+    await tell(store, [client], channel, *SEVEN)
+    message = await client.wait_for(lambda heard: heard.body.startswith("*A feed*"))
+    return message.body.splitlines()[-1]
+
+
+async def test_who_chooses_a_language_is_answered_and_told_in_it(bot: Bot, person: Person, store: Store) -> None:
+    alice = await person()
+    assert (await alice.say("language deutsch")).splitlines()[-1].startswith("Ab jetzt spreche ich Deutsch mit Ihnen.")
+    assert await alice.say("list") == (
+        "Sie haben keine Abonnements. Senden Sie mir die Adresse einer Website oder eines Feeds, um anzufangen."
+    )
+    assert (await told(store, alice)).startswith("und 2 weitere: ")
+    assert "I speak English" not in await alice.say("language")
+    assert bot.connection.up.is_set()
+
+
+async def test_who_chooses_none_is_spoken_to_in_that_of_their_client(bot: Bot, person: Person, store: Store) -> None:
+    alice = await person()
+    alice.send_raw(
+        f"<message to='{bot.connection.address}' type='chat' xml:lang='fr-CA'>"
+        "<body>list</body><thread>first</thread></message>"
+    )
+    welcome = await alice.wait_for(lambda heard: heard.thread == "first")
+    assert welcome.body.startswith("Bonjour")
+    assert (await told(store, alice)).startswith("et 2 autres\u00a0: ")
+    habits = (await store.users.habits([user_id(alice.jid)]))[0]
+    assert (habits.language, habits.client_language) == ("", "fr")
+    assert (await alice.say("digest daily")).startswith("From now on"), "this client has said that it speaks English"
+
+
+async def test_a_choice_stays_whatever_the_client_says(bot: Bot, person: Person) -> None:
+    alice = await person()
+    await alice.say("language es")
+    alice.send_raw(
+        f"<message to='{bot.connection.address}' type='chat' xml:lang='de'>"
+        "<body>quiet off</body><thread>q</thread></message>"
+    )
+    assert (await alice.wait_for(lambda heard: heard.thread == "q")).body.startswith("Desde ahora")
+    assert (await alice.say("language auto")).startswith("From now on I speak English")
