@@ -64,9 +64,7 @@ def _most(text: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or int(text) > _MOST_SUBSCRIPTIONS:
-        raise UserError(
-            "Subscriptions at most are a whole number, or nothing for what the settings say."
-        )
+        raise UserError("Subscriptions at most are a whole number, or nothing for what the settings say.")
     return int(text)
 
 
