@@ -160,7 +160,7 @@ def admin(
     *,
     state: Annotated[Path | None, typer.Option(help="Ask the console of this directory's `coronet up`.")] = None,
 ) -> None:
-    """Look into a running Coronet, and step in, through its console's API."""
+    """Look into a running Coronet, and step in. It asks the console's API."""
     from service.console import admin as remote  # noqa: PLC0415 - see the module's docstring
     from service.stack.state import told_environment  # noqa: PLC0415 - same
 

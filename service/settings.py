@@ -46,7 +46,8 @@ class Settings(BaseModel):
     xmpp_login: Literal["component", "client"] = "component"
     """``component`` (XEP-0114, for our own server) or ``client`` (an account on any server)."""
     xmpp_jid: str = "feeds.localhost"
-    """The component's domain, or the client account's bare JID."""
+    """Whom people write to: any name at the component's domain, or the domain alone, or the client account's bare JID.
+    A name is better: some clients do not show what comes from a bare domain."""
     xmpp_password: SecretStr = SecretStr("")
     xmpp_host: str = ""
     """Where to connect; empty means what the JID's domain says."""
@@ -61,6 +62,11 @@ class Settings(BaseModel):
     """How others reach the console; named to publishers. Hubs push news there (WebSub): without it, none is asked."""
     console_admin_token: SecretStr = SecretStr("")
     """An API token with the admin role, for scripts; empty means none."""
+    chat_websocket_url: str = ""
+    """Where an XMPP server takes WebSockets (RFC 7395): the console's page Chat goes there. `coronet up` sets this and
+    the next two, for a trial; without it, there is no such page."""
+    chat_jid: str = ""
+    chat_password: SecretStr = SecretStr("")
     metrics_bind: str = "127.0.0.1"
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """Where a worker or bot serves /livez, /readyz and /metrics; 0 takes a free port."""

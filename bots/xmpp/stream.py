@@ -23,7 +23,7 @@ def made(settings: Settings) -> ClientXMPP | ComponentXMPP:
     password = settings.xmpp_password.get_secret_value()
     stream: ClientXMPP | ComponentXMPP
     if settings.xmpp_login == "component":
-        stream = ComponentXMPP(settings.xmpp_jid, password)  # type: ignore[no-untyped-call] # slixmpp left it untyped
+        stream = ComponentXMPP(settings.xmpp_jid.rpartition("@")[2], password)  # type: ignore[no-untyped-call] # slixmpp left it untyped
     else:
         stream = ClientXMPP(f"{settings.xmpp_jid}/{RESOURCE}", password)
         stream.enable_direct_tls = not settings.xmpp_host  # a host of our own choice speaks STARTTLS

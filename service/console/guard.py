@@ -129,7 +129,7 @@ def _turned_away(request: web.Request) -> web.Response:
 
 
 async def _must_come_from_our_pages(request: web.Request) -> None:
-    if request.headers.get(hdrs.ORIGIN) not in _our_origins(request):
+    if request.headers.get(hdrs.ORIGIN) not in our_origins(request):
         raise web.HTTPForbidden(text="The request did not come from this console's own pages.")
     token = request.headers.get(CSRF_HEADER)
     if token is None:
@@ -138,7 +138,8 @@ async def _must_come_from_our_pages(request: web.Request) -> None:
         raise web.HTTPForbidden(text="The form was too old. Go back, reload the page, and send it again.")
 
 
-def _our_origins(request: web.Request) -> set[str]:
+def our_origins(request: web.Request) -> set[str]:
+    """Return the origins that this console's own pages have."""
     public = request.app[SETTINGS].console_public_url
     here = f"{request.scheme}://{request.host}"
     return {here, urljoin(public, "/").rstrip("/")} if public else {here}

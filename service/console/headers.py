@@ -6,6 +6,7 @@ from aiohttp import hdrs, web
 
 from service.console.guard import behind_tls
 
+_POLICY: Final = "Content-Security-Policy"
 _CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; "
     "img-src 'self' data:; "  # the stylesheet's icons are data: images
@@ -14,7 +15,6 @@ _CONTENT_SECURITY_POLICY: Final = (
 
 _ALWAYS: Final = {
     hdrs.SERVER: "coronet",
-    "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     # "no-referrer" would make browsers send "Origin: null" with our own forms.
@@ -27,7 +27,9 @@ _ALWAYS: Final = {
 
 async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Complete a response's headers; to be called for every response when it is prepared."""
+    policy = response.headers.get(_POLICY, _CONTENT_SECURITY_POLICY)
     response.headers.update(_ALWAYS)
+    response.headers[_POLICY] = policy
     response.headers.setdefault(hdrs.CACHE_CONTROL, "no-store")
     if behind_tls(request):
         response.headers["Strict-Transport-Security"] = "max-age=31536000"

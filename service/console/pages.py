@@ -10,6 +10,7 @@ from service.console import (
     channel_page,
     channels,
     channels_page,
+    chat,
     delivery_page,
     directory_page,
     hosts_page,
@@ -74,6 +75,8 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/delivery/{letter}/drop", delivery_page.drop),
         ],
         Role.ADMIN: [
+            web.get("/chat", chat.page),
+            web.get("/chat/xmpp", chat.socket, allow_head=False),
             web.get("/people/{user}/forget", people_page.forget_form),
             web.post("/people/{user}/forget", people_page.forget),
             web.post("/policy", policy_page.apply),

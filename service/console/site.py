@@ -60,6 +60,7 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
             operates=visitor is not None and visitor.role.covers(Role.OPERATOR),
             administers=visitor is not None and visitor.role.covers(Role.ADMIN),
             csrf=request.get(CSRF, ""),
+            chats=bool(request.app[SETTINGS].chat_websocket_url),
         )
     )
     return web.Response(status=status, text=text, content_type="text/html")

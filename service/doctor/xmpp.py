@@ -45,7 +45,7 @@ async def check_xmpp(settings: Settings) -> Finding:
 
 
 async def _component(settings: Settings, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-    writer.write(_opening("jabber:component:accept", settings.xmpp_jid))
+    writer.write(_opening("jabber:component:accept", settings.xmpp_jid.rpartition("@")[2]))
     header = await _until(reader, rb"<stream:stream[^>]*>")
     stream_id = re.search(rb"id=['\"]([^'\"]+)['\"]", header)
     if stream_id is None:

@@ -32,6 +32,11 @@ c2s_ports = {{ {c2s_port} }}
 c2s_direct_tls_ports = {{ }}
 component_interfaces = {{ "127.0.0.1" }}
 component_ports = {{ {component_port} }}
+http_interfaces = {{ "127.0.0.1" }}
+http_ports = {{ {http_port} }}
+https_ports = {{ }}
+http_default_host = "{domain}"
+consider_websocket_secure = true
 authentication = "internal_hashed"
 storage = "internal"
 allow_registration = false
@@ -39,6 +44,7 @@ c2s_require_encryption = true
 modules_enabled = {{
   "roster", "saslauth", "tls", "disco", "ping", "version", "posix", "private", "blocklist", "vcard4",
   "vcard_legacy", "pep", "carbons", "smacks", "csi_simple", "mam", "offline", "bookmarks", "admin_shell",
+  "websocket",
 }}
 modules_disabled = {{ "s2s" }}
 
@@ -58,6 +64,9 @@ class PrivateProsody:
 
     jid_domain: Final = "localhost"
     component_jid: Final = "feeds.localhost"
+    bot_jid: Final = f"coronet@{component_jid}"
+    """What people write to. Some clients take who has no name before the @ for a server, and do not show what
+    it says."""
 
     def __init__(self, directory: Path, c2s_port: int = 0, component_port: int = 0) -> None:
         """Take the ports given; 0 means a free one, the same at every start.
@@ -66,15 +75,22 @@ class PrivateProsody:
         """
         self.directory = directory
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        chosen = ports.choose(directory / "ports.json", {"c2s": c2s_port, "component": component_port})
+        wanted = {"c2s": c2s_port, "component": component_port, "http": 0}
+        chosen = ports.choose(directory / "ports.json", wanted)
         self.c2s_port = chosen["c2s"]
         self.component_port = chosen["component"]
+        self._http_port = chosen["http"]
         self._child: Child | None = None
 
     @property
     def ca_file(self) -> Path:
         """The certificate, which clients are to trust."""
         return self.directory / "certs" / "localhost.crt"
+
+    @property
+    def websocket_url(self) -> str:
+        """Where browsers connect, on this machine (RFC 7395)."""
+        return f"ws://127.0.0.1:{self._http_port}/xmpp-websocket"
 
     @property
     def component_secret_file(self) -> Path:
@@ -154,6 +170,7 @@ class PrivateProsody:
             as_root=str(os.geteuid() == 0).lower(),
             c2s_port=self.c2s_port,
             component_port=self.component_port,
+            http_port=self._http_port,
             domain=self.jid_domain,
             component=self.component_jid,
             secret=self.component_secret,

@@ -105,8 +105,8 @@ class Machine:
             await self._add(self._redis.program())
             for name in self._worker_names():
                 group.create_task(self._add(self._coronet(name, "worker")))
-            group.create_task(self._add(self._coronet("console", "console")))
             await prosody
+            group.create_task(self._add(self._console()))
             await self._add(self._coronet("bot", "bot"))
 
     async def _start_prosody(self) -> None:
@@ -126,11 +126,22 @@ class Machine:
         command += ["--directory", str(self._wanted.directory / "publisher")]
         return self._program("sample publisher", command, partial(ports.accepts, port), {})
 
-    def _coronet(self, name: str, command: str) -> Program:
-        """Return a worker, the bot or the console."""
+    def _coronet(self, name: str, command: str, besides: Mapping[str, str] | None = None) -> Program:
+        """Return a worker, the bot or the console; ``besides`` is what others are not told."""
         metrics_port = self._ports[name]
-        told = self._settings() | {"CORONET_METRICS_PORT": str(metrics_port)}
+        told = {**self._settings(), **(besides or {}), "CORONET_METRICS_PORT": str(metrics_port)}
         return self._program(name, [command], partial(ports.says_ready, metrics_port), told)
+
+    def _console(self) -> Program:
+        first = self._accounts[0]
+        password_file = self._wanted.directory / "chat-password"
+        write_private(password_file, first.password)
+        chat = {
+            "CORONET_CHAT_WEBSOCKET_URL": self._prosody.websocket_url,
+            "CORONET_CHAT_JID": first.jid,
+            "CORONET_CHAT_PASSWORD_FILE": str(password_file),
+        }
+        return self._coronet("console", "console", chat)
 
     def _program(
         self, name: str, command: list[str], answers: Callable[[], Awaitable[bool]], told: Mapping[str, str]
@@ -145,7 +156,7 @@ class Machine:
             "CORONET_PRESET": "trial",
             "CORONET_REDIS_URL": self._redis.url,
             "CORONET_XMPP_LOGIN": "component",
-            "CORONET_XMPP_JID": self._prosody.component_jid,
+            "CORONET_XMPP_JID": self._prosody.bot_jid,
             "CORONET_XMPP_HOST": ports.LOOPBACK,
             "CORONET_XMPP_PORT": str(self._prosody.component_port),
             "CORONET_XMPP_PASSWORD_FILE": str(self._prosody.component_secret_file),
@@ -169,7 +180,7 @@ class Machine:
                 host=ports.LOOPBACK,
                 port=self._prosody.c2s_port,
                 domain=self._prosody.jid_domain,
-                bot_jid=self._prosody.component_jid,
+                bot_jid=self._prosody.bot_jid,
                 ca_file=str(self._prosody.ca_file),
                 accounts=self._accounts,
             ),

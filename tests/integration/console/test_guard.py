@@ -41,7 +41,7 @@ OWN = {
 """What everybody may change: it is their own."""
 QUESTIONS = {"/api/v1/policy/what-if"}
 """What has a body and changes nothing."""
-FOR_ADMINS = re.compile(r"/log|/people/{user}/forget|/api/v1/log|/settings/accounts.*|/api/v1/accounts.*")
+FOR_ADMINS = re.compile(r"/log|/chat.*|/people/{user}/forget|/api/v1/log|/settings/accounts.*|/api/v1/accounts.*")
 """What only admins may see or change."""
 CHANGED_BY_ADMINS = re.compile(r"/policy.*|/api/v1/policy.*|DELETE /api/v1/people/{user}|.*/forget")
 """What others may see, and only admins change."""
