@@ -1,7 +1,7 @@
-"""How fast one entry reaches a thousand subscribers who are online, beside a bare slixmpp loop.
+"""How fast one entry reaches thousands of subscribers who are online, beside a bare slixmpp loop.
 
-Both send to the same Prosody in the same run, to the same clients (in a process of their own). A
-rate is messages per second from the first write (of the bot: from the moment the entry is in the
+Both send to the same Prosody, which archives nothing, in the same run, to the same clients (in a process of
+their own). A rate is messages per second from the first write (of the bot: from the moment the entry is in the
 outboxes) until the last client has its message; the median of the rounds counts.
 
 ``python -m tests.bench.bench_fanout [--users N] [--rounds N] [--receipts]`` prints JSON.
@@ -32,6 +32,7 @@ from service.store.keys import user_id
 from tests.bench import receivers
 from tests.support.bot import serving
 from tests.support.channels import make_channel, publish
+from tests.support.prosody import ForgetfulProsody
 
 PASSWORD = "the same for all"
 BODY = "*A feed*\nEntry round 1\nhttps://example.org/round 1"
@@ -131,7 +132,7 @@ async def measure(directory: Path, users: int, rounds: int, *, receipts: bool) -
     """Return the rates of both, and their ratio."""
     names = [f"u{number}" for number in range(users)]
     make_accounts(directory / "prosody", names)
-    prosody = PrivateProsody(directory / "prosody")
+    prosody = ForgetfulProsody(directory / "prosody")
     async with prosody, PrivateRedis(directory / "redis") as redis:
         settings = Settings(
             redis_url=redis.url,

@@ -16,7 +16,7 @@ from tests.bench.receivers import Receivers
 
 COMMANDS: Final = (
     *("list", "help", "status", "show #1", "quiet 22:00-07:00", "watch", "digest daily 08:00", "list news"),
-    *("language de", "subscribe https://example.org/feed", "help find", "unsubscribe #7", "language en", "hepl"),
+    *("language de", "subscribe https://example.org/feed", "help find", "unsubscribe #7", "language en", "quite 22-7"),
 )
 _ANSWER = re.compile(rb"<message\b[^>]*>(?:(?!</message>).)*<body>.*?</message>", re.DOTALL)
 

@@ -23,6 +23,13 @@ class LimitedProsody(PrivateProsody):
         return limits + super()._configuration().replace('"smacks",', '"smacks", "limits",')
 
 
+class ForgetfulProsody(PrivateProsody):
+    """One that archives no messages (XEP-0313): writing its files takes longer than everything else."""
+
+    def _configuration(self) -> str:
+        return super()._configuration().replace('"mam", ', "")
+
+
 class ProsodyWithStrangers(PrivateProsody):
     """One with a component of strangers."""
 
