@@ -9,8 +9,9 @@ channel is read from the store all the same: the roster decides only which are s
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from sys import intern
+from typing import Any
 
 import msgspec
 
@@ -86,7 +87,7 @@ class Roster:
         Raises :class:`service.errors.StoreUnavailable`.
         """
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+            self._looking = _started(self._look())
         done, _ = await asyncio.wait({self._looking}, timeout=patience_s)
         for task in done:
             task.result()
@@ -118,7 +119,7 @@ class Roster:
             self._count_took_s = self._counted_s - now_s
             self.edition += 1
         if (self._walking is None or self._walking.done()) and now_s - self._walked_s > _MOST_OFTEN_S:
-            self._walking = asyncio.create_task(self._walk())
+            self._walking = _started(self._walk())
 
     async def _registered(self) -> tuple[set[ChannelId], list[ChannelId]]:
         """Return the channels that are gone, and those that are new, as far as the numbers in buckets tell."""
@@ -154,7 +155,8 @@ class Roster:
             for cid, found in zip(some, await self._store.remarks.read(some), strict=True):
                 if found is None:
                     # A channel is registered before it is made; and what dies in between leaves such an id behind.
-                    self._sizes[int(cid[:2], 16)] = -1
+                    if self._sizes:
+                        self._sizes[int(cid[:2], 16)] = -1
                     self._drop(cid)
                 elif (row := row_of(found, now_s)) != self.rows.get(cid):
                     self.members += cid not in self.rows
@@ -165,6 +167,13 @@ class Roster:
         if self.rows.pop(cid, None) is not None:
             self.members += 1
             self.edition += 1
+
+
+def _started(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Begin to read; what goes wrong is for those who wait for it, and the next look finds out as well."""
+    task = asyncio.create_task(reading)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
 
 
 def row_of(found: Remarked, now_s: float) -> Row:
