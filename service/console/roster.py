@@ -20,7 +20,7 @@ from service.model import ChannelId
 from service.net.sites import site_of
 from service.store import Store
 from service.store.keys import REGISTRY_BUCKETS
-from service.store.packing import channel_mark
+from service.store.packing import mark_of
 from service.store.remarks import Remarked
 
 _AT_ONCE = 250
@@ -31,11 +31,12 @@ _PATIENCE_S = 3.0
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """A channel, but for how many subscribe. ``folded`` is what is searched; times are Unix seconds, 0 for never."""
+    """What is searched, sorted and weighed of a channel, but for how many subscribe.
+
+    ``folded`` is its title and its URL in small letters; times are Unix seconds, 0 for never.
+    """
 
     id: ChannelId
-    title: str
-    url: str
     folded: str
     site: str
     kind: str
@@ -74,7 +75,7 @@ class Roster:
 
     def subscribers(self, cid: ChannelId) -> int:
         """Return how many subscribe to a channel."""
-        return self._counts[channel_mark(cid)]
+        return self._counts.get(mark_of(cid), 0)
 
     @property
     def subscriptions(self) -> int:
@@ -181,8 +182,6 @@ def row_of(found: Remarked, now_s: float) -> Row:
     channel = found.channel
     return Row(
         id=channel.id,
-        title=channel.title,
-        url=channel.url,
         folded=f"{channel.title or channel.url}\n{channel.url}".casefold(),
         site=intern(site_of(host_of(channel.url))),
         kind=channel.kind,
