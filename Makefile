@@ -43,6 +43,7 @@ bench: $(venv)/dev.stamp
 	@$(bin)/python -m tests.bench.bench_honeycomb
 	@$(bin)/python -m tests.bench.bench_clash
 	@$(bin)/python -m tests.bench.bench_discovery
+	@$(bin)/python -m tests.bench.bench_console
 	@$(bin)/python -m tests.bench.bench_checks
 	@$(bin)/python -m tests.bench.bench_logins
 	@$(bin)/python -m tests.bench.bench_idle # takes eight minutes: every channel has to be polled once

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from service.clock import Clock
 from service.console import api, login, opml, websub
 from service.console.access import Need
+from service.console.assets import asset
 from service.console.audited import audited
 from service.console.failures import failures
 from service.console.finding import Finder
@@ -20,7 +21,7 @@ from service.console.passwords import Passwords
 from service.console.pulse import Pulse
 from service.console.repeated import repeated
 from service.console.roster import Roster
-from service.console.site import CLOCK, FINDER, PULSE, ROSTER, SETTINGS, STATIC, STORE, TEMPLATES, templates
+from service.console.site import CLOCK, FINDER, PULSE, ROSTER, SETTINGS, STORE, TEMPLATES, templates
 from service.settings import Settings
 from service.store import Store
 
@@ -30,16 +31,6 @@ _LARGER_BYTES: Mapping[Handler, int] = {
     opml.post_opml: opml.LARGEST_FILE_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
 }
-
-_ASSETS = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.is_file()}
-
-
-async def asset(request: web.Request) -> web.FileResponse:
-    """Send one of our own files."""
-    path = _ASSETS.get(request.match_info["path"])
-    if path is None:
-        raise web.HTTPNotFound
-    return web.FileResponse(path, headers={hdrs.CACHE_CONTROL: "public, no-cache"})
 
 
 @web.middleware

@@ -12,7 +12,7 @@ _WAITING_USERS = 100
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The fleet in numbers. ``polls_per_minute`` is by outcome.
+    """The fleet in numbers. ``polls_per_minute`` is by outcome; ``budget_polls_per_minute`` is null if there is none.
 
     Of the last minutes: ``detection`` is from an entry's publication to its detection, ``delivery`` from there to
     the XMPP server; null if there was none.
@@ -24,6 +24,7 @@ class Overview(msgspec.Struct, frozen=True):
     users: int
     outbox_users: int
     polls_per_minute: dict[str, float]
+    budget_polls_per_minute: float | None
     failing: int
     messages_per_minute: float
     detection: Delays | None

@@ -72,13 +72,13 @@ async def _chosen(request: web.Request, ticked: list[str], query: Mapping[str, s
 
 
 async def _ask(request: web.Request, ids: list[ChannelId], query: Mapping[str, str]) -> web.Response:
-    roster = request.app[ROSTER]
+    named = await request.app[STORE].channels.many(ids[:_NAMED])
     return render(
         request,
         "channels_remove.html",
         ids=ids,
-        named=[roster.rows[cid].title or roster.rows[cid].url for cid in ids[:_NAMED]],
-        subscriptions=sum(map(roster.subscribers, ids)),
+        named=[channel.title or channel.url for channel in named if channel is not None],
+        subscriptions=sum(map(request.app[ROSTER].subscribers, ids)),
         whole=query.get("all") == "1",
         back=_query(asked_for(query)),
     )

@@ -22,13 +22,21 @@ _ORDER_LASTS_S: Final = 5.0
 _KEYS: Final[Mapping[Sort, Callable[[Roster, Row], Any]]] = {
     "id": lambda _, row: row.id,
     "title": lambda _, row: row.folded,
-    "subscribers": lambda roster, row: (-roster.subscribers(row.id), row.folded),
-    "news": lambda _, row: (row.update_interval_s, row.folded),
-    "version": lambda _, row: (-row.version, row.folded),
-    "site": lambda _, row: (row.site, row.folded),
-    "failing": lambda _, row: (row.failing_since_s or float("inf"), row.folded),
-    "added": lambda _, row: (-row.created_s, row.folded),
+    "subscribers": lambda roster, row: -roster.subscribers(row.id),
+    "news": lambda _, row: row.update_interval_s,
+    "version": lambda _, row: -row.version,
+    "site": lambda _, row: row.site,
+    "failing": lambda _, row: row.failing_since_s or _NEVER_S,
+    "added": lambda _, row: -row.created_s,
 }
+"""Those that are alike stand in the order of their titles."""
+_NEVER_S: Final = float("inf")
+_AT_FIRST: Final[Mapping[str, Callable[[Row, float], bool]]] = {
+    "failing": lambda row, _: row.failing_since_s > 0,
+    "paused": lambda row, now_s: row.paused_until_s > now_s,
+    "moved": lambda row, _: row.moved,
+}
+"""What must hold of channels in a state: cheap to ask, and true of few."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -73,7 +81,9 @@ class Finder:
         if wanted.tag:
             ids = [cid for cid in ids if wanted.tag in rows[cid].tags]
         if wanted.state:
-            counted = self._roster.subscribers
+            counted, at_first = self._roster.subscribers, _AT_FIRST.get(wanted.state)
+            if at_first is not None:
+                ids = [cid for cid in ids if at_first(rows[cid], now_s)]
             ids = [cid for cid in ids if doing(rows[cid], counted(cid), now_s) == wanted.state]
         return ids
 
@@ -86,11 +96,15 @@ class Finder:
         now_s = time.monotonic()
         if known is not None and known.serves(roster, now_s):
             return known.ids
-        # What was in order before nearly is, and is sorted the faster for it.
-        before = [cid for cid in known.ids if cid in roster.rows] if known else []
-        new = roster.rows.keys() - set(before) if len(before) < len(roster.rows) else ()
-        key = _KEYS[sort]
-        ids = sorted([*before, *new], key=lambda cid: key(roster, roster.rows[cid]))
+        # Sorting keeps what is alike in order; and what was in order before nearly is, and is sorted the faster for it.
+        if sort in {"id", "title"}:
+            before = [cid for cid in known.ids if cid in roster.rows] if known else []
+            new = roster.rows.keys() - set(before) if len(before) < len(roster.rows) else ()
+            start: Sequence[ChannelId] = [*before, *new]
+        else:
+            start = self._order("title")
+        rows, key = roster.rows, _KEYS[sort]
+        ids = sorted(start, key=lambda cid: key(roster, rows[cid]))
         self._orders[sort] = _Order(ids, roster.members, roster.edition, now_s)
         return ids
 

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from service.console.audited import DETAIL
 from service.console.bulk import UNTIL_RESUMED_S
+from service.console.catalogue import views
 from service.console.hosts import PAGE, answers, sites
 from service.console.site import ROSTER, SETTINGS, STORE, render
 from service.errors import UserError
@@ -87,11 +88,10 @@ async def _one(request: web.Request, site: str, status: int = 200, *, error: str
         status,
         site=site,
         about=about,
-        rows=rows[:PAGE],
+        channels=await views(store, [row.id for row in rows[:PAGE]]),
         total=len(rows),
         failing=sum(row.failing_since_s > 0 for row in rows),
         subscriptions=sum(roster.subscribers(row.id) for row in rows),
-        subscribers=roster.subscribers,
         set_per_s=await store.hosts.rate(site),
         usual_per_s=request.app[SETTINGS].host_requests_per_s,
         error=error,

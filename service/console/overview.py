@@ -21,8 +21,8 @@ async def overview(
     store: Store, settings: Settings, roster: Roster, samples: Sequence[Sample], now_s: float
 ) -> Overview:
     """Return the fleet in numbers. ``samples`` are of the last minutes, oldest first. Raises StoreUnavailable."""
-    nodes, waiting, users, _ = await asyncio.gather(
-        store.ring.view(), store.outbox.depth(), store.users.count(), roster.look()
+    nodes, waiting, users, aims, _ = await asyncio.gather(
+        store.ring.view(), store.outbox.depth(), store.users.count(), store.policy.get(), roster.look()
     )
     ids = sorted(roster.rows)
     # Ids are hashes of URLs, so that the first ones are as good a sample as any.
@@ -38,6 +38,7 @@ async def overview(
         users=users,
         outbox_users=waiting,
         polls_per_minute=rates,
+        budget_polls_per_minute=(aims or settings.policy().aims).budget_polls_per_minute,
         failing=sum(row.failing_since_s > 0 for row in roster.rows.values()),
         messages_per_minute=figures.messages(grown) / spent_s * 60 if spent_s else 0.0,
         detection=figures.delays(grown, figures.DETECTION),
@@ -53,12 +54,13 @@ async def overview(
     )
 
 
-def series(samples: Sequence[Sample]) -> dict[str, list[float | None]]:
-    """Return what charts show of samples, a value for each but the first: see the names. Times are Unix seconds."""
-    told: dict[str, list[float | None]] = {
-        name: []
-        for name in ("at_s", "good", "failed", "messages", "waiting", "seen_p50", "seen_p95", "sent_p50", "sent_p95")
-    }
+def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
+    """Return what charts show of samples, a value for each but the first. Times are Unix seconds.
+
+    ``budget`` is what the fleet may poll per minute now.
+    """
+    names = ("at_s", "good", "failed", "budget", "messages", "waiting", "seen_p50", "seen_p95", "sent_p50", "sent_p95")
+    told: dict[str, list[float | None]] = {name: [] for name in names}
     for before, after in pairwise(samples):
         spent_min = max(after.at_s - before.at_s, 1e-3) / 60
         grown = growth(before.counts, after.counts)
@@ -69,6 +71,7 @@ def series(samples: Sequence[Sample]) -> dict[str, list[float | None]]:
             "at_s": round(after.at_s, 1),
             "good": round(good / spent_min, 1),
             "failed": round((sum(polls.values()) - good) / spent_min, 1),
+            "budget": budget,
             "messages": round(figures.messages(grown) / spent_min, 1),
             "waiting": float(after.waiting),
             "seen_p50": seen and round(seen.p50_s, 2),

@@ -1,11 +1,14 @@
 """The overview, live: a page, and a stream of what changes on it, the same for all who watch."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from aiohttp import hdrs, web
 
+from service.console.attention import Overview
+from service.console.figures import Sample
 from service.console.overview import overview, series
 from service.console.site import CLOCK, PULSE, ROSTER, SETTINGS, STORE, TEMPLATES, render
 
@@ -16,7 +19,7 @@ _EVERY_MS: Final = 3_000
 
 async def page(request: web.Request) -> web.Response:
     """Show the fleet in numbers and what needs attention."""
-    return render(request, "overview.html", **await _values(request.app))
+    return render(request, "overview.html", fleet=await _fleet(request.app))
 
 
 async def stream(request: web.Request) -> web.StreamResponse:
@@ -24,8 +27,7 @@ async def stream(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
     pulse = request.app[PULSE]
-    points = msgspec.json.encode(series(pulse.samples)).decode()
-    await response.write(f"retry: {_EVERY_MS}\n".encode() + event("points", points))
+    await response.write(f"retry: {_EVERY_MS}\n".encode() + _points(pulse.samples, await _fleet(request.app)))
     try:
         async with asyncio.timeout(_STREAM_LASTS_S):
             async for shown in pulse.watch():
@@ -37,18 +39,19 @@ async def stream(request: web.Request) -> web.StreamResponse:
 
 async def shown(app: web.Application) -> bytes:
     """Return what those who watch are sent now."""
-    values = await _values(app)
-    text = app[TEMPLATES].get_template("overview_live.html").render(values, now_s=app[CLOCK].wall_s())
-    points = msgspec.json.encode(series(app[PULSE].samples[-2:])).decode()
-    return event("live", text) + event("points", points)
+    fleet = await _fleet(app)
+    text = app[TEMPLATES].get_template("overview_live.html").render(fleet=fleet)
+    return _event("live", text) + _points(app[PULSE].samples[-2:], fleet)
 
 
-def event(name: str, data: str) -> bytes:
-    """Return a server-sent event."""
+def _points(samples: Sequence[Sample], fleet: Overview) -> bytes:
+    return _event("points", msgspec.json.encode(series(samples, fleet.budget_polls_per_minute)).decode())
+
+
+def _event(name: str, data: str) -> bytes:
     lines = "\n".join(f"data: {line}" for line in data.split("\n"))
     return f"event: {name}\n{lines}\n\n".encode()
 
 
-async def _values(app: web.Application) -> dict[str, object]:
-    fleet = await overview(app[STORE], app[SETTINGS], app[ROSTER], app[PULSE].samples, app[CLOCK].wall_s())
-    return {"fleet": fleet}
+async def _fleet(app: web.Application) -> Overview:
+    return await overview(app[STORE], app[SETTINGS], app[ROSTER], app[PULSE].samples, app[CLOCK].wall_s())

@@ -10,11 +10,12 @@ import structlog
 
 from service.clock import Clock
 from service.console.figures import Sample, growth, polls, read, thinned
-from service.errors import StoreUnavailable
+from service.errors import CoronetError
 from service.store import Store
 
 _WATCHED_EVERY_S: Final = 5.0
 _UNWATCHED_EVERY_S: Final = 30.0
+_LEAST_S: Final = 1.0
 FINE_S: Final = 300.0
 """So far back all samples are kept; before that, one each half minute, for an hour."""
 _COARSE_S: Final = 30.0
@@ -79,14 +80,16 @@ class Pulse:
                 try:
                     await self._sample(http)
                     self._shown = await show() if self._watchers else b""
-                except StoreUnavailable as error:
+                except CoronetError as error:
                     log.warning("the fleet was not looked at", error=str(error))
                 beaten, self._beaten = self._beaten, asyncio.Event()
                 beaten.set()
                 await self._rest()
 
     async def _rest(self) -> None:
+        """Wait for the next look: with the first who comes to watch it is soon, however often they come."""
         self._watched.clear()
+        await asyncio.sleep(_LEAST_S)
         try:
             await asyncio.wait_for(self._watched.wait(), _WATCHED_EVERY_S if self._watchers else _UNWATCHED_EVERY_S)
         except TimeoutError:

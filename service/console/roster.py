@@ -9,8 +9,9 @@ channel is read from the store all the same: the roster decides only which are s
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from sys import intern
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from service.model import ChannelId
 from service.net.sites import site_of
 from service.store import Store
 from service.store.keys import REGISTRY_BUCKETS
-from service.store.packing import channel_mark
+from service.store.packing import mark_of
 from service.store.remarks import Remarked
 
 _AT_ONCE = 250
@@ -30,11 +31,12 @@ _PATIENCE_S = 3.0
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """A channel, but for how many subscribe. ``folded`` is what is searched; times are Unix seconds, 0 for never."""
+    """What is searched, sorted and weighed of a channel, but for how many subscribe.
+
+    ``folded`` is its title and its URL in small letters; times are Unix seconds, 0 for never.
+    """
 
     id: ChannelId
-    title: str
-    url: str
     folded: str
     site: str
     kind: str
@@ -73,7 +75,7 @@ class Roster:
 
     def subscribers(self, cid: ChannelId) -> int:
         """Return how many subscribe to a channel."""
-        return self._counts[channel_mark(cid)]
+        return self._counts.get(mark_of(cid), 0)
 
     @property
     def subscriptions(self) -> int:
@@ -86,7 +88,7 @@ class Roster:
         Raises :class:`service.errors.StoreUnavailable`.
         """
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+            self._looking = _started(self._look())
         done, _ = await asyncio.wait({self._looking}, timeout=patience_s)
         for task in done:
             task.result()
@@ -118,7 +120,7 @@ class Roster:
             self._count_took_s = self._counted_s - now_s
             self.edition += 1
         if (self._walking is None or self._walking.done()) and now_s - self._walked_s > _MOST_OFTEN_S:
-            self._walking = asyncio.create_task(self._walk())
+            self._walking = _started(self._walk())
 
     async def _registered(self) -> tuple[set[ChannelId], list[ChannelId]]:
         """Return the channels that are gone, and those that are new, as far as the numbers in buckets tell."""
@@ -154,7 +156,8 @@ class Roster:
             for cid, found in zip(some, await self._store.remarks.read(some), strict=True):
                 if found is None:
                     # A channel is registered before it is made; and what dies in between leaves such an id behind.
-                    self._sizes[int(cid[:2], 16)] = -1
+                    if self._sizes:
+                        self._sizes[int(cid[:2], 16)] = -1
                     self._drop(cid)
                 elif (row := row_of(found, now_s)) != self.rows.get(cid):
                     self.members += cid not in self.rows
@@ -167,13 +170,18 @@ class Roster:
             self.edition += 1
 
 
+def _started(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Begin to read; what goes wrong is for those who wait for it, and the next look finds out as well."""
+    task = asyncio.create_task(reading)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
+
+
 def row_of(found: Remarked, now_s: float) -> Row:
     """Return a channel's row."""
     channel = found.channel
     return Row(
         id=channel.id,
-        title=channel.title,
-        url=channel.url,
         folded=f"{channel.title or channel.url}\n{channel.url}".casefold(),
         site=intern(site_of(host_of(channel.url))),
         kind=channel.kind,

@@ -22,4 +22,4 @@ def span(length_s: float) -> str:
     """Return a length of time so that :func:`seconds_in` reads it back: in the largest unit that makes it whole."""
     unit_s = next((unit_s for unit_s in _NAMES if length_s >= unit_s and length_s % unit_s == 0), 1)
     name = "day" if unit_s == length_s == _UNITS_S["d"] else _NAMES[unit_s]
-    return f"{length_s / unit_s:g} {name}"
+    return f"{length_s / unit_s:.3f}".rstrip("0").rstrip(".") + f" {name}"

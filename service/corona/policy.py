@@ -12,7 +12,8 @@ SILENT_INTERVALS = 3
 SECONDS_PER_MINUTE = 60.0
 SECONDS_PER_HOUR = 3600.0
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+Positive = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
+"""Nobody means what is less or more, and arithmetic with it would end in infinities."""
 
 
 class Goal(StrEnum):

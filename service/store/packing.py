@@ -30,10 +30,13 @@ _CHANNELS_KEPT = 1_000
 RECORD_BYTES = _RECORD.size
 
 
-@lru_cache(_CHANNELS_KEPT)
-def channel_mark(cid: ChannelId) -> bytes:
+def mark_of(cid: ChannelId) -> bytes:
     """Return what tells a channel's subscriptions from others of the same key."""
-    return bytes.fromhex(cid)[:_CHANNEL_BYTES]
+    return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
+
+
+channel_mark = lru_cache(_CHANNELS_KEPT)(mark_of)
+"""The same, for who asks for the same ones again and again."""
 
 
 def record_id(cid: ChannelId, uid: UserId) -> str:

@@ -1,54 +1,20 @@
 """The console in a real browser: from the setup link to a channel that is watched."""
 
 import re
-from collections.abc import AsyncIterator
 
-import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, expect
 
 from service.console.login import setup_link
 from service.feeds.urls import page_url
 from service.model import Entry, PollResult
-from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store
 from service.store.requests import Answer, Polled, PollNow, Probe, Probed
+from tests.support.browser import enter_as
 from tests.support.channels import make_channel, polled
-from tests.support.console import Asked, Visitor, console, logged_in, worker
+from tests.support.console import Asked, console, logged_in, worker
 
-_CHROMIUM = [
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 _TELEPHONE_PX = 360
 PASSWORD = "correct horse battery"
-
-
-@pytest_asyncio.fixture
-async def store(clean_redis: str) -> AsyncIterator[Store]:
-    opened = await connect(Settings(redis_url=clean_redis))
-    try:
-        yield opened
-    finally:
-        await opened.close()
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=_CHROMIUM)
-        try:
-            yield launched
-        finally:
-            await launched.close()
-
-
-async def _enter_as(somebody: Visitor, page: Page) -> None:
-    """Give the browser the cookies of somebody who is logged in."""
-    for cookie in somebody.http.cookie_jar:
-        await page.context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": somebody.origin}])
 
 
 async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, browser: Browser) -> None:
@@ -111,7 +77,7 @@ async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Br
 
     async with console(store) as (url, _), logged_in(url, store) as ada, worker(store, answer):
         page = await browser.new_page()
-        await _enter_as(ada, page)
+        await enter_as(ada, page)
         await page.goto(f"{url}/channels/add")
         await page.get_by_label("Address").fill("example.org/prices")
         await page.get_by_role("button", name="Look at it").click()
@@ -127,8 +93,20 @@ async def test_no_page_is_wider_than_a_telephone(store: Store, browser: Browser)
     await polled(store, channel.id, PollResult("0" * 40, 1.0, "tls-failed", detail="x" * 300))
     async with console(store) as (url, _), logged_in(url, store) as ada:
         page = await browser.new_page(viewport={"width": _TELEPHONE_PX, "height": 800})
-        await _enter_as(ada, page)
-        for path in ("/", "/channels", f"/channels/{channel.id}", "/nodes", "/channels/add"):
+        await enter_as(ada, page)
+        pages = (
+            "/",
+            "/channels",
+            "/policy",
+            "/hosts",
+            "/nodes",
+            "/shards",
+            "/directory",
+            "/people",
+            "/delivery",
+            "/about",
+        )
+        for path in (*pages, f"/channels/{channel.id}", "/channels/add", "/hosts/example.org"):
             await page.goto(url + path)
             assert await page.evaluate("document.documentElement.scrollWidth") <= _TELEPHONE_PX, path
 
@@ -136,7 +114,7 @@ async def test_no_page_is_wider_than_a_telephone(store: Store, browser: Browser)
 async def test_the_overview_refreshes_itself_and_keeps_the_focus(store: Store, browser: Browser) -> None:
     async with console(store) as (url, _), logged_in(url, store) as ada:
         page = await browser.new_page()
-        await _enter_as(ada, page)
+        await enter_as(ada, page)
         await page.goto(url)
         await expect(page.locator("#live")).to_contain_text("No worker runs")
         await page.get_by_role("link", name="Add the first channel").focus()

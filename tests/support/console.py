@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -23,7 +23,19 @@ from service.overlay.ids import BITS, to_hex
 from service.settings import Settings
 from service.store import Store
 from service.store.accounts import Account, Role
-from service.store.requests import Answer, Ask, Explained, Failed, ListDirectories, Lookup, PollNow, Probe, Show, Why
+from service.store.requests import (
+    Answer,
+    Ask,
+    Explained,
+    Failed,
+    ListDirectories,
+    Lookup,
+    PollNow,
+    Probe,
+    Show,
+    Step,
+    Why,
+)
 
 TOKEN = "an-api-token-for-tests"
 
@@ -104,10 +116,12 @@ async def worker(
     metrics_url: str = "",
     place: float = 0,
     reason: Reason | None = None,
+    steps: Sequence[Step] = (),
 ) -> AsyncIterator[NodeInfo]:
     """A node at this place of the ring (in turns) that answers requests and does nothing else.
 
-    ``reason`` is its answer to every why; without one, that is not settled yet.
+    ``reason`` is its answer to every why; without one, that is not settled yet. ``steps``
+    are told before each other answer.
     """
 
     def explained() -> Answer:
@@ -122,6 +136,8 @@ async def worker(
             for letter in letters:
                 ask = msgspec.msgpack.decode(letter.payload, type=Ask)
                 assert ask.until_s > time.time()
+                for step in steps:
+                    await store.requests.answer(ask, step)
                 await store.requests.answer(ask, explained() if isinstance(ask.body, Why) else answer(ask.body))
 
     task = asyncio.create_task(answering())

@@ -23,9 +23,9 @@ async function trace(event) {
   const form = event.target, where = form.dataset?.trace;
   if (!where) return;
   event.preventDefault();
-  const section = document.getElementById("trace"), list = section.querySelector("ol");
+  const section = document.getElementById("trace"), list = document.createElement("ol");
   const button = form.querySelector("button");
-  list.replaceChildren();
+  section.replaceChildren(list);
   section.hidden = false;
   button.ariaBusy = "true";
   const add = (words, look) => {

@@ -43,7 +43,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function begin() {
     charts.hidden = false;
     redraw = [
-      chart("chart-polls", [["good", "Well", "--good"], ["failed", "Failed", "--bad"]], plain),
+      chart("chart-polls", [["good", "Well", "--good"], ["failed", "Failed", "--bad"], ["budget", "Budget", "--pico-muted-color", [6, 4]]], plain),
       chart("chart-seen", [["seen_p50", "Half", "--pico-primary"], ["seen_p95", "95 %", "--pico-muted-color", [6, 4]]], seconds),
       chart("chart-messages", [["messages", "Messages", "--pico-primary"], ["waiting", "Waiting", "--bad"]], plain),
       chart("chart-sent", [["sent_p50", "Half", "--pico-primary"], ["sent_p95", "95 %", "--pico-muted-color", [6, 4]]], seconds),

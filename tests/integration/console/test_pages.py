@@ -266,3 +266,15 @@ async def test_our_own_files_and_no_others_are_served(ada: Visitor) -> None:
 async def test_a_stranger_who_asked_for_a_page_is_brought_back_to_it(served: tuple[str, object]) -> None:
     async with stranger(served[0]) as eve, eve.http.get("/channels?q=a&cursor=", allow_redirects=False) as answer:
         assert URL(answer.headers["Location"]).query["next"] == "/channels?q=a&cursor="
+
+
+async def test_our_own_files_are_compressed_and_sent_once(ada: Visitor) -> None:
+    path = "/static/console.css"
+    async with ada.http.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert (await answer.text()).startswith("/*")
+        tag = answer.headers["ETag"]
+    async with ada.http.get(path, headers={"Accept-Encoding": "identity"}) as answer:
+        assert "Content-Encoding" not in answer.headers
+    async with ada.http.get(path, headers={"If-None-Match": tag}) as answer:
+        assert answer.status == 304

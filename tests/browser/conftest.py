@@ -1,0 +1,36 @@
+"""Chromium, and a store that holds nothing at the start of each test."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright
+
+from service.settings import Settings
+from service.store import Store, connect
+
+_CHROMIUM = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest_asyncio.fixture
+async def store(clean_redis: str) -> AsyncIterator[Store]:
+    opened = await connect(Settings(redis_url=clean_redis))
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+@pytest_asyncio.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=_CHROMIUM)
+        try:
+            yield launched
+        finally:
+            await launched.close()

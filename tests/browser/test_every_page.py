@@ -1,0 +1,142 @@
+"""What holds of every page: anybody can read it, nothing foreign runs, it is light, and it works without scripts."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from playwright.async_api import Browser, CDPSession, Page
+
+from service.corona.policy import Aims, Goal
+from service.feeds.parts import parts
+from service.feeds.urls import channel_id
+from service.model import Change, Channel, Entry, PollResult, Validators
+from service.store import Store, keys
+from service.store.channels import Snapshot
+from service.store.requests import Probed
+from tests.support.browser import enter_as
+from tests.support.channels import change, make_channel, polled
+from tests.support.console import Visitor, console, logged_in, worker
+
+AXE = (Path(__file__).parent / "vendor" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+AXE_RUN = """async only => (await axe.run(document, {runOnly: only}))
+    .violations.map(found => `${found.id}: ${found.nodes.map(node => node.html).slice(0, 3).join("  ")}`)"""
+RULES = {"light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], "dark": ["color-contrast"]}
+"""What is looked at in each colour scheme: the colours are all that differs."""
+HOSTILE = "<script>document.title = 'taken over'</script><img src=x onerror=alert(1)>"
+LARGEST_BYTES = 150_000
+"""What a page's first load may take on the wire."""
+
+
+async def _full(store: Store) -> list[str]:
+    """Fill the store so that every page has something to show; return the pages' paths."""
+    now_s = time.time()
+    good = await make_channel(store, "https://example.org/feed", listed=True)
+    failing = await make_channel(store, "https://example.net/feed", listed=True)
+    hostile = Channel(channel_id("https://example.com/x"), "https://example.com/x", created_s=now_s, listed=True)
+    await store.channels.create(
+        hostile, Snapshot(Validators(), b"", HOSTILE, ""), [Entry("k", HOSTILE, "", HOSTILE)], 1.0
+    )
+    await polled(store, good.id, PollResult("0" * 40, now_s - 5, "new", 200, "", 0.2, 4096))
+    await polled(store, good.id, PollResult("0" * 40, now_s, "unchanged", 304))
+    await polled(store, failing.id, PollResult("0" * 40, now_s, "bad-status", 404, HOSTILE))
+    edited = Change("replacement", Entry("first", "First", "https://example.org/1", "Said twice"), before="Said once")
+    await store.subscriptions.subscribe("bob@example.org", good.id)
+    added = Change("addition", Entry("two", HOSTILE, summary=HOSTILE, published=now_s - 60))
+    delta = await change(store, good, edited, added)
+    await store.remarks.set_tags([(good.id, ["daily"])])
+    await store.remarks.pause([hostile.id], 7200.0)
+    await store.subscriptions.subscribe("eve@example.org", failing.id)
+    await store.people.suspend(keys.user_id("eve@example.org"), suspended=True)
+    await store.policy.set(Aims(goal=Goal.FAIR), by="ada")
+    bob = keys.user_id("bob@example.org")
+    await store.outbox.enqueue([bob], good.id, delta.version, now_s, parts(delta))
+    batches = await store.outbox.claim([bob], 10, now_s)
+    await store.outbox.dead(bob, batches[bob].message_id, HOSTILE)
+    what_if = "goal=lite&longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute=9"
+    return [
+        *("/", "/channels", "/channels?state=failing&sort=-subscribers", "/channels?q=nowhere", "/channels/add"),
+        *(f"/channels/{good.id}", f"/channels/{hostile.id}", f"/channels/{good.id}/versions"),
+        *(f"/channels/{good.id}/remove", "/policy", f"/policy?{what_if}", "/policy?goal=x", "/hosts"),
+        *("/hosts/example.org", "/nodes", "/shards", "/directory", "/directory?q=lang%3Den", "/people"),
+        *(f"/people/{bob}", f"/people/{bob}/forget", "/delivery", "/settings", "/log", "/about", "/nowhere"),
+    ]
+
+
+@asynccontextmanager
+async def _seen(store: Store) -> AsyncIterator[tuple[Visitor, str, list[str]]]:
+    paths = await _full(store)
+    async with (
+        console(store) as (url, _),
+        logged_in(url, store) as ada,
+        worker(store, lambda _: Probed(), name="north"),
+        worker(store, lambda _: Probed(), name="south", place=0.5),
+    ):
+        yield ada, url, paths
+
+
+async def test_every_page_can_be_read_by_everybody_and_runs_nothing_foreign(store: Store, browser: Browser) -> None:
+    found: list[str] = []
+    async with _seen(store) as (ada, url, paths):
+        # Colours that are on their way from one scheme to the other are neither's.
+        page = await browser.new_page(reduced_motion="reduce")
+        page.on("pageerror", lambda error: found.append(f"{page.url}: {error}"))
+        page.on("console", lambda message: found.append(f"{page.url}: {message.text}"))
+        await enter_as(ada, page)
+        for path in paths:
+            came = await page.goto(url + path, wait_until="domcontentloaded")
+            assert came is not None
+            assert came.status < 500, path
+            await page.evaluate(AXE)
+            for scheme, rules in RULES.items():
+                await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+                found += [f"{path} ({scheme}): {wrong}" for wrong in await page.evaluate(AXE_RUN, rules)]
+            assert await page.title() != "taken over"
+    # The browser tells of the page that is not there.
+    assert [wrong for wrong in found if "404 (Not Found)" not in wrong and "422" not in wrong] == []
+
+
+async def test_every_page_is_light(store: Store, browser: Browser) -> None:
+    async with _seen(store) as (ada, url, paths):
+        for path in ("/", "/channels", paths[5], "/policy"):
+            context = await browser.new_context()
+            await enter_as(ada, context)
+            page = await context.new_page()
+            wire = await context.new_cdp_session(page)
+            assert await _loaded_bytes(wire, page, url + path) <= LARGEST_BYTES, path
+            await context.close()
+
+
+async def _loaded_bytes(wire: CDPSession, page: Page, url: str) -> int:
+    """Load a page that a browser has never seen; return how much came over the wire."""
+    sizes: list[int] = []
+    await wire.send("Network.enable")
+    wire.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    await page.goto(url, wait_until="load")
+    return sum(sizes)
+
+
+async def test_every_page_says_what_it_has_to_without_scripts(store: Store, browser: Browser) -> None:
+    async with _seen(store) as (ada, url, paths):
+        context = await browser.new_context(java_script_enabled=False)
+        await enter_as(ada, context)
+        page = await context.new_page()
+        for path in paths:
+            await page.goto(url + path, wait_until="domcontentloaded")
+            assert await page.locator("h1").is_visible(), path
+            assert await page.locator("[hidden]:visible").count() == 0, path
+        await page.goto(url + paths[5])
+        await page.get_by_role("button", name="Stop listing").click()
+        await page.get_by_text("No: polled while somebody subscribes").wait_for()
+        await page.goto(f"{url}/channels")
+        await page.get_by_label("A feed").first.check()
+        await page.get_by_label("Pause for how long").fill("2 h")
+        await page.get_by_role("button", name="Pause").click()
+        await page.get_by_text("Done: pause, 1 channel.").wait_for()
+        await page.goto(f"{url}/policy")
+        await page.get_by_label("Longest wait").fill("30 min")
+        await page.get_by_role("button", name="See what that would come to").click()
+        await page.get_by_role("button", name="Apply").click()
+        await page.get_by_text("Applied").wait_for()
+        await page.get_by_role("button", name="Undo the last change").click()
+        await page.get_by_text("longest wait 12 h").first.wait_for()

@@ -1,0 +1,86 @@
+"""Whatever a program sends, the API answers as its document says, and never with a mistake of ours."""
+
+import asyncio
+from typing import Final
+
+import pytest
+import schemathesis
+from aiohttp import web
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import Case
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from service.console import api
+from service.console.openapi import document
+from service.feeds.parts import Parts
+from service.model import Channel, PollResult
+from service.store import Store, keys
+from service.store.requests import Answer, Coordinated, ListDirectories, LookedUp, Lookup, Polled, PollNow, Probed
+from tests.support.channels import make_channel
+from tests.support.console import TOKEN, Asked, make_account, worker
+
+_EXAMPLES: Final = 3
+"""Of each operation: right ones, and such that break the document."""
+_CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
+
+
+async def _filled(store: Store) -> Channel:
+    """Have something of each kind, so that what is asked for exists now and then."""
+    await make_account(store)
+    channel = await make_channel(store, listed=True)
+    uid = keys.user_id("ada@example.org")
+    await store.subscriptions.subscribe("ada@example.org", channel.id)
+    for version in (2, 3):
+        await store.outbox.enqueue([uid], channel.id, version, 1.0, Parts(news=()))
+        (batch,) = (await store.outbox.claim([uid], 10, 5.0)).values()
+        await store.outbox.dead(uid, batch.message_id, "gone")
+    await store.link.call("HSET", keys.channel(channel.id), "private", "1")
+    return channel
+
+
+def _answer(channel: Channel, asked: Asked) -> Answer:
+    match asked:
+        case PollNow():
+            return Polled(PollResult("a" * 40, 1.0, "unchanged", 304))
+        case Lookup():
+            return LookedUp(())
+        case ListDirectories():
+            return Coordinated(())
+        case _:
+            return Probed(channel)
+
+
+def _fuzz(base_url: str) -> None:
+    """Send what fits each operation, and what does not; a failure names the operation."""
+    schema = schemathesis.openapi.from_dict(document(api.PREFIX, api.OPERATIONS))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    for operation in api.OPERATIONS:
+
+        @settings(
+            max_examples=_EXAMPLES,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=schema[operation.path][operation.method].as_strategy())
+        def fuzz(case: Case) -> None:
+            response = case.call(base_url=base_url, headers=headers)
+            case.validate_response(response, checks=_CHECKS)
+
+        fuzz()
+
+
+@pytest.mark.filterwarnings("default")
+async def test_every_answer_is_as_the_document_says(served: tuple[str, web.Application], store: Store) -> None:
+    channel = await _filled(store)
+    async with worker(store, lambda asked: _answer(channel, asked)):
+        await asyncio.to_thread(_fuzz, served[0] + api.PREFIX)

@@ -1,0 +1,186 @@
+"""The pages about policy, sites, nodes, shards, people and delivery: what they show, and what they change."""
+
+import json
+import time
+
+import pytest
+
+from service.corona.policy import Aims, Goal
+from service.model import Change, Entry, PollResult
+from service.store import Store, keys
+from service.store.accounts import Role
+from service.store.requests import Polled, Probed, Step
+from tests.support.channels import change, make_channel, polled, publish
+from tests.support.console import Visitor, logged_in, worker
+
+WHAT_IF = "longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute="
+
+
+async def test_what_other_aims_come_to_is_shown_before_they_are_applied(store: Store, ada: Visitor) -> None:
+    await make_channel(store, listed=True)
+    _, text = await ada.get(f"/policy?goal=fair&{WHAT_IF}")
+    assert "What that would come to" in text
+    assert "Apply: Fair, 3 polls per channel, longest wait 1 h" in text
+    assert await store.policy.get() is None
+
+
+async def test_aims_are_applied_and_undone_with_a_history(store: Store, ada: Visitor) -> None:
+    await make_channel(store, listed=True)
+    sent = {"goal": "fast", "longest_wait_s": "1 h", "delay_s": "30 s", "polls_per_channel": "2"}
+    assert await ada.post("/policy", seen="0", **sent) == (303, "/policy?applied=1")
+    aims = await store.policy.get()
+    assert aims == Aims(Goal.FAST, polls_per_channel=2.0, delay_s=30.0, longest_wait_s=3600.0)
+    _, text = await ada.get("/policy")
+    assert "Fast, mean delay 30 s, longest wait 1 h" in text
+    assert await ada.post("/policy/restore", to="before", seen="1") == (303, "/policy?applied=1")
+    assert await store.policy.get() is None
+    assert await ada.post("/policy/restore", to="1", seen="2") == (303, "/policy?applied=1")
+    assert await store.policy.get() == aims
+    assert [revision.by for revision in await store.policy.history()] == ["ada"] * 3
+
+
+async def test_aims_that_somebody_else_has_changed_meanwhile_stay(store: Store, ada: Visitor) -> None:
+    await store.policy.set(Aims(goal=Goal.FAIR), by="bob")
+    status, text = await ada.post("/policy", seen="0", goal="lite")
+    assert status == 409
+    assert "Somebody else has changed the aims" in text
+    assert await store.policy.get() == Aims(goal=Goal.FAIR)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"goal": "best"}, "These are no aims"),
+        ({"goal": "lite", "longest_wait_s": "soon"}, "is no length of time"),
+        ({"goal": "lite", "budget_polls_per_minute": "many"}, "is no number"),
+        ({"goal": "lite", "polls_per_channel": "-1"}, "These are no aims"),
+    ],
+)
+async def test_what_are_no_aims_is_explained(ada: Visitor, fields: dict[str, str], words: str) -> None:
+    status, text = await ada.post("/policy", **fields)
+    assert status == 422
+    assert words in text
+
+
+async def test_a_site_shows_how_it_answers_and_has_its_rate_set(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, "https://news.example.org/feed", listed=True)
+    for status in (304, 304, 429, 200):
+        await polled(store, channel.id, PollResult("a" * 40, time.time(), "unchanged", status))
+    assert 'href="/hosts/example.org"' in (await ada.get("/hosts"))[1]
+    _, text = await ada.get("/hosts/example.org")
+    assert "50%" in text
+    assert await ada.post("/hosts/example.org", action="set", requests_per_s="0.5") == (303, "/hosts/example.org")
+    assert await store.hosts.rate("example.org") == 0.5
+    assert "an admin has set" in (await ada.get("/hosts/example.org"))[1]
+    await ada.post("/hosts/example.org", action="usual")
+    assert await store.hosts.rate("example.org") is None
+    assert (await ada.post("/hosts/example.org", action="set", requests_per_s="-1"))[0] == 422
+    await ada.post("/hosts/example.org", action="pause")
+    assert await store.hosts.paused_s(channel.id) > 3600
+    await ada.post("/hosts/example.org", action="resume")
+    assert await store.hosts.paused_s(channel.id) == 0
+
+
+async def test_a_node_drains_and_comes_back(store: Store, ada: Visitor) -> None:
+    async with worker(store, lambda _: Probed(), name="north") as node:
+        assert "north" in (await ada.get("/nodes"))[1]
+        assert await ada.post(f"/nodes/{node.id}/drain") == (303, "/nodes")
+        assert await store.ring.view() == []
+        assert await store.ring.kept_out("north")
+        assert "kept out of the ring" in (await ada.get("/nodes"))[1]
+        assert await ada.post("/nodes/restore", worker="north") == (303, "/nodes")
+        assert not await store.ring.kept_out("north")
+
+
+async def test_a_key_group_is_split_by_hand_and_drawn(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe("bob@example.org", channel.id)
+    status, text = await ada.post("/shards", action="split", label="*")
+    assert status == 200
+    assert "Split *" in text
+    assert 'class="split"' in text
+    assert (await ada.post("/shards", action="merge", label="*"))[0] == 200
+    status, text = await ada.post("/shards", action="split", label="0101*")
+    assert status == 422
+    assert "is no leaf" in text
+
+
+async def test_a_person_is_suspended_bounded_and_forgotten(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe("bob@example.org", channel.id)
+    uid = keys.user_id("bob@example.org")
+    assert f'href="/people/{uid}"' in (await ada.get("/people?q=BOB"))[1]
+    assert "A feed" in (await ada.get(f"/people/{uid}"))[1]
+    assert await ada.post(f"/people/{uid}", action="suspend") == (303, f"/people/{uid}")
+    assert "Suspended" in (await ada.get(f"/people/{uid}"))[1]
+    await ada.post(f"/people/{uid}", most_subscriptions="5")
+    found = await store.people.get(uid)
+    assert found is not None
+    assert (found.suspended, found.most_subscriptions) == (True, 5)
+    assert (await ada.post(f"/people/{uid}", most_subscriptions="many"))[0] == 422
+    assert "ends 1 subscription" in (await ada.get(f"/people/{uid}/forget"))[1]
+    assert await ada.post(f"/people/{uid}/forget") == (303, "/people?forgotten=1")
+    assert await store.people.get(uid) is None
+    assert (await ada.get(f"/people/{uid}"))[0] == 404
+
+
+async def test_who_waits_is_on_the_delivery_page(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe("bob@example.org", channel.id)
+    assert "all is told" in (await ada.get("/delivery"))[1]
+    uid = keys.user_id("bob@example.org")
+    await store.link.call("XADD", keys.outbox(uid), "*", "c", channel.id, "v", "2", "t", "1")
+    await store.link.call("ZADD", keys.WAITING, 1, uid)
+    assert "bob@example.org" in (await ada.get("/delivery"))[1]
+
+
+async def test_versions_show_what_each_changed(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    await publish(store, channel, "one")
+    edited = Change("replacement", Entry("one", "One", summary="Apples cost more"), before="Apples cost less")
+    await change(store, channel, edited, base=2)
+    _, text = await ada.get(f"/channels/{channel.id}/versions")
+    assert "<del> less</del>" in text
+    assert "<ins> more</ins>" in text
+    _, text = await ada.get(f"/channels/{channel.id}/versions?before=3")
+    assert "<del>" not in text
+    assert "Entry one" in text
+
+
+async def test_a_poll_on_demand_tells_its_steps(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, listed=True)
+    result = PollResult("a" * 40, 9.0, "unchanged", 304)
+    async with worker(store, lambda _: Polled(result), steps=(Step("Asks example.org.", 0.1),)):
+        status, text = await ada.post(f"/channels/{channel.id}/trace")
+    told = [json.loads(line) for line in text.splitlines()]
+    assert status == 200
+    assert [line["words"] for line in told[1:]] == ["Asks example.org.", "Unchanged."]
+    assert told[-1]["well"] is True
+
+
+async def test_a_poll_that_nobody_carries_out_says_so_at_its_end(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, listed=True)
+    _, text = await ada.post(f"/channels/{channel.id}/trace")
+    last = json.loads(text.splitlines()[-1])
+    assert (last["well"], "No worker is running" in last["words"]) == (False, True)
+
+
+async def test_a_viewer_is_shown_nothing_to_press(served: tuple[str, object], store: Store) -> None:
+    channel = await make_channel(store, listed=True)
+    await store.policy.set(Aims(), by="ada")
+    async with logged_in(served[0], store, "vic", Role.VIEWER) as vic:
+        for path in ("/channels", f"/channels/{channel.id}", "/policy", "/hosts/example.org", "/nodes", "/shards"):
+            _, text = await vic.get(path)
+            assert text.count('method="post"') == 1, path
+
+
+async def test_the_overview_is_told_to_all_who_watch(ada: Visitor) -> None:
+    async with ada.http.get("/live") as answer:
+        assert answer.content_type == "text/event-stream"
+        text = ""
+        async for line in answer.content:
+            text += line.decode()
+            if "event: live" in text and text.endswith("\n\n"):
+                break
+    assert "event: points" in text
+    assert "No worker runs" in text

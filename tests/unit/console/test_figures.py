@@ -1,0 +1,65 @@
+"""Rates and delays come from what processes count, whatever becomes of the processes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.console.figures import DETECTION, Delays, Sample, delays, growth, messages, polls, read, thinned
+
+SERVED = """\
+# HELP coronet_polls_total Polls
+coronet_polls_total{outcome="new"} 3.0
+coronet_polls_total{outcome="tls-failed"} 1.0
+coronet_messages_total 7.0
+coronet_messages_total nonsense
+python_info{version="3"} 1.0
+"""
+
+
+def test_only_our_own_counts_are_read() -> None:
+    counts = read(SERVED)
+    assert polls(counts) == {"new": 3.0, "tls-failed": 1.0}
+    assert messages(counts) == 7.0
+    assert len(counts) == 3
+
+
+@given(st.text())
+def test_whatever_a_process_says_is_read(text: str) -> None:
+    assert all(name.startswith("coronet_") for name in read(f"coronet_{text}"))
+
+
+def test_a_process_that_begins_anew_counts_from_nothing() -> None:
+    assert growth({"a": 10.0, "b": 1.0}, {"a": 4.0, "b": 3.0, "c": 2.0}) == {"a": 4.0, "b": 2.0, "c": 2.0}
+
+
+def _buckets(**counts: float) -> dict[str, float]:
+    return {
+        f'{DETECTION}_bucket{{le="{bound.replace("_", ".").lstrip("b")}"}}': count for bound, count in counts.items()
+    }
+
+
+def test_delays_lie_within_their_buckets() -> None:
+    found = delays(_buckets(b1_0=50, b10_0=100) | {f'{DETECTION}_bucket{{le="+Inf"}}': 100}, DETECTION)
+    assert found == Delays(100, 1.0, 9.1, 9.82)
+
+
+def test_what_is_beyond_all_buckets_took_at_least_the_last_bound() -> None:
+    found = delays(_buckets(b1_0=0) | {f'{DETECTION}_bucket{{le="+Inf"}}': 4}, DETECTION)
+    assert found == Delays(4, 1.0, 1.0, 1.0)
+
+
+def test_where_nothing_happened_there_are_no_delays() -> None:
+    assert delays({}, DETECTION) is None
+    assert delays(_buckets(b1_0=0) | {f'{DETECTION}_bucket{{le="+Inf"}}': 0}, DETECTION) is None
+
+
+@given(st.lists(st.floats(0, 5_000), max_size=200))
+def test_old_samples_are_thinned_and_the_oldest_forgotten(times_s: list[float]) -> None:
+    now_s = 5_000.0
+    samples = [Sample(at_s, {}, 0) for at_s in sorted(times_s)]
+    kept = thinned(samples, now_s, 300.0, 30.0, 3_600.0)
+    assert [each for each in samples if now_s - each.at_s <= 300.0] == [
+        each for each in kept if now_s - each.at_s <= 300
+    ]
+    assert all(now_s - each.at_s <= 3_600.0 for each in kept)
+    assert len(kept) <= 3_300 / 30 + 1 + sum(now_s - each.at_s <= 300.0 for each in samples)
+    assert thinned(kept, now_s, 300.0, 30.0, 3_600.0) == kept

@@ -1,0 +1,98 @@
+"""Pictures are whole SVGs whatever they are given, and nothing in them is markup of others."""
+
+from math import inf
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.clash.table import Standing
+from service.console.curves import Curve, curves_svg
+from service.console.differences import differences
+from service.console.discovery import Matrix
+from service.console.matrix_svg import matrix_svg
+from service.console.polls_svg import polls_svg
+from service.console.shards_svg import shards_svg
+from service.console.spans import seconds_in, span
+from service.corona.reasons import Turn
+from service.errors import UserError
+from service.model import PollResult
+from service.shards import Shard, Shards
+
+HOSTILE = "<script>&"
+
+
+def _parsed(picture: str) -> ET.Element:
+    return ET.fromstring(picture)  # noqa: S314 - our own picture
+
+
+@given(st.lists(st.floats(0.0, 1e9) | st.just(inf), min_size=2, max_size=101))
+def test_curves_stay_on_the_page(waits_s: list[float]) -> None:
+    root = _parsed(curves_svg([Curve("now", sorted(waits_s))]))
+    (line,) = (each for each in root.iter() if each.tag == "polyline")
+    for point in line.get("points", "").split():
+        x, y = map(float, point.split(","))
+        assert 0 <= x <= 640
+        assert 0 <= y <= 260
+
+
+@given(st.lists(st.floats(0.0, 2e9), max_size=20), st.lists(st.floats(0.0, 2e9), max_size=5))
+def test_every_poll_has_its_dot(past_s: list[float], next_s: list[float]) -> None:
+    polls = [PollResult("a" * 40, at_s, "new") for at_s in past_s]
+    turns = [Turn("b" * 40, rank, 0.0, at_s) for rank, at_s in enumerate(next_s)]
+    picture = polls_svg(polls, turns, {"a" * 40: HOSTILE}, 1e9)
+    if not past_s and not next_s:
+        assert picture is None
+        return
+    assert picture is not None
+    root = _parsed(picture)
+    assert sum(each.tag == "circle" for each in root.iter()) == len(past_s) + len(next_s)
+
+
+def test_the_tree_of_key_groups_has_a_box_for_each() -> None:
+    shards = [
+        Shard("*", 1, Standing.SPLIT, 2, 0, 0.0),
+        Shard("0*", 1, Standing.ACTIVE, None, 10, 0.0),
+        Shard("1*", 2, Standing.ACTIVE, None, 20, 5_000.0),
+    ]
+    found = Shards(32, 256, 2, 1_000.0, 30, shards, [])
+    picture = shards_svg(found)
+    assert picture is not None
+    root = _parsed(picture)
+    assert [each.get("class") for each in root.findall("g")] == ["split", "leaf full-0", "leaf full-4"]
+    assert shards_svg(Shards(32, 256, 0, 1_000.0, 0, [], [])) is None
+
+
+@given(st.integers(1, 300), st.integers(1, 80))
+def test_a_matrix_is_drawn_up_to_a_bound(partitions: int, replicas: int) -> None:
+    names = tuple(range(partitions))
+    root = _parsed(matrix_svg(Matrix("channel", f"tag={HOSTILE}", partitions, replicas, names)))
+    assert sum(each.tag == "rect" for each in root.iter()) == min(partitions, 64) * min(replicas, 64)
+
+
+@given(st.text(), st.text())
+def test_differences_hold_both_texts(before: str, after: str) -> None:
+    pieces = differences(before, after)
+    old, new = ("".join(piece.text for piece in pieces if piece.kind != other).split() for other in ("new", "gone"))
+    assert old == before.split()[:400]
+    assert new == after.split()[:400]
+
+
+@pytest.mark.parametrize(
+    ("text", "length_s"),
+    [("90", 90.0), ("90 s", 90.0), ("15 min", 900.0), ("1,5 h", 5_400.0), ("2 days", 172_800.0), ("1 DAY", 86_400.0)],
+)
+def test_spans_are_read_as_people_write_them(text: str, length_s: float) -> None:
+    assert seconds_in(text) == length_s
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1 s", "1 year", "1e9", "9" * 30])
+def test_what_is_no_span_is_explained(text: str) -> None:
+    with pytest.raises(UserError, match="is no length of time"):
+        seconds_in(text)
+
+
+@given(st.integers(1, 10**7))
+def test_a_span_reads_back(length_s: int) -> None:
+    assert seconds_in(span(float(length_s))) == pytest.approx(length_s, rel=1e-5)
