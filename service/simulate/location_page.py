@@ -195,6 +195,9 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
         max(mean_of(alone, name) / mean_of(runs, name) for runs in hybrids)
         for name in ("routing_stretch", "distance_stretch")
     )
+    of_graphs = [
+        max(found.dynamic[0].routing_stretch / run.routing_stretch for run in found.dynamic) for found in outcomes
+    ]
     bandwidth = [
         [
             mean_of(static_of(outcomes, Overlay.RESTRICTED, depth, ALGORITHMS_INDEX_BYTES, filtering), "crossed_bytes")
@@ -221,7 +224,11 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
                 all(each == sorted(each) for each in bandwidth), "Source filtering ≤ destination ≤ none, at all depths"
             ),
             _said(all(each[0] <= min(each) for each in bandwidth), "Source filtering costs least, at all depths"),
-            _said(routing >= ROUTING, f"Routing stretch, of the best: {routing:.2f} times better; {ROUTING} wanted"),
+            _said(
+                routing >= ROUTING,
+                f"Routing stretch, of the best: {routing:.2f} times better; {ROUTING} wanted. "
+                f"Of single graphs, {min(of_graphs):.2f} to {max(of_graphs):.2f}; the paper's is *as much as* 2.1",
+            ),
             _said(
                 distance >= DISTANCE, f"Distance stretch, of the best: {distance:.2f} times better; {DISTANCE} wanted"
             ),

@@ -75,7 +75,7 @@ def through_proxies(told: Told) -> None:
         port = told.proxies[int(peer.url.rpartition(":")[2])]
         return await ask(self, Peer(peer.id, f"http://127.0.0.1:{port}"), verb, body, **bounds)
 
-    PeerClient.ask = delayed  # type: ignore[method-assign, assignment]
+    PeerClient.ask = delayed  # type: ignore[method-assign]
 
 
 def note_contents(journal: Journal) -> None:
@@ -168,11 +168,11 @@ class Lies:
 
     def __init__(self) -> None:
         self.begun = False
-        found = Peers._found
+        lies, found = self, Peers._found
 
-        def answered(peers: Peers, sender: NodeId, body: bytes) -> bytes:
-            answer = found(peers, sender, body)
-            spoilt = self.begun and answer.startswith(HERE)
+        def answered(self: Peers, sender: NodeId, body: bytes) -> bytes:
+            answer = found(self, sender, body)
+            spoilt = lies.begun and answer.startswith(HERE)
             return answer[:-1] + bytes((answer[-1] ^ 1,)) if spoilt else answer
 
         Peers._found = answered  # type: ignore[method-assign]
