@@ -81,6 +81,8 @@ class Counter:
         """Answer one step; a bug in it is logged and stays that person's."""
         speaker = voice(ordered.language)
         try:
+            chosen = (await self._store.users.get(ordered.jid)).habits.language
+            speaker = voice(chosen or ordered.language)
             await self._step(ordered, speaker)
         except StoreUnavailable as error:
             self._complete(ordered, ordered.session, self._text(Failed(error, ""), speaker), wrong=True)
