@@ -73,6 +73,16 @@ def source() -> dict[tuple[str, ...], str]:
 
 
 @pytest.mark.parametrize("language", OTHERS)
+def test_every_sentence_is_translated(language: str) -> None:
+    known = {forms(message.id): message for message in messages(language)}
+    missing = [f"{where}: {sentence[0]}" for sentence, where in source().items() if sentence not in known]
+    assert not missing, "`make words` gathers them (it sees none in f-strings): " + "\n".join(missing)
+    empty = [sentence[0] for sentence, message in known.items() if not all(forms(message.string)) or message.fuzzy]
+    assert not empty, "\n".join(empty)
+    assert not catalog(language).obsolete
+
+
+@pytest.mark.parametrize("language", OTHERS)
 def test_the_same_is_put_into_each_translation(language: str) -> None:
     for message in translated(language):
         wanted = placeholders(forms(message.id)[-1])
