@@ -65,6 +65,9 @@ class Counter:
 
     def hear(self, ordered: Ordered) -> None:
         """Begin an errand, or go on with one."""
+        if ordered.jid in self._link.rooms:  # nobody in a room acts for it behind its back
+            self._refuse(ordered, "auth", "forbidden")
+            return
         if len(self._at_work) >= MOST_AT_WORK:
             self._refuse(ordered, "wait", "resource-constraint")
             return

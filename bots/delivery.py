@@ -46,6 +46,11 @@ MOST_UNANSWERED: Final = 20
 """After so many batches without a receipt we stop waiting for any, until one comes: what a later session
 would have to send again is bounded."""
 
+PRESENCE_LOOK_S: Final = 3_600.0
+"""Somebody's presence is news to us, so this is only for what was lost."""
+PRESENCE_WITHIN_S: Final = 30.0
+"""After so long without a word of somebody's presence in this session we see none of it."""
+
 _SWEEP_EVERY_S = 60.0
 _COUNT_EVERY_S = 5.0
 _RETRY_S = 0.5
@@ -83,6 +88,8 @@ class Delivery:
         self._unanswered: Counter[UserId] = Counter()
         self._bodies = Bodies(store.channels)
         self._preferences: dict[UserId, ByNumber] = {}
+        self._free: dict[UserId, bool] = {}
+        self._asked_s: dict[UserId, float] = {}  # since when we wait to hear of somebody's presence
         self._corrections = Corrections(store)
         self._withholding = Withholding(store)
 
@@ -100,6 +107,8 @@ class Delivery:
 
     def started(self) -> None:
         """A session began that continues no earlier one."""
+        self._free.clear()
+        self._asked_s.clear()
         self._renewed.set()
 
     def receipt(self, event: Receipt) -> None:
@@ -123,10 +132,16 @@ class Delivery:
     def presence(self, event: Seen | Absent) -> None:
         """A person came online, showed a sign of life, or went offline."""
         uid = user_id(event.jid)
+        now_s = self._clock.monotonic_s()
         if isinstance(event, Seen):
-            self._dispatch.seen(uid, self._clock.monotonic_s())
+            self._dispatch.seen(uid, now_s)
+            if event.is_free is not None:
+                self._free[uid] = event.is_free
+            if event.is_free:
+                self._dispatch.rouse(uid, now_s)
             self._stirred.set()
         else:
+            self._free[uid] = False
             self._dispatch.absent(uid)
 
     def changed(self, jid: str) -> None:
@@ -139,8 +154,15 @@ class Delivery:
     def forget(self, jid: str) -> None:
         """Remember nothing of a person; inside of :meth:`paused`."""
         uid = user_id(jid)
-        for known in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
-            known.pop(uid, None)
+        for told in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
+            told.pop(uid, None)
+        for seen in (self._free, self._asked_s):
+            seen.pop(uid, None)
+
+    def befriend(self, jid: str) -> None:
+        """Ask to see a person's presence, for they want us to go by it."""
+        self._link.hint(stanzas.presence(self._link.address, jid, "subscribe"))
+        self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
 
     @contextlib.asynccontextmanager
     async def paused(self, jid: str) -> AsyncIterator[None]:
@@ -289,10 +311,32 @@ class Delivery:
             return resting
         wall_s, now_s = self._clock.wall_s(), self._clock.monotonic_s()
         for uid, queued_s in zip(uids, await self._store.outbox.oldest_s(uids), strict=True):
-            if queued_s is not None and (due_s := may_be_told_s(self._habits[uid], queued_s, wall_s)) > wall_s:
-                self._dispatch.rest(uid, now_s + due_s - wall_s)
+            if queued_s is None:
+                continue
+            rest_s = may_be_told_s(self._habits[uid], queued_s, wall_s) - wall_s
+            if self._habits[uid].heeds_presence:
+                await self._ask_for_presence(uid, now_s)
+                rest_s = max(rest_s, self._absent_s(uid, now_s))
+            if rest_s > 0:
+                self._dispatch.rest(uid, now_s + rest_s)
                 resting.add(uid)
         return resting
+
+    def _absent_s(self, uid: UserId, now_s: float) -> float:
+        """Return how long to wait before looking again whether somebody is free to be told; 0 if they are.
+
+        Who lets us see no presence at all is told: nobody is to wait for ever.
+        """
+        free = self._free.get(uid)
+        if free is not None:
+            return 0.0 if free else PRESENCE_LOOK_S
+        return max(0.0, self._asked_s[uid] + PRESENCE_WITHIN_S - now_s)
+
+    async def _ask_for_presence(self, uid: UserId, now_s: float) -> None:
+        if uid not in self._free and uid not in self._asked_s:
+            self._asked_s[uid] = now_s
+            (jid,) = await self._store.outbox.address([uid])
+            self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
 
     async def _hand_over(self, written: Sequence[str], sent: Sequence[_Sent]) -> None:
         """Send, and complete what the server took and did not send back: await the receipts that were asked for."""
@@ -332,10 +376,20 @@ class Delivery:
             hopeless = [batch for batch in flying if self._dispatch.is_hopeless(uid, batch.claimed_s, wall_s)]
             for batch in hopeless:
                 await self._store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+            if hopeless:
+                await self._suspend(uid)
             alive = [batch for batch in flying if batch not in hopeless]
             if again := self._dispatch.resend(uid, alive, self._clock.monotonic_s()):
                 found[uid] = again
         return found
+
+    async def _suspend(self, uid: UserId) -> None:
+        """Withhold everything from somebody whom nothing reaches, until they write to us."""
+        (jid,) = await self._store.outbox.address([uid])
+        if jid:
+            mine = await self._store.subscriptions.of_user(jid)
+            await self._store.pauses.suspend(jid, [held.channel for held in mine])
+            _log.info("suspended: nothing reached them for 14 days", user=uid)
 
     async def _surely(
         self, receipted: Sequence[tuple[UserId, MessageId]], finished: Sequence[tuple[UserId, MessageId]]

@@ -19,6 +19,7 @@ from service.store.channels import Channels
 from service.store.directory import Directory
 from service.store.forgetting import Forgetting
 from service.store.hosts import Hosts
+from service.store.imports import Imports
 from service.store.inbox import Inboxes
 from service.store.index import GroupIndex
 from service.store.invites import Invites
@@ -76,6 +77,7 @@ class Store:
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
         self.invites = Invites(link)
+        self.imports = Imports(link)
         self.websub = WebSub(link)
         self.rooms = Rooms(link)
 

@@ -39,7 +39,8 @@ key                          type    meaning
 ``cn:{m:CELL}:slots``        string  which name has which slot in the index
 ``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``,
-                                     ``unheard``: what standing queries met since everything was paused
+                                     ``unheard``: what standing queries met since everything was paused,
+                                     ``suspended``: nothing reached them; 1 if we silenced those queries
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``,
                                      and of a paused one the version it stands still at: see ``user_held.lua``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
@@ -61,6 +62,7 @@ key                          type    meaning
 ``cn:{w}:log``               stream  their changes: ``i`` id, ``s`` Standing (msgpack), nothing for an end; ~10,000
 ``cn:{i}:users``             zset    user ids that may have intents → when (ms)
 ``cn:{a}:users``             set     every user id that ever wrote to us
+``cn:{i}:importing``         hash    user ids with something to import → the address of the bot that does it
 ``cn:{a}:leaving``           set     user ids that are being forgotten
 ``cn:{a}:floor``             string  the greatest ``seq`` of those who were forgotten lately; expires
 ``cn:{v}:invites``           hash    hash of an invitation's code → ``USES UNTIL``: how often still, until when (Unix s)
@@ -94,6 +96,7 @@ RING_EPOCH = "cn:{r}:epoch"
 AIMS = "cn:{p}:aims"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
+IMPORTING = "cn:{i}:importing"
 LEAVING = "cn:{a}:leaving"
 SEQ_FLOOR = "cn:{a}:floor"
 INVITES = "cn:{v}:invites"

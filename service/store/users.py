@@ -12,11 +12,15 @@ from service.store.link import Link, script
 
 
 class UserState(msgspec.Struct, frozen=True):
-    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want."""
+    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want.
+
+    ``suspended``: nothing reached them for so long that nothing is sent any more.
+    """
 
     jid: str
     welcomed: bool = False
     receipts: bool = False
+    suspended: bool = False
     habits: Habits = NONE
 
 
@@ -39,9 +43,9 @@ class Users:
 
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
-        fields = ("welcomed", "receipts", *_HABITS)
-        welcomed, receipts, *habits = await self._link.call("HMGET", keys.user(keys.user_id(jid)), *fields)
-        return UserState(jid, welcomed == b"1", receipts == b"1", _habits(*habits))
+        fields = ("welcomed", "receipts", "suspended", *_HABITS)
+        welcomed, receipts, held, *habits = await self._link.call("HMGET", keys.user(keys.user_id(jid)), *fields)
+        return UserState(jid, welcomed == b"1", receipts == b"1", held is not None, _habits(*habits))
 
     async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Remember what is given."""

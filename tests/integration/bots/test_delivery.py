@@ -172,6 +172,7 @@ class _FailingOnce:
         self.up = asyncio.Event()
         self.up.set()
         self.tried: list[str] = []
+        self.rooms: set[str] = set()
 
     async def send(self, stanzas: Sequence[str]) -> None:
         self.tried += stanzas
