@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import math
 import random
-import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
@@ -21,13 +20,16 @@ from bots import stanzas
 from bots.bodies import Bodies, Body
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
+from bots.ids import is_batch, is_own
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
-from bots.looks import USUAL, Looks, has_looks, looks_of
+from bots.looks import looks_of
+from bots.resting import Resting
+from bots.suspending import suspend
 from bots.tasks import end, together
 from bots.withholding import LOOKED_AT, Withholding
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.habits import Habits, may_be_told_s
+from service.habits import Habits
 from service.metrics import DELIVERY, OUTBOX_USERS
 from service.model import UserId
 from service.preferences import ByNumber, chooses
@@ -45,11 +47,6 @@ MOST_ITEMS: Final = 60
 MOST_UNANSWERED: Final = 20
 """After so many batches without a receipt we stop waiting for any, until one comes: what a later session
 would have to send again is bounded."""
-
-PRESENCE_LOOK_S: Final = 3_600.0
-"""Somebody's presence is news to us, so this is only for what was lost."""
-PRESENCE_WITHIN_S: Final = 30.0
-"""After so long without a word of somebody's presence in this session we see none of it."""
 
 _SWEEP_EVERY_S = 60.0
 _COUNT_EVERY_S = 5.0
@@ -88,8 +85,7 @@ class Delivery:
         self._unanswered: Counter[UserId] = Counter()
         self._bodies = Bodies(store.channels)
         self._preferences: dict[UserId, ByNumber] = {}
-        self._free: dict[UserId, bool] = {}
-        self._asked_s: dict[UserId, float] = {}  # since when we wait to hear of somebody's presence
+        self._resting = Resting(store.outbox, link, clock)
         self._corrections = Corrections(store)
         self._withholding = Withholding(store)
 
@@ -107,14 +103,13 @@ class Delivery:
 
     def started(self) -> None:
         """A session began that continues no earlier one."""
-        self._free.clear()
-        self._asked_s.clear()
+        self._resting.started()
         self._renewed.set()
 
     def receipt(self, event: Receipt) -> None:
         """A client has a message: a batch is finished. Any message of ours teaches that it sends receipts."""
         uid = user_id(event.jid)
-        if _is_batch(uid, event.message_id) or (_is_own(uid, event.message_id) and not self._sends_receipts.get(uid)):
+        if is_batch(uid, event.message_id) or (is_own(uid, event.message_id) and not self._sends_receipts.get(uid)):
             self._unanswered.pop(uid, None)
             self._receipts.append((uid, event.message_id))
             self._answered(event.message_id)
@@ -123,7 +118,7 @@ class Delivery:
     def bounced(self, event: Bounced) -> None:
         """A message came back."""
         uid = user_id(event.jid)
-        if _is_batch(uid, event.message_id):
+        if is_batch(uid, event.message_id):
             self._answered(event.message_id)
             self._hold(uid, event.condition)
             _log.info("bounced", user=uid, condition=event.condition)
@@ -136,12 +131,12 @@ class Delivery:
         if isinstance(event, Seen):
             self._dispatch.seen(uid, now_s)
             if event.is_free is not None:
-                self._free[uid] = event.is_free
+                self._resting.seen(uid, is_free=event.is_free)
             if event.is_free:
                 self._dispatch.rouse(uid, now_s)
             self._stirred.set()
         else:
-            self._free[uid] = False
+            self._resting.seen(uid, is_free=False)
             self._dispatch.absent(uid)
 
     def changed(self, jid: str) -> None:
@@ -156,8 +151,7 @@ class Delivery:
         uid = user_id(jid)
         for told in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
             told.pop(uid, None)
-        for seen in (self._free, self._asked_s):
-            seen.pop(uid, None)
+        self._resting.forget(uid)
 
     def befriend(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""
@@ -270,7 +264,9 @@ class Delivery:
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
         await self._learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._rest([uid for uid in clear if self._habits[uid].waits])
+        resting = await self._resting.of({uid: self._habits[uid] for uid in clear if self._habits[uid].waits})
+        for uid, rest_s in resting.items():
+            self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
         clear = [uid for uid in clear if uid not in resting]
         choosy = {uid: self._preferences[uid] for uid in clear if chooses(self._preferences[uid])}
         withheld = await self._withholding.of(choosy) if choosy else {}
@@ -281,7 +277,8 @@ class Delivery:
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         sent, written, empty = [], [], []
         for uid, own in batches.items():
-            looks = await self._looks(uid, own)
+            preferences, zone = self._preferences[uid], self._habits[uid].zone
+            looks = await looks_of(self._store.subscriptions, uid, own, preferences, zone)
             asked = self._sends_receipts[uid]
             request = stanzas.REQUEST if asked and jids[uid] not in self._link.rooms else ""
             for batch in own:
@@ -297,46 +294,6 @@ class Delivery:
         await self._hand_over(written, sent)
         await self._surely((), empty)
         return batches.keys() | more
-
-    async def _looks(self, uid: UserId, batches: Sequence[Batch]) -> Looks:
-        preferences = self._preferences[uid]
-        if not has_looks(preferences):
-            return USUAL
-        return await looks_of(self._store.subscriptions, uid, batches, preferences, self._habits[uid].zone)
-
-    async def _rest(self, uids: Sequence[UserId]) -> set[UserId]:
-        """Return who does not want to hear from us now what is queued for them; their lanes rest until they do."""
-        resting: set[UserId] = set()
-        if not uids:
-            return resting
-        wall_s, now_s = self._clock.wall_s(), self._clock.monotonic_s()
-        for uid, queued_s in zip(uids, await self._store.outbox.oldest_s(uids), strict=True):
-            if queued_s is None:
-                continue
-            rest_s = may_be_told_s(self._habits[uid], queued_s, wall_s) - wall_s
-            if self._habits[uid].heeds_presence:
-                await self._ask_for_presence(uid, now_s)
-                rest_s = max(rest_s, self._absent_s(uid, now_s))
-            if rest_s > 0:
-                self._dispatch.rest(uid, now_s + rest_s)
-                resting.add(uid)
-        return resting
-
-    def _absent_s(self, uid: UserId, now_s: float) -> float:
-        """Return how long to wait before looking again whether somebody is free to be told; 0 if they are.
-
-        Who lets us see no presence at all is told: nobody is to wait for ever.
-        """
-        free = self._free.get(uid)
-        if free is not None:
-            return 0.0 if free else PRESENCE_LOOK_S
-        return max(0.0, self._asked_s[uid] + PRESENCE_WITHIN_S - now_s)
-
-    async def _ask_for_presence(self, uid: UserId, now_s: float) -> None:
-        if uid not in self._free and uid not in self._asked_s:
-            self._asked_s[uid] = now_s
-            (jid,) = await self._store.outbox.address([uid])
-            self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
 
     async def _hand_over(self, written: Sequence[str], sent: Sequence[_Sent]) -> None:
         """Send, and complete what the server took and did not send back: await the receipts that were asked for."""
@@ -377,19 +334,11 @@ class Delivery:
             for batch in hopeless:
                 await self._store.outbox.dead(uid, batch.message_id, "came back for 14 days")
             if hopeless:
-                await self._suspend(uid)
+                await suspend(self._store, uid)
             alive = [batch for batch in flying if batch not in hopeless]
             if again := self._dispatch.resend(uid, alive, self._clock.monotonic_s()):
                 found[uid] = again
         return found
-
-    async def _suspend(self, uid: UserId) -> None:
-        """Withhold everything from somebody whom nothing reaches, until they write to us."""
-        (jid,) = await self._store.outbox.address([uid])
-        if jid:
-            mine = await self._store.subscriptions.of_user(jid)
-            await self._store.pauses.suspend(jid, [held.channel for held in mine])
-            _log.info("suspended: nothing reached them for 14 days", user=uid)
 
     async def _surely(
         self, receipted: Sequence[tuple[UserId, MessageId]], finished: Sequence[tuple[UserId, MessageId]]
@@ -414,7 +363,7 @@ class Delivery:
             arrived, self._receipts = self._receipts, []
             new = {uid for uid, _ in arrived if not self._sends_receipts.get(uid)}
             self._sends_receipts.update(dict.fromkeys(new, True))
-            await self._surely((), [(uid, mid) for uid, mid in arrived if _is_batch(uid, mid)])
+            await self._surely((), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
             now_s = self._clock.monotonic_s()
             for uid, _ in arrived:
                 self._dispatch.settled(uid, now_s)
@@ -449,17 +398,3 @@ class Delivery:
         self._sends_receipts = dict(zip(unknown, receipts, strict=True)) | self._sends_receipts
         self._habits.update(zip(unknown, habits, strict=True))
         self._preferences.update(zip(unknown, preferences, strict=True))
-
-
-def answer_id(uid: UserId) -> MessageId:
-    """Return a fresh id for an answer: also bound to the person, but no batch's."""
-    return f"{uid}.{secrets.token_hex(8)}"
-
-
-def _is_own(uid: UserId, message_id: MessageId) -> bool:
-    """Whether this is the id of a message to this person."""
-    return message_id.startswith(uid)
-
-
-def _is_batch(uid: UserId, message_id: MessageId) -> bool:
-    return message_id.startswith(f"{uid}-")

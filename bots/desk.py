@@ -12,7 +12,6 @@ import structlog
 
 from bots import commands, stanzas
 from bots.asking import Limits
-from bots.delivery import answer_id
 from bots.dialogue import Dialogue, converse
 from bots.exchange import (
     Failed,
@@ -22,6 +21,7 @@ from bots.exchange import (
     TooFast,
 )
 from bots.house import House
+from bots.ids import answer_id
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said
 from bots.pointing import pointed, reacted
@@ -123,7 +123,8 @@ class Desk:
             person.told_too_fast = True
             return text(TooFast(per_minute), self._clock.wall_s(), person.language or said.language)
         person.told_too_fast = False
-        known = await self._house.greet(said.jid, said.language)
+        # A room is spoken to as its owners and admins speak, not as whoever spoke last.
+        known = await self._house.greet(said.jid, said.language if said.may_change else "")
         person.language = known.habits.speaks
         greeting = "" if known.welcomed else f"{welcome(voice(person.language))}\n\n"
         if known.suspended:

@@ -9,9 +9,9 @@ import structlog
 
 from bots import stanzas
 from bots.asking import Limits
-from bots.delivery import answer_id
 from bots.exchange import Imported
 from bots.following import follow
+from bots.ids import answer_id
 from bots.link import Link, LinkLost
 from bots.replies import text
 from bots.tasks import end

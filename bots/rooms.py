@@ -13,10 +13,11 @@ import structlog
 
 from bots import bounces, muc, profile, stanzas
 from bots.asking import ForgetEverything
-from bots.delivery import Delivery, answer_id
+from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
 from bots.house import House
+from bots.ids import answer_id
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
 from bots.replies.talking import in_a_room, kept_out
 from bots.verbs import LEAVE
