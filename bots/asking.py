@@ -7,6 +7,7 @@ import msgspec
 
 from service.discovery.grammar import Query
 from service.discovery.standing import Standing
+from service.feeds.opml import Subscribed
 from service.habits import Habits
 from service.model import Channel, ChannelId
 from service.preferences import Preferences
@@ -88,6 +89,18 @@ class ResumePlease(msgspec.Struct, frozen=True):
     watches: bool = False
 
 
+class ReadList(msgspec.Struct, frozen=True):
+    """→ ``service.feeds.opml.Outline``: what the list of feeds at this canonical URL says; a worker fetches it."""
+
+    url: str
+
+
+class ImportThese(msgspec.Struct, frozen=True):
+    """→ None; durable by then, and begun: each is subscribed to in its turn, and the person told of the end."""
+
+    feeds: tuple[Subscribed, ...]
+
+
 class AcceptInvitation(msgspec.Struct, frozen=True):
     """→ whether the person may use the bot with this code."""
 
@@ -146,7 +159,8 @@ class ToldBy(msgspec.Struct, frozen=True):
 Request = (
     LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
     | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits
-    | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences | PutPreferences | ToldBy
+    | ReadList | ImportThese | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences
+    | PutPreferences | ToldBy
 )  # fmt: skip
 
 

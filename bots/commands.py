@@ -15,6 +15,9 @@ import msgspec
 from bots.verbs import ALL, GUESSABLE, ME, VERB_OF
 from service.feeds.urls import looks_like_url
 
+LONGEST_LIST = 16_384
+"""Characters of a list of feeds to import that are read; a longer one is to be imported from its URL."""
+_LONGEST_VERB = 40
 LONGEST = 4096
 """Characters of a command that are read; longer than any URL we watch."""
 
@@ -75,6 +78,16 @@ class Enter(msgspec.Struct, frozen=True):
     """Let me in: this is my invitation."""
 
     code: str
+
+
+class Export(msgspec.Struct, frozen=True):
+    """Give me my subscriptions as a list (OPML)."""
+
+
+class Import(msgspec.Struct, frozen=True):
+    """Subscribe me to all of a list (OPML): its text, or the URL where it is."""
+
+    words: str
 
 
 class ForgetMe(msgspec.Struct, frozen=True):
@@ -185,15 +198,20 @@ class Unknown(msgspec.Struct, frozen=True):
 
 Command = (
     Subscribe | Unsubscribe | UnsubscribeAll | List | Find | More | Watch | Unwatch | Show | Why | Status | Quiet
-    | Enter | ForgetMe | Pause | Resume | Set | Filter | Digest | Timezone | Language | Help | Answer | Pick | Cancel
+    | Export | Import | Enter
+    | ForgetMe | Pause | Resume | Set | Filter | Digest | Timezone | Language | Help | Answer | Pick | Cancel
     | Unknown
 )  # fmt: skip
+
+HARMLESS: Final = (List, Find, More, Show, Why, Status, Help, Unknown)
+"""Commands that change nothing."""
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
 
 VERBS: Final = (
     *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
-    *("timezone", "language", "pause", "resume", "set", "filter", "forget", "help"),
+    *("timezone", "language", "pause", "resume", "set", "filter", "export", "import", "forget"),
+    "help",
 )
 """What ``help`` explains."""
 
@@ -202,7 +220,7 @@ _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 
 def parse(text: str) -> Command:
     """Return the command that ``text`` states."""
-    line = text[:LONGEST].strip().lstrip("/").strip()
+    line = cut(text)
     verb, rest = (*line.split(maxsplit=1), "", "")[:2]
     name = VERB_OF.get(verb.lower().rstrip(":,!."))
     if name is not None:
@@ -212,6 +230,13 @@ def parse(text: str) -> Command:
     if "://" in verb or looks_like_url(_url(verb)):
         return Subscribe(_url(verb))
     return Unknown(line, _suggestion(verb, rest))
+
+
+def cut(text: str) -> str:
+    """Return as much of what somebody writes as is read."""
+    line = text[:LONGEST_LIST].strip().lstrip("/").strip()
+    verb = line[:_LONGEST_VERB].split(maxsplit=1)[:1]
+    return line if verb and VERB_OF.get(verb[0].lower()) == "import" else line[:LONGEST].rstrip()
 
 
 def _url(words: str) -> str:
@@ -279,6 +304,8 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "why": lambda rest: Why(_target(rest)),
     "status": lambda _: Status(),
     "invite": Enter,
+    "export": lambda _: Export(),
+    "import": Import,
     "forget": lambda rest: ForgetMe() if rest.lower().strip("-. ") in ME else Help("forget"),
     "pause": lambda rest: Pause(_any(rest)),
     "resume": lambda rest: Resume(_any(rest)),

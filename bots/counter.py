@@ -66,6 +66,9 @@ class Counter:
 
     def hear(self, ordered: Ordered) -> None:
         """Begin an errand, or go on with one."""
+        if ordered.jid in self._link.rooms:  # nobody in a room acts for it behind its back
+            self._refuse(ordered, "auth", "forbidden")
+            return
         if len(self._at_work) >= MOST_AT_WORK:
             self._refuse(ordered, "wait", "resource-constraint")
             return
@@ -82,6 +85,8 @@ class Counter:
         """Answer one step; a bug in it is logged and stays that person's."""
         speaker = voice(ordered.language)
         try:
+            chosen = (await self._store.users.get(ordered.jid)).habits.language
+            speaker = voice(chosen or ordered.language)
             await self._step(ordered, speaker)
         except StoreUnavailable as error:
             self._complete(ordered, ordered.session, self._text(Failed(error, ""), speaker), wrong=True)

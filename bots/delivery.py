@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import math
 import random
-import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
@@ -21,13 +20,16 @@ from bots import stanzas
 from bots.bodies import Bodies, Body
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
+from bots.ids import is_batch, is_own
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
-from bots.looks import USUAL, Looks, has_looks, looks_of
+from bots.looks import looks_of
+from bots.resting import Resting
 from bots.tasks import end, together
+from bots.unreachable import rest_unreachable
 from bots.withholding import LOOKED_AT, Withholding
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.habits import Habits, may_be_told_s
+from service.habits import Habits
 from service.metrics import DELIVERY, OUTBOX_USERS
 from service.model import UserId
 from service.preferences import ByNumber, chooses
@@ -83,6 +85,7 @@ class Delivery:
         self._unanswered: Counter[UserId] = Counter()
         self._bodies = Bodies(store.channels)
         self._preferences: dict[UserId, ByNumber] = {}
+        self._resting = Resting(store.outbox, link, clock)
         self._corrections = Corrections(store)
         self._withholding = Withholding(store)
 
@@ -100,12 +103,13 @@ class Delivery:
 
     def started(self) -> None:
         """A session began that continues no earlier one."""
+        self._resting.started()
         self._renewed.set()
 
     def receipt(self, event: Receipt) -> None:
         """A client has a message: a batch is finished. Any message of ours teaches that it sends receipts."""
         uid = user_id(event.jid)
-        if _is_batch(uid, event.message_id) or (_is_own(uid, event.message_id) and not self._sends_receipts.get(uid)):
+        if is_batch(uid, event.message_id) or (is_own(uid, event.message_id) and not self._sends_receipts.get(uid)):
             self._unanswered.pop(uid, None)
             self._receipts.append((uid, event.message_id))
             self._answered(event.message_id)
@@ -114,7 +118,7 @@ class Delivery:
     def bounced(self, event: Bounced) -> None:
         """A message came back."""
         uid = user_id(event.jid)
-        if _is_batch(uid, event.message_id):
+        if is_batch(uid, event.message_id):
             self._answered(event.message_id)
             self._hold(uid, event.condition)
             _log.info("bounced", user=uid, condition=event.condition)
@@ -123,10 +127,16 @@ class Delivery:
     def presence(self, event: Seen | Absent) -> None:
         """A person came online, showed a sign of life, or went offline."""
         uid = user_id(event.jid)
+        now_s = self._clock.monotonic_s()
         if isinstance(event, Seen):
-            self._dispatch.seen(uid, self._clock.monotonic_s())
+            self._dispatch.seen(uid, now_s)
+            if event.is_free is not None:
+                self._resting.seen(uid, is_free=event.is_free)
+            if event.is_free:
+                self._dispatch.rouse(uid, now_s)
             self._stirred.set()
         else:
+            self._resting.seen(uid, is_free=False)
             self._dispatch.absent(uid)
 
     def changed(self, jid: str) -> None:
@@ -139,8 +149,14 @@ class Delivery:
     def forget(self, jid: str) -> None:
         """Remember nothing of a person; inside of :meth:`paused`."""
         uid = user_id(jid)
-        for known in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
-            known.pop(uid, None)
+        for told in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
+            told.pop(uid, None)
+        self._resting.forget(uid)
+
+    def befriend(self, jid: str) -> None:
+        """Ask to see a person's presence, for they want us to go by it."""
+        self._link.hint(stanzas.presence(self._link.address, jid, "subscribe"))
+        self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
 
     @contextlib.asynccontextmanager
     async def paused(self, jid: str) -> AsyncIterator[None]:
@@ -248,7 +264,9 @@ class Delivery:
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
         await self._learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._rest([uid for uid in clear if self._habits[uid].waits])
+        resting = await self._resting.of({uid: self._habits[uid] for uid in clear if self._habits[uid].waits})
+        for uid, rest_s in resting.items():
+            self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
         clear = [uid for uid in clear if uid not in resting]
         choosy = {uid: self._preferences[uid] for uid in clear if chooses(self._preferences[uid])}
         withheld = await self._withholding.of(choosy) if choosy else {}
@@ -259,7 +277,8 @@ class Delivery:
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         sent, written, empty = [], [], []
         for uid, own in batches.items():
-            looks = await self._looks(uid, own)
+            preferences, zone = self._preferences[uid], self._habits[uid].zone
+            looks = await looks_of(self._store.subscriptions, uid, own, preferences, zone)
             asked = self._sends_receipts[uid]
             request = stanzas.REQUEST if asked and jids[uid] not in self._link.rooms else ""
             for batch in own:
@@ -275,24 +294,6 @@ class Delivery:
         await self._hand_over(written, sent)
         await self._surely((), empty)
         return batches.keys() | more
-
-    async def _looks(self, uid: UserId, batches: Sequence[Batch]) -> Looks:
-        preferences = self._preferences[uid]
-        if not has_looks(preferences):
-            return USUAL
-        return await looks_of(self._store.subscriptions, uid, batches, preferences, self._habits[uid].zone)
-
-    async def _rest(self, uids: Sequence[UserId]) -> set[UserId]:
-        """Return who does not want to hear from us now what is queued for them; their lanes rest until they do."""
-        resting: set[UserId] = set()
-        if not uids:
-            return resting
-        wall_s, now_s = self._clock.wall_s(), self._clock.monotonic_s()
-        for uid, queued_s in zip(uids, await self._store.outbox.oldest_s(uids), strict=True):
-            if queued_s is not None and (due_s := may_be_told_s(self._habits[uid], queued_s, wall_s)) > wall_s:
-                self._dispatch.rest(uid, now_s + due_s - wall_s)
-                resting.add(uid)
-        return resting
 
     async def _hand_over(self, written: Sequence[str], sent: Sequence[_Sent]) -> None:
         """Send, and complete what the server took and did not send back: await the receipts that were asked for."""
@@ -332,6 +333,8 @@ class Delivery:
             hopeless = [batch for batch in flying if self._dispatch.is_hopeless(uid, batch.claimed_s, wall_s)]
             for batch in hopeless:
                 await self._store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+            if hopeless:
+                await rest_unreachable(self._store, uid)
             alive = [batch for batch in flying if batch not in hopeless]
             if again := self._dispatch.resend(uid, alive, self._clock.monotonic_s()):
                 found[uid] = again
@@ -360,7 +363,7 @@ class Delivery:
             arrived, self._receipts = self._receipts, []
             new = {uid for uid, _ in arrived if not self._sends_receipts.get(uid)}
             self._sends_receipts.update(dict.fromkeys(new, True))
-            await self._surely((), [(uid, mid) for uid, mid in arrived if _is_batch(uid, mid)])
+            await self._surely((), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
             now_s = self._clock.monotonic_s()
             for uid, _ in arrived:
                 self._dispatch.settled(uid, now_s)
@@ -395,17 +398,3 @@ class Delivery:
         self._sends_receipts = dict(zip(unknown, receipts, strict=True)) | self._sends_receipts
         self._habits.update(zip(unknown, habits, strict=True))
         self._preferences.update(zip(unknown, preferences, strict=True))
-
-
-def answer_id(uid: UserId) -> MessageId:
-    """Return a fresh id for an answer: also bound to the person, but no batch's."""
-    return f"{uid}.{secrets.token_hex(8)}"
-
-
-def _is_own(uid: UserId, message_id: MessageId) -> bool:
-    """Whether this is the id of a message to this person."""
-    return message_id.startswith(uid)
-
-
-def _is_batch(uid: UserId, message_id: MessageId) -> bool:
-    return message_id.startswith(f"{uid}-")

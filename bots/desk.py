@@ -12,20 +12,23 @@ import structlog
 
 from bots import commands, stanzas
 from bots.asking import Limits
-from bots.delivery import answer_id
-from bots.dialogue import converse
+from bots.dialogue import Dialogue, converse
 from bots.exchange import (
     Failed,
+    OnlyManagers,
     Question,
     Reply,
     TooFast,
 )
 from bots.house import House
+from bots.ids import answer_id
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said
-from bots.replies import text
-from bots.replies.talking import broken, welcome
+from bots.pointing import pointed, reacted
+from bots.replies import others, text
+from bots.replies.talking import broken, welcome, welcome_back
 from bots.tasks import end
+from bots.verbs import LEAVE
 from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -49,6 +52,7 @@ class _Person:
         self.asked: Question | None = None
         self.asked_s = 0.0
         self.told_too_fast = False
+        self.more: tuple[str, ...] = ()
         self.language = ""
 
 
@@ -67,9 +71,10 @@ class Desk:
 
     def hear(self, said: Said) -> None:
         """Queue what a person said; of more than a hundred unread commands the oldest are dropped."""
-        self._people.setdefault(said.jid, _Person()).unread.append(said)
-        if said.jid not in self._serving:
-            self._serving[said.jid] = asyncio.create_task(self._serve(said.jid))
+        whose = said.jid if said.jid not in self._link.rooms or said.aloud else said.sender
+        self._people.setdefault(whose, _Person()).unread.append(said)
+        if whose not in self._serving:
+            self._serving[whose] = asyncio.create_task(self._serve(whose))
 
     async def close(self) -> None:
         """Stop answering."""
@@ -104,8 +109,10 @@ class Desk:
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
             words = broken(voice(person.language or said.language))
-        if words:
-            await self._say(said, words)
+        more, person.more = person.more, ()
+        for each in (words, *more):
+            if each:
+                await self._say(said, each)
 
     async def _words(self, person: _Person, said: Said) -> str:
         """Return what to say, "" for nothing."""
@@ -116,29 +123,42 @@ class Desk:
             person.told_too_fast = True
             return text(TooFast(per_minute), self._clock.wall_s(), person.language or said.language)
         person.told_too_fast = False
-        known = await self._house.greet(said.jid, said.language)
+        # A room is spoken to as its owners and admins speak, not as whoever spoke last.
+        known = await self._house.greet(said.jid, said.language if said.may_change else "")
         if known.suspended:
             return ""
         person.language = known.habits.speaks
         greeting = "" if known.welcomed else f"{welcome(voice(person.language))}\n\n"
+        if known.unreachable:
+            greeting = f"{welcome_back(voice(person.language))}\n\n"
         reply = await self._converse(person, said, self._limits.of(known.most_subscriptions))
         return clip(greeting + text(reply, self._clock.wall_s(), person.language), LONGEST_MESSAGE_BYTES)
 
     async def _converse(self, person: _Person, said: Said, limits: Limits) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
-        dialogue = converse(commands.parse(said.text), person.asked if stands else None, limits)
+        dialogue = self._dialogue(said, person.asked if stands else None, limits)
 
         def at_work() -> None:
-            self._link.hint(stanzas.composing(self._link.address, said.sender))
+            if not said.aloud:
+                self._link.hint(stanzas.composing(self._link.address, said.sender))
 
         reply = await self._house.conduct(said.jid, dialogue, at_work)
+        person.more = others(reply)
         person.asked = reply if isinstance(reply, Question) else None
         person.asked_s = self._clock.monotonic_s()
         return reply
 
+    def _dialogue(self, said: Said, asked: Question | None, limits: Limits) -> Dialogue:
+        if not said.may_change:
+            return _guarded(said.text, limits)
+        if said.reacted:
+            return reacted(said.text, said.points_at, limits)
+        if said.points_at:
+            return pointed(said.text, said.points_at, asked, limits)
+        return converse(commands.parse(said.text), asked, limits)
+
     async def _say(self, said: Said, words: str) -> None:
-        content = stanzas.payload(words) + stanzas.REQUEST + stanzas.ACTIVE
-        stanza = stanzas.message(self._link.address, said.sender, answer_id(user_id(said.jid)), content, said.thread)
+        stanza = self._answer_to(said, words)
         while True:
             await self._link.up.wait()
             try:
@@ -146,3 +166,19 @@ class Desk:
             except LinkLost:
                 continue
             return
+
+    def _answer_to(self, said: Said, words: str) -> str:
+        address, ident = self._link.address, answer_id(user_id(said.jid))
+        if said.aloud:
+            nick = said.sender.partition("/")[2]
+            return stanzas.message(address, said.jid, ident, stanzas.payload(f"{nick}: {words}"), kind="groupchat")
+        content = stanzas.payload(words) + stanzas.REQUEST + stanzas.ACTIVE
+        return stanzas.message(address, said.sender, ident, content, said.thread)
+
+
+def _guarded(text: str, limits: Limits) -> Dialogue:
+    """Carry out only what changes nothing."""
+    command = commands.parse(text)
+    if not isinstance(command, commands.HARMLESS) or text.strip().lower() in LEAVE:
+        return OnlyManagers()
+    return (yield from converse(command, None, limits))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bots import commands, preferring
+from bots import carrying, commands, preferring
 from bots.asking import (
     AcceptInvitation,
     AddSubscription,
@@ -94,6 +94,10 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from _unsubscribe(target))
         case commands.Enter(code):
             return Admitted() if (yield AcceptInvitation(code.strip())) else NotAdmitted(refused=True)
+        case commands.Export():
+            return (yield from carrying.exported())
+        case commands.Import():
+            return (yield from carrying.imported(command))
         case commands.ForgetMe():
             return ReallyForget()
         case commands.Answer(yes=True) if isinstance(asked, ReallyForget):

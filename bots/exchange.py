@@ -221,6 +221,32 @@ class Admitted(msgspec.Struct, frozen=True):
     """The person may use the bot."""
 
 
+class Exported(msgspec.Struct, frozen=True):
+    """A person's subscriptions as OPML documents, each of which fits a message."""
+
+    documents: tuple[str, ...]
+    count: int
+
+
+class ImportBegun(msgspec.Struct, frozen=True):
+    """So many feeds of a list are being subscribed to; and what is wrong with it."""
+
+    count: int
+    problems: tuple[str, ...]
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What came of a list: new subscriptions, those that were there, and what failed, each with its address."""
+
+    new: int = 0
+    known: int = 0
+    failed: tuple[tuple[str, CoronetError], ...] = ()
+
+    def and_also(self, other: "Imported") -> "Imported":
+        """Return both together."""
+        return Imported(self.new + other.new, self.known + other.known, self.failed + other.failed)
+
+
 class Forgotten(msgspec.Struct, frozen=True):
     """Everything about the person is deleted."""
 
@@ -294,6 +320,10 @@ class FiltersFull(msgspec.Struct, frozen=True):
     limit: int
 
 
+class OnlyManagers(msgspec.Struct, frozen=True):
+    """In a room, only its owners and admins may do that."""
+
+
 class NotUnderstood(msgspec.Struct, frozen=True):
     """It resembles nothing we know."""
 
@@ -311,7 +341,7 @@ Reply = (
     | Unwatched | NoSuchWatch | Unsubscribed | NoSuchSubscription | Listing | Shown | Reasoned | StatusReport
     | HabitsTold | UnreadableTime | NoSuchZone | LanguageTold | NoSuchLanguage
     | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
-    | ReallyForget | Forgotten | NotAdmitted | Admitted
+    | Exported | ImportBegun | Imported | ReallyForget | Forgotten | NotAdmitted | Admitted
     | Paused | Resumed | Preferred | NoSuchSetting | UnreadableSetting | NotSettable | Filters | NoSuchFilter
-    | FiltersFull | TooFast | LetBe | NothingAsked | NotUnderstood | Failed
+    | FiltersFull | TooFast | LetBe | NothingAsked | OnlyManagers | NotUnderstood | Failed
 )  # fmt: skip

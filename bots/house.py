@@ -18,6 +18,7 @@ from bots.asking import (
     Followed,
     ForgetEverything,
     Health,
+    ImportThese,
     LatestEntries,
     Limits,
     LookUp,
@@ -28,6 +29,7 @@ from bots.asking import (
     PausePlease,
     Probe,
     PutPreferences,
+    ReadList,
     Request,
     ResumePlease,
     Search,
@@ -40,6 +42,8 @@ from bots.delivery import Delivery
 from bots.dialogue import Dialogue
 from bots.door import Door
 from bots.exchange import NotAdmitted, Reply
+from bots.following import follow
+from bots.importing import Importing
 from bots.voice import spoken
 from service.errors import CoronetError, NotSubscribed, NoWorker
 from service.location.contents import LATEST
@@ -47,7 +51,7 @@ from service.model import Channel, ChannelId, Entry, Subscription, UserId
 from service.preferences import FOR_ALL, NONE, ByNumber
 from service.store import Store
 from service.store.keys import user_id
-from service.store.outbox import MessageId
+from service.store.outbox import Batch, MessageId, ToldMessage
 from service.store.users import UserState
 
 _HOUR_S = 3600.0
@@ -56,8 +60,9 @@ _HOUR_S = 3600.0
 class House:
     """Serves one request at a time; each may raise a CoronetError."""
 
-    def __init__(self, store: Store, delivery: Delivery, limits: Limits, door: Door) -> None:
+    def __init__(self, store: Store, delivery: Delivery, limits: Limits, door: Door, importing: Importing) -> None:
         """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends."""
+        self._importing = importing
         self._door = door
         self._store = store
         self._delivery = delivery
@@ -70,6 +75,9 @@ class House:
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
             await self._store.users.mark(jid, welcomed=True)
+        if known.unreachable:
+            mine = await self._store.subscriptions.of_user(jid)
+            await self._store.pauses.reinstate(jid, [held.channel for held in mine])
         client_language = spoken(tag)
         if client_language in ("", known.habits.client_language):
             return known
@@ -86,7 +94,7 @@ class House:
                 dialogue.close()
                 return NotAdmitted()
             while True:
-                if isinstance(request, Probe):
+                if isinstance(request, Probe | ReadList):
                     at_work()
                 try:
                     result = await self.serve(jid, request)
@@ -110,7 +118,7 @@ class House:
             case MySubscriptions():
                 return await self._followed(jid)
             case AddSubscription(cid):
-                return await self._subscribe(jid, cid)
+                return await follow(self._store, jid, cid)
             case EndSubscription(cid):
                 async with self._delivery.paused(jid):
                     return await self._store.subscriptions.unsubscribe(jid, cid)
@@ -123,6 +131,8 @@ class House:
             case SetHabits(habits):
                 await self._store.users.set_habits(jid, habits)
                 self._delivery.changed(jid)
+                if habits.heeds_presence:
+                    self._delivery.befriend(jid)
                 return None
             case Search(query):
                 return tuple(await self._store.search.find(query, self._limits.public_from_subscribers))
@@ -132,9 +142,15 @@ class House:
                 return await self._store.standing.watch(jid, standing, self._limits.watches)
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
+            case ReadList(url):
+                return await self._store.requests.outline(url)
+            case ImportThese(feeds):
+                await self._importing.add(jid, feeds)
+                return None
             case AcceptInvitation(code):
                 return await self._door.accept(jid, code)
             case ForgetEverything():
+                await self._importing.stop(jid)
                 async with self._delivery.paused(jid):
                     await self._store.forgetting.forget(jid)
                     self._delivery.forget(jid)
@@ -163,16 +179,6 @@ class House:
                 return (await self._store.requests.show(cid)).latest[:count]
         return await self._store.channels.latest(cid, count)
 
-    async def _subscribe(self, jid: str, cid: ChannelId) -> tuple[int, bool]:
-        subscription, new = await self._store.subscriptions.subscribe(jid, cid)
-        if new:
-            await self._store.requests.wanted(subscription.channel)
-            channel = await self._store.channels.get(subscription.channel)
-            if channel is not None and channel.dormant:  # it fell asleep since we looked it up
-                with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
-                    await self._store.requests.probe(channel.url, as_page=channel.kind == "page")
-        return subscription.number, new
-
     async def _followed(self, jid: str) -> tuple[Followed, ...]:
         subscriptions, (preferences,) = await asyncio.gather(
             self._store.subscriptions.of_user(jid), self._store.preferences.of_users([user_id(jid)])
@@ -183,7 +189,8 @@ class House:
 
     async def _told_by(self, uid: UserId, message_id: MessageId) -> WhatItTold | None:
         (told,), flying = await asyncio.gather(self._store.outbox.told([uid]), self._store.outbox.inflight([uid]))
-        items = [item for one in (*told, *flying[uid]) if one.message_id == message_id for item in one.items]
+        messages: list[ToldMessage | Batch] = [*told, *flying[uid]]
+        items = [item for one in messages if one.message_id == message_id for item in one.items]
         if not items:
             return None
         watches = {watch.number for item in items for watch in item.met}

@@ -19,7 +19,11 @@ class LinkLost(OperationalError):
 class Said(msgspec.Struct, frozen=True):
     """A person wrote to us. ``jid`` is bare and decides what they may; ``sender`` is where to answer.
 
-    ``language`` is the tag of what their client speaks (xml:lang), "" if it says nothing.
+    ``language`` is the tag of what their client speaks (xml:lang), "" if it says nothing. ``points_at`` is the id of
+    the message that it was written under, ``reacted`` says that it stands for a reaction to that.
+
+    In a room ``jid`` is the room, and ``sender`` who spoke there, ``aloud`` or to us alone; ``may_change`` says whether
+    they may change what the room is told.
     """
 
     jid: str
@@ -29,6 +33,55 @@ class Said(msgspec.Struct, frozen=True):
     thread: str
     wants_receipt: bool
     language: str = ""
+    points_at: str = ""
+    reacted: bool = False
+    aloud: bool = False
+    may_change: bool = True
+
+
+class SaidInRoom(msgspec.Struct, frozen=True):
+    """Somebody, perhaps ourselves, spoke in a room, to whomever; the rest as in :class:`Said`.
+
+    ``room_id`` is how the room calls the message, "" if it does not (XEP-0359).
+    """
+
+    room: str
+    nick: str
+    id: str
+    room_id: str
+    text: str
+    language: str
+    points_at: str
+    reacted: bool
+
+
+class Invited(msgspec.Struct, frozen=True):
+    """Somebody wants us in a room."""
+
+    room: str
+    by: str
+    password: str
+
+
+class InRoom(msgspec.Struct, frozen=True):
+    """Somebody, perhaps ourselves, came into a room (or was there), changed there, or left; ``statuses`` say how.
+
+    ``destroyed``: the room is no more.
+    """
+
+    room: str
+    nick: str
+    affiliation: str
+    present: bool
+    statuses: frozenset[str]
+    destroyed: bool
+
+
+class RoomRefused(msgspec.Struct, frozen=True):
+    """A room does not let us in; ``condition`` as in :class:`Bounced`."""
+
+    room: str
+    condition: str
 
 
 class Ordered(msgspec.Struct, frozen=True):
@@ -63,9 +116,13 @@ class Bounced(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The person is there: one of their clients is online."""
+    """The person is there: one of their clients is online.
+
+    ``is_free``: at one of them they are neither away nor busy; None if we have seen them by something else than this.
+    """
 
     jid: str
+    is_free: bool | None = None
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -78,7 +135,7 @@ class Started(msgspec.Struct, frozen=True):
     """A new session began (not a resumed one): what the old one had not confirmed may be lost."""
 
 
-Event = Said | Ordered | Receipt | Bounced | Seen | Absent | Started
+Event = Said | SaidInRoom | Ordered | Invited | InRoom | RoomRefused | Receipt | Bounced | Seen | Absent | Started
 
 
 class Link(Protocol):
@@ -88,6 +145,8 @@ class Link(Protocol):
     """Set while there is a session."""
     address: str
     """What we send as."""
+    rooms: set[str]
+    """Where we speak to all at once; whoever is in the rooms keeps it."""
 
     async def send(self, stanzas: Sequence[str]) -> None:
         """Write stanzas in order and return when the server has them all. Raises :class:`LinkLost`."""
@@ -100,6 +159,9 @@ class Link(Protocol):
 
 class AskingLink(Link, Protocol):
     """A link through which we can ask, too."""
+
+    is_account: bool
+    """Whether we are an account of the server's, which keeps things for us."""
 
     async def ask(self, to: str, kind: str, content: str) -> Element:
         """Send a request ("get" or "set") and return the answer, be it a result or an error. Raises :class:`LinkLost`.

@@ -24,15 +24,12 @@ Looks = Mapping[ChannelId, Look]
 USUAL: Looks = {}
 
 
-def has_looks(preferences: ByNumber) -> bool:
-    """Say whether anything may look unusual to a person."""
-    return any(each.title or each.template for each in preferences.values())
-
-
 async def looks_of(
     subscriptions: Subscriptions, uid: UserId, batches: Sequence[Batch], preferences: ByNumber, zone: str
 ) -> Looks:
     """Return how the channels in a person's batches look to them. Raises StoreUnavailable."""
+    if not any(each.title or each.template for each in preferences.values()):
+        return USUAL
     cids = list(dict.fromkeys(item.channel for batch in batches for item in batch.items))
     numbers = await subscriptions.numbers([(uid, cid) for cid in cids])
     looks = {}

@@ -17,7 +17,23 @@ from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
 from bots.house import House
-from bots.link import Absent, Bounced, Event, LinkLost, Ordered, Receipt, Said, Seen, Started
+from bots.importing import Importing
+from bots.link import (
+    Absent,
+    Bounced,
+    Event,
+    InRoom,
+    Invited,
+    LinkLost,
+    Ordered,
+    Receipt,
+    RoomRefused,
+    Said,
+    SaidInRoom,
+    Seen,
+    Started,
+)
+from bots.rooms import Rooms
 from bots.tasks import together
 from bots.xmpp import Connection
 from service.clock import Clock, SystemClock
@@ -45,32 +61,48 @@ class Bot:
         )
         self.connection = Connection(settings, self._on_event)
         self._delivery = Delivery(store, self.connection, clock, settings.messages_per_s_per_user)
-        house = House(store, self._delivery, limits, Door(store.invites, settings.who_may_use, settings.allowed_users))
+        door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
+        self._importing = Importing(store, self.connection, clock, limits)
+        house = House(store, self._delivery, limits, door, self._importing)
         self._desk = Desk(store, self.connection, house, clock, limits)
         self._counter = Counter(store, self.connection, house, clock, limits)
+        self._rooms = Rooms(
+            store, self.connection, self._desk, delivery=self._delivery, house=house, door=door, clock=clock
+        )
 
     async def run(self) -> None:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
-            await together(self.connection.run(), self._delivery.run())
+            await self._rooms.load()
+            await together(self.connection.run(), self._delivery.run(), self._rooms.run(), self._importing.run())
         finally:
             await self._desk.close()
             await self._counter.close()
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
         match event:
+            case Said() if event.jid in self.connection.rooms:
+                self._rooms.whispered(event)
             case Said():
                 self._desk.hear(event)
             case Ordered():
                 self._counter.hear(event)
-            case Receipt():
+            case Receipt() if event.jid not in self.connection.rooms:  # a room's receipt is what it gives back
                 self._delivery.receipt(event)
             case Bounced():
                 self._delivery.bounced(event)
+                self._rooms.bounced(event)
             case Seen() | Absent():
                 self._delivery.presence(event)
+            case SaidInRoom():
+                self._rooms.heard(event)
+            case Invited():
+                self._rooms.invited(event)
+            case InRoom() | RoomRefused():
+                self._rooms.moved(event)
             case Started():
                 self._delivery.started()
+                self._rooms.started()
 
 
 async def run(settings: Settings) -> None:

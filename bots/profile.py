@@ -77,6 +77,7 @@ def answer(iq: Element, address: str, voice: Voice) -> str | None:
         f"{{{_DISCO_ITEMS}}}query": lambda: _disco_items(node, address, voice),
         f"{{{_VERSION}}}query": _version,
         f"{{{_PUBSUB}}}pubsub": lambda: _items(asked),
+        "{urn:xmpp:ping}ping": lambda: "",
         "{vcard-temp}vCard": vcard_temp,
         "{urn:ietf:params:xml:ns:vcard-4.0}vcard": vcard4,
     }

@@ -19,6 +19,7 @@ from bots.switches import OFF
 from bots.voice import SOURCE, language_named, spoken
 from service.habits import Habits, zone_named
 
+_PRESENCE = frozenset(("presence", "away", "präsenz", "anwesenheit", "présence", "presencia"))
 _AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
 
 
@@ -55,10 +56,7 @@ def _changed(
     off = words.lower() in OFF
     match command:
         case commands.Quiet():
-            quiet = None if off else wishes.quiet(words)
-            if quiet or off:
-                return msgspec.structs.replace(habits, quiet=quiet)
-            return UnreadableTime("quiet", words)
+            return _quieted(habits, words, off=off)
         case commands.Digest():
             digest = None if off else wishes.digest(words)
             if digest or off:
@@ -67,3 +65,12 @@ def _changed(
         case commands.Timezone():
             zones = zone_named(words)
             return msgspec.structs.replace(habits, zone=zones[0]) if len(zones) == 1 else NoSuchZone(words, zones)
+
+
+def _quieted(habits: Habits, words: str, *, off: bool) -> Habits | UnreadableTime:
+    if off:
+        return msgspec.structs.replace(habits, quiet=None, heeds_presence=False)
+    if words.lower() in _PRESENCE:
+        return msgspec.structs.replace(habits, heeds_presence=True)
+    quiet = wishes.quiet(words)
+    return msgspec.structs.replace(habits, quiet=quiet) if quiet else UnreadableTime("quiet", words)

@@ -1,15 +1,11 @@
-"""The stanzas we write, as text, and what the messages we get mean. Pure; no slixmpp objects.
+"""The stanzas we write, as text. Pure; no slixmpp objects.
 
 Writing text instead of building element trees is what keeps a fan-out near the server's own speed.
 """
 
 import re
 from typing import Final
-from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
-
-from bots.commands import LONGEST
-from bots.link import Bounced, Receipt, Said
 
 RECEIPTS: Final = "urn:xmpp:receipts"
 CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
@@ -25,11 +21,6 @@ LONGEST_TOKEN: Final = 256
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 §2.2. One such character would end the stream for everybody, so this is checked here once more."""
 _LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
-_ERRORS = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
-_DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
-"""XEP-0203: history, not somebody talking to us now. A late receipt is a receipt all the same."""
-_CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
-"""XEP-0280: we never ask for them, so these are forged."""
 
 
 def clean(text: str) -> str:
@@ -47,15 +38,15 @@ def replace(message_id: str) -> str:
     return f"<replace xmlns='urn:xmpp:message-correct:0' id={quoteattr(message_id)}/>"
 
 
-def message(sender: str, to: str, message_id: str, content: str, thread: str = "") -> str:
-    """Return a chat message whose id is also its origin id (XEP-0359).
+def message(sender: str, to: str, message_id: str, content: str, thread: str = "", *, kind: str = "chat") -> str:
+    """Return a message whose id is also its origin id (XEP-0359); ``kind`` is "groupchat" for all in a room.
 
     ``content`` is what :func:`payload` returned, and perhaps :func:`replace`, ``REQUEST`` and ``ACTIVE``.
     """
     told = f"<thread>{escape(thread)}</thread>" if thread else ""
     ident = quoteattr(message_id)
     return (
-        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat' id={ident}>"
+        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='{kind}' id={ident}>"
         f"{content}{told}<origin-id xmlns='urn:xmpp:sid:0' id={ident}/></message>"
     )
 
@@ -114,35 +105,3 @@ def _addressed(sender: str, to: str, ident: str) -> str:
 def bare(jid: str) -> str:
     """Return the JID without its resource."""
     return jid.partition("/")[0]
-
-
-def read(stanza: Element) -> Said | Receipt | Bounced | None:
-    """Return what an incoming ``<message/>`` means to us, or None if nothing."""
-    sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
-    if kind == "error":
-        error = stanza.find("{*}error")
-        named = [child.tag for child in (error if error is not None else ()) if child.tag.startswith(_ERRORS)]
-        return Bounced(bare(sender), ident, named[0].removeprefix(_ERRORS) if named else "undefined-condition")
-    if kind not in ("chat", "normal") or _has_any(stanza, _CARBONS):
-        return None
-    received = stanza.find(f"{{{RECEIPTS}}}received")
-    if received is not None:
-        return Receipt(bare(sender), received.get("id", ""))
-    body = stanza.find("{*}body")
-    if body is None or not sender or _has_any(stanza, _DELAYED):
-        return None
-    thread = stanza.findtext("{*}thread") or ""
-    wants_receipt = 0 < len(ident) <= LONGEST_TOKEN and stanza.find(f"{{{RECEIPTS}}}request") is not None
-    return Said(
-        bare(sender),
-        sender,
-        ident,
-        (body.text or "")[:LONGEST],
-        thread if len(thread) <= LONGEST_TOKEN else "",
-        wants_receipt,
-        body.get(_LANGUAGE, stanza.get(_LANGUAGE, "")),
-    )
-
-
-def _has_any(stanza: Element, tags: tuple[str, ...]) -> bool:
-    return any(stanza.find(tag) is not None for tag in tags)

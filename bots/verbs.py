@@ -30,6 +30,8 @@ _BY_VERB: Final[dict[str, tuple[str, ...]]] = {
     "timezone": ("tz", "zone", "zeitzone", "fuseau", "zona"),
     "language": ("lang", "sprache", "langue", "idioma", "lengua"),
     "invite": ("invitation", "code", "einladung", "invitación", "código"),
+    "export": ("opml", "exportieren", "exporter", "exportar"),
+    "import": ("importieren", "importiere", "importer", "importe", "importar", "importa"),
     "forget": ("forgetme", "vergiss", "vergessen", "oublier", "oublie", "oublie-moi", "olvidar", "olvida", "olvídame"),
     "pause": ("hold", "pausieren", "pausiere", "suspendre", "pausar", "pausa"),
     "resume": ("unpause", "continue", "fortsetzen", "fortfahren", "reprendre", "reprends", "reanudar", "continuar"),
@@ -50,6 +52,11 @@ VERB_OF: Final = {word: verb for verb, others in _BY_VERB.items() for word in (v
 _TOO_SHORT_TO_GUESS: Final = 4
 GUESSABLE: Final = sorted(word for word in VERB_OF if len(word) >= _TOO_SHORT_TO_GUESS or word in ("sub", "add", "ls"))
 """What a word nearly like it may have been meant for."""
+
+LEAVE: Final = frozenset(
+    ("leave", "go away", "part", "geh", "geh weg", "verlassen", "pars", "va-t'en", "quitter", "vete", "salir")
+)
+"""How a room's owners and admins send us away."""
 
 ALL: Final = frozenset(("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas"))
 

@@ -42,6 +42,7 @@ class Digest(msgspec.Struct, frozen=True):
 class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one person wants; ``zone`` is a name of the tz database.
 
+    ``heeds_presence``: nothing is told while they are away, busy or offline, as far as they let us see it.
     ``language`` is the tag of the language they chose, ``client_language`` of the one their client last said it speaks;
     "" where nothing was said.
     """
@@ -49,6 +50,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
     zone: str = "UTC"
     quiet: Quiet | None = None
     digest: Digest | None = None
+    heeds_presence: bool = False
     language: str = ""
     client_language: str = ""
 
@@ -60,7 +62,7 @@ class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def waits(self) -> bool:
         """Whether there is anything that they are not told at once."""
-        return self.quiet is not None or self.digest is not None
+        return self.quiet is not None or self.digest is not None or self.heeds_presence
 
 
 NONE = Habits()

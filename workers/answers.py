@@ -9,7 +9,11 @@ import msgspec
 import structlog
 
 from service.errors import CoronetError, NotSettled, NotSubscribed, NoWorker, to_fault
+from service.feeds import opml
+from service.feeds.opml import Outline
 from service.feeds.sandbox import ParserPool
+from service.feeds.urls import channel_id
+from service.model import Channel
 from service.store import Store
 from service.store.inbox import Letter
 from service.store.requests import (
@@ -21,9 +25,11 @@ from service.store.requests import (
     ListDirectories,
     LookedUp,
     Lookup,
+    Outlined,
     Polled,
     PollNow,
     Probe,
+    ReadOutline,
     Show,
     Step,
     Why,
@@ -35,6 +41,9 @@ from workers.probing import Probing
 from workers.trail import listening
 
 _WITHIN_S = 9.0
+_FETCHED_WITHIN_S = 7.0
+_MOST_FEEDS = 1_000
+"""Of a list: an answer is to stay small."""
 
 _T = TypeVar("_T")
 
@@ -89,6 +98,8 @@ class Answers:
                         if result is None:
                             return Failed(to_fault(NotSubscribed("There is no such channel.")))
                         return Polled(result)
+                    case ReadOutline(url):
+                        return Outlined(await self._outline(url))
                     case Lookup(pairs, limit):
                         return LookedUp(tuple(node.directories.find(pairs, limit)))
                     case ListDirectories():
@@ -106,3 +117,13 @@ class Answers:
             return Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
         except CoronetError as error:
             return Failed(to_fault(error))
+
+    async def _outline(self, url: str) -> Outline:
+        """Fetch and read a list of feeds. Raises what its reader is to be told of."""
+        fetched = await self._poller.fetch_unknown(Channel(channel_id(url), url), _FETCHED_WITHIN_S)
+        outline = await asyncio.to_thread(opml.read, fetched.body or b"")
+        if len(outline.feeds) <= _MOST_FEEDS:
+            return outline
+        return Outline(
+            outline.feeds[:_MOST_FEEDS], (f"Only the first {_MOST_FEEDS:,} feeds are read.", *outline.problems)
+        )

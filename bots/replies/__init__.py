@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bots import exchange as say
 from bots.length import LONGEST_MESSAGE_BYTES, clip
-from bots.replies import finding, help, looking, preferring, settings, subscribing, talking  # noqa: A004 - named for its topic
+from bots.replies import carrying, finding, help, looking, preferring, settings, subscribing, talking  # noqa: A004 - named for its topic
 from bots.voice import Voice, voice
 
 
@@ -20,6 +20,11 @@ def text(reply: say.Reply, now_s: float, language: str) -> str:
     timed = _TIMED.get(type(reply))
     said = timed(reply, speaker, now_s) if timed is not None else _WRITERS[type(reply)](reply, speaker)
     return clip(said, LONGEST_MESSAGE_BYTES)
+
+
+def others(reply: say.Reply) -> tuple[str, ...]:
+    """Return the messages that follow a reply's text, each valid XML 1.0 and at most 4 kB."""
+    return reply.documents[1:] if isinstance(reply, say.Exported) else ()
 
 
 _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
@@ -46,6 +51,9 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
     say.LanguageTold: settings.language_told,
     say.NoSuchLanguage: settings.no_such_language,
     say.ReallyForget: talking.really_forget,
+    say.Exported: carrying.exported,
+    say.ImportBegun: carrying.import_begun,
+    say.Imported: carrying.imported,
     say.Forgotten: talking.forgotten,
     say.NotAdmitted: talking.not_admitted,
     say.Admitted: talking.admitted,
@@ -61,6 +69,7 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
     say.Explained: help.explained,
     say.Incomplete: help.incomplete,
     say.TooFast: talking.too_fast,
+    say.OnlyManagers: talking.only_managers,
     say.LetBe: talking.let_be,
     say.NothingAsked: talking.nothing_asked,
     say.DidYouMean: talking.did_you_mean,

@@ -69,7 +69,8 @@ HELP: Final = {
         marked("`quiet 22:00-07:00`: tell you nothing in these hours, but afterwards"),
         marked(
             "`quiet 22:00-07:00 mon-fri`, `… sat,sun`, `… weekends`: on the nights that begin on these days. "
-            "`quiet off`: at any time. By the clock of your `timezone`."
+            "`quiet off`: at any time. By the clock of your `timezone`. `quiet presence`: nothing while you are away, "
+            "busy or offline."
         ),
     ),
     "digest": Topic(
@@ -112,6 +113,14 @@ HELP: Final = {
             'Also `"a phrase"` or `/regular expression/`. `filter #3 allow python`: tell you only what has this. '
             "`filter all deny …`: of all subscriptions. `filter #3` shows its filters, `filter #3 off` removes them."
         ),
+    ),
+    "export": Topic(
+        marked("`export`: your subscriptions as a list that other readers take (OPML)"),
+        marked("A long one comes in several messages, each of which is a whole list."),
+    ),
+    "import": Topic(
+        marked("`import URL`: subscribe to everything on a list (OPML), e.g. one that another reader exported"),
+        marked("Or paste the list itself after `import`."),
     ),
     "forget": Topic(
         marked("`forget me`: delete everything I know about you, after asking"),

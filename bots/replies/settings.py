@@ -20,6 +20,12 @@ def habits_told(reply: say.HabitsTold, voice: Voice, now_s: float) -> str:
         told = voice.say("{told}, but nothing {hours}", told=told, hours=_quiet(habits.quiet, voice))
     clock = datetime.fromtimestamp(now_s, ZoneInfo(habits.zone)).strftime("%H:%M")
     words = voice.say("{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=habits.zone, time=clock)
+    if habits.heeds_presence:
+        held = voice.say(
+            "While you are away, busy or offline I hold everything back. For that I have to see your presence: please "
+            "accept my request."
+        )
+        words = f"{words}\n{held}"
     if habits.zone != "UTC" or not (habits.quiet or (habits.digest and habits.digest.every != "hour")):
         return words
     return "\n".join([words, voice.say("If that is not your time, tell me where you are, e.g. `timezone Berlin`.")])

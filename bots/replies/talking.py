@@ -15,6 +15,37 @@ def welcome(voice: Voice) -> str:
     )
 
 
+def in_a_room(nick: str, voice: Voice) -> str:
+    """Return what is said once to a room that we were invited to."""
+    return voice.say(
+        "Hello! I am Coronet: I watch feeds and web pages and tell you here when something new appears.\n"
+        "Talk to me by my name, e.g. `{nick}: subscribe example.org`; `{nick}: help` shows everything I understand.\n"
+        "What this room is told is up to its owners and admins; `{nick}: leave` sends me away.",
+        nick=nick,
+    )
+
+
+def kept_out(room: str, voice: Voice) -> str:
+    """Say to who invited us that a room does not let us in."""
+    return voice.say(
+        "I was not let into {room}. If only members may enter it, or with a password, its owner has to let me in.",
+        room=one_line(room, 300),
+    )
+
+
+def only_managers(_reply: say.OnlyManagers, voice: Voice) -> str:
+    """Say who may change what a room is told."""
+    return voice.say("Only owners and admins of this room can change what it is told. `list` shows what that is.")
+
+
+def welcome_back(voice: Voice) -> str:
+    """Return what is said to somebody whom nothing reached for long, when they write again."""
+    return voice.say(
+        "Welcome back! For 14 days nothing that I sent reached you, so I stopped. "
+        "What your subscriptions had meanwhile follows in brief."
+    )
+
+
 def broken(voice: Voice) -> str:
     """Return what is said where a bug kept a command from being carried out."""
     return voice.say("Something went wrong on my side. It is logged; please try something else, or try again later.")

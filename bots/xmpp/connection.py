@@ -18,7 +18,7 @@ import structlog
 from slixmpp import ClientXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots import adhoc, profile, stanzas
+from bots import adhoc, incoming, muc, profile, stanzas
 from bots.link import Absent, Event, LinkLost, Said, Seen, Started
 from bots.voice import voice
 from bots.xmpp import stream
@@ -49,6 +49,8 @@ class Connection:
         """Prepare to log in as the settings say; every event is handed to ``on_event``, which must not wait."""
         self.up = asyncio.Event()
         self.address = settings.xmpp_jid
+        self.is_account = settings.xmpp_login == "client"
+        self.rooms: set[str] = set()
         self._on_event = on_event
         self._host, self._port = stream.endpoint(settings)
         self._stream = stream.made(settings)
@@ -62,6 +64,7 @@ class Connection:
         self._since_s = 0.0  # when the connection was last made
         self._told_slow = False
         self._online: defaultdict[str, set[str]] = defaultdict(set)
+        self._away: defaultdict[str, set[str]] = defaultdict(set)  # of those, where the person is away or busy
         self._stream.add_filter("in", self._incoming)
         for event, handler in (
             ("session_start", self._session_started),
@@ -224,6 +227,7 @@ class Connection:
         self.up.clear()
         self._session += 1
         self._online.clear()
+        self._away.clear()
         self._questions.lost()
 
     def _disconnected(self, _event: Any) -> None:
@@ -245,7 +249,7 @@ class Connection:
             self._message(stanza.xml)
             return None
         if isinstance(stanza, Presence):
-            self._presence(stanza.xml.get("from", ""), stanza.xml.get("type", ""))
+            self._presence(stanza.xml)
             return None
         if isinstance(stanza, Iq) and self._request(stanza.xml):
             return None
@@ -265,29 +269,43 @@ class Connection:
         return self._questions.closed(iq)
 
     def _message(self, element: Any) -> None:
-        event = stanzas.read(element)
-        if event is None or event.jid == self.address:
+        event = incoming.read(element)
+        if event is None or stanzas.bare(element.get("from", "")) == self.address:
             return
-        if isinstance(event, Said):
+        if isinstance(event, Said) and event.jid not in self.rooms:
             self._on_event(Seen(event.jid))
         self._on_event(event)
 
-    def _presence(self, sender: str, kind: str) -> None:
+    def _presence(self, element: Any) -> None:
+        sender, kind = element.get("from", ""), element.get("type", "")
         jid, _, resource = sender.partition("/")
         if jid in ("", self.address):
+            return
+        moved = muc.presence(element)
+        if moved is not None:
+            self._on_event(moved)
             return
         for answer in _PRESENCE_ANSWERS.get(kind, ()):
             self.hint(stanzas.presence(self.address, jid, answer, content=profile.PRESENT if not answer else ""))
         if kind == "":
             self._online[jid].add(resource)
-            self._on_event(Seen(jid))
+            away = element.findtext("{*}show") in _AWAY
+            (self._away[jid].add if away else self._away[jid].discard)(resource)
+            self._on_event(Seen(jid, self._is_free(jid)))
         elif kind == "unavailable":
             self._online[jid].discard(resource)
+            self._away[jid].discard(resource)
             if not resource or not self._online[jid]:
-                del self._online[jid]
+                del self._online[jid], self._away[jid]
                 self._on_event(Absent(jid))
+            else:
+                self._on_event(Seen(jid, self._is_free(jid)))
+
+    def _is_free(self, jid: str) -> bool:
+        return not self._online[jid] <= self._away[jid]
 
 
+_AWAY: Final = ("away", "xa", "dnd")
 _PRESENCE_ANSWERS: Final = {
     "probe": ("",),
     "subscribe": ("subscribed", "", "subscribe"),

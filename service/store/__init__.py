@@ -23,6 +23,7 @@ from service.store.dead_letters import DeadLetters
 from service.store.directory import Directory
 from service.store.forgetting import Forgetting
 from service.store.hosts import Hosts
+from service.store.imports import Imports
 from service.store.inbox import Inboxes
 from service.store.index import GroupIndex
 from service.store.invites import Invites
@@ -92,6 +93,7 @@ class Store:
         self.audit = Audit(link)
         self.repeats = Repeats(link)
         self.invites = Invites(link)
+        self.imports = Imports(link)
         self.websub = WebSub(link)
         self.rooms = Rooms(link)
 

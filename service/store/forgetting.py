@@ -45,7 +45,9 @@ class Forgetting:
         seq = int(await self._link.call("HGET", keys.user(uid), "seq") or 0)
         await self._link.script("string_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_KEPT_S)
         await self._link.call("DEL", *keys.all_of_user(uid))
-        await self._link.many([("ZREM", keys.WAITING, uid), ("ZREM", keys.INTENT_USERS, uid)])
+        await self._link.many(
+            [("ZREM", keys.WAITING, uid), ("ZREM", keys.INTENT_USERS, uid), ("HDEL", keys.IMPORTING, uid)]
+        )
         await self._out_of_wake(uid)
         await self._out_of_dead_letters(uid)
         await self._link.many([("SREM", each, uid) for each in (keys.USERS, keys.GUESTS, keys.LEAVING)])

@@ -43,6 +43,7 @@ key                          type    meaning
 ``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``,
                                      ``unheard``: what standing queries met since everything was paused,
+                                     ``unreachable``: nothing reached them; 1 if we silenced those queries,
                                      and what admins set: ``suspended``, ``most_subscriptions``
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``,
                                      and of a paused one the version it stands still at: see ``user_held.lua``
@@ -66,6 +67,7 @@ key                          type    meaning
 ``cn:{w}:log``               stream  their changes: ``i`` id, ``s`` Standing (msgpack), nothing for an end; ~10,000
 ``cn:{i}:users``             zset    user ids that may have intents → when (ms)
 ``cn:{a}:users``             set     every user id that ever wrote to us
+``cn:{i}:importing``         hash    user ids with something to import → the address of the bot that does it
 ``cn:{a}:leaving``           set     user ids that are being forgotten
 ``cn:{a}:floor``             string  the greatest ``seq`` of those who were forgotten lately; expires
 ``cn:{v}:invites``           hash    hash of an invitation's code → ``USES UNTIL``: how often still, until when (Unix s)
@@ -110,6 +112,7 @@ AIMS_HISTORY = "cn:{p}:history"
 AIMS_REVISION = "cn:{p}:revision"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
+IMPORTING = "cn:{i}:importing"
 LEAVING = "cn:{a}:leaving"
 SEQ_FLOOR = "cn:{a}:floor"
 INVITES = "cn:{v}:invites"

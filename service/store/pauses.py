@@ -53,6 +53,24 @@ class Pauses:
         await self._outbox.wake_up([keys.user_id(jid)])  # also if nothing was: a repeated command does not tell
         return Resumed({cid.decode(): int(versions) for cid, versions in resumed}, int(unheard))
 
+    async def rest(self, jid: str, cids: Sequence[ChannelId]) -> None:
+        """Pause everything of a person whom nothing reaches, until :meth:`reinstate`; can be repeated."""
+        own = keys.user(keys.user_id(jid))
+        unreachable, silent = await self._link.call("HMGET", own, "unreachable", "unheard")
+        if unreachable is None:
+            await self._link.call("HSET", own, "unreachable", int(silent is None))
+        await self.pause(jid, cids, watches=True, unasked=True)
+
+    async def reinstate(self, jid: str, cids: Sequence[ChannelId]) -> bool:
+        """Tell a person again of what we paused; False if they were not unreachable."""
+        own = keys.user(keys.user_id(jid))
+        watches = await self._link.call("HGET", own, "unreachable")
+        if watches is None:
+            return False
+        await self.resume(jid, cids, watches=watches == b"1", unasked=True)
+        await self._link.call("HDEL", own, "unreachable")
+        return True
+
 
 def _own_keys(jid: str) -> tuple[str, str, str]:
     uid = keys.user_id(jid)

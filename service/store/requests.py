@@ -16,6 +16,7 @@ from service.corona.messages import ChannelAdded, encode
 from service.corona.reasons import Reason
 from service.discovery.partial.choosing import Chosen
 from service.errors import Fault, NoWorker, from_fault
+from service.feeds.opml import Outline
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.overlay.ids import BITS, to_hex
@@ -54,6 +55,12 @@ class Why(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
+class ReadOutline(msgspec.Struct, frozen=True, tag=True):
+    """Fetch the list of feeds (OPML) at this canonical URL."""
+
+    url: str
+
+
 class Lookup(msgspec.Struct, frozen=True, tag=True):
     """Name channels that have all these AV-pairs, from the directories in memory (partial lookup)."""
 
@@ -76,7 +83,7 @@ class Show(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
-Question = Probe | PollNow | Why | Lookup | ListDirectories | Show
+Question = Probe | PollNow | Why | ReadOutline | Lookup | ListDirectories | Show
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -120,6 +127,12 @@ class Explained(msgspec.Struct, frozen=True, tag=True):
     reason: Reason
 
 
+class Outlined(msgspec.Struct, frozen=True, tag=True):
+    """What a list says."""
+
+    outline: Outline
+
+
 class LookedUp(msgspec.Struct, frozen=True, tag=True):
     """Channels that were found in memory, at most as many as were wanted: the matrices may have more."""
 
@@ -151,7 +164,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     fault: Fault
 
 
-Answer = Probed | Step | Polled | Explained | LookedUp | Coordinated | Shown | Failed
+Answer = Probed | Step | Polled | Explained | Outlined | LookedUp | Coordinated | Shown | Failed
 
 
 class Requests:
@@ -195,6 +208,13 @@ class Requests:
         if isinstance(answer, Shown):
             return answer
         raise NoWorker(f"A worker answered {type(answer).__name__} to a show: the fleet's versions differ.")
+
+    async def outline(self, url: str, timeout_s: float = _WITHIN_S) -> Outline:
+        """Return what the list of feeds at a canonical URL says. Raises what the worker met, or :class:`NoWorker`."""
+        answer = await self._ask(channel_id(url), ReadOutline(url), timeout_s)
+        if isinstance(answer, Outlined):
+            return answer.outline
+        raise NoWorker(f"A worker answered {type(answer).__name__} to a list: the fleet's versions differ.")
 
     async def lookup(
         self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_WITHIN_S

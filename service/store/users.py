@@ -14,12 +14,14 @@ from service.store.link import Link, script
 class UserState(msgspec.Struct, frozen=True):
     """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want.
 
-    ``suspended`` and ``most_subscriptions`` (None for what the settings say) are admins' word.
+    ``unreachable``: nothing reached them for so long that nothing is sent any more. ``suspended`` and
+    ``most_subscriptions`` (None for what the settings say) are admins' word.
     """
 
     jid: str
     welcomed: bool = False
     receipts: bool = False
+    unreachable: bool = False
     habits: Habits = NONE
     suspended: bool = False
     most_subscriptions: int | None = None
@@ -44,13 +46,14 @@ class Users:
 
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
-        fields = ("welcomed", "receipts", "suspended", "most_subscriptions", *_HABITS)
+        fields = ("welcomed", "receipts", "unreachable", "suspended", "most_subscriptions", *_HABITS)
         found = await self._link.call("HMGET", keys.user(keys.user_id(jid)), *fields)
-        welcomed, receipts, suspended, most, *habits = found
+        welcomed, receipts, unreachable, suspended, most, *habits = found
         return UserState(
             jid,
             welcomed == b"1",
             receipts == b"1",
+            unreachable is not None,
             _habits(*habits),
             suspended == b"1",
             int(most) if most else None,

@@ -159,3 +159,23 @@ async def test_an_item_that_nobody_has_looked_at_is_not_claimed_with_those_that_
     assert await store.outbox.claim([UID], 20, 6.0, {UID: dict(withheld)}) == {}
     assert await store.outbox.waiting() == [UID], "there is more to look at"
     assert told(await claim(store)) == [(2 + behind, None)]
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_who_was_unreachable_and_comes_back_has_their_own_pauses_as_before(store: Store, *, own: bool) -> None:
+    one, other = await followed(store, 2)
+    both = [one.id, other.id]
+    if own:
+        await store.pauses.pause(ALICE, [one.id], watches=True)
+    for _ in range(2):
+        await store.pauses.rest(ALICE, both)
+    assert (await store.users.get(ALICE)).unreachable
+    await give(store, one, 2)
+    await give(store, other, 2)
+    assert await store.outbox.waiting() == []
+    assert await store.pauses.reinstate(ALICE, both)
+    assert not await store.pauses.reinstate(ALICE, both)
+    batch = await claim(store)
+    assert batch is not None
+    assert [item.channel for item in batch.items] == ([other.id] if own else both)
+    assert await store.link.call("HEXISTS", keys.user(UID), "unheard") == own

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -43,12 +44,13 @@ async def test_a_person_who_reads_nothing_keeps_nobody_waiting(person: Person, s
     for each in (slow, quick):
         await store.subscriptions.subscribe(each.jid, channel.id)
         await each.say("status")
-    slow._xmpp.transport.pause_reading()
+    transport: Any = slow._xmpp.transport
+    transport.pause_reading()
     for version in (1, 2, 3):
         await tell(store, [slow, quick], channel, f"number {version}", base=version)
     await quick.wait_for(lambda message: "Entry number 3" in message.body)
     assert not slow.notifications
-    slow._xmpp.transport.resume_reading()
+    transport.resume_reading()
     await slow.wait_for(lambda message: "Entry number 3" in message.body)
     await _nothing_waits(store)
 
@@ -170,6 +172,7 @@ class _FailingOnce:
         self.up = asyncio.Event()
         self.up.set()
         self.tried: list[str] = []
+        self.rooms: set[str] = set()
 
     async def send(self, stanzas: Sequence[str]) -> None:
         self.tried += stanzas

@@ -1,11 +1,13 @@
 """A person's language, from their client or their own word, to what they are told much later."""
 
 from bots.main import Bot
+from service.settings import Settings
 from service.store import Store
 from service.store.keys import user_id
 from tests.support.bot import Person, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
+from tests.support.software import Errand, where
 
 SEVEN = [str(number) for number in range(7)]
 
@@ -53,3 +55,11 @@ async def test_a_choice_stays_whatever_the_client_says(bot: Bot, person: Person)
     )
     assert (await alice.wait_for(lambda heard: heard.thread == "q")).body.startswith("Desde ahora")
     assert (await alice.say("language auto")).startswith("From now on I speak English")
+
+
+async def test_forms_are_in_the_language_that_was_chosen(bot: Bot, person: Person, settings: Settings) -> None:
+    alice = await person()
+    at = where(bot, settings)
+    assert "You have no subscriptions" in Errand.note(await Errand(alice, at, "list").step())[1]
+    await alice.say("language de")
+    assert "Sie haben keine Abonnements" in Errand.note(await Errand(alice, at, "list").step())[1]

@@ -14,6 +14,7 @@ from bots.asking import (
     Followed,
     ForgetEverything,
     Health,
+    ImportThese,
     LatestEntries,
     Limits,
     LookUp,
@@ -24,6 +25,7 @@ from bots.asking import (
     PausePlease,
     Probe,
     PutPreferences,
+    ReadList,
     Request,
     ResumePlease,
     Search,
@@ -39,6 +41,7 @@ from service.corona.reasons import Reason
 from service.discovery.grammar import Finding
 from service.discovery.standing import Watch
 from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled
+from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import channel_id
 from service.habits import NONE, Habits
 from service.model import Channel, ChannelId, Entry, Subscription
@@ -82,6 +85,9 @@ class Person:
     paused: dict[ChannelId, int] = field(default_factory=dict)
     """By channel, how many versions were withheld."""
     unheard: int = 0
+    lists: dict[str, Outline] = field(default_factory=dict)
+    """By URL, lists of feeds."""
+    importing: tuple[Subscribed, ...] = ()
     preferences: dict[int, Preferences] = field(default_factory=dict)
 
     def hear(self, line: str) -> Reply:
@@ -151,6 +157,11 @@ class Person:
                 return self.watches.pop(number, None)
             case AcceptInvitation(code):
                 return code == "good"
+            case ReadList(url):
+                return self.lists[url]
+            case ImportThese(feeds):
+                self.importing += feeds
+                return None
             case ForgetEverything():
                 self.follows, self.watches, self.preferences, self.habits = {}, {}, {}, NONE
                 return None

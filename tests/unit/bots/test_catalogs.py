@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from string import Formatter
@@ -39,8 +39,8 @@ def translated(language: str) -> list[Message]:
     return [message for message in messages(language) if all(forms(message.string))]
 
 
-def forms(written: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (written,) if isinstance(written, str) else written
+def forms(written: str | Sequence[str] | None) -> tuple[str, ...]:
+    return (written,) if isinstance(written, str) else tuple(written or ("",))
 
 
 def placeholders(sentence: str) -> set[str]:
@@ -73,12 +73,22 @@ def source() -> dict[tuple[str, ...], str]:
 
 
 @pytest.mark.parametrize("language", OTHERS)
+def test_every_sentence_is_translated(language: str) -> None:
+    known = {forms(message.id): message for message in messages(language)}
+    missing = [f"{where}: {sentence[0]}" for sentence, where in source().items() if sentence not in known]
+    assert not missing, "`make words` gathers them (it sees none in f-strings): " + "\n".join(missing)
+    empty = [sentence[0] for sentence, message in known.items() if not all(forms(message.string)) or message.fuzzy]
+    assert not empty, "\n".join(empty)
+    assert not catalog(language).obsolete
+
+
+@pytest.mark.parametrize("language", OTHERS)
 def test_the_same_is_put_into_each_translation(language: str) -> None:
     for message in translated(language):
         wanted = placeholders(forms(message.id)[-1])
         for form in forms(message.string):
             put_in = placeholders(form)
-            if not isinstance(message.id, str) and form == message.string[0]:
+            if not isinstance(message.id, str) and form == forms(message.string)[0]:
                 put_in |= {"count"} & wanted  # "one channel" needs no number
             assert put_in == wanted, form
 
@@ -87,7 +97,8 @@ def test_the_same_is_put_into_each_translation(language: str) -> None:
 def test_there_are_as_many_plural_forms_as_the_language_has(language: str) -> None:
     plural = get_plural(language)
     assert (catalog(language).num_plurals, catalog(language).plural_expr) == (plural.num_plurals, plural.plural_expr)
-    assert all(len(message.string) == plural.num_plurals for message in translated(language) if message.pluralizable)
+    held = [forms(message.string) for message in translated(language) if message.pluralizable]
+    assert {len(each) for each in held} == {plural.num_plurals}
 
 
 def test_plural_forms_follow_the_language() -> None:

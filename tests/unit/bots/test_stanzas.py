@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots import stanzas
+from bots import incoming, stanzas
 from bots.link import Bounced, Receipt, Said
 
 ALICE = "from='alice@localhost/phone' to='feeds.localhost'"
@@ -39,21 +39,21 @@ def test_a_message_has_its_id_as_origin_id() -> None:
 
 def test_chat_is_read_with_its_bare_sender() -> None:
     request = "<request xmlns='urn:xmpp:receipts'/>"
-    read = stanzas.read(message(f"{ALICE} type='chat' id='q'", f"<body>hi</body><thread>t</thread>{request}"))
+    read = incoming.read(message(f"{ALICE} type='chat' id='q'", f"<body>hi</body><thread>t</thread>{request}"))
     assert read == Said("alice@localhost", "alice@localhost/phone", "q", "hi", "t", wants_receipt=True)
 
 
 def test_receipts_count_even_when_they_come_late() -> None:
     received = "<received xmlns='urn:xmpp:receipts' id='m1'/>"
     delay = "<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"
-    assert stanzas.read(message(ALICE, received + delay)) == Receipt("alice@localhost", "m1")
+    assert incoming.read(message(ALICE, received + delay)) == Receipt("alice@localhost", "m1")
 
 
 def test_errors_are_bounces_never_commands() -> None:
     error = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
-    read = stanzas.read(message(f"{ALICE} type='error' id='m1'", f"<body>list</body>{error}"))
+    read = incoming.read(message(f"{ALICE} type='error' id='m1'", f"<body>list</body>{error}"))
     assert read == Bounced("alice@localhost", "m1", "gone")
-    assert stanzas.read(message(f"{ALICE} type='error' id='m1'", "")) == Bounced(
+    assert incoming.read(message(f"{ALICE} type='error' id='m1'", "")) == Bounced(
         "alice@localhost", "m1", "undefined-condition"
     )
 
@@ -61,7 +61,7 @@ def test_errors_are_bounces_never_commands() -> None:
 @pytest.mark.parametrize(
     ("attributes", "content"),
     [
-        (f"{ALICE} type='groupchat'", "<body>list</body>"),
+        ("from='room@localhost' type='groupchat'", "<body>says the room itself</body>"),
         (f"{ALICE} type='headline'", "<body>list</body>"),
         (f"{ALICE} type='chat'", "<composing xmlns='http://jabber.org/protocol/chatstates'/>"),
         (f"{ALICE} type='chat'", "<body>list</body><delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"),
@@ -70,13 +70,49 @@ def test_errors_are_bounces_never_commands() -> None:
     ],
 )
 def test_what_is_not_said_to_us_now_means_nothing(attributes: str, content: str) -> None:
-    assert stanzas.read(message(attributes, content)) is None
+    assert incoming.read(message(attributes, content)) is None
 
 
 def test_what_would_be_repeated_in_an_answer_is_short_or_left_out() -> None:
     long = "x" * (stanzas.LONGEST_TOKEN + 1)
     content = f"<body>{'a' * 100_000}</body><thread>{long}</thread><request xmlns='urn:xmpp:receipts'/>"
-    said = stanzas.read(message(f"{ALICE} type='chat' id='{long}'", content))
+    said = incoming.read(message(f"{ALICE} type='chat' id='{long}'", content))
     assert isinstance(said, Said)
     assert (said.thread, said.wants_receipt) == ("", False)
     assert len(said.text) < 5_000
+
+
+REPLY = "<reply xmlns='urn:xmpp:reply:0' to='feeds.localhost' id='m1'/>"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        ("start='0' end='13'", "mute"),
+        ("start='0' end='99999'", ""),
+        ("start='99' end='13'", "> Some news\n> mute"),
+        ("start='-1' end='13'", "> Some news\n> mute"),
+        ("start='0' end='²'", "> Some news\n> mute"),
+    ],
+)
+def test_what_a_reply_quotes_for_old_clients_is_not_part_of_it(bounds: str, text: str) -> None:
+    fallback = f"<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body {bounds}/></fallback>"
+    quoted = "<body>&gt; Some news\n&gt;mute</body>" if text == "mute" else "<body>&gt; Some news\n&gt; mute</body>"
+    read = incoming.read(message(f"{ALICE} type='chat'", quoted + REPLY + fallback))
+    assert isinstance(read, Said)
+    assert (read.text, read.points_at, read.reacted) == (text, "m1", False)
+
+
+@pytest.mark.parametrize(
+    ("emojis", "text"), [(("❌",), "unsubscribe"), (("👍", "⏸️"), "pause"), (("👍",), None), ((), None)]
+)
+def test_a_reaction_is_the_command_it_stands_for(emojis: tuple[str, ...], text: str | None) -> None:
+    inside = "".join(f"<reaction>{emoji}</reaction>" for emoji in emojis)
+    read = incoming.read(
+        message(f"{ALICE} type='chat'", f"<reactions xmlns='urn:xmpp:reactions:0' id='m1'>{inside}</reactions>")
+    )
+    if text is None:
+        assert read is None
+    else:
+        assert isinstance(read, Said)
+        assert (read.text, read.points_at, read.reacted) == (text, "m1", True)

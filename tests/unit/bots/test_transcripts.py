@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from bots.voice import SOURCE
+from bots.verbs import VERB_OF
+from bots.voice import LANGUAGES, SOURCE
 from tests.unit.bots.visiting import visitor
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -47,6 +48,17 @@ def test_conversations_go_as_written_down(path: Path) -> None:
 
 def _written(path: Path) -> list[str]:
     return re.split(r"\n+> ", path.read_text(encoding="utf-8"))
+
+
+def test_there_are_the_same_conversations_in_every_language() -> None:
+    english = {path.name for path in TRANSCRIPTS if language_of(path) == SOURCE}
+    for language in LANGUAGES:
+        assert {path.name for path in TRANSCRIPTS if language_of(path) == language} == english
+
+
+def test_every_word_that_begins_a_command_is_said_somewhere() -> None:
+    heard = {line.split()[0].lower() for path in TRANSCRIPTS for line in said(path)}
+    assert set(VERB_OF) <= heard
 
 
 if __name__ == "__main__":

@@ -1,0 +1,19 @@
+"""Subscribing somebody to a channel that there is."""
+
+import contextlib
+
+from service.errors import CoronetError
+from service.model import ChannelId
+from service.store import Store
+
+
+async def follow(store: Store, jid: str, cid: ChannelId) -> tuple[int, bool]:
+    """Return the number of a person's subscription and whether it is new; it is polled then. Raises CoronetError."""
+    subscription, new = await store.subscriptions.subscribe(jid, cid)
+    if new:
+        await store.requests.wanted(subscription.channel)
+        channel = await store.channels.get(subscription.channel)
+        if channel is not None and channel.dormant:  # it fell asleep since we looked it up
+            with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
+                await store.requests.probe(channel.url, as_page=channel.kind == "page")
+    return subscription.number, new

@@ -1,0 +1,152 @@
+"""Subscribes people to the lists they sent, in the background, and tells them in the end what came of it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from bots import stanzas
+from bots.asking import Limits
+from bots.exchange import Imported
+from bots.following import follow
+from bots.ids import answer_id
+from bots.link import Link, LinkLost
+from bots.replies import text
+from bots.tasks import end
+from service.clock import Clock
+from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
+from service.feeds.opml import Subscribed
+from service.feeds.urls import channel_id
+from service.model import ChannelId, UserId
+from service.preferences import NONE
+from service.store import Store
+from service.store.keys import user_id
+
+AT_ONCE: Final = 4
+"""Feeds of one person, and people, at the same time."""
+_LOOK_EVERY_S = 5.0
+_DAY_S = 86_400.0
+_log = structlog.get_logger()
+
+
+class Importing:
+    """The imports of one bot's people. :meth:`run` drives it."""
+
+    def __init__(self, store: Store, link: Link, clock: Clock, limits: Limits) -> None:
+        """Import for the people of the bot of this link's address."""
+        self._store = store
+        self._link = link
+        self._clock = clock
+        self._limits = limits
+        self._stirred = asyncio.Event()
+        self._at_work: dict[UserId, asyncio.Task[None]] = {}
+
+    async def add(self, jid: str, feeds: tuple[Subscribed, ...]) -> None:
+        """Take in what a person wants to import; durable once this returns."""
+        await self._store.imports.add(jid, feeds, self._link.address)
+        self._stirred.set()
+
+    async def stop(self, jid: str) -> None:
+        """Leave off with one person's list; what is left of it is theirs to forget."""
+        task = self._at_work.get(user_id(jid))
+        if task is not None:
+            await end(task)
+
+    async def run(self) -> None:
+        """Import until cancelled; what is left is imported by whoever comes next."""
+        try:
+            while True:
+                self._stirred.clear()
+                await self._begin()
+                try:
+                    async with asyncio.timeout(_LOOK_EVERY_S):
+                        await self._stirred.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            for task in tuple(self._at_work.values()):
+                await end(task)
+
+    async def _begin(self) -> None:
+        try:
+            waiting = await self._store.imports.waiting(self._link.address)
+        except StoreUnavailable:
+            return
+        for uid in waiting:
+            if uid not in self._at_work and len(self._at_work) < AT_ONCE:
+                task = self._at_work[uid] = asyncio.create_task(self._import(uid))
+                task.add_done_callback(lambda _, uid=uid: self._ended(uid))  # type: ignore[misc] # a default has no type
+
+    def _ended(self, uid: UserId) -> None:
+        self._at_work.pop(uid, None)
+        self._stirred.set()
+
+    async def _import(self, uid: UserId) -> None:
+        came = Imported()
+        try:
+            (jid,) = await self._store.outbox.address([uid])
+            while feeds := await self._store.imports.next(uid, AT_ONCE):
+                came = came.and_also(await self._some(jid, feeds))
+                await self._store.imports.done(uid, len(feeds))
+            await self._store.imports.finished(uid, self._link.address)
+        except StoreUnavailable as error:
+            _log.info("an import waits", user=uid, reason=str(error))
+            await asyncio.sleep(_LOOK_EVERY_S)
+            return
+        await self._tell(jid, came)
+
+    async def _some(self, jid: str, feeds: Sequence[Subscribed]) -> Imported:
+        """Subscribe to a few feeds. Raises StoreUnavailable."""
+        mine = {held.channel for held in await self._store.subscriptions.of_user(jid)}
+        room = self._limits.subscriptions - len(mine)
+        new = [feed for feed in feeds if channel_id(feed.url) not in mine]
+        ended = await asyncio.gather(*(self._one(jid, feed) for feed in new[: max(room, 0)]))
+        full = LimitReached("You have reached {count} subscriptions.", count=self._limits.subscriptions)
+        came = Imported(known=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :]))
+        for one in ended:
+            came = came.and_also(one)
+        return came
+
+    async def _one(self, jid: str, feed: Subscribed) -> Imported:
+        try:
+            number, new = await follow(self._store, jid, await self._channel(jid, feed))
+        except StoreUnavailable:
+            raise
+        except CoronetError as error:
+            return Imported(failed=((feed.url, error),))
+        if new and feed.title:
+            await self._name(jid, number, feed.title)
+        return Imported(new=int(new), known=int(not new))
+
+    async def _channel(self, jid: str, feed: Subscribed) -> ChannelId:
+        """Return the feed's channel, which may have to be made. Raises what keeps it from that."""
+        known = await self._store.channels.resolve(channel_id(feed.url))
+        if known is not None and not known.dormant:
+            return known.id
+        if not await self._store.users.allow(jid, "import", self._limits.subscriptions, _DAY_S):
+            raise LimitReached("You have imported {count} new addresses today.", count=self._limits.subscriptions)
+        probed = await self._store.requests.probe(feed.url, as_page=feed.page)
+        if probed.channel is None:
+            raise NotAFeed("There is a page that names no feed, or several.")
+        return probed.channel.id
+
+    async def _name(self, jid: str, number: int, title: str) -> None:
+        """Call it what the list calls it, where that is not what its publisher does."""
+        (channel,) = [each for each in await self._store.subscriptions.of_user(jid) if each.number == number]
+        found = await self._store.channels.get(channel.channel)
+        if found is not None and found.title != title:
+            await self._store.preferences.put(jid, number, msgspec.structs.replace(NONE, title=title))
+
+    async def _tell(self, jid: str, came: Imported) -> None:
+        (habits,) = await self._store.users.habits([user_id(jid)])
+        content = stanzas.payload(text(came, self._clock.wall_s(), habits.speaks)) + stanzas.REQUEST
+        stanza = stanzas.message(self._link.address, jid, answer_id(user_id(jid)), content)
+        while True:
+            await self._link.up.wait()
+            try:
+                await self._link.send([stanza])
+            except LinkLost:
+                continue
+            return

@@ -1,0 +1,108 @@
+"""What the messages that we get mean. Pure.
+
+A reaction (XEP-0444) is a short way to write a command under a message; a reply (XEP-0461) names its message, and what
+it quotes for old clients (XEP-0428) is not part of what was said.
+"""
+
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from bots import muc
+from bots.bounces import condition_of
+from bots.commands import cut
+from bots.link import Bounced, Invited, Receipt, Said, SaidInRoom
+from bots.pointing import reaction
+from bots.stanzas import LONGEST_TOKEN, RECEIPTS, bare
+
+_REPLY: Final = "urn:xmpp:reply:0"
+_FALLBACK: Final = "urn:xmpp:fallback:0"
+_REACTIONS: Final = "urn:xmpp:reactions:0"
+_STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
+_MOST_REACTIONS: Final = 10
+_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
+_DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
+"""XEP-0203: history, not somebody talking to us now. A late receipt is a receipt all the same."""
+_CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
+"""XEP-0280: we never ask for them, so these are forged."""
+
+
+def read(stanza: Element) -> Said | SaidInRoom | Invited | Receipt | Bounced | None:
+    """Return what an incoming ``<message/>`` means to us, or None if nothing."""
+    sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
+    if kind == "error":
+        return Bounced(bare(sender), ident, condition_of(stanza))
+    if kind not in ("chat", "normal", "groupchat") or not sender or _has_any(stanza, _CARBONS):
+        return None
+    received = stanza.find(f"{{{RECEIPTS}}}received")
+    if received is not None and kind != "groupchat":
+        return Receipt(bare(sender), received.get("id", ""))
+    if _has_any(stanza, _DELAYED):
+        return None
+    if kind == "groupchat":
+        return _in_room(stanza)
+    return muc.invitation(stanza) or _said(stanza)
+
+
+def _said(stanza: Element) -> Said | None:
+    text, points_at, reacted = _words(stanza)
+    if text is None:
+        return None
+    sender, ident = stanza.get("from", ""), stanza.get("id", "")
+    thread = stanza.findtext("{*}thread") or ""
+    return Said(
+        bare(sender),
+        sender,
+        ident,
+        text,
+        thread if len(thread) <= LONGEST_TOKEN else "",
+        0 < len(ident) <= LONGEST_TOKEN and stanza.find(f"{{{RECEIPTS}}}request") is not None,
+        _language(stanza),
+        points_at,
+        reacted,
+    )
+
+
+def _in_room(stanza: Element) -> SaidInRoom | None:
+    text, points_at, reacted = _words(stanza)
+    room, _, nick = stanza.get("from", "").partition("/")
+    if text is None or not nick:
+        return None
+    named = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == room)
+    room_id = next(named, "")[:LONGEST_TOKEN]
+    return SaidInRoom(room, nick, stanza.get("id", ""), room_id, text, _language(stanza), points_at, reacted)
+
+
+def _words(stanza: Element) -> tuple[str | None, str, bool]:
+    """Return what was said, under which message of ours ("" for none), and whether it is a reaction."""
+    reactions = stanza.find(f"{{{_REACTIONS}}}reactions")
+    if reactions is not None:
+        emojis = tuple((child.text or "").strip()[:16] for child in list(reactions)[:_MOST_REACTIONS])
+        return reaction(emojis) or None, reactions.get("id", "")[:LONGEST_TOKEN], True
+    body = stanza.find("{*}body")
+    if body is None:
+        return None, "", False
+    reply = stanza.find(f"{{{_REPLY}}}reply")
+    points_at = reply.get("id", "")[:LONGEST_TOKEN] if reply is not None else ""
+    return cut(_without_quote(stanza, body.text or "")), points_at, False
+
+
+def _without_quote(stanza: Element, text: str) -> str:
+    """Return a body without the part that repeats what it replies to; its bounds count Unicode characters."""
+    fallback = stanza.find(f"{{{_FALLBACK}}}fallback[@for='{_REPLY}']")
+    part = fallback.find(f"{{{_FALLBACK}}}body") if fallback is not None else None
+    if part is None:
+        return text
+    start, end = part.get("start", "0"), part.get("end", "0")
+    if not (start.isdecimal() and end.isdecimal() and len(start) + len(end) < LONGEST_TOKEN):
+        return text
+    return text[: int(start)] + text[max(int(start), int(end)) :]
+
+
+def _language(stanza: Element) -> str:
+    body = stanza.find("{*}body")
+    own = stanza.get(_LANGUAGE, "")
+    return body.get(_LANGUAGE, own) if body is not None else own
+
+
+def _has_any(stanza: Element, tags: tuple[str, ...]) -> bool:
+    return any(stanza.find(tag) is not None for tag in tags)

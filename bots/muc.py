@@ -1,0 +1,105 @@
+"""Rooms on the wire: entering, leaving, who is there (XEP-0045), invitations (also 0249), bookmarks (0402). Pure."""
+
+from typing import Final
+from xml.etree.ElementTree import Element
+from xml.sax.saxutils import escape, quoteattr
+
+from bots.bounces import condition_of
+from bots.link import InRoom, Invited, RoomRefused
+from bots.profile import NAME
+from bots.stanzas import bare, clean
+
+BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
+CREATED: Final = "201"
+MYSELF: Final = "110"
+TURNED_OUT: Final = frozenset(("301", "307", "321", "322"))
+"""Banned, kicked, no longer a member, or no longer open to strangers."""
+
+_MUC: Final = "http://jabber.org/protocol/muc"
+_USER: Final = f"{_MUC}#user"
+_DIRECT: Final = "jabber:x:conference"
+_LONGEST_JID: Final = 3_071
+_PUBSUB: Final = "http://jabber.org/protocol/pubsub"
+
+
+def entering(sender: str, room: str, nick: str, password: str, content: str) -> str:
+    """Return the presence that enters a room, without its history."""
+    secret = f"<password>{escape(clean(password))}</password>" if password else ""
+    asked = f"<x xmlns='{_MUC}'><history maxstanzas='0'/>{secret}</x>"
+    return f"<presence from={quoteattr(sender)} to={quoteattr(f'{room}/{nick}')}>{asked}{content}</presence>"
+
+
+def leaving(sender: str, room: str, nick: str) -> str:
+    """Return the presence that leaves a room."""
+    return f"<presence from={quoteattr(sender)} to={quoteattr(f'{room}/{nick}')} type='unavailable'/>"
+
+
+def presence(stanza: Element) -> InRoom | RoomRefused | None:
+    """Return what a ``<presence/>`` says of a room, or None if it is nobody's in a room."""
+    room, _, nick = stanza.get("from", "").partition("/")
+    kind = stanza.get("type", "")
+    if kind == "error" and stanza.find(f"{{{_MUC}}}x") is not None:
+        return RoomRefused(room, condition_of(stanza))
+    told = stanza.find(f"{{{_USER}}}x")
+    if told is None or not nick or kind not in ("", "unavailable"):
+        return None
+    statuses = frozenset(status.get("code", "") for status in told.iterfind(f"{{{_USER}}}status"))
+    item = told.find(f"{{{_USER}}}item")
+    affiliation = item.get("affiliation", "none") if item is not None else "none"
+    destroyed = told.find(f"{{{_USER}}}destroy") is not None
+    return InRoom(room, nick, affiliation, kind == "", statuses, destroyed)
+
+
+def invitation(stanza: Element) -> Invited | None:
+    """Return the room that a ``<message/>`` invites us to, or None."""
+    sender = bare(stanza.get("from", ""))
+    told = stanza.find(f"{{{_USER}}}x")
+    invite = told.find(f"{{{_USER}}}invite") if told is not None else None
+    if told is not None and invite is not None:
+        by = bare(invite.get("from", ""))
+        found = Invited(sender, by or sender, told.findtext(f"{{{_USER}}}password", ""))
+    elif (direct := stanza.find(f"{{{_DIRECT}}}x")) is not None:
+        found = Invited(bare(direct.get("jid", "")), sender, direct.get("password", ""))
+    else:
+        return None
+    sane = 0 < len(found.room) <= _LONGEST_JID and len(found.password) <= _LONGEST_JID and "@" in found.room
+    return found if sane and clean(found.room) == found.room else None
+
+
+def addressed(text: str, nick: str) -> str | None:
+    """Return what was said to ``nick``, without their name; None if it was said to nobody, or somebody else."""
+    rest = text.strip().removeprefix("@")
+    if not rest.lower().startswith(nick.lower()):
+        return None
+    after = rest[len(nick) :]
+    if after and after[0] not in ":,; \n\t":
+        return None
+    return after.lstrip(":,; \n\t")
+
+
+def named(attempt: int) -> str:
+    """Return our name in a room, the next one if others have the first ones."""
+    return NAME if attempt == 0 else f"{NAME}-{attempt + 1}"
+
+
+def bookmark(room: str, nick: str) -> str:
+    """Return the request that bookmarks a room for our account."""
+    conference = f"<conference xmlns='{BOOKMARKS}' autojoin='true'><nick>{escape(nick)}</nick></conference>"
+    options = {
+        "FORM_TYPE": f"{_PUBSUB}#publish-options", "pubsub#persist_items": "true", "pubsub#max_items": "max",
+        "pubsub#send_last_published_item": "never", "pubsub#access_model": "whitelist",
+    }  # fmt: skip
+    fields = "".join(f"<field var='{var}'><value>{value}</value></field>" for var, value in options.items())
+    return (
+        f"<pubsub xmlns='{_PUBSUB}'><publish node='{BOOKMARKS}'>"
+        f"<item id={quoteattr(room)}>{conference}</item></publish>"
+        f"<publish-options><x xmlns='jabber:x:data' type='submit'>{fields}</x></publish-options></pubsub>"
+    )
+
+
+def no_bookmark(room: str) -> str:
+    """Return the request that takes a room's bookmark away."""
+    return (
+        f"<pubsub xmlns='{_PUBSUB}'><retract node='{BOOKMARKS}' notify='true'><item id={quoteattr(room)}/></retract>"
+        "</pubsub>"
+    )

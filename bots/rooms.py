@@ -1,0 +1,217 @@
+"""Rooms: carries out what :mod:`bots.visits` decides, and brings what is said there to the desk.
+
+A room is a person with many mouths: what it follows is kept under its own address, and whoever is one of its owners
+or admins may change that. What the room gives back of our own words is their receipt.
+"""
+
+import asyncio
+import contextlib
+from typing import Final
+
+import msgspec
+import structlog
+
+from bots import bounces, muc, profile, stanzas
+from bots.asking import ForgetEverything
+from bots.delivery import Delivery
+from bots.desk import Desk
+from bots.door import Door
+from bots.house import House
+from bots.ids import answer_id
+from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
+from bots.replies.talking import in_a_room, kept_out
+from bots.verbs import LEAVE
+from bots.visits import Deed, Enter, Excuse, GiveUp, Inside, Leave, Settle, Visits
+from bots.voice import voice
+from service.clock import Clock
+from service.errors import StoreUnavailable
+from service.store import Store
+from service.store.keys import user_id
+from service.store.rooms import Room
+
+INVITATIONS_PER_HOUR: Final = 10
+PING_EVERY_S: Final = 300.0
+"""How often we ask each room whether we are still in it (XEP-0410)."""
+PING_WITHIN_S: Final = 30.0
+_LOOK_EVERY_S: Final = 1.0
+_RETRY_S: Final = 1.0
+_MOST_WAITING: Final = 1_000
+_STILL_IN: Final = frozenset(("service-unavailable", "feature-not-implemented", "item-not-found"))
+_UNCLEAR: Final = frozenset(("remote-server-not-found", "remote-server-timeout"))
+_log = structlog.get_logger()
+
+
+class Rooms:
+    """One bot's rooms. :meth:`run` drives them; the other methods tell what comes in and never wait."""
+
+    def __init__(
+        self, store: Store, link: AskingLink, desk: Desk, *, delivery: Delivery, house: House, door: Door, clock: Clock
+    ) -> None:
+        """Hand what is said to us to ``desk``; invitations of whom ``door`` does not admit are not followed."""
+        self._store = store
+        self._link = link
+        self._desk = desk
+        self._delivery = delivery
+        self._house = house
+        self._door = door
+        self._clock = clock
+        self._visits = Visits()
+        self._deeds: asyncio.Queue[Deed | Invited] = asyncio.Queue()
+        self._pinged_s = clock.monotonic_s()
+
+    async def load(self) -> None:
+        """Remember the rooms that are ours, before anything is sent."""
+        while True:
+            try:
+                found = await self._store.rooms.of(self._link.address)
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            known = {room: (kept.nick, kept.password) for room, kept in found.items()}
+            self._visits.remember(known, self._clock.monotonic_s())
+            self._link.rooms.update(known)
+            return
+
+    async def run(self) -> None:
+        """Enter, leave and remember rooms until cancelled."""
+        while True:
+            await self._link.up.wait()
+            now_s = self._clock.monotonic_s()
+            self._plan(self._visits.due(now_s))
+            if now_s - self._pinged_s > PING_EVERY_S:
+                self._pinged_s = now_s
+                await asyncio.gather(*(self._still_in(room, nick) for room, nick in self._visits.inside()))
+            deed: Deed | Invited | None = None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    deed = await self._deeds.get()
+            if deed is not None:
+                await self._surely(deed)
+
+    # What comes in.
+
+    def started(self) -> None:
+        """A session began that continues no earlier one."""
+        self._visits.restart(self._clock.monotonic_s())
+
+    def invited(self, event: Invited) -> None:
+        """Somebody wants us in a room."""
+        if self._deeds.qsize() < _MOST_WAITING:
+            self._deeds.put_nowait(event)
+
+    def moved(self, event: InRoom | RoomRefused) -> None:
+        """Somebody came or went, or we were not let in."""
+        now_s = self._clock.monotonic_s()
+        self._plan(self._visits.refused(event) if isinstance(event, RoomRefused) else self._visits.moved(event, now_s))
+
+    def bounced(self, event: Bounced) -> None:
+        """What we said came back: to a room that does not know us, we are not in it."""
+        if event.condition == "not-acceptable":
+            self._visits.lost(event.jid, self._clock.monotonic_s())
+
+    def heard(self, event: SaidInRoom) -> None:
+        """Somebody spoke in a room."""
+        if self._visits.is_echo(event):
+            self._delivery.receipt(Receipt(event.room, event.id))
+            return
+        spoken = self._visits.to_us(event)
+        if spoken is None:
+            return
+        if spoken.may_change and spoken.text.strip().lower().rstrip(".!") in LEAVE:
+            self._plan(self._visits.left(event.room))
+            return
+        text, sender = spoken.text or "help", f"{event.room}/{event.nick}"
+        self._desk.hear(
+            Said(
+                event.room, sender, event.id, text, "", wants_receipt=False, language=event.language,
+                points_at=spoken.points_at, reacted=event.reacted, aloud=True, may_change=spoken.may_change,
+            )
+        )  # fmt: skip
+
+    def whispered(self, said: Said) -> None:
+        """Somebody in a room spoke to us alone."""
+        nick = said.sender.partition("/")[2]
+        if nick:
+            may_change = self._visits.is_manager(said.jid, nick)
+            self._desk.hear(msgspec.structs.replace(said, may_change=may_change, wants_receipt=False))
+
+    # What is done.
+
+    def _plan(self, deeds: list[Deed]) -> None:
+        for deed in deeds:
+            self._deeds.put_nowait(deed)
+
+    async def _surely(self, deed: Deed | Invited) -> None:
+        """Do it, however long Redis is away."""
+        while True:
+            try:
+                await self._do(deed)
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_S)
+            except LinkLost:
+                return
+            else:
+                return
+
+    async def _do(self, deed: Deed | Invited) -> None:
+        address = self._link.address
+        match deed:
+            case Invited():
+                await self._consider(deed)
+            case Enter(room, nick, password):
+                self._link.hint(muc.entering(address, room, nick, password, profile.PRESENT))
+            case Leave(room, nick):
+                self._link.hint(muc.leaving(address, room, nick))
+            case Settle(room, nick, password):
+                await self._settle(room, nick, password)
+            case GiveUp(room):
+                await self._give_up(room)
+            case Excuse(to, room):
+                speaks = (await self._store.users.get(to)).habits.speaks
+                content = stanzas.payload(kept_out(room, voice(speaks)))
+                self._link.hint(stanzas.message(address, to, answer_id(user_id(to)), content))
+            case Inside(room):
+                self._delivery.presence(Seen(room))
+
+    async def _consider(self, event: Invited) -> None:
+        """Follow an invitation, unless it comes from whom we do not serve, or from whom too many come."""
+        if not await self._door.admits(event.by):
+            return
+        if await self._store.users.allow(event.by, "invitation", INVITATIONS_PER_HOUR, 3600.0):
+            _log.info("invited", room=event.room, by=event.by)
+            self._plan(self._visits.invited(event, self._clock.monotonic_s()))
+
+    async def _settle(self, room: str, nick: str, password: str) -> None:
+        self._link.rooms.add(room)
+        await self._store.rooms.put(self._link.address, room, Room(nick, password))
+        known = await self._store.users.get(room)
+        if not known.welcomed:
+            await self._store.users.mark(room, welcomed=True)
+            content = stanzas.payload(in_a_room(nick, voice(known.habits.speaks)))
+            ident = answer_id(user_id(room))
+            self._link.hint(stanzas.message(self._link.address, room, ident, content, kind="groupchat"))
+        await self._bookmarked(muc.bookmark(room, nick))
+
+    async def _give_up(self, room: str) -> None:
+        _log.info("out of a room", room=room)
+        await self._house.serve(room, ForgetEverything())
+        await self._store.rooms.drop(self._link.address, room)
+        self._link.rooms.discard(room)
+        await self._bookmarked(muc.no_bookmark(room))
+
+    async def _bookmarked(self, request: str) -> None:
+        """Keep our account's bookmarks (XEP-0402) as our rooms are: for people who look after the account."""
+        if self._link.is_account:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PING_WITHIN_S):
+                    await self._link.ask(self._link.address, "set", request)
+
+    async def _still_in(self, room: str, nick: str) -> None:
+        try:
+            async with asyncio.timeout(PING_WITHIN_S):
+                answer = await self._link.ask(f"{room}/{nick}", "get", "<ping xmlns='urn:xmpp:ping'/>")
+        except (TimeoutError, LinkLost):
+            return
+        condition = bounces.condition_of(answer) if answer.get("type") == "error" else ""
+        if condition and condition not in _STILL_IN | _UNCLEAR:
+            self._visits.lost(room, self._clock.monotonic_s())

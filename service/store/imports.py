@@ -1,0 +1,44 @@
+"""Lists of feeds that people sent, until they are subscribed to all of it: a crash costs no more than a repetition."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from service.feeds.opml import Subscribed
+from service.model import UserId
+from service.store import keys
+from service.store.link import Link
+
+
+class Imports:
+    """What is still to be imported, per person. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def add(self, jid: str, feeds: Sequence[Subscribed], bot: str) -> None:
+        """Add feeds to what is to be imported by the bot of this address."""
+        uid = keys.user_id(jid)
+        await self._link.call("HSET", keys.IMPORTING, uid, bot)
+        await self._link.call("RPUSH", keys.imports(uid), *(msgspec.msgpack.encode(feed) for feed in feeds))
+
+    async def waiting(self, bot: str) -> list[UserId]:
+        """Return the people for whom this bot has something to import."""
+        found = await self._link.call("HGETALL", keys.IMPORTING)
+        return [uid.decode() for uid, address in found.items() if address.decode() == bot]
+
+    async def next(self, uid: UserId, count: int) -> list[Subscribed]:
+        """Return what is to be imported next, at most so many; they stay until :meth:`done`."""
+        found = await self._link.call("LRANGE", keys.imports(uid), 0, count - 1)
+        return [msgspec.msgpack.decode(packed, type=Subscribed) for packed in found]
+
+    async def done(self, uid: UserId, count: int) -> None:
+        """So many are imported, or cannot be."""
+        await self._link.call("LTRIM", keys.imports(uid), count, -1)
+
+    async def finished(self, uid: UserId, bot: str) -> None:
+        """Nothing was left; what is added at this moment keeps the person on the list."""
+        await self._link.call("HDEL", keys.IMPORTING, uid)
+        if await self._link.call("LLEN", keys.imports(uid)):
+            await self._link.call("HSET", keys.IMPORTING, uid, bot)

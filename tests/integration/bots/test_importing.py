@@ -1,0 +1,94 @@
+"""Lists of feeds at a URL: a worker fetches them, each feed is subscribed to once, and a crash loses none."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from service.errors import AddressRefused
+from service.feeds import opml
+from service.feeds.opml import Subscribed
+from service.settings import Settings
+from service.store import Store
+from tests.support.bot import Person, serving
+from tests.support.channels import make_channel
+from tests.support.documents import item, rss
+from tests.support.raw_http import RawPublisher, ok, raw_publisher
+from tests.support.waiting import until
+from workers.main import work
+
+pytestmark = pytest.mark.parametrize("login", ["component"])
+
+LIST = "/list.opml"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """A bot and a fleet that may look at loopback, which is where the feeds are."""
+    return settings.model_copy(update={"allow_private": True, "max_subscriptions_per_user": 5, "lease_ttl_s": 1.0})
+
+
+@pytest_asyncio.fixture
+async def publisher() -> AsyncIterator[RawPublisher]:
+    """A list of four feeds, of which one is not there."""
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        path = head.split()[1]
+        if path == LIST:
+            feeds = [Subscribed(running.url(f"/{name}"), f"My {name}") for name in ("a", "b", "c", "gone")]
+            writer.write(ok(opml.write("Mine", feeds), "Content-Type: text/x-opml"))
+        elif path == "/gone":
+            writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        else:
+            writer.write(ok(rss([item(path)]), "Content-Type: application/rss+xml"))
+        await writer.drain()
+
+    async with raw_publisher(answer) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def worker(settings: Settings, store: Store) -> AsyncIterator[None]:
+    running = asyncio.create_task(work(settings))
+    try:
+        await until(store.ring.view, "a worker is there")
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.usefixtures("bot", "worker")
+async def test_a_list_at_a_url_is_imported_and_its_end_is_told(person: Person, publisher: RawPublisher) -> None:
+    alice = await person()
+    assert "4 feeds" in await alice.say(f"import {publisher.url(LIST)}")
+    told = (await alice.wait_for(lambda message: "Your list is done" in message.body)).body
+    assert "3 new subscriptions" in told
+    assert "1 could not be added:" in told
+    assert "404" in told
+    assert "#1 My " in await alice.say("list"), "it is called what the list calls it"
+    assert "3 new" not in await alice.say(f"import {publisher.url(LIST)}")
+    again = await alice.wait_for(lambda message: "3 you had already" in message.body)
+    assert "0 new subscriptions" in again.body
+
+
+async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
+    store: Store, person: Person, settings: Settings
+) -> None:
+    alice = await person()
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(7)]
+    await store.users.mark(alice.jid, welcomed=True)
+    await store.imports.add(alice.jid, [Subscribed(channel.url) for channel in channels], settings.xmpp_jid)
+    async with serving(settings, store):
+        told = (await alice.wait_for(lambda message: "Your list is done" in message.body)).body
+        assert "5 new subscriptions" in told
+        assert "2 could not be added:" in told
+    assert len(await store.subscriptions.of_user(alice.jid)) == 5
+    assert await store.imports.waiting(settings.xmpp_jid) == []
+
+
+@pytest.mark.usefixtures("worker")
+async def test_a_list_is_fetched_behind_the_guard(store: Store) -> None:
+    with pytest.raises(AddressRefused):
+        await store.requests.outline("http://10.0.0.1/list.opml")

@@ -1,0 +1,124 @@
+"""What people set counts at once and loses nothing: pauses, mutes, filters, titles, templates, and being forgotten."""
+
+import asyncio
+
+import pytest
+
+from service.feeds.parts import parts
+from service.model import Change, Channel, Entry
+from service.settings import Settings
+from service.store import Store
+from service.store.keys import user_id
+from tests.contract.test_store_forgetting import traces
+from tests.support.bot import Person, serving, tell
+from tests.support.channels import change, make_channel
+from tests.support.chat import ChatClient
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.parametrize("login", ["component"])
+
+
+async def subscribed(store: Store, people: list[ChatClient], name: str = "feed") -> Channel:
+    """A channel that these people follow as their next number."""
+    channel = await make_channel(store, f"https://example.org/{name}")
+    for person in people:
+        await store.subscriptions.subscribe(person.jid, channel.id)
+    return channel
+
+
+@pytest.mark.usefixtures("bot")
+async def test_a_pause_is_silent_and_ends_in_one_message_with_all_of_it(person: Person, store: Store) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    channel = await subscribed(store, [alice, bob])
+    assert "is paused" in await alice.say("pause #1")
+    for version in range(1, 9):
+        await tell(store, [alice, bob], channel, f"k{version}", base=version)
+    await bob.wait_for(lambda message: "Entry k8" in message.body)
+    assert not alice.notifications
+    assert "8 updates" in await alice.say("resume #1")
+    message = await alice.wait_for(lambda message: "Entry k1" in message.body)
+    assert all(f"Entry k{version}" in message.body for version in range(1, 9))
+    await tell(store, [alice, bob], channel, "later", base=9)
+    await alice.wait_for(lambda message: "Entry later" in message.body)
+    assert len(alice.notifications) == 2
+
+
+@pytest.mark.usefixtures("bot")
+async def test_a_filter_counts_at_once_and_hides_an_article_from_no_other_channel(person: Person, store: Store) -> None:
+    alice = await person()
+    one = await subscribed(store, [alice], "one")
+    other = await subscribed(store, [alice], "other")
+    assert "1. deny crypto" in await alice.say("filter #1 deny crypto")
+    both = [
+        Change("addition", Entry("c", "Crypto news of the day", "https://example.org/c")),
+        Change("addition", Entry("d", "Garden news of the day", "https://example.org/d")),
+    ]
+    for channel in (one, other):
+        delta = await change(store, channel, *both)
+        await tell_delta(store, alice, channel, delta.version)
+    await alice.wait_for(lambda message: "Garden" in message.body)
+    await alice.wait_for(lambda message: "Crypto" in message.body)
+    told = "\n\n".join(message.body for message in alice.notifications)
+    assert told.count("Crypto news") == 1
+    await alice.say("filter #1 off")
+    delta = await change(store, one, Change("addition", Entry("e", "More crypto", "https://example.org/e")), base=2)
+    await tell_delta(store, alice, one, delta.version)
+    await alice.wait_for(lambda message: "More crypto" in message.body)
+
+
+async def tell_delta(store: Store, who: ChatClient, channel: Channel, version: int) -> None:
+    delta = await store.channels.delta(channel.id, version)
+    assert delta is not None
+    await store.outbox.enqueue([user_id(who.jid)], channel.id, version, 2_000.0, parts(delta))
+
+
+async def test_settings_hold_for_a_bot_that_takes_over(store: Store, person: Person, settings: Settings) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    channel = await subscribed(store, [alice, bob])
+    silent = await subscribed(store, [alice], "silent")
+    async with serving(settings, store):
+        assert "title: My news" in await alice.say("set #1 title My news")
+        assert "format: $channel" in await alice.say("set all format $channel: $title <$link>")
+        assert "mute: on" in await alice.say("set #2 mute on")
+    async with serving(settings, store):
+        await tell(store, [alice], silent, "unheard")
+        await tell(store, [alice, bob], channel, "new")
+        message = await alice.wait_for(lambda message: "Entry new" in message.body)
+        assert message.body == "My news: Entry new <https://example.org/new>"
+        assert (await bob.wait_for(lambda message: "Entry new" in message.body)).body.startswith("*A feed*\n")
+        assert not await store.outbox.depth() or [m for m in alice.notifications if "unheard" in m.body] == []
+
+
+@pytest.mark.usefixtures("bot")
+async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(person: Person, store: Store) -> None:
+    alice = await person()
+    channel = await subscribed(store, [alice])
+    await alice.say("set #1 title Mine")
+    await tell(store, [alice], channel, "new")
+    await alice.wait_for(lambda message: "Entry new" in message.body)
+    await until(lambda: nothing_waits(store), "its receipt is in")
+    assert "Really" in await alice.say("forget me")
+    assert "nothing was changed" in await alice.say("no")
+    await alice.say("forget me")
+    assert "forgotten" in await alice.say("yes")
+    assert await traces(store, alice.jid) == []
+    await tell(store, [alice], channel, "late", base=2)
+    assert "Hello!" in await alice.say("status")
+    assert not [message for message in alice.notifications if "late" in message.body]
+
+
+async def nothing_waits(store: Store) -> bool:
+    return not await store.outbox.depth()
+
+
+async def test_who_is_not_invited_gets_one_answer_and_leaves_no_trace(
+    store: Store, person: Person, settings: Settings
+) -> None:
+    private = settings.model_copy(update={"who_may_use": "invited", "allowed_users": ("example.org",)})
+    alice = await person()
+    async with serving(private, store):
+        assert await alice.say("list") == await alice.say("https://example.com/") == await alice.say("pause")
+        assert (await store.users.get(alice.jid)).welcomed is False
+        assert "not good" in await alice.say("invite nonsense")
+        assert "welcome" in await alice.say(f"invite {await store.invites.create(1, 60.0)}")
+        assert "no subscriptions" in await alice.say("list")

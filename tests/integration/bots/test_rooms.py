@@ -1,0 +1,211 @@
+"""Rooms on a real Prosody: invited, asked, told, sent away."""
+
+import asyncio
+import contextlib
+import secrets
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from slixmpp import JID
+
+from bots.main import Bot
+from service.feeds.parts import Parts
+from service.settings import Settings
+from service.store import Store
+from service.store.keys import user_id
+from tests.support.bot import Person, serving
+from tests.support.channels import make_channel, publish
+from tests.support.chat import ChatClient
+from tests.support.waiting import until, until_so
+
+
+class Guest:
+    """Somebody in a room, and what they hear there."""
+
+    def __init__(self, client: ChatClient, room: str, nick: str) -> None:
+        self.room, self.nick = room, nick
+        self._at = JID(room)
+        self.heard: list[tuple[str, str]] = []
+        self._xmpp = client._xmpp
+        self._xmpp.register_plugin("xep_0045")
+        self._xmpp.add_event_handler("groupchat_message", self._hear)
+
+    def _hear(self, message: Any) -> None:
+        if message["from"].bare == self.room:
+            self.heard.append((message["from"].resource, message["body"]))
+
+    async def enter(self) -> "Guest":
+        """Come in."""
+        await self._xmpp.plugin["xep_0045"].join_muc_wait(self._at, self.nick, maxstanzas=0, timeout=10)
+        return self
+
+    async def open(self) -> "Guest":
+        """Make the room, and be its owner."""
+        await self.enter()
+        muc = self._xmpp.plugin["xep_0045"]
+        form = await muc.get_room_config(self._at)
+        form["type"] = "submit"
+        await muc.set_room_config(self._at, form)
+        return self
+
+    def say(self, text: str) -> None:
+        """Speak to all."""
+        self._xmpp.send_message(self._at, text, mtype="groupchat")
+
+    def invite(self, jid: str, *, direct: bool = False) -> None:
+        """Have the room invite somebody, or do so oneself."""
+        if direct:
+            inside = f"<x xmlns='jabber:x:conference' jid='{self.room}'/>"
+            self._xmpp.send_raw(f"<message to='{jid}' id='{uuid.uuid4().hex}'>{inside}</message>")
+        else:
+            self._xmpp.plugin["xep_0045"].invite(self._at, JID(jid))
+
+    async def hears(self, words: str, *, times: int = 1) -> str:
+        """Wait until something with these words was said; return it."""
+        await until_so(lambda: len([text for _, text in self.heard if words in text]) >= times, f"{words!r} is heard")
+        return next(text for _, text in reversed(self.heard) if words in text)
+
+    def roster(self) -> list[str]:
+        """Who is in the room."""
+        return list(self._xmpp.plugin["xep_0045"].get_roster(self._at))
+
+
+async def answered(guest: Guest) -> bool:
+    """Ask once more, and return whether there was an answer."""
+    guest.say("Coronet: list")
+    with contextlib.suppress(AssertionError):
+        await until_so(lambda: any("#1 A feed" in text for _, text in guest.heard), "an answer", within_s=1.0)
+        return True
+    return False
+
+
+@pytest.fixture
+def owner(person: Person) -> Callable[[], Awaitable[Guest]]:
+    """Make somebody who has opened a room of their own."""
+
+    async def make() -> Guest:
+        return await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
+
+    return make
+
+
+@pytest.mark.parametrize("direct", [False, True])
+async def test_invited_it_comes_answers_who_addresses_it_and_tells_all_what_is_new(
+    bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]], *, direct: bool
+) -> None:
+    alice = await owner()
+    alice.invite(bot.connection.address, direct=direct)
+    assert "Coronet: help" in await alice.hears("Hello! I am Coronet")
+    channel = await make_channel(store)
+    alice.say("subscribe https://example.org/feed")
+    alice.say("Coronet: subscribe https://example.org/feed")
+    await alice.hears("alice: Subscribed to *A feed* (#1)")
+    delta = await publish(store, channel, "news")
+    await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, Parts())
+    await alice.hears("Entry news")
+
+    async def arrived() -> bool:
+        return not await store.outbox.depth()
+
+    await until(arrived, "what the room gives back is its receipt")
+    assert [nick for nick, _ in alice.heard].count("Coronet") == 3
+
+
+async def test_only_owners_and_admins_change_what_a_room_is_told(
+    bot: Bot, store: Store, person: Person, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    alice = await owner()
+    alice.invite(bot.connection.address)
+    await alice.hears("Hello!")
+    await make_channel(store)
+    client = await person()
+    eve = await Guest(client, alice.room, "eve").enter()
+    eve.say("Coronet: subscribe https://example.org/feed")
+    await eve.hears("eve: Only owners and admins")
+    eve.say("Coronet, list")
+    await eve.hears("eve: You have no subscriptions")
+    eve.say("Coronet: yes")
+    await eve.hears("eve: Only owners and admins", times=2)
+    eve.say("Coronet: leave")
+    await eve.hears("eve: Only owners and admins", times=3)
+    client.send_raw(
+        f"<message to='{alice.room}/Coronet' type='chat' id='pm'><body>subscribe https://example.org/feed</body></message>"
+    )
+    await client.wait_for(lambda message: "Only owners and admins" in message.body)
+    assert not await store.subscriptions.of_user(alice.room)
+
+
+async def test_it_comes_back_after_a_restart_and_goes_when_it_is_sent(
+    settings: Settings, store: Store, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    alice = await owner()
+    channel = await make_channel(store)
+    async with serving(settings, store):
+        alice.invite(settings.xmpp_jid)
+        await alice.hears("Hello!")
+        await store.subscriptions.subscribe(alice.room, channel.id)
+    async with serving(settings, store):
+        await until(lambda: answered(alice), "it is back")
+        assert len([text for _, text in alice.heard if "Hello" in text]) == 1
+        alice.say("Coronet: leave")
+        await until_so(lambda: "Coronet" not in alice.roster(), "it has gone")
+
+        async def forgotten() -> bool:
+            return not await store.rooms.of(settings.xmpp_jid)
+
+        await until(forgotten, "the room is forgotten")
+        assert not await store.subscriptions.of_user(alice.room)
+
+
+async def test_whoever_kicks_it_is_rid_of_it(bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]]) -> None:
+    alice = await owner()
+    alice.invite(bot.connection.address)
+    await alice.hears("Hello!")
+    await alice._xmpp.plugin["xep_0045"].set_role(alice._at, "Coronet", "none")
+
+    async def forgotten() -> bool:
+        return not await store.rooms.of(bot.connection.address)
+
+    await until(forgotten, "the room is forgotten")
+    assert alice.room not in bot.connection.rooms
+
+
+@pytest.mark.parametrize("login", ["client"])
+async def test_an_account_bookmarks_its_rooms(bot: Bot, owner: Callable[[], Awaitable[Guest]]) -> None:
+    alice = await owner()
+    alice.invite(bot.connection.address)
+    await alice.hears("Hello!")
+    question = "<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='urn:xmpp:bookmarks:1'/></pubsub>"
+
+    async def bookmarked() -> list[str]:
+        answer = await bot.connection.ask(bot.connection.address, "get", question)
+        return [item.get("id", "") for item in answer.iter("{http://jabber.org/protocol/pubsub}item")]
+
+    async def kept() -> bool:
+        return await bookmarked() == [alice.room]
+
+    await until(kept, "the room is bookmarked")
+    alice.say("Coronet: leave")
+
+    async def dropped() -> bool:
+        return await bookmarked() == []
+
+    await until(dropped, "and no more")
+
+
+async def test_two_rooms_and_a_person_keep_their_own(
+    bot: Bot, store: Store, person: Person, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    one, two = await asyncio.gather(owner(), owner())
+    for room in (one, two):
+        room.invite(bot.connection.address)
+        await room.hears("Hello!")
+    await make_channel(store)
+    one.say("Coronet: subscribe https://example.org/feed")
+    await one.hears("Subscribed")
+    two.say("Coronet: list")
+    await two.hears("You have no subscriptions")
+    bob = await person()
+    assert "You have no subscriptions" in await bob.say("list")

@@ -1,0 +1,81 @@
+"""Lists of subscriptions: what is exported in parts that fit messages can be imported again, part by part."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots.exchange import Exported, Failed, ImportBegun, Imported
+from bots.exporting import documents
+from bots.length import LONGEST_MESSAGE_BYTES
+from bots.replies import others, text
+from service.errors import BadStatus, LimitReached
+from service.feeds import opml
+from service.feeds.opml import Outline, Subscribed
+from service.feeds.urls import canonical_url
+from tests.unit.bots.talk import NOW_S, Person, feed, page
+
+FEEDS = st.lists(
+    st.builds(
+        Subscribed,
+        st.integers(1, 10**6).map(lambda number: canonical_url(f"https://example.org/{number}?a=1&b=2")),
+        st.text(max_size=100),
+        page=st.booleans(),
+    ),
+    max_size=60,
+    unique_by=lambda feed: feed.url,
+)
+
+
+@given(FEEDS)
+def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: list[Subscribed]) -> None:
+    parts = documents(feeds, LONGEST_MESSAGE_BYTES)
+    assert all(len(part.encode()) <= LONGEST_MESSAGE_BYTES for part in parts)
+    read = [each for part in parts for each in opml.read(part.encode()).feeds]
+    assert [(each.url, each.page) for each in read] == [(each.url, each.page) for each in feeds]
+
+
+def test_what_is_too_long_even_alone_holds_up_nothing_else() -> None:
+    long = Subscribed(f"https://example.org/{'x' * 5000}", "Long")
+    feeds = [Subscribed("https://example.org/1"), long, Subscribed("https://example.org/2")]
+    read = [each.url for part in documents(feeds, LONGEST_MESSAGE_BYTES) for each in opml.read(part.encode()).feeds]
+    assert read == ["https://example.org/1", "https://example.org/2"]
+
+
+def test_what_somebody_exports_another_imports() -> None:
+    alice, bob = Person(), Person()
+    alice.follows = {n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)}
+    alice.follows[60] = page("https://example.org/page", "A page")
+    exported = alice.hear("export")
+    assert isinstance(exported, Exported)
+    parts = (text(exported, NOW_S, "en"), *others(exported))
+    assert len(parts) > 1
+    begun = [bob.hear(f"import {part}") for part in parts]
+    assert sum(each.count for each in begun if isinstance(each, ImportBegun)) == 60
+    assert [each.url for each in bob.importing] == [each.url for each in alice.follows.values()]
+
+
+def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None:
+    person = Person()
+    listed = Outline((Subscribed("https://example.org/1"),), ("Line 3: names no feed.",))
+    person.lists = {"https://example.org/list.opml": listed}
+    assert person.hear("import <https://example.org/list.opml>") == ImportBegun(1, ("Line 3: names no feed.",))
+    assert person.importing == listed.feeds
+    assert "Line 3" in person.say("import example.org/list.opml")
+
+
+def test_what_is_no_list_is_refused_in_words() -> None:
+    person = Person()
+    for words in ("<html></html>", "<opml><!ENTITY x 'y'></opml>", "no url"):
+        assert isinstance(person.hear(f"import {words}"), Failed)
+    assert person.say("import").startswith("`import URL`")
+    assert person.hear("import <opml></opml>") == ImportBegun(0, ())
+    assert not person.importing
+
+
+def test_the_end_of_an_import_names_what_failed_and_why() -> None:
+    gone = BadStatus("example.org answered 404.", status=404)
+    full = LimitReached("You have reached {count} subscriptions.", count=200)
+    came = Imported(new=3).and_also(Imported(known=1, failed=(("https://example.org/a", gone),)))
+    said = text(came.and_also(Imported(failed=(("https://example.org/b", full),))), NOW_S, "en")
+    assert said.startswith("Your list is done: 3 new subscriptions. 1 you had already. 2 could not be added:")
+    assert "“https://example.org/a”" in said
+    assert "You have reached 200 subscriptions." in said
