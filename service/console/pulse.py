@@ -1,7 +1,6 @@
 """What all processes count, looked at every few seconds; and what is shown then to all who watch, made once."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
@@ -9,7 +8,7 @@ import aiohttp
 import structlog
 
 from service.clock import Clock
-from service.console.figures import Sample, growth, polls, read, thinned
+from service.console.figures import Counts, Sample, added, growth, polls, read, thinned
 from service.errors import CoronetError
 from service.store import Store
 
@@ -40,9 +39,9 @@ class Pulse:
         """Of each process, by where its metrics are, between the last two samples."""
         self._store = store
         self._clock = clock
-        self._counts: dict[str, Counter[str]] = {}
+        self._counts: dict[str, Counts] = {}
         """What each process has counted, by where it says so."""
-        self._total: Counter[str] = Counter()
+        self._total: Counts = {}
         self._watchers = 0
         self._shown = b""
         self._beaten = asyncio.Event()
@@ -106,20 +105,20 @@ class Pulse:
         for url, counts in zip(urls, await asyncio.gather(*(_counted(http, url) for url in urls)), strict=True):
             # Of a process that is seen for the first time, nobody knows when it counted what.
             grown = growth(self._counts.get(url, counts), counts)
-            self._total += grown
+            self._total = added(self._total, grown)
             rates[url] = sum(polls(grown).values()) / spent_min
             self._counts[url] = counts or self._counts.get(url, counts)
         self._counts = {url: self._counts[url] for url in urls}
         self.polls_per_minute = rates
-        counted = Sample(now_s, dict(self._total), waiting)
+        counted = Sample(now_s, self._total, waiting)
         self.samples = thinned([*self.samples, counted], now_s, FINE_S, _COARSE_S, _KEPT_S)
 
 
-async def _counted(http: aiohttp.ClientSession, url: str) -> Counter[str]:
+async def _counted(http: aiohttp.ClientSession, url: str) -> Counts:
     """Return what a process has counted; nothing if it does not say."""
     try:
         async with http.get(url) as answer:
             return read((await answer.content.read(_LARGEST_BYTES)).decode(errors="replace"))
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         log.debug("a process does not say what it counts", url=url, error=str(error))
-        return Counter()
+        return {}
