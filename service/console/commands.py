@@ -88,9 +88,11 @@ def _parser(operation: Operation) -> _Parser:
         parser.add_argument("file", help="What to send; - is standard input.")
     elif operation.body is not None:
         for field, required in _fields(operation.body):
-            many = {"nargs": "+"} if _is_list(field) else {}
             name = field.encode_name if required else f"--{field.encode_name.replace('_', '-')}"
-            parser.add_argument(name, **many, **({} if required else {"dest": field.encode_name}))
+            options: dict[str, Any] = {"nargs": "+"} if _is_list(field) else {}
+            if not required:
+                options["dest"] = field.encode_name
+            parser.add_argument(name, **options)
     parser.add_argument("--json", action="store_true", dest="as_json", help="Print the answer as it is.")
     return parser
 

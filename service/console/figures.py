@@ -1,6 +1,5 @@
 """The fleet's own figures, from what its processes count: rates, and how long news takes. Pure."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
@@ -35,26 +34,31 @@ class Sample(msgspec.Struct, frozen=True):
     waiting: int
 
 
-def read(text: str) -> Counter[str]:
+def read(text: str) -> dict[str, float]:
     """Return our own counts in a text as processes serve it (Prometheus); lines that are none are left out."""
-    counts: Counter[str] = Counter()
+    counts: dict[str, float] = {}
     for line in text.splitlines():
         if line.startswith(_OURS):
             name, _, value = line.rpartition(" ")
             try:
-                counts[name] += float(value)
+                counts[name] = counts.get(name, 0.0) + float(value)
             except ValueError:
                 continue
     return counts
 
 
-def growth(before: Counts, after: Counts) -> Counter[str]:
+def growth(before: Counts, after: Counts) -> dict[str, float]:
     """Return by how much counts grew; those of a process that has begun anew count from nothing."""
-    grown: Counter[str] = Counter()
+    grown: dict[str, float] = {}
     for name, value in after.items():
         past = before.get(name, 0.0)
         grown[name] = value - past if value >= past else value
     return grown
+
+
+def added(total: Counts, grown: Counts) -> dict[str, float]:
+    """Return the sums of both."""
+    return {name: total.get(name, 0.0) + grown.get(name, 0.0) for name in {*total, *grown}}
 
 
 def polls(grown: Counts) -> dict[str, float]:

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, Literal
 
 import msgspec
@@ -19,6 +20,8 @@ want nobody to poll it."""
 _CURSOR: Final = re.compile(r"([0-9a-f]{40})(?:\.(\d{1,9}))?")
 _ORDER_LASTS_S: Final = 5.0
 
+_NEVER_S: Final = inf
+
 _KEYS: Final[Mapping[Sort, Callable[[Roster, Row], Any]]] = {
     "id": lambda _, row: row.id,
     "title": lambda _, row: row.folded,
@@ -30,7 +33,6 @@ _KEYS: Final[Mapping[Sort, Callable[[Roster, Row], Any]]] = {
     "added": lambda _, row: -row.created_s,
 }
 """Those that are alike stand in the order of their titles."""
-_NEVER_S: Final = float("inf")
 _AT_FIRST: Final[Mapping[str, Callable[[Row, float], bool]]] = {
     "failing": lambda row, _: row.failing_since_s > 0,
     "paused": lambda row, now_s: row.paused_until_s > now_s,

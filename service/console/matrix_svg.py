@@ -1,6 +1,6 @@
 """A matrix of cells as a heat map: a pure function to SVG, styled by the page's stylesheet.
 
-A column for each partition, a row for each replica; the darker, the more names.
+A column for each partition, a row for each replica; the stronger the colour, the more names.
 """
 
 from typing import Final

@@ -106,6 +106,7 @@ def _described(operation: Operation) -> dict[str, Any]:
         }
     described: dict[str, Any] = {
         "operationId": operation.handler.__name__,
+        "tags": [operation.need.scope.partition(":")[0] or "access"],
         "summary": (operation.handler.__doc__ or "").strip(),
         "description": f"Needs the role {operation.need.role}; of API keys, the scope {operation.need.scope}.",
         "responses": responses,

@@ -67,17 +67,17 @@ def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[fl
         polls = figures.polls(grown)
         good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
         seen, sent = (figures.delays(grown, name) for name in (figures.DETECTION, figures.DELIVERY))
-        values = {
+        values: dict[str, float | None] = {
             "at_s": round(after.at_s, 1),
             "good": round(good / spent_min, 1),
             "failed": round((sum(polls.values()) - good) / spent_min, 1),
             "budget": budget,
             "messages": round(figures.messages(grown) / spent_min, 1),
             "waiting": float(after.waiting),
-            "seen_p50": seen and round(seen.p50_s, 2),
-            "seen_p95": seen and round(seen.p95_s, 2),
-            "sent_p50": sent and round(sent.p50_s, 2),
-            "sent_p95": sent and round(sent.p95_s, 2),
+            "seen_p50": round(seen.p50_s, 2) if seen else None,
+            "seen_p95": round(seen.p95_s, 2) if seen else None,
+            "sent_p50": round(sent.p50_s, 2) if sent else None,
+            "sent_p95": round(sent.p95_s, 2) if sent else None,
         }
         for name, value in values.items():
             told[name].append(value)

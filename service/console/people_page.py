@@ -1,6 +1,7 @@
 """People as pages: found, bounded, suspended, forgotten; what they follow and were told."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -10,6 +11,8 @@ from service.console import people
 from service.console.audited import DETAIL
 from service.console.site import SETTINGS, STORE, render
 from service.errors import UserError
+from service.store.outbox import Batch, ToldMessage
+from service.store.people import Person
 
 _MOST_SUBSCRIPTIONS: Final = 1_000_000
 
@@ -68,7 +71,7 @@ def _most(text: str) -> int | None:
     return int(text)
 
 
-async def _person(request: web.Request) -> people.Person:
+async def _person(request: web.Request) -> Person:
     return await people.person(request.app[STORE], request.match_info["user"])
 
 
@@ -80,10 +83,11 @@ async def _one(request: web.Request, status: int = 200, *, error: str = "") -> w
         store.outbox.inflight([person.id]),
         store.users.habits([person.id]),
     )
+    messages: Sequence[Batch | ToldMessage] = [*told, *flying[person.id]]
     cids = dict.fromkeys(
         [
             *(subscription.channel for subscription in subscriptions),
-            *(item.channel for message in (*told, *flying[person.id]) for item in message.items),
+            *(item.channel for message in messages for item in message.items),
         ]
     )
     channels = dict(zip(cids, await store.channels.many(list(cids)), strict=True))

@@ -1,16 +1,15 @@
 """What all processes count, looked at every few seconds; and what is shown then to all who watch, made once."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-import aiohttp
 import structlog
 
 from service.clock import Clock
-from service.console.figures import Sample, growth, polls, read, thinned
-from service.errors import CoronetError
+from service.console.figures import Counts, Sample, added, growth, polls, read, thinned
+from service.errors import CoronetError, Unreachable
+from service.net.processes import Processes
 from service.store import Store
 
 _WATCHED_EVERY_S: Final = 5.0
@@ -20,8 +19,6 @@ FINE_S: Final = 300.0
 """So far back all samples are kept; before that, one each half minute, for an hour."""
 _COARSE_S: Final = 30.0
 _KEPT_S: Final = 3_600.0
-_WITHIN_S: Final = 2.0
-_LARGEST_BYTES: Final = 1 << 20
 _MOST_PROCESSES: Final = 500
 
 log = structlog.get_logger(__name__)
@@ -40,9 +37,9 @@ class Pulse:
         """Of each process, by where its metrics are, between the last two samples."""
         self._store = store
         self._clock = clock
-        self._counts: dict[str, Counter[str]] = {}
+        self._counts: dict[str, Counts] = {}
         """What each process has counted, by where it says so."""
-        self._total: Counter[str] = Counter()
+        self._total: Counts = {}
         self._watchers = 0
         self._shown = b""
         self._beaten = asyncio.Event()
@@ -74,11 +71,10 @@ class Pulse:
             self._watchers -= 1
 
     async def _beat(self, show: Show) -> None:
-        timeout = aiohttp.ClientTimeout(total=_WITHIN_S)
-        async with aiohttp.ClientSession(timeout=timeout) as http:
+        async with Processes() as processes:
             while True:
                 try:
-                    await self._sample(http)
+                    await self._sample(processes)
                     self._shown = await show() if self._watchers else b""
                 except CoronetError as error:
                     log.warning("the fleet was not looked at", error=str(error))
@@ -95,7 +91,7 @@ class Pulse:
         except TimeoutError:
             return
 
-    async def _sample(self, http: aiohttp.ClientSession) -> None:
+    async def _sample(self, processes: Processes) -> None:
         nodes, bots, waiting = await asyncio.gather(
             self._store.ring.view(), self._store.bots.metrics_urls(), self._store.outbox.depth()
         )
@@ -103,23 +99,22 @@ class Pulse:
         urls = urls[:_MOST_PROCESSES]
         now_s, rates = self._clock.wall_s(), dict[str, float]()
         spent_min = max((now_s - self.samples[-1].at_s) / 60, 1e-3) if self.samples else 1.0
-        for url, counts in zip(urls, await asyncio.gather(*(_counted(http, url) for url in urls)), strict=True):
+        for url, counts in zip(urls, await asyncio.gather(*(_counted(processes, url) for url in urls)), strict=True):
             # Of a process that is seen for the first time, nobody knows when it counted what.
             grown = growth(self._counts.get(url, counts), counts)
-            self._total += grown
+            self._total = added(self._total, grown)
             rates[url] = sum(polls(grown).values()) / spent_min
             self._counts[url] = counts or self._counts.get(url, counts)
         self._counts = {url: self._counts[url] for url in urls}
         self.polls_per_minute = rates
-        counted = Sample(now_s, dict(self._total), waiting)
+        counted = Sample(now_s, self._total, waiting)
         self.samples = thinned([*self.samples, counted], now_s, FINE_S, _COARSE_S, _KEPT_S)
 
 
-async def _counted(http: aiohttp.ClientSession, url: str) -> Counter[str]:
+async def _counted(processes: Processes, url: str) -> Counts:
     """Return what a process has counted; nothing if it does not say."""
     try:
-        async with http.get(url) as answer:
-            return read((await answer.content.read(_LARGEST_BYTES)).decode(errors="replace"))
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        log.debug("a process does not say what it counts", url=url, error=str(error))
-        return Counter()
+        return read(await processes.metrics(url))
+    except Unreachable as error:
+        log.debug("a process is left out", error=str(error))
+        return {}

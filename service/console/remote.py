@@ -23,7 +23,7 @@ async def ask(
 
     Raises the error that a problem stands for, :class:`OperationalError` if there is no console.
     """
-    headers = {hdrs.AUTHORIZATION: f"Bearer {token}"}
+    headers: dict[str, str] = {hdrs.AUTHORIZATION: f"Bearer {token}"}
     if body is not None:
         headers[hdrs.CONTENT_TYPE] = media_type
     if method == hdrs.METH_POST:

@@ -56,9 +56,12 @@ def _again(earlier: Kept, asked: str) -> web.Response:
         raise web.HTTPConflict(text="The first request with this key is still under way. Ask again in a moment.")
     if not earlier.media_type and earlier.status != HTTPStatus.NO_CONTENT:
         raise web.HTTPConflict(text="That was done, and its answer is not kept: it held a secret, or was too long.")
-    headers = {_REPLAYED: "true", **({hdrs.LOCATION: earlier.location} if earlier.location else {})}
     media_type = earlier.media_type or None
-    return web.Response(status=earlier.status, body=earlier.body, content_type=media_type, headers=headers)
+    response = web.Response(status=earlier.status, body=earlier.body, content_type=media_type)
+    response.headers[_REPLAYED] = "true"
+    if earlier.location:
+        response.headers[hdrs.LOCATION] = earlier.location
+    return response
 
 
 def _kept(request: web.Request, response: web.StreamResponse, asked: str) -> Kept | None:

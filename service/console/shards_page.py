@@ -17,7 +17,7 @@ async def page(request: web.Request) -> web.Response:
 async def change(request: web.Request) -> web.Response:
     """Split a leaf, or merge the halves of a group, whatever their loads."""
     form = await request.post()
-    label, action = str(form.get("label", "")).strip()[:64], form.get("action")
+    label, action = str(form.get("label", "")).strip()[:64], str(form.get("action", ""))
     request[DETAIL] = f"{action} {label}"
     try:
         done = await (shards.merge if action == "merge" else shards.split)(request.app[STORE], label)

@@ -1,7 +1,7 @@
 """The tree of key groups as a picture: a pure function to SVG, styled by the page's stylesheet.
 
-The root is on top; below each split group stand its halves, each as wide as its part of the key space. The darker a
-leaf, the nearer it is to what a keyspace may deliver.
+The root is on top; below each split group stand its halves, each as wide as its part of the key space. The stronger a
+leaf's colour, the nearer it is to what a keyspace may deliver.
 """
 
 from typing import Final

@@ -1,17 +1,21 @@
 // Swagger UI over our own document; what is tried out carries the page's CSRF token, as a form would.
 "use strict";
 
-const operations = document.getElementById("operations");
+const place = document.getElementById("api");
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", follow);
+follow();
 
 SwaggerUIBundle({
   url: "/api/v1/openapi.json",
-  domNode: operations,
+  domNode: place,
   deepLinking: true,
-  docExpansion: "none",
+  docExpansion: "list",
   defaultModelsExpandDepth: -1,
   validatorUrl: null,
   requestInterceptor(request) {
-    request.headers["X-CSRF-Token"] = operations.dataset.csrf;
+    request.headers["X-CSRF-Token"] = place.dataset.csrf;
     return request;
   },
 });

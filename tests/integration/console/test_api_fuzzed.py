@@ -1,7 +1,7 @@
 """Whatever a program sends, the API answers as its document says, and never with a mistake of ours."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import schemathesis
@@ -72,7 +72,7 @@ def _fuzz(base_url: str) -> None:
             suppress_health_check=list(HealthCheck),
         )
         @given(case=schema[operation.path][operation.method].as_strategy())
-        def fuzz(case: Case) -> None:
+        def fuzz(case: Case[Any]) -> None:
             response = case.call(base_url=base_url, headers=headers)
             case.validate_response(response, checks=_CHECKS)
 

@@ -133,7 +133,8 @@ async def test_many_channels_are_changed_at_once(store: Store, api: aiohttp.Clie
     bulk = {"action": "tag", "channels": made, "tag": "News"}
     assert await _ask(api, "POST", "channels/bulk", bulk) == (200, {"done": 3, "left": 0, "problems": []})
     assert len((await _ask(api, "GET", "channels?tag=news"))[1]["items"]) == 3
-    for wrong in ({"tag": "two words"}, {"channels": []}, {"channels": ["x"]}, {"action": "fly"}):
+    wrongs: list[dict[str, object]] = [{"tag": "two words"}, {"channels": []}, {"channels": ["x"]}, {"action": "fly"}]
+    for wrong in wrongs:
         assert (await _ask(api, "POST", "channels/bulk", bulk | wrong))[0] == 422
 
 

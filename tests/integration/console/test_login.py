@@ -170,7 +170,7 @@ async def test_who_comes_while_many_wait_is_turned_away_and_others_are_answered_
         (None, "", True),
     ],
 )
-def test_an_address_of_ipv6_counts_as_the_network_its_holder_has(one: str | None, other: str, same: bool) -> None:  # noqa: FBT001
+def test_an_address_of_ipv6_counts_as_the_network_its_holder_has(one: str | None, other: str, *, same: bool) -> None:
     assert (_neighbours(one) == _neighbours(other)) is same
 
 
