@@ -45,3 +45,12 @@ def test_a_parent_whose_way_grows_without_a_word_is_as_good_as_lost() -> None:
     """Neighbours that have a shorter one are to say so."""
     here = node()
     assert Send(OTHER, Lost((SOURCE,))) in here.received(ONE, told(3, 0b11))
+
+
+def test_with_another_shape_whoever_is_first_is_the_parent() -> None:
+    here, wider = node(), Shape(2, 128, 2, 3)
+    here.reshape(wider)
+    for neighbour in (ONE, OTHER):
+        here.received(neighbour, Hello(wider))
+    here.received(OTHER, Update(wider, SOURCE, 2, 0b11, 0))
+    assert here.links[OTHER].heard[2] == 0b11
