@@ -54,3 +54,19 @@ def test_with_another_shape_whoever_is_first_is_the_parent() -> None:
         here.received(neighbour, Hello(wider))
     here.received(OTHER, Update(wider, SOURCE, 2, 0b11, 0))
     assert here.links[OTHER].heard[2] == 0b11
+
+
+def test_a_source_is_not_told_from_the_row_on_from_which_it_is_ignored() -> None:
+    here = node()
+    here.received(OTHER, Ignore(SOURCE, 4))
+    assert here.received(ONE, told(2, 0b100)) == [Send(OTHER, told(3, 0b100))]
+    here.received(OTHER, Ignore(SOURCE, 3))
+    here.received(OTHER, Ignore(SOURCE, 4))
+    assert here.received(ONE, told(2, 0b1000)) == []
+
+
+def test_nobody_is_told_anything_before_it_has_greeted() -> None:
+    here = Node(ME, SHAPE)
+    here.linked(ONE, 0.01)
+    assert here.change(["a document"]) == []
+    assert len(here.received(ONE, Hello(SHAPE))) == 1
