@@ -107,7 +107,6 @@ class Neighbourhood:
         self._asked.discard(peer)
         self._declined.discard(peer)
         self._holders.discard(peer)
-        self._held = None if peer == self._held else self._held
         return self._reviewed(self._unlinked(peer))
 
     def forget(self) -> list[Effect]:

@@ -223,8 +223,7 @@ class Node:
         return Update(self.shape, self.me, row, bits, 0)
 
     def _all_told(self, neighbour: NodeId, link: Link) -> list[Send]:
-        others = [other for other in self._links.values() if other is not link]
-        rows = [self.own.bits, *(heard_of(others, row) for row in range(1, self.shape.depth))]
+        rows = [self.own.bits, *(heard_of(self._links.values(), row) for row in range(1, self.shape.depth))]
         return [Send(neighbour, self._tell(link, row, bits)) for row, bits in enumerate(rows, start=1) if bits]
 
     def _withdrawn(self, neighbour: NodeId, heard: list[int]) -> list[Send]:

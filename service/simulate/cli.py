@@ -63,9 +63,7 @@ def corona(
     loss: Annotated[float | None, typer.Option(min=0, max=0.5, help="Of messages; 0.02 where there is churn.")] = None,
 ) -> None:
     """Corona's simulations: its own way, and ours."""
-    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
-
-    from service.simulate import corona as experiment  # noqa: PLC0415 - same
+    from service.simulate import corona as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import corona_report as shown  # noqa: PLC0415 - same
     from service.simulate.workload import Setup  # noqa: PLC0415 - same
 
@@ -89,12 +87,9 @@ def corona(
     )
     with progress(experiment.STEPS, hidden=as_json) as report:
         outcome = experiment.run(setup, seed, report)
+    told(outcome, lambda: shown.table([outcome]), as_json=as_json)
     if plot is not None:
         shown.plot_runs([outcome], plot)
-    if as_json:
-        typer.echo(msgspec.json.encode(outcome))
-    else:
-        show(shown.table([outcome]))
 
 
 @app.command()
@@ -109,20 +104,15 @@ def schedulers(
     goal: Annotated[Goal, typer.Option(help="What ours optimises.")] = Goal.FAIR,
 ) -> None:
     """Ours and other readers' at equal requests."""
-    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
-
-    from service.simulate import schedulers as experiment  # noqa: PLC0415 - same
+    from service.simulate import schedulers as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import schedulers_report as shown  # noqa: PLC0415 - same
 
     setup = experiment.Setup(channels, weeks, publishers, goal)
     with progress(experiment.RUNS, hidden=as_json) as report:
         comparison = experiment.compare(setup, seed, report)
+    told(comparison, lambda: shown.table(comparison), as_json=as_json)
     if plot is not None:
         shown.plot([comparison], plot)
-    if as_json:
-        typer.echo(msgspec.json.encode(comparison))
-    else:
-        show(shown.table(comparison))
 
 
 @app.command()
@@ -139,9 +129,7 @@ def clash(
     hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
 ) -> None:
     """CLASH's simulations beside plain DHTs, six hours of three workloads."""
-    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
-
-    from service.simulate import clash as experiment  # noqa: PLC0415 - same
+    from service.simulate import clash as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import clash_report as shown  # noqa: PLC0415 - same
     from service.simulate.clash_workload import Setup  # noqa: PLC0415 - same
 
@@ -150,48 +138,35 @@ def clash(
         raise typer.BadParameter(f"{sources:,} sources need more than {servers:,} servers: half of them would be full.")
     with progress(experiment.STEPS, hidden=as_json) as report:
         outcome = experiment.run(setup, seed, report)
+    told(outcome, lambda: shown.table(outcome), as_json=as_json)
     if plot is not None:
         shown.plot(outcome, [outcome], plot)
-    if as_json:
-        typer.echo(msgspec.json.encode(outcome))
-    else:
-        show(shown.table(outcome))
 
 
 @app.command()
 def partial_lookup(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
     """Partial lookup's five strategies by its six metrics, placed and updated."""
-    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
-
-    from service.simulate import partial_lookup as experiment  # noqa: PLC0415 - same
+    from service.simulate import partial_lookup as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import partial_lookup_report as shown  # noqa: PLC0415 - same
 
     with progress(experiment.STEPS, hidden=as_json) as report:
         outcome = experiment.run(seed, report)
+    told(outcome, lambda: shown.table(outcome), as_json=as_json)
     if plot is not None:
         shown.plot(outcome, plot)
-    if as_json:
-        typer.echo(msgspec.json.encode(outcome))
-    else:
-        show(shown.table(outcome))
 
 
 @app.command()
 def discovery(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
     """Load-balancing matrices under skewed names and queries, the paper's way and ours."""
-    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
-
-    from service.simulate import discovery as experiment  # noqa: PLC0415 - same
+    from service.simulate import discovery as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import discovery_report as shown  # noqa: PLC0415 - same
 
     with progress(experiment.STEPS, hidden=as_json) as report:
         outcome = experiment.run(seed, report)
+    told(outcome, lambda: shown.table(outcome), as_json=as_json)
     if plot is not None:
         shown.plot(outcome, plot)
-    if as_json:
-        typer.echo(msgspec.json.encode(outcome))
-    else:
-        show(shown.table(outcome))
 
 
 @app.command()
@@ -204,19 +179,14 @@ def location(
     documents: Annotated[int, typer.Option(min=1, help="Of each server, in the static runs.")] = 70,
 ) -> None:
     """Attenuated Bloom filters on a transit-stub graph, beside Tapestry and home nodes."""
-    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
-
-    from service.simulate import location as experiment  # noqa: PLC0415 - same
+    from service.simulate import location as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import location_report as shown  # noqa: PLC0415 - same
 
     with progress(experiment.STEPS, hidden=as_json) as report:
         outcome = experiment.run(experiment.Setup(servers, documents), seed, report)
+    told(outcome, lambda: shown.table(outcome), as_json=as_json)
     if plot is not None:
         shown.plot([outcome], plot)
-    if as_json:
-        typer.echo(msgspec.json.encode(outcome))
-    else:
-        show(shown.table(outcome))
 
 
 @app.command()
@@ -251,8 +221,12 @@ def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
         yield lambda what: bar.update(task, advance=1, description=what)
 
 
-def show(table: object) -> None:
-    """Print a table for people."""
-    from rich.console import Console  # noqa: PLC0415 - asking for help must not load what only a run needs
+def told(outcome: object, table: Callable[[], object], *, as_json: bool) -> None:
+    """Print what a run came to: as one JSON object, or as a table for people."""
+    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
+    from rich.console import Console  # noqa: PLC0415 - same
 
-    Console().print(table)
+    if as_json:
+        typer.echo(msgspec.json.encode(outcome))
+    else:
+        Console().print(table())

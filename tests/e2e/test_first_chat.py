@@ -12,6 +12,7 @@ from service.feeds.urls import channel_id
 from service.stack.publisher import SamplePublisher
 from tests.support.ledger import Subscribed, audit, tagged
 from tests.support.product import Product, running
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
@@ -105,3 +106,29 @@ async def test_what_cannot_be_watched_gets_its_own_sentence_and_changes_nothing(
 async def test_every_program_says_that_it_is_well(product: Product) -> None:
     async with aiohttp.ClientSession() as session, session.get(product.ready["console_url"] + "/readyz") as answer:
         assert answer.status == 200
+
+
+async def test_workers_hand_each_other_contents_without_anybodys_doing(
+    product: Product, publisher: SamplePublisher
+) -> None:
+    async with product.store() as store, aiohttp.ClientSession() as session:
+        nodes = await store.ring.view()
+
+        async def neighbours() -> list[float]:
+            found = []
+            for node in nodes:
+                async with session.get(node.metrics_url) as answer:
+                    lines = (await answer.text()).splitlines()
+                found.append(sum(float(line.split()[-1]) for line in lines if line.startswith("coronet_neighbours{")))
+            return found
+
+        async def all_are() -> bool:
+            return await neighbours() == [WORKERS - 1] * WORKERS
+
+        await until(all_are, "every worker has all others as neighbours", within_s=30.0)
+        async with product.chat(3) as dave:
+            await publisher.publish("For everybody", 7)
+            await dave.say(f"subscribe {publisher.feed_url(7)}")
+            assert "For everybody" in await dave.say("show #1")
+        shown = await store.requests.show(channel_id(publisher.feed_url(7)))
+        assert [entry.title for entry in shown.latest] == ["For everybody"]

@@ -75,7 +75,7 @@ def through_proxies(told: Told) -> None:
         port = told.proxies[int(peer.url.rpartition(":")[2])]
         return await ask(self, Peer(peer.id, f"http://127.0.0.1:{port}"), verb, body, **bounds)
 
-    PeerClient.ask = delayed  # type: ignore[method-assign]
+    PeerClient.ask = delayed  # type: ignore[method-assign]  # wrapped
 
 
 def note_contents(journal: Journal) -> None:
@@ -86,7 +86,7 @@ def note_contents(journal: Journal) -> None:
         opened(self, me, *more)
         journal.write(Event("is", time.monotonic(), worker=me))
 
-    Door.open = noted_open  # type: ignore[method-assign, assignment]
+    Door.open = noted_open  # type: ignore[method-assign, assignment]  # wrapped
 
     def noted_put(self: Cache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)
@@ -97,7 +97,7 @@ def note_contents(journal: Journal) -> None:
             journal.write(Event("lacks", time.monotonic(), kept.digest.hex()))
         drop(self, cid)
 
-    Cache.put, Cache.drop = noted_put, noted_drop  # type: ignore[method-assign]
+    Cache.put, Cache.drop = noted_put, noted_drop  # type: ignore[method-assign]  # wrapped
 
 
 def note_lookups(journal: Journal) -> None:
@@ -123,7 +123,7 @@ def note_lookups(journal: Journal) -> None:
             )
         return found
 
-    Contents.locate = noted  # type: ignore[method-assign]
+    Contents.locate = noted  # type: ignore[method-assign]  # wrapped
 
 
 class Lookups:
@@ -146,7 +146,7 @@ class Lookups:
             finally:
                 self._owner_s = time.monotonic() - began_s  # the last one asked is the owner
 
-        Finder.__init__, Finder._ask = remembered, timed  # type: ignore[method-assign, assignment]
+        Finder.__init__, Finder._ask = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
 
     async def fail(self) -> None:
         """Look for contents that do not exist, one after the other."""
@@ -175,7 +175,7 @@ class Lies:
             spoilt = lies.begun and answer.startswith(HERE)
             return answer[:-1] + bytes((answer[-1] ^ 1,)) if spoilt else answer
 
-        Peers._found = answered  # type: ignore[method-assign]
+        Peers._found = answered  # type: ignore[method-assign]  # wrapped
 
     def begin(self) -> None:
         self.begun = True

@@ -61,6 +61,15 @@ def walks(network: Network, start: int, first: int, hops: int) -> set[int]:
     return {at for _, at in ways}
 
 
+def assert_nothing_is_missing(network: Network, shape: Shape) -> None:
+    for number, node in enumerate(network.nodes):
+        for other, distance in network.distances(number).items():
+            if 0 < distance <= shape.depth:
+                for document in network.nodes[other].own.documents:
+                    bits = mask(document, shape)
+                    assert any(link.heard[distance] & bits == bits for link in node.links.values())
+
+
 @settings(max_examples=150, deadline=None)
 @given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
 def test_what_is_at_distance_i_is_in_row_i_of_a_link(
@@ -68,13 +77,7 @@ def test_what_is_at_distance_i_is_in_row_i_of_a_link(
 ) -> None:
     """No false negatives in a quiet network: after documents and links came and went in any order."""
     shape = Shape(1, NARROW.width, NARROW.hashes, depth)
-    network = lived(history, shape, filtering, seed)
-    for number, node in enumerate(network.nodes):
-        for other, distance in network.distances(number).items():
-            if 0 < distance <= depth:
-                for document in network.nodes[other].own.documents:
-                    bits = mask(document, shape)
-                    assert any(link.heard[distance] & bits == bits for link in node.links.values())
+    assert_nothing_is_missing(lived(history, shape, filtering, seed), shape)
 
 
 @settings(max_examples=150, deadline=None)
@@ -141,6 +144,26 @@ def test_a_query_goes_to_the_nearest_copy_and_visits_nobody_twice(
             assert len(way) == (min(near) + 1 if found else 1)
 
 
+@settings(max_examples=60, deadline=None)
+@given(HISTORIES, st.integers(0, 1000))
+def test_of_those_who_match_in_the_first_row_that_matches_the_nearest_is_next(
+    history: list[tuple[str, int, object]], seed: int
+) -> None:
+    """Also where round-trip times were measured again."""
+    network = lived(history, WIDE, Filtering.SOURCE, seed)
+    for number, node in enumerate(network.nodes):
+        for neighbour in network.neighbours(number)[::2]:
+            assert node.linked(name(neighbour), (7 * neighbour + seed) % 5 / 10) == []
+        for document in map("document {}".format, range(16)):
+            matching = [
+                (row, link.rtt_s, neighbour)
+                for neighbour, link in node.links.items()
+                if (row := first_row(link.heard, mask(document, WIDE), WIDE.depth))
+            ]
+            found = node.next_hop(node.query(document))
+            assert (found and found[0]) == min(matching, default=(0, 0.0, None))[2]
+
+
 @settings(max_examples=80, deadline=None)
 @given(HISTORIES, DEPTHS, st.integers(0, 1000))
 def test_a_query_ends_after_as_many_hops_as_there_are_rows(
@@ -165,7 +188,7 @@ def test_all_take_the_greatest_shape_that_one_has_taken(
     for number in range(NODES - 1):
         network.link(number, number + 1)
     network.quiet()
-    shapes = [Shape(generation, width, 3, 2) for _, generation, width in taken]
+    shapes = [Shape(generation, width, 3, 3) for _, generation, width in taken]
     for (number, _, _), shape in zip(taken, shapes, strict=True):
         network.reshape(number, shape)
         network.deliver(3)
@@ -175,6 +198,7 @@ def test_all_take_the_greatest_shape_that_one_has_taken(
     for number, node in enumerate(network.nodes):
         for neighbour in network.neighbours(number):
             assert node.links[name(neighbour)].heard[1] == network.nodes[neighbour].own.bits
+    assert_nothing_is_missing(network, greatest)
 
 
 @given(st.lists(st.integers(0, 255), min_size=2, max_size=6), st.lists(st.integers(0, 255), min_size=2, max_size=6))

@@ -210,3 +210,45 @@ def test_only_who_has_the_greater_id_may_hold_on() -> None:
     assert node.received(name(0), Offer.HOLD) == [Offered(name(0), Offer.DECLINE)]
     assert node.received(name(2), Offer.HOLD) == [Offered(name(2), Offer.ACCEPT), Linked(name(2), 0.001)]
     assert node.received(name(2), Offer.ASK)[-1] == Unlinked(name(2))
+
+
+def test_who_finds_a_nearer_elder_holds_the_former_one_no_more() -> None:
+    """It may stay a neighbour, if both want that."""
+    node = Neighbourhood(name(5), LIMITS)
+    assert node.measured([(name(1), 0.005)])[0] == Offered(name(1), Offer.HOLD)
+    node.received(name(1), Offer.ACCEPT)
+    effects = node.measured([(name(2), 0.004)])
+    assert effects == [Offered(name(1), Offer.ASK), Offered(name(2), Offer.HOLD)]
+
+
+def test_an_elder_that_declined_an_earlier_wish_is_held_again() -> None:
+    node = Neighbourhood(name(5), LIMITS)
+    node.measured([(name(1), 0.005)])
+    node.received(name(1), Offer.ACCEPT)
+    assert node.received(name(1), Offer.DECLINE) == [Unlinked(name(1)), Offered(name(1), Offer.HOLD)]
+
+
+def test_who_comes_back_begins_anew() -> None:
+    node = Neighbourhood(name(5), LIMITS)
+    node.measured([(name(1), 0.005)])
+    node.received(name(9), Offer.HOLD)
+    node.gone(name(1))
+    node.gone(name(9))
+    assert node.measured([(name(1), 0.005)])[0] == Offered(name(1), Offer.HOLD)
+    assert node.measured([(name(9), 0.005)]) == [Offered(name(9), Offer.ASK)]
+
+
+def test_who_ends_a_link_holds_it_no_more() -> None:
+    node = Neighbourhood(name(0), Limits(near_s=0.010, near=0, far=0))
+    node.measured([(name(9), 0.005)])
+    node.received(name(9), Offer.HOLD)
+    assert node.received(name(9), Offer.DECLINE) == [Unlinked(name(9))]
+    assert node.measured([(name(9), 0.005)]) == []
+
+
+def test_who_has_not_answered_is_asked_again() -> None:
+    node = Neighbourhood(name(5), LIMITS)
+    asked = node.measured([(name(1), 0.005), (name(9), 0.005)])
+    assert asked == [Offered(name(1), Offer.HOLD), Offered(name(9), Offer.ASK)]
+    assert node.measured([(name(9), 0.005)]) == []
+    assert node.forget() == asked

@@ -120,8 +120,8 @@ class Overlay:
         self._rounds += 1
         if self._rounds % _FORGOTTEN_EVERY == 0:
             self._carry_out(self._neighbourhood.forget())
-        for neighbour in self._node.links:
-            self._post(neighbour).say()
+        for neighbour in tuple(self._node.links):
+            self._say(neighbour)
         self._send(self._node.refresh())
         # A row may be full, which tells nothing of how many documents it has; wider ones will tell.
         fullest = min(self._node.fullest_row(), 2.0 * self._node.shape.width)
@@ -162,8 +162,9 @@ class Overlay:
 
     async def _measured_first(self, sender: NodeId, offer: Offer) -> None:
         """Measure a worker that asks before we have, and answer then."""
-        await self._ping(self._peers[sender])
-        if sender in self._rtts_s and sender in self._peers:
+        if sender in self._peers:
+            await self._ping(self._peers[sender])
+        if sender in self._rtts_s:
             self._carry_out(self._neighbourhood.measured([(sender, min(self._rtts_s[sender]))]))
         self._carry_out(self._neighbourhood.received(sender, offer))
 
@@ -180,10 +181,10 @@ class Overlay:
         again = [node for node in known if node not in self._node.links]
         chosen = sample(new, min(len(new), _MEASURED_AT_ONCE)) + sample(again, min(len(again), _AGAIN))
         await asyncio.gather(*(self._ping(self._peers[node]) for node in (*chosen, *self._node.links)))
-        measured = [(node, min(rtts_s)) for node, rtts_s in self._rtts_s.items() if node in self._peers]
-        self._carry_out(self._neighbourhood.measured(measured))
-        for node in self._node.links:
-            self._send(self._node.linked(node, min(self._rtts_s[node])))
+        measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
+        self._carry_out(self._neighbourhood.measured(measured.items()))
+        for node in self._node.links.keys() & measured.keys():
+            self._send(self._node.linked(node, measured[node]))
 
     async def _ping(self, peer: Peer) -> None:
         """Measure one round-trip time. What opens the connection, and what waits for a busy machine, is left out."""
@@ -195,6 +196,8 @@ class Overlay:
                 log.info("a worker cannot be measured", worker=peer.id[:8], why=str(error))
                 self._forget(peer.id)
                 return
+            if peer.id not in self._peers:
+                return  # it has left meanwhile
             samples = self._rtts_s.setdefault(peer.id, deque(maxlen=_SAMPLES))
             samples.append(self._clock.monotonic_s() - began_s)
 
@@ -216,9 +219,9 @@ class Overlay:
         for send in sends:
             self._say(send.to, _MESSAGE + wire.encode(send.message))
 
-    def _say(self, to: NodeId, frame: bytes) -> None:
+    def _say(self, to: NodeId, *frames: bytes) -> None:
         if to in self._peers:
-            self._post(to).say(frame)
+            self._post(to).say(*frames)
 
     def _post(self, node: NodeId) -> Post:
         post = self._posts.get(node)

@@ -8,7 +8,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from service.simulate.cli import Json, Seed, progress, show
+from service.simulate.cli import Json, Seed, progress, told
 from service.stack.deployment import run
 from service.stack.deployment.figures import Deployment
 
@@ -28,10 +28,7 @@ def deploy(
     setup = run.Setup(channels, nodes, workers, settle, measure, kill, seed)
     with progress(run.STEPS, hidden=as_json) as done:
         deployment = asyncio.run(run.deploy(setup, done))
-    if as_json:
-        typer.echo(msgspec.json.encode(deployment))
-    else:
-        show(_table(deployment))
+    told(deployment, lambda: _table(deployment), as_json=as_json)
 
 
 def _table(deployment: Deployment) -> Table:

@@ -97,7 +97,9 @@ async def test_what_no_filter_names_the_owner_is_asked_for(store: Store) -> None
         ring = introduce([asker, owner])
         channel = await owned_by(store, owner, ring)
         digest = owner.has(channel, some_content("news"))
-        asker.peers._overlay._settled.set()  # type: ignore[union-attr]
+        overlay = asker.peers._overlay
+        assert overlay is not None
+        overlay._settled.set()
         found = await asker.locate(channel, digest)
     assert (found.source, found.hops, found.worker) == ("owner", 1, owner.me.id)
 
