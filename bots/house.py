@@ -26,6 +26,7 @@ from bots.exchange import (
     SetHabits,
     TakeNewUrl,
 )
+from service.discovery.grammar import Finding, Query
 from service.errors import CoronetError
 from service.model import ChannelId
 from service.store import Store
@@ -70,7 +71,7 @@ class House:
                 self._delivery.changed(jid)
                 return None
             case Search(query):
-                return tuple(await self._store.search.find(query, self._limits.public_from_subscribers))
+                return await self._found(jid, query)
             case MyWatches():
                 return tuple(await self._store.standing.of_user(jid))
             case AddWatch(standing):
@@ -79,6 +80,11 @@ class House:
                 return await self._store.standing.unwatch(jid, number)
             case CheckHealth(cids):
                 return await self._health(cids)
+
+    async def _found(self, jid: str, query: Query) -> tuple[Finding, ...]:
+        search, least = self._store.search, self._limits.public_from_subscribers
+        own, public = await asyncio.gather(search.own(jid, query, least), search.find(query, least))
+        return (*own, *public)[: query.limit]
 
     async def _subscribe(self, jid: str, cid: ChannelId) -> tuple[int, bool]:
         subscription, new = await self._store.subscriptions.subscribe(jid, cid)

@@ -188,7 +188,8 @@ def _instead(query: Query) -> str:
 
 def _finding(finding: Finding) -> str:
     if finding.entry is None:
-        return f"{title(finding.channel)}\n    {one_line(address(finding.channel), 200)}"
+        yours = " (yours; others do not find it)" if finding.own else ""
+        return f"{title(finding.channel)}{yours}\n    {one_line(address(finding.channel), 200)}"
     return f"{entry_lines(finding.entry)}\n    in {title(finding.channel)}"
 
 
