@@ -129,7 +129,7 @@ class CheckHealth(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """→ tuple of :class:`service.discovery.grammar.Finding`: what of it is anybody's business."""
+    """→ tuple of :class:`service.discovery.grammar.Finding`: the person's own, and what is public."""
 
     query: Query
 

@@ -45,6 +45,7 @@ from bots.exchange import NotAdmitted, Reply
 from bots.following import follow
 from bots.importing import Importing
 from bots.voice import spoken
+from service.discovery.grammar import Finding, Query
 from service.errors import CoronetError, NotSubscribed, NoWorker
 from service.location.contents import LATEST
 from service.model import Channel, ChannelId, Entry, Subscription, UserId
@@ -135,7 +136,7 @@ class House:
                     self._delivery.befriend(jid)
                 return None
             case Search(query):
-                return tuple(await self._store.search.find(query, self._limits.public_from_subscribers))
+                return await self._found(jid, query)
             case MyWatches():
                 return tuple(await self._store.standing.of_user(jid))
             case AddWatch(standing):
@@ -171,6 +172,11 @@ class House:
                 return await self._told_by(user_id(jid), message_id)
             case CheckHealth(cids):
                 return await self._health(cids)
+
+    async def _found(self, jid: str, query: Query) -> tuple[Finding, ...]:
+        search, least = self._store.search, self._limits.public_from_subscribers
+        own, public = await asyncio.gather(search.own(jid, query, least), search.find(query, least))
+        return (*own, *public)[: query.limit]
 
     async def _latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return the latest entries from the nearest copy; more than a content has only the log does."""

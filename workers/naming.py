@@ -6,21 +6,18 @@ named by is kept with it, whoever did so: pairs that it has no more are withdraw
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 import structlog
 
 from service.clock import Clock
-from service.discovery.names import MOST_AUTHORS, MOST_TAGS, Traits, channel_pairs
 from service.discovery.secrecy import is_public
 from service.errors import CellsLost
-from service.feeds.urls import host_of, without_selector
 from service.model import ChannelId
-from service.net.sites import site_of
 from service.store import Store
 from service.store.directory import Name
+from service.store.named import name_of
 from service.store.state import ChannelState
 
 KEPT_S = 6 * 3600.0
@@ -30,9 +27,6 @@ LOOKED_AGAIN_S = 300.0
 WALKS = 6
 """In each of so many walks a part of the channels that few follow is looked at: an admin may have listed them. Nothing
 is remembered of those that are nobody else's business, which most are."""
-_LATEST = 20
-_OWN_TAGS = MOST_TAGS // 2
-"""What a feed says of itself comes first, but leaves room for what its entries say."""
 _AT_ONCE = 100
 _NEW_AT_ONCE = 20
 """Of some hundred channels that another node may have named: who takes over from a dead one has more urgent things to
@@ -142,18 +136,4 @@ class Naming:
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
             return frozenset()
-        channels = self._store.channels
-        latest, (imprint,) = await asyncio.gather(channels.latest(channel.id, _LATEST), channels.imprints([channel.id]))
-        often = _frequent((tag for entry in latest for tag in entry.tags), MOST_TAGS)
-        traits = Traits(
-            channel.language,
-            tags=(*imprint.tags[:_OWN_TAGS], *often),
-            generator=imprint.generator,
-            authors=_frequent((author for entry in latest for author in entry.authors), MOST_AUTHORS),
-        )
-        domain = site_of(host_of(without_selector(channel.url)))
-        return frozenset(channel_pairs(channel, traits, domain, state.updates.interval_s(time.time())))
-
-
-def _frequent(texts: Iterable[str], most: int) -> tuple[str, ...]:
-    return tuple(text for text, _ in Counter(texts).most_common(most))
+        return await name_of(self._store.channels, state, time.time())

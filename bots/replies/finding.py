@@ -60,7 +60,10 @@ def _instead(query: Query, voice: Voice) -> str:
 
 def _finding(finding: Finding, voice: Voice) -> str:
     if finding.entry is None:
-        return f"{title(finding.channel)}\n    {one_line(address(finding.channel), 200)}"
+        name = title(finding.channel)
+        if finding.own:
+            name = voice.say("{title} (yours; others do not find it)", title=name)
+        return f"{name}\n    {one_line(address(finding.channel), 200)}"
     where = voice.say("in {title}", title=title(finding.channel))
     return f"{entry_lines(finding.entry, voice)}\n    {where}"
 

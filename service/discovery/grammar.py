@@ -58,6 +58,8 @@ class Finding(msgspec.Struct, frozen=True):
 
     channel: Channel
     entry: Entry | None = None
+    own: bool = False
+    """Nobody's business but of those who follow it, of whom the person is one."""
 
 
 class _Token(msgspec.Struct, frozen=True):

@@ -43,7 +43,7 @@ class Windows:
 
         It is that of this message and the ``WINDOW`` - 1 before it, over the time since the one before those.
         """
-        order = np.argsort(node, kind="stable")
+        order = np.argsort(node.astype(np.uint16), kind="stable")  # of so narrow numbers it is a radix sort
         of, at = node[order], time_s[order]
         first = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if len(of) else np.zeros(0, dtype=np.int64)
         sizes = np.diff(np.append(first, len(of)))

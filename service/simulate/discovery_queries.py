@@ -8,7 +8,7 @@ from service.discovery.finding import chosen, unsure
 from service.discovery.matrix import Size
 from service.simulate.discovery_matrices import Matrices
 from service.simulate.discovery_nodes import Windows, node_of
-from service.simulate.discovery_registrations import Moments, slowest
+from service.simulate.discovery_registrations import Moments, each_of, slowest
 from service.simulate.discovery_workload import DELAY_S, Queries
 from service.simulate.trace import Floats, Ints
 
@@ -78,9 +78,7 @@ class Asked:
         self._replicas[which] = self._matrices.replicas[self.pair[which]]
 
     def _arrive(self, which: Ints, end_s: float) -> None:
-        times = self.partitions[which]
-        partition = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        which = np.repeat(which, times)
+        which, partition = each_of(which, self.partitions[which])
         pair = self.pair[which]
         replica = (self._rng.random(len(which)) * self._replicas[which]).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)

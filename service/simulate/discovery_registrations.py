@@ -117,9 +117,7 @@ class Registrations:
         return shares
 
     def _arrive(self, which: Ints, end_s: float, *, grow: bool) -> None:
-        times = self.replicas[which]
-        replica = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        which = np.repeat(which, times)
+        which, replica = each_of(which, self.replicas[which])
         pair, partition = self.pair[which], self.partition[which]
         node = node_of(pair, partition, replica, self._matrices.salt)
         rates = self.windows.rates_per_s(node, self._arrives_s[which])
@@ -148,6 +146,13 @@ class Moments:
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
         happens: Ints = self._order[begin : self._done]
         return happens
+
+
+def each_of(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """Return each as often as ``counts`` say, and its numbers from 0 on."""
+    if counts.max(initial=1) == 1:
+        return which, np.zeros_like(which)
+    return np.repeat(which, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def slowest(counts: Ints, rng: np.random.Generator) -> Floats:

@@ -104,7 +104,10 @@ In {pairs} of {all_pairs} pairs of strategies the paper's order is the opposite 
 - **"An order of magnitude worse"** is what the paper says of Fixed-x in Figure 8. By its own formula (1) the two are
   closer: where one server is enough, Fixed-x has √((h - x)/x) and RandomServer-x 1/√n of that, so that Fixed-x is
   √{servers} = {root:.2f} times as unfair, whatever the storage; where several have to be asked it is less, because
-  Fixed-x then returns all it has. That is what is measured. (With a hundred servers it would be ten times.)
+  Fixed-x then returns all it has. That is what is measured. (With a hundred servers it would be ten times.) What the
+  paper says of the same figure leaves no room for ten either: the 11 entries that RandomServer-20 does not cover bound
+  its unfairness from below, which is √(11/89) = 0.35, and by (1) Fixed-20 has 1.22 at this target: 3.5 times at most.
+  What does differ by ten is the square: where one server is enough, the variance of Fixed-x is n times the other.
 - **Figure 3** has Round-Robin-2 at ceil(t/20), also between 20 and 40, where Hash-2 is sometimes better and sometimes
   worse, as in the paper.
 - **Figure 8**: y is storage / h, and x storage / n. Hash-y uses less than its storage, since hashes meet.

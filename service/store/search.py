@@ -2,10 +2,11 @@
 
 A name says what was true when it was registered; shares in workers' memory, and cells, may be behind. So each one that
 is shown is looked at again: is its channel still there, and public? Has it, or the entry, still all that was asked for?
-What is not is as if it had never been: not shown, and not counted.
+What is not is as if it had never been: not shown, and not counted; but for those who follow it themselves.
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -19,6 +20,7 @@ from service.model import Channel, ChannelId, Entry
 from service.net.sites import site_of
 from service.store.channels import Channels
 from service.store.directory import Directory, Explained
+from service.store.named import may_match, name_of
 from service.store.requests import Requests
 from service.store.subscriptions import Subscriptions
 
@@ -27,6 +29,7 @@ _MUCH_SPARE = 40
 """As many names are asked for as are wanted, times this: some may not be public any more. Much more, which is rare, if
 too many were not."""
 _MOST_NAMES = 1_000
+_OWN_AT_ONCE = 50
 
 
 class Search:
@@ -59,6 +62,34 @@ class Search:
             if told.complete:
                 break
         return findings[: query.limit]
+
+    async def own(self, jid: str, query: Query, least_subscribers: int) -> list[Finding]:
+        """Return at most as many of the channels that a person follows and that are not public; not their entries.
+
+        Nobody else is ever told of these.
+        """
+        if query.about != "channel":
+            return []
+        cids = [subscription.channel for subscription in await self._subscriptions.of_user(jid)]
+        found: list[Finding] = []
+        now_s = time.time()
+        for first in range(0, len(cids), _OWN_AT_ONCE):
+            some = cids[first : first + _OWN_AT_ONCE]
+            public, states = await asyncio.gather(self.public(some, least_subscribers), self._channels.states(some))
+            others = [
+                state
+                for state in states
+                if state is not None
+                and not state.channel.moved_to
+                and state.channel.id not in public
+                and may_match(query.pairs, state, now_s)
+            ]
+            names = await asyncio.gather(*(name_of(self._channels, state, now_s) for state in others))
+            matching = zip(others, names, strict=True)
+            found += [Finding(state.channel, own=True) for state, name in matching if query.matches(name)]
+            if len(found) >= query.limit:
+                break
+        return found[: query.limit]
 
     async def _remembered(self, query: Query) -> Sequence[str]:
         """Return names that any one worker has in memory; none if they are too few anyway."""

@@ -1,11 +1,11 @@
 """Hash-y (§3.5, §5.5): an entry's hashes say where it is, so that updates reach those servers alone."""
 
-from collections.abc import Collection
 from hashlib import blake2b
 from struct import unpack
 
-from service.discovery.partial.messages import Add, Delete, Drop, Keep, Message, Place, Request, Send, Store
-from service.discovery.partial.server import Sends, Server, to_each, unknown
+from service.discovery.partial.keeping import KeepingServer
+from service.discovery.partial.messages import Add, Delete, Drop, Keep, Place, Request, Send, Store
+from service.discovery.partial.server import Sends, to_each
 
 _HASHES = 16
 """So many of 32 bits are in one digest."""
@@ -21,19 +21,14 @@ def places_of(entry: str, y: int, servers: int) -> list[int]:
     return list(found)
 
 
-class HashedServer(Server):
+class HashedServer(KeepingServer):
     """Has the entries of which a hash says so."""
 
     def __init__(self, me: int, servers: int, y: int) -> None:
         super().__init__(me, servers)
         self._y = y
-        self._kept: dict[str, None] = {}
 
-    @property
-    def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
-        return self._kept.keys()
-
-    def requested(self, request: Request) -> Sends:  # noqa: D102 - same
+    def requested(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
             case Place(entries):
                 shares: list[list[str]] = [[] for _ in range(self.servers)]
@@ -45,18 +40,6 @@ class HashedServer(Server):
                 return to_each(self._servers_of(entry), Store(entry))
             case Delete(entry):
                 return to_each(self._servers_of(entry), Drop(entry))
-
-    def told(self, message: Message, draw: float) -> Sends:  # noqa: ARG002, D102 - same
-        match message:
-            case Keep(entries):
-                self._kept = dict.fromkeys(entries)
-            case Store(entry):
-                self._kept[entry] = None
-            case Drop(entry):
-                self._kept.pop(entry, None)
-            case _:
-                raise unknown(self, message)
-        return []
 
     def _servers_of(self, entry: str) -> list[int]:
         return places_of(entry, self._y, self.servers)

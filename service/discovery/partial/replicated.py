@@ -1,23 +1,14 @@
 """Full replication and Fixed-x (§3.1, §3.2, §5.1, §5.2): all servers have the same."""
 
-from collections.abc import Collection
+from service.discovery.partial.keeping import KeepingServer
+from service.discovery.partial.messages import Add, Delete, Drop, Keep, Place, Request, Store
+from service.discovery.partial.server import Sends
 
-from service.discovery.partial.messages import Add, Delete, Drop, Keep, Message, Place, Request, Store
-from service.discovery.partial.server import Sends, Server, unknown
 
-
-class FullServer(Server):
+class FullServer(KeepingServer):
     """Has everything; every update is a broadcast."""
 
-    def __init__(self, me: int, servers: int) -> None:
-        super().__init__(me, servers)
-        self._kept: dict[str, None] = {}
-
-    @property
-    def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
-        return self._kept.keys()
-
-    def requested(self, request: Request) -> Sends:  # noqa: D102 - same
+    def requested(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
             case Place(entries):
                 return self.all(Keep(entries))
@@ -25,18 +16,6 @@ class FullServer(Server):
                 return self.all(Store(entry))
             case Delete(entry):
                 return self.all(Drop(entry))
-
-    def told(self, message: Message, draw: float) -> Sends:  # noqa: ARG002, D102 - same
-        match message:
-            case Keep(entries):
-                self._kept = dict.fromkeys(entries)
-            case Store(entry):
-                self._kept[entry] = None
-            case Drop(entry):
-                self._kept.pop(entry, None)
-            case _:
-                raise unknown(self, message)
-        return []
 
 
 class FixedServer(FullServer):

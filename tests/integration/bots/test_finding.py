@@ -63,3 +63,22 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
     assert "In secret" not in everything
     assert "Among few" not in everything
     assert "token" not in everything
+
+
+async def test_people_find_what_they_follow_themselves_and_nobody_else_does(person: Person, store: Store) -> None:
+    alice, bob = await person(), await person()
+    few, public = await followed(store, FEWS, 1), await followed(store, OURS, 3)
+    for channel in (few, public):
+        await store.subscriptions.subscribe(alice.jid, channel.id)
+        await published(store, channel, f"In {channel.url}")
+    await Naming(store, SystemClock(), 3).keep([(few.id, 2), (public.id, 4)])
+    for asked in ("find tag=python", "find host=example.org type=feed"):
+        answer = await alice.say(asked)
+        assert answer.count("yours; others do not find it") == 1, asked
+        assert FEWS in answer
+        assert OURS in answer
+        assert FEWS not in await bob.say(asked), asked
+    assert "I know no channel" in await alice.say("find tag=rust")
+    assert FEWS not in await alice.say("find tag=python type=entry limit 1")
+    await store.subscriptions.unsubscribe(alice.jid, few.id)
+    assert FEWS not in await alice.say("find tag=python")
