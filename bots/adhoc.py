@@ -5,8 +5,8 @@ from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
 from bots.forms import Field, Form
+from bots.introduction import COMMANDS
 from bots.link import Ordered
-from bots.profile import COMMANDS
 from bots.stanzas import LONGEST_TOKEN, bare, clean
 
 MOST_VALUES: Final = 300

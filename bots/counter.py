@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots import adhoc, commands, forms, profile, stanzas
+from bots import adhoc, commands, forms, introduction, stanzas
 from bots.asking import Limits
 from bots.dialogue import converse
 from bots.exchange import (
@@ -181,7 +181,7 @@ class Counter:
         self._link.hint(stanzas.result(self._link.address, ordered.sender, ordered.id, payload))
 
     def _refuse(self, ordered: Ordered, kind: str, condition: str, detail: str = "") -> None:
-        told = f"<{detail} xmlns='{profile.COMMANDS}'/>" if detail else ""
+        told = f"<{detail} xmlns='{introduction.COMMANDS}'/>" if detail else ""
         self._link.hint(stanzas.refusal(self._link.address, ordered.sender, ordered.id, (kind, condition), told))
 
     def _text(self, reply: Reply, speaker: Voice) -> str:

@@ -18,16 +18,23 @@ from bots.asking import (
 from bots.exchange import (
     Choose,
     Failed,
+    FiltersFull,
     Found,
     Incomplete,
     NewUrlsUsedUp,
+    NoSuchFilter,
+    NoSuchLanguage,
+    NoSuchSetting,
     NoSuchSubscription,
     NoSuchWatch,
     NoSuchZone,
+    NotAdmitted,
+    NotSettable,
     NotUnderstood,
     Question,
     SubscriptionsFull,
     TooFast,
+    UnreadableSetting,
     UnreadableTime,
 )
 from bots.replies.parts import title
@@ -43,8 +50,9 @@ Values = Mapping[str, tuple[str, ...]]
 """What was filled in, by field."""
 
 TROUBLE: Final = (
-    Failed, Incomplete, NewUrlsUsedUp, NoSuchSubscription, NoSuchWatch, NoSuchZone, NotUnderstood, SubscriptionsFull,
-    TooFast, UnreadableTime,
+    Failed, FiltersFull, Incomplete, NewUrlsUsedUp, NoSuchFilter, NoSuchLanguage, NoSuchSetting, NoSuchSubscription,
+    NoSuchWatch, NoSuchZone, NotAdmitted, NotSettable, NotUnderstood, SubscriptionsFull, TooFast, UnreadableSetting,
+    UnreadableTime,
 )  # fmt: skip
 """Replies that say that something did not go as wanted."""
 
@@ -139,6 +147,11 @@ _SHAPES: Final[dict[str, _Shape]] = {
         ),
     ),
     "timezone": _Shape(marked("Time zone"), (Field("words", marked("A large city in it, or its name")),)),
+    "language": _Shape(marked("Language"), (Field("words", marked("Its name")),)),
+    "pause": _Shape(marked("Pause subscriptions"), (_Mine(each=True, all=True),)),
+    "resume": _Shape(marked("Resume subscriptions"), (_Mine(each=True, all=True),)),
+    "export": _Shape(marked("My subscriptions as OPML")),
+    "forget": _Shape(marked("Forget me")),
     "help": _Shape(marked("Help")),
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ import signal
 
 import structlog
 
+from bots.appearance import Appearance
 from bots.asking import Limits
 from bots.counter import Counter
 from bots.delivery import Delivery
@@ -66,6 +67,7 @@ class Bot:
         house = House(store, self._delivery, limits, door, self._importing)
         self._desk = Desk(store, self.connection, house, clock, limits)
         self._counter = Counter(store, self.connection, house, clock, limits)
+        self._appearance = Appearance(self.connection)
         self._rooms = Rooms(
             store, self.connection, self._desk, delivery=self._delivery, house=house, door=door, clock=clock
         )
@@ -74,7 +76,8 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            await together(self.connection.run(), self._delivery.run(), self._rooms.run(), self._importing.run())
+            keeping = (self._rooms.run(), self._appearance.run())
+            await together(self.connection.run(), self._delivery.run(), *keeping, self._importing.run())
         finally:
             await self._desk.close()
             await self._counter.close()
@@ -103,6 +106,7 @@ class Bot:
             case Started():
                 self._delivery.started()
                 self._rooms.started()
+                self._appearance.started()
 
 
 async def run(settings: Settings) -> None:

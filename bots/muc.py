@@ -5,8 +5,8 @@ from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
 from bots.bounces import condition_of
+from bots.introduction import NAME
 from bots.link import InRoom, Invited, RoomRefused
-from bots.profile import NAME
 from bots.stanzas import bare, clean
 
 BOOKMARKS: Final = "urn:xmpp:bookmarks:1"

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots import bounces, muc, profile, stanzas
+from bots import bounces, introduction, muc, stanzas
 from bots.asking import ForgetEverything
 from bots.delivery import Delivery
 from bots.desk import Desk
@@ -159,7 +159,7 @@ class Rooms:
             case Invited():
                 await self._consider(deed)
             case Enter(room, nick, password):
-                self._link.hint(muc.entering(address, room, nick, password, profile.PRESENT))
+                self._link.hint(muc.entering(address, room, nick, password, introduction.PRESENT))
             case Leave(room, nick):
                 self._link.hint(muc.leaving(address, room, nick))
             case Settle(room, nick, password):

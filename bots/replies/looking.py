@@ -3,6 +3,7 @@
 from typing import Final
 
 from bots import exchange as say
+from bots.asking import Followed
 from bots.failures import outcome
 from bots.length import LONGEST_MESSAGE_BYTES
 from bots.replies.parts import address, entry_lines, fitted, joined_lines, title
@@ -33,12 +34,21 @@ def listing(reply: say.Listing, voice: Voice) -> str:
             wanted=wanted,
         )
     head = _counted(reply, voice)
-    rows = [f"#{followed.number} {title(followed.channel)}" for followed in reply.found]
+    rows = [_row(followed, voice) for followed in reply.found]
     urls = [one_line(address(followed.channel), 200) for followed in reply.found]
     full = "\n".join([head, *(f"{row}\n    {url}" for row, url in zip(rows, urls, strict=True))])
     if len(full.encode()) <= LONGEST_MESSAGE_BYTES:
         return full
     return fitted(head, rows, voice, voice.say("Narrow it with `list word`."))
+
+
+def _row(followed: Followed, voice: Voice) -> str:
+    name, number = title(followed.channel), str(followed.number)
+    if followed.paused:
+        return voice.say("#{number} {title} (paused)", number=number, title=name)
+    if followed.muted:
+        return voice.say("#{number} {title} (muted)", number=number, title=name)
+    return f"#{number} {name}"
 
 
 def _counted(reply: say.Listing, voice: Voice) -> str:

@@ -18,7 +18,7 @@ import structlog
 from slixmpp import ClientXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots import adhoc, incoming, muc, profile, stanzas
+from bots import adhoc, incoming, introduction, muc, stanzas
 from bots.link import Absent, Event, LinkLost, Said, Seen, Started
 from bots.voice import voice
 from bots.xmpp import stream
@@ -211,7 +211,7 @@ class Connection:
         self._heard_s = self._since_s = time.monotonic()
         if isinstance(self._stream, ClientXMPP):
             self._stream.get_roster()
-            self._write(stanzas.presence(self.address, content=profile.PRESENT))
+            self._write(stanzas.presence(self.address, content=introduction.PRESENT))
         self._deadline.reschedule(None)
         self._on_event(Started())
         self.up.set()
@@ -262,7 +262,7 @@ class Connection:
             self._on_event(ordered)
             return True
         if kind == "get" and sender:
-            told = profile.answer(iq, self.address, voice(iq.get(adhoc.LANG, "")))
+            told = introduction.answer(iq, self.address, voice(iq.get(adhoc.LANG, "")))
             if told is not None:
                 self.hint(stanzas.result(iq.get("to", self.address), sender, iq.get("id", ""), told))
                 return True
@@ -286,7 +286,7 @@ class Connection:
             self._on_event(moved)
             return
         for answer in _PRESENCE_ANSWERS.get(kind, ()):
-            self.hint(stanzas.presence(self.address, jid, answer, content=profile.PRESENT if not answer else ""))
+            self.hint(stanzas.presence(self.address, jid, answer, content=introduction.PRESENT if not answer else ""))
         if kind == "":
             self._online[jid].add(resource)
             away = element.findtext("{*}show") in _AWAY

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from bots.suspending import suspend
 from service.feeds.parts import parts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
@@ -122,3 +123,34 @@ async def test_who_is_not_invited_gets_one_answer_and_leaves_no_trace(
         assert "not good" in await alice.say("invite nonsense")
         assert "welcome" in await alice.say(f"invite {await store.invites.create(1, 60.0)}")
         assert "no subscriptions" in await alice.say("list")
+
+
+@pytest.mark.usefixtures("bot")
+async def test_who_is_busy_is_told_when_they_are_free_again_and_not_before(person: Person, store: Store) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    channel = await subscribed(store, [alice, bob])
+    assert "accept my request" in await alice.say("quiet presence")
+    alice.send_raw(f"<presence to='{alice.bot_jid}'><show>dnd</show></presence>")
+    await alice.say("status")
+    await tell(store, [alice, bob], channel, "held")
+    await bob.wait_for(lambda message: "Entry held" in message.body)
+    assert not [message for message in alice.notifications if "held" in message.body]
+    alice.send_raw(f"<presence to='{alice.bot_jid}'/>")
+    await alice.wait_for(lambda message: "Entry held" in message.body)
+    assert "accept" not in await alice.say("quiet off")
+
+
+async def test_who_was_suspended_is_welcomed_back_and_told_in_brief(
+    person: Person, store: Store, settings: Settings
+) -> None:
+    alice = await person()
+    channel = await subscribed(store, [alice])
+    await store.users.mark(alice.jid, welcomed=True)
+    await suspend(store, user_id(alice.jid))
+    async with serving(settings, store):
+        for version, key in enumerate(("one", "two"), start=1):
+            await tell(store, [alice], channel, key, base=version)
+        assert (await alice.say("status")).startswith("Welcome back!")
+        told = await alice.wait_for(lambda message: "Entry two" in message.body)
+        assert "Entry one" in told.body
+        assert not (await alice.say("status")).startswith("Welcome back!")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bots import adhoc, commands, forms
 from bots.asking import Followed, MySubscriptions
 from bots.exchange import Choose, Confirm, Found
-from bots.profile import COMMANDS
+from bots.introduction import COMMANDS
 from bots.voice import voice
 from service.discovery.grammar import Finding, parse_query
 from service.model import FeedLink

@@ -114,6 +114,16 @@ def published() -> dict[str, tuple[str, str]]:
     }
 
 
+def publication(node: str, ident: str, payload: str) -> str:
+    """Return the request that publishes one of these for everybody."""
+    access = "<field var='pubsub#access_model'><value>open</value></field>"
+    form_type = f"<field var='FORM_TYPE' type='hidden'><value>{_PUBSUB}#publish-options</value></field>"
+    return (
+        f"<pubsub xmlns='{_PUBSUB}'><publish node='{node}'><item id='{ident}'>{payload}</item></publish>"
+        f"<publish-options><x xmlns='jabber:x:data' type='submit'>{form_type}{access}</x></publish-options></pubsub>"
+    )
+
+
 def _info(node: str, voice: Voice) -> str | None:
     if node in ("", f"{_CAPS_NODE}#{_VER}"):
         return _query(_DISCO_INFO, node, _identity(*_IDENTITY) + _features(_FEATURES) + _software())

@@ -1,0 +1,40 @@
+"""What others see of the bot before they talk to it."""
+
+import base64
+import hashlib
+
+import pytest
+
+from bots import introduction
+from bots.main import Bot
+from service.settings import Settings
+from tests.support.bot import Person
+from tests.support.software import software, where
+from tests.support.waiting import until
+
+
+async def test_it_says_what_it_is_and_shows_its_picture(bot: Bot, settings: Settings, person: Person) -> None:
+    stream = software(await person())
+    at = where(bot, settings)
+    info = (await stream.plugin["xep_0030"].get_info(at, timeout=10))["disco_info"]
+    assert ("client", "bot", None, "Coronet") in info["identities"]
+    assert {"http://jabber.org/protocol/commands", "urn:xmpp:receipts", "urn:xmpp:reply:0"} <= set(info["features"])
+    card = (await stream.plugin["xep_0054"].get_vcard(at, timeout=10))["vcard_temp"]
+    assert card["FN"] == "Coronet"
+    picture = base64.b64decode(card.xml.findtext("{vcard-temp}PHOTO/{vcard-temp}BINVAL"))
+    assert hashlib.sha1(picture, usedforsecurity=False).hexdigest() == introduction.AVATAR_ID
+    version = (await stream.plugin["xep_0092"].get_version(at, timeout=10))["software_version"]
+    assert version["name"] == "Coronet"
+
+
+@pytest.mark.parametrize("login", ["client"])
+async def test_an_accounts_picture_is_with_its_server(bot: Bot, person: Person) -> None:
+    stream = software(await person())
+
+    async def published() -> bool:
+        card = await stream.plugin["xep_0054"].get_vcard(bot.connection.address, timeout=10, cached=False)
+        return str(card["vcard_temp"]["FN"]) == "Coronet"
+
+    await until(published, "the card is there, after the picture")
+    items = await stream.plugin["xep_0060"].get_items(bot.connection.address, introduction.AVATAR_METADATA, timeout=10)
+    assert [item["id"] for item in items["pubsub"]["items"]] == [introduction.AVATAR_ID]
