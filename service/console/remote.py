@@ -4,12 +4,12 @@ import secrets
 from collections.abc import Mapping
 from http import HTTPStatus
 
-import aiohttp
 import msgspec
 from aiohttp import hdrs
 
 from service.console.failures import Problem
-from service.errors import Fault, OperationalError, from_fault
+from service.errors import Fault, OperationalError, Unreachable, from_fault
+from service.net.remote import send
 
 _WITHIN_S = 120.0
 """Longer than any answer takes: an import of a list of feeds may have 45 s."""
@@ -29,21 +29,17 @@ async def ask(
     if method == hdrs.METH_POST:
         headers["Idempotency-Key"] = secrets.token_hex(16)
     try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_WITHIN_S)) as http,
-            http.request(
-                method, f"{base_url.rstrip('/')}{path}", params=query, data=body, headers=headers, allow_redirects=False
-            ) as answer,
-        ):
-            said = await answer.read()
-    except (aiohttp.ClientError, TimeoutError) as error:
+        said = await send(
+            method, f"{base_url.rstrip('/')}{path}", query=query, headers=headers, body=body, within_s=_WITHIN_S
+        )
+    except Unreachable as error:
         raise OperationalError(
-            f"No console answers at {base_url} ({error or 'it took too long'}): is `coronet console` running there? "
+            f"No console answers at {base_url} ({error}): is `coronet console` running there? "
             "CORONET_CONSOLE_PUBLIC_URL says where to ask."
         ) from error
-    if answer.status >= HTTPStatus.BAD_REQUEST:
-        raise _as_error(base_url, answer.status, said)
-    return answer.content_type, said
+    if said.status >= HTTPStatus.BAD_REQUEST:
+        raise _as_error(base_url, said.status, said.body)
+    return said.media_type, said.body
 
 
 def _as_error(base_url: str, status: int, said: bytes) -> Exception:
