@@ -65,6 +65,13 @@ def test_a_source_is_not_told_from_the_row_on_from_which_it_is_ignored() -> None
     assert here.received(ONE, told(2, 0b1000)) == []
 
 
+def test_what_was_not_told_is_not_taken_back() -> None:
+    here = node()
+    here.received(OTHER, Ignore(SOURCE, 3))
+    here.received(ONE, told(2, 0b1100))
+    assert here.received(ONE, Update(SHAPE, SOURCE, 2, 0, 0b111)) == [Send(OTHER, Update(SHAPE, SOURCE, 3, 0, 0b11))]
+
+
 def test_nobody_is_told_anything_before_it_has_greeted() -> None:
     here = Node(ME, SHAPE)
     here.linked(ONE, 0.01)
