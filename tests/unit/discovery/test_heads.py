@@ -4,10 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.discovery.cell import Answer, Membership, Standing
 from service.discovery.finding import chosen, partitions_wanted, unsure
 from service.discovery.head import Leaving, Matrix, Request, asked, recovered, smaller
 from service.discovery.load import Kind, Limits, Load, rate_per_s, wanted
-from service.discovery.matrix import Place, Size, heir, home, homes
+from service.discovery.matrix import Place, Size, heir, home, homes, probed
+from service.discovery.sizing import latest
 
 LIMITS = Limits(partitions=8, replicas=4)
 
@@ -55,6 +57,31 @@ def test_when_the_expansion_region_has_left_half_of_the_rest_becomes_it() -> Non
 
 def test_a_lost_head_believes_the_newest_size_that_cells_were_told() -> None:
     assert recovered([Size(3, 8, 1), Size(4, 7, 2)]).size == Size(5, 7, 2)
+
+
+def test_without_its_head_a_matrix_is_looked_for_where_each_of_its_growths_began() -> None:
+    """So it is found unless as many cells are lost at once as it has grown times."""
+    assert [(place.partition, place.replica) for place in probed("a=1", 8, 4)] == [
+        (1, 0),
+        (2, 0),
+        (4, 0),
+        (0, 1),
+        (0, 2),
+    ]
+    assert probed("a=1", 1, 1) == ()
+
+
+def test_of_sizes_that_cells_were_told_the_newest_counts_but_not_what_a_removed_one_was_left_with() -> None:
+    told = [
+        Answer(Membership(standing, Size(epoch, partitions)))
+        for standing, epoch, partitions in (
+            (Standing.OPEN, 2, 8),
+            (Standing.FILLING, 4, 3),
+            (Standing.CLOSED, 5, 4),
+        )
+    ]
+    assert latest(Size(3, 4), *told, Answer(None)) == Size(4, 3)
+    assert latest(Size(3, 4), told[0], told[2]) == Size(3, 4)
 
 
 @pytest.mark.parametrize(
