@@ -8,14 +8,15 @@ import asyncio
 import contextlib
 from typing import Final
 
-from aiohttp import ClientError, ClientSession, ClientWebSocketResponse, WSMsgType, hdrs, web
+from aiohttp import ClientWebSocketResponse, WSMsgType, hdrs, web
 
 from service.console.guard import our_origins
 from service.console.site import SETTINGS, render
+from service.errors import Unreachable
+from service.net.sockets import websocket
 
 SUBPROTOCOL: Final = "xmpp"
 LARGEST_FRAME_BYTES: Final = 512 * 1024
-_CONNECT_WITHIN_S: Final = 10.0
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; form-action 'self'; font-src 'self'; "
@@ -49,18 +50,15 @@ async def socket(request: web.Request) -> web.StreamResponse:
         raise web.HTTPNotFound
     if request.headers.get(hdrs.ORIGIN) not in our_origins(request):
         raise web.HTTPForbidden(text="The request did not come from this console's own pages.")
-    async with ClientSession() as session:
-        try:
-            async with asyncio.timeout(_CONNECT_WITHIN_S):
-                server = await session.ws_connect(url, protocols=[SUBPROTOCOL], max_msg_size=LARGEST_FRAME_BYTES)
-        except (ClientError, TimeoutError) as error:
-            raise web.HTTPBadGateway(text="The XMPP server does not answer. Is it running?") from error
-        browser = web.WebSocketResponse(protocols=[SUBPROTOCOL], max_msg_size=LARGEST_FRAME_BYTES, heartbeat=30)
-        await browser.prepare(request)
-        async with server:
+    try:
+        async with websocket(url, SUBPROTOCOL, LARGEST_FRAME_BYTES) as server:
+            browser = web.WebSocketResponse(protocols=[SUBPROTOCOL], max_msg_size=LARGEST_FRAME_BYTES, heartbeat=30)
+            await browser.prepare(request)
             await _together(browser, server)
-        await browser.close()
-        return browser
+            await browser.close()
+            return browser
+    except Unreachable as error:
+        raise web.HTTPBadGateway(text=f"The XMPP server does not answer: {error}. Is it running?") from error
 
 
 async def _together(browser: Socket, server: Socket) -> None:

@@ -12,7 +12,6 @@ import msgspec
 from service.corona.estimates import Updates
 from service.discovery.pairs import Pair
 from service.errors import LeaseLost, StaleVersion
-from service.feeds.urls import channel_id
 from service.feeds.verdicts import GOOD, Case, Evidence, Report
 from service.location.contents import LATEST, Content, Digest, digest_of, newest, packed, unpacked
 from service.model import (
@@ -23,7 +22,6 @@ from service.model import (
     Entry,
     Imprint,
     NodeId,
-    Notice,
     PollResult,
     Validators,
     Wishes,
@@ -31,7 +29,7 @@ from service.model import (
 from service.store import keys
 from service.store.index import ChannelIndex
 from service.store.link import script
-from service.store.state import OF_CHANNEL, OF_STATE, ChannelState, present, state_of
+from service.store.state import OF_CHANNEL, OF_STATE, ChannelState, channel_fields, present, state_of, told_fields
 from service.store.together import Together
 
 LOG_LENGTH = 1_000
@@ -128,7 +126,7 @@ class Channels:
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
         """Create a channel at version 1 with its latest entries (oldest first), or return the one that exists."""
         first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
-        fields = _fields(channel) + _snapshot_fields(_beginning(snapshot, first))
+        fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
         # Registered first: an id in the registry without a channel is harmless, the reverse would never be polled.
         await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
         own = (keys.channel(channel.id), keys.log(channel.id))
@@ -151,7 +149,7 @@ class Channels:
         subscribers of the former join, the same until :meth:`joined`; None if the channel has changed meanwhile.
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
-        fields = _fields(channel) + _snapshot_fields(_beginning(snapshot, first))
+        fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
         await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
         own = (keys.channel(channel.id), keys.log(channel.id), keys.joining(channel.id))
         packed = msgspec.msgpack.encode(first)
@@ -229,7 +227,7 @@ class Channels:
             msgspec.msgpack.encode(versioned),
             int(silent),
             LOG_LENGTH,
-            *_told(delta.notice),
+            *told_fields(delta.notice),
             *(_snapshot_fields(snapshot) if snapshot else ()),
         )
         if won:
@@ -377,26 +375,9 @@ def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:
     return tuple(Change("addition", entry) for entry in latest)
 
 
-def _told(notice: Notice | None) -> tuple[str, str]:
-    """Return the field in which a channel keeps what its subscribers were told, and its value."""
-    if notice is None:
-        return "", ""
-    if notice.kind == "moved":
-        return "moved_to", channel_id(notice.detail)
-    return "condition", "" if notice.kind == "back" else notice.kind
-
-
 def _case(report: Report, condition: bytes, refusals: int, evidence: bytes) -> Case:
     proof = msgspec.json.decode(evidence, type=Evidence) if evidence else None
     return Case(report.charge or GOOD, condition.decode(), refusals, proof)
-
-
-def _fields(channel: Channel) -> list[str]:
-    return [
-        *("url", channel.url, "kind", channel.kind, "created", repr(channel.created_s)),
-        *("private", str(int(channel.private)), "listed", str(int(channel.listed))),
-        *(("dormant", "1") if channel.dormant else ()),
-    ]
 
 
 def _beginning(snapshot: Snapshot, first: Delta) -> Snapshot:

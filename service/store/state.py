@@ -6,7 +6,8 @@ from typing import Literal
 import msgspec
 
 from service.corona.estimates import Updates
-from service.model import Channel, ChannelId, NodeId, Validators, Wishes
+from service.feeds.urls import channel_id
+from service.model import Channel, ChannelId, NodeId, Notice, Validators, Wishes
 
 OF_CHANNEL = (
     *("url", "title", "link", "kind", "version", "created"),
@@ -96,3 +97,21 @@ def _updates(raw: bytes | None, channel: Channel) -> Updates:
 
 def _condition(text: str) -> Literal["", "dead", "quarantined"]:
     return "dead" if text == "dead" else "quarantined" if text == "quarantined" else ""
+
+
+def told_fields(notice: Notice | None) -> tuple[str, str]:
+    """Return the field in which a channel keeps what its subscribers were told, and its value."""
+    if notice is None:
+        return "", ""
+    if notice.kind == "moved":
+        return "moved_to", channel_id(notice.detail)
+    return "condition", "" if notice.kind == "back" else notice.kind
+
+
+def channel_fields(channel: Channel) -> list[str]:
+    """Return what a channel keeps of what it was made with, as fields and values."""
+    return [
+        *("url", channel.url, "kind", channel.kind, "created", repr(channel.created_s)),
+        *("private", str(int(channel.private)), "listed", str(int(channel.listed))),
+        *(("dormant", "1") if channel.dormant else ()),
+    ]

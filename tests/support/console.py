@@ -32,6 +32,7 @@ from service.store.requests import (
     Lookup,
     PollNow,
     Probe,
+    ReadOutline,
     Show,
     Step,
     Why,
@@ -39,7 +40,7 @@ from service.store.requests import (
 
 TOKEN = "an-api-token-for-tests"
 
-Asked = Probe | PollNow | Lookup | ListDirectories | Show
+Asked = Probe | PollNow | ReadOutline | Lookup | ListDirectories | Show
 """What a scripted worker is asked besides why."""
 
 

@@ -12,6 +12,7 @@ from service.corona.aggregation import joined
 from service.corona.messages import Part
 from service.corona.optimum import Factors, Table, decided, decided_alone, limits, part, scale, tabled
 from service.corona.policy import Aims, Goal, Policy
+from service.corona.sites import UNBOUND
 
 DAY_S = 86_400.0
 NODES = 40
@@ -104,7 +105,7 @@ def test_three_polls_are_three_nodes_whatever_rounding_says() -> None:
 
 
 @given(
-    st.builds(Factors, st.integers(0, 1000), st.floats(1, 1e8), st.booleans()),
+    st.builds(Factors, st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUND) | st.floats(-1, 1e9)),
     st.one_of(st.none(), st.floats(-0.9, 100)),
     st.builds(Aims, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
 )
