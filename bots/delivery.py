@@ -290,7 +290,7 @@ class Delivery:
                 kind = "groupchat" if jids[uid] in self._link.rooms else "chat"
                 written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content, kind=kind))
                 sent.append(_Sent(uid, batch, body, asked))
-                self._dispatch.sent(uid, self._clock.monotonic_s())
+                self._dispatch.sent(uid, len(batch.items), self._clock.monotonic_s())
         await self._hand_over(written, sent)
         await self._surely((), empty)
         return batches.keys() | more

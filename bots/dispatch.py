@@ -3,7 +3,8 @@
 Each person has a *lane*, in which one thing happens at a time: a batch goes out, or a command of
 theirs changes what may go out. A lane is
 
-- *paced* by the governor, a token bucket (GCRA form): what is above the rate waits and is coalesced;
+- *paced* by the governor, a token bucket (GCRA form): what is above the rate waits and is coalesced, and the more
+  it is, the longer the next waits;
 - *at rest* while the person wants to hear nothing, whatever is seen of them;
 - *held* after their server sent a batch back, longer each time, but not once they are seen online;
 - *unsure* when batches may be in flight whose fate we do not know: after a start, a lost session, a
@@ -27,6 +28,10 @@ RECEIPT_WITHIN_IF_UNSEEN_S: Final = 15.0
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
 BURST: Final = 5
 """Messages the governor lets through at once."""
+AT_EASE: Final = 3
+SLOWEST: Final = 6
+"""A message that takes in more than ``AT_EASE`` items makes the next one wait longer, up to so many times: of a flood
+there are few messages, and somebody who is told something each second is told each second."""
 
 _NOBODY_THERE: Final = frozenset(
     {"item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed", "not-authorized"}
@@ -160,10 +165,11 @@ class Dispatch:
         """Whether a batch claimed at ``claimed_s`` (both Unix time) has come back for so long that it is given up."""
         return self._lane(uid).bounces > 0 and wall_s - claimed_s > GIVE_UP_AFTER_S
 
-    def sent(self, uid: UserId, now_s: float) -> None:
-        """One message was written to this person: the governor counts it."""
+    def sent(self, uid: UserId, items: int, now_s: float) -> None:
+        """One message of so many items was written to this person: the governor counts it."""
         lane = self._lane(uid)
-        lane.paced_s = max(lane.paced_s, now_s) + self._interval_s
+        slowness = min(max(1.0, items / AT_EASE), SLOWEST)
+        lane.paced_s = max(lane.paced_s, now_s) + slowness * self._interval_s
 
     def accepted(self, uid: UserId) -> None:
         """The server took a message for this person, and it did not come back."""

@@ -128,8 +128,9 @@ class Settings(BaseModel):
     allowed_users: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
     """Bare JIDs (``alice@example.org``) and domains (``example.org``), with commas between them."""
 
-    messages_per_s_per_user: float = Field(default=0.2, gt=0)
-    """Governor: messages to one recipient, after a burst of five; what is above is held back and coalesced."""
+    messages_per_s_per_user: float = Field(default=1.0, gt=0)
+    """Governor: messages to one recipient, after a burst of five; what is above is held back and coalesced, and of a
+    flood there are fewer."""
     max_subscriptions_per_user: int = Field(default=200, ge=1)
     max_new_urls_per_hour: int = Field(default=20, ge=1)
     max_commands_per_minute: int = Field(default=20, ge=1)

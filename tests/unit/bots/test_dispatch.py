@@ -1,6 +1,7 @@
 """Who is sent to next, and what is done about what went wrong. Times are plain numbers."""
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_the_governor_lets_a_burst_through_and_then_its_rate(dispatch: Dispatch)
         dispatch.queued([ANN], now_s)
         for uid in dispatch.take(1, now_s):
             taken_s.append(now_s)
-            dispatch.sent(uid, now_s)
+            dispatch.sent(uid, 1, now_s)
             dispatch.release(uid, now_s)
         now_s += 0.25
     assert taken_s[BURST - 1] == (BURST - 1) * 0.25
@@ -78,16 +79,32 @@ def test_five_hundred_entries_in_a_minute_become_a_few_messages() -> None:
             told = min(queued, MOST_ITEMS)
             queued -= told
             messages.append(told)
-            dispatch.sent(uid, now_s)
+            dispatch.sent(uid, told, now_s)
             dispatch.release(uid, now_s, again=queued > 0)
     assert sum(messages) >= 500
     assert queued == 0
     assert len(messages) <= 18
 
 
+def test_who_is_told_something_each_half_second_is_told_each_second() -> None:
+    dispatch = Dispatch(Settings().messages_per_s_per_user)
+    queued, taken_s = 0, []
+    for tick in range(600):
+        now_s = tick / 10
+        if tick % 5 == 0:
+            queued += 1
+            dispatch.queued([ANN], now_s)
+        for uid in dispatch.take(100, now_s):
+            dispatch.sent(uid, queued, now_s)
+            dispatch.release(uid, now_s)
+            queued = 0
+            taken_s.append(now_s)
+    assert max(later - sooner for sooner, later in pairwise(taken_s)) <= 1.1
+
+
 def test_the_governor_of_one_person_holds_nobody_else(dispatch: Dispatch) -> None:
     for _ in range(BURST + 1):
-        dispatch.sent(ANN, 0.0)
+        dispatch.sent(ANN, 1, 0.0)
     dispatch.queued([ANN, BEN], 0.0)
     assert dispatch.take(10, 0.0) == [BEN]
     assert dispatch.next_s() == 2.0
@@ -96,7 +113,7 @@ def test_the_governor_of_one_person_holds_nobody_else(dispatch: Dispatch) -> Non
 def test_idle_lanes_are_forgotten(dispatch: Dispatch) -> None:
     dispatch.queued([ANN], 0.0)
     dispatch.take(1, 0.0)
-    dispatch.sent(ANN, 0.0)
+    dispatch.sent(ANN, 1, 0.0)
     dispatch.release(ANN, 0.0)
     assert dispatch.take(1, 100.0) == []
     assert not dispatch._lanes
