@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from service.console.audited import DETAIL
 from service.console.bulk import UNTIL_RESUMED_S, tags_of
-from service.console.catalogue import detail, existing
+from service.console.catalogue import content, detail, existing
 from service.console.failures import in_plain_words, status_of
 from service.console.phrases import outcome_words, reason_in_words
 from service.console.polls_svg import polls_svg
@@ -45,6 +45,13 @@ async def versions(request: web.Request) -> web.Response:
     return render(
         request, "channel_versions.html", channel=channel, versions=found, full=len(found) == _VERSIONS_PER_PAGE
     )
+
+
+async def located(request: web.Request) -> web.Response:
+    """Show a channel's content as the nearest copy has it, and where that was."""
+    channel = await existing(request.app[STORE], request.match_info["cid"])
+    found = await content(request.app[STORE], channel.id)
+    return render(request, "channel_content.html", channel=channel, content=found)
 
 
 async def poll(request: web.Request) -> web.Response:

@@ -36,6 +36,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.get("/channels", channels_page.page),
             web.get("/channels/{cid}", channel_page.page),
             web.get("/channels/{cid}/versions", channel_page.versions),
+            web.get("/channels/{cid}/content", channel_page.located),
             web.get("/nodes", nodes.page),
             web.get("/policy", policy_page.page),
             web.get("/shards", shards_page.page),

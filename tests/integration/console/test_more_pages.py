@@ -9,7 +9,7 @@ from service.corona.policy import Aims, Goal
 from service.model import Change, Entry, PollResult
 from service.store import Store, keys
 from service.store.accounts import Role
-from service.store.requests import Polled, Probed, Step
+from service.store.requests import Polled, Probed, Shown, Step
 from tests.support.channels import change, make_channel, polled, publish
 from tests.support.console import Visitor, logged_in, worker
 
@@ -145,6 +145,18 @@ async def test_versions_show_what_each_changed(store: Store, ada: Visitor) -> No
     _, text = await ada.get(f"/channels/{channel.id}/versions?before=3")
     assert "<del>" not in text
     assert "Entry one" in text
+
+
+async def test_the_content_says_where_its_nearest_copy_was(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    await publish(store, channel, "one")
+    _, text = await ada.get(f"/channels/{channel.id}/content")
+    assert "it was in Redis" in text
+    shown = Shown(7, (Entry("a", "From near by"),), "near", 2, "w2")
+    async with worker(store, lambda _: shown):
+        _, text = await ada.get(f"/channels/{channel.id}/content")
+    assert "with w2, 2 hops away" in text
+    assert "From near by" in text
 
 
 async def test_a_poll_on_demand_tells_its_steps(store: Store, ada: Visitor) -> None:
