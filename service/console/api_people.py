@@ -18,7 +18,7 @@ from service.console.wire import answer, body, limit, place
 from service.store.people import Person
 
 _MOST = 100_000
-_DAY_S = 86_400
+DAY_S: Final = 86_400
 
 
 class SetPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ async def delete_person(request: web.Request) -> web.Response:
 async def invite(request: web.Request) -> web.Response:
     """Make an invitation, for a bot with the setting who_may_use=invited: whoever gets the code sends it to the bot."""
     wanted = await body(request, Invitation)
-    return answer(Invited(await request.app[STORE].invites.create(wanted.uses, wanted.days * _DAY_S)))
+    return answer(Invited(await request.app[STORE].invites.create(wanted.uses, wanted.days * DAY_S)))
 
 
 async def get_delivery(request: web.Request) -> web.Response:

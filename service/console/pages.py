@@ -56,6 +56,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/logout", login.logout),
         ],
         Role.OPERATOR: [
+            web.post("/settings/invitations", settings_page.make_invitation),
             web.post("/channels", channels.add),
             web.get("/channels/add", channels.add_form),
             web.post("/channels/change", channels_page.change),

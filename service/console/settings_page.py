@@ -2,10 +2,12 @@
 
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from service.console import accounts, holders
 from service.console.access import SCOPES
+from service.console.api_people import DAY_S, Invitation
 from service.console.audited import DETAIL
 from service.console.failures import in_plain_words, status_of
 from service.console.login import link_to, logged_in, new_password
@@ -63,6 +65,20 @@ async def revoke_key(request: web.Request) -> web.Response:
     """Revoke an API key."""
     await holders.revoke_key(request.app[STORE], request[VISITOR], request.match_info["key"])
     raise web.HTTPSeeOther("/settings?done=key")
+
+
+async def make_invitation(request: web.Request) -> web.Response:
+    """Make an invitation to the bot, and show its code once."""
+    form = await request.post()
+    uses, days = str(form.get("uses", "")), str(form.get("days", ""))
+    request[DETAIL] = f"{uses} times, {days} days"
+    try:
+        invitation = msgspec.convert({"uses": uses, "days": days}, Invitation, strict=False)
+    except msgspec.ValidationError:
+        return await _refused(request, UserError("Say for how many people it is good, and for how many days."))
+    code = await request.app[STORE].invites.create(invitation.uses, invitation.days * DAY_S)
+    what = "The invitation. Whoever sends this to the bot may use it."
+    return await _page(request, secret=f"invite {code}", secret_words=what)
 
 
 async def make_account(request: web.Request) -> web.Response:

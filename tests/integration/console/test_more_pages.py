@@ -1,6 +1,7 @@
 """The pages about policy, sites, nodes, shards, people and delivery: what they show, and what they change."""
 
 import json
+import re
 import time
 
 import pytest
@@ -196,3 +197,12 @@ async def test_the_overview_is_told_to_all_who_watch(ada: Visitor) -> None:
                 break
     assert "event: points" in text
     assert "No worker runs" in text
+
+
+async def test_an_invitation_is_made_on_the_settings_page_and_opens_the_door_once(store: Store, ada: Visitor) -> None:
+    status, text = await ada.post("/settings/invitations", uses="1", days="2")
+    assert status == 200
+    (code,) = re.findall(r"invite (\S+?)<", text)
+    assert await store.invites.accept("bob@example.org", code)
+    assert not await store.invites.accept("eve@example.org", code)
+    assert (await ada.post("/settings/invitations", uses="many", days="2"))[0] == 422
