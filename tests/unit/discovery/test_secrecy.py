@@ -25,7 +25,7 @@ https://bundesverfassungsgericht.de/rechtsprechungsuebersicht/rss
 https://medium.com/feed/@netflixtechblog
 https://nvd.nist.gov/feeds/xml/cve/misc/nvd-rss-analyzed.xml
 https://stackoverflow.com/feeds/tag?tagnames=python&sort=newest
-https://pypi.org/rss/project/apscheduler/releases.xml
+https://packages.example.org/rss/project/apscheduler/releases.xml
 https://example.org/page#div:nth-of-type(2)
 http://127.0.0.1:43123/feeds/plain
 """
