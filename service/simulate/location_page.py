@@ -23,7 +23,7 @@ STATIC_COLUMNS = (
 PAGE = """\
 # Probabilistic location
 
-`coronet simulate report --only location` made this page. A graph's figures 8 to 15 and its tables are
+`coronet simulate report --only location` makes this page. A graph's figures 8 to 15 and its tables are
 `coronet simulate location --seed N --plot FILE`, N from {first} to {last}; with `--json`, all figures of all runs.
 
 {graphs} transit-stub graphs (six transit domains of ten nodes, seven stub domains at each, twelve nodes in one on
