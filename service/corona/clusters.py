@@ -2,15 +2,16 @@
 
 A channel matters to everybody's scale c only by what it costs at each c: s·n = rise·clip(c, start, end), with
 rise = √(w·s), start = least·√(s/w), end = most·√(s/w). The sum over channels with similar starts and ends is
-such a line again, so a cluster is a sum of channels: their number, weight, rise, and cost at their least and at
+such a line again, so a cluster is a sum of channels: how many lines, weight, rise, and cost at their least and at
 their most. Summaries of several nodes are merged by putting them side by side and summing again.
 
 We deviate: the paper takes 16 bins, equally wide in log(w/s). We take up to 1,024, equally *heavy*
-(by rise), of channels with similar ratios of least to most, ordered by their ends. A cluster is exact
-unless c falls between its own channels' starts or ends, so that the error is that of a few clusters
-of a thousandth each. The paper's bins are :func:`summarise` with ``log_bins=16`` (for all levels together: what a
-channel costs at each follows from w and s); in them, channels that cannot change (orphans, §4) are one
-*slack* cluster, which only lowers what there is to share.
+(by rise), of channels with similar ratios of least to most, ordered by their ends. Channels that start and end alike
+are one line, so they are one cluster before anything else is: where costs are polls and weights are subscribers, that
+is most of them. A cluster is exact unless c falls between its own channels' starts or ends, so that the error is that
+of a few clusters of a thousandth each. The paper's bins are :func:`summarise` with ``log_bins=16`` (for all levels
+together: what a channel costs at each follows from w and s); in them, channels that cannot change (orphans, §4) are
+one *slack* cluster, which only lowers what there is to share.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.corona import honeycomb
+from service.corona.bins import alike, log_bins_of, quantiles
 from service.corona.goals import Floats
 from service.corona.honeycomb import Problem
 
@@ -30,29 +32,27 @@ MAX_SIZE = 1e9
 """An infinite ``most`` is summarised as this."""
 
 HELD_BACK = 2e-4
-"""The share of a budget that is not given away where clusters hold several channels, for what they do not tell.
+"""The share of a budget that is not given away where clusters hold several lines, for what they do not tell.
 
 Where channels reach their most, a cluster costs more than they do, by concavity; where they leave their least, up to
 10⁻⁵ less (with bounds of all sizes, 3·10⁻⁴). Numbers on the wire, rounded sizes and the polls that happen to fall into
 any few hours are some 10⁻⁵ off either way.
 """
 
-_ROW = np.dtype([("channels", "<u4"), ("weight", "<f4"), ("rise", "<f4"), ("least_cost", "<f4"), ("most_cost", "<f4")])
-_CLASSES = 32
-_CLASSES_PER_DOUBLING = 8
-_EVENING_OUT = 8
-_IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
+_ROW = np.dtype([("lines", "<u4"), ("weight", "<f4"), ("rise", "<f4"), ("least_cost", "<f4"), ("most_cost", "<f4")])
+_ROUNDED = 5e-7
+"""The share of a budget that is not given away where every cluster is one line, for numbers on the wire are rounded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
     """K tradeoff clusters, at most ``MAX_CLUSTERS``; each array of shape (K,), sums over a cluster's channels.
 
-    ``channels`` is their number, ``weight`` Σ w and ``rise`` Σ √(w·s) of those that may be polled, ``least_cost`` and
-    ``most_cost`` Σ s·least and Σ s·most per τ.
+    ``lines`` is how many different lines it is the sum of (1: exact), ``weight`` Σ w and ``rise`` Σ √(w·s) of those
+    that may be polled, ``least_cost`` and ``most_cost`` Σ s·least and Σ s·most per τ.
     """
 
-    channels: Floats
+    lines: Floats
     weight: Floats
     rise: Floats
     least_cost: Floats
@@ -68,7 +68,7 @@ class Clusters:
 
         It is :func:`honeycomb.scale_for_budget`, on the feasible side.
         """
-        held_back = HELD_BACK if self.channels.max(initial=1) > 1 else 0.0
+        held_back = HELD_BACK if self.lines.max(initial=1) > 1 else _ROUNDED
         return honeycomb.scale_for_budget(self._lines(), budget * (1 - held_back))
 
     def scale_for_delay(self, delay_s: float, poll_interval_s: float) -> float:
@@ -117,9 +117,8 @@ def merged(parts: Sequence[Clusters], *, limit: int = MAX_CLUSTERS, log_bins: in
     """Return the clusters of all these summaries' channels; arguments as for :func:`summarise`."""
     if not parts:
         return Clusters.none()
-    fields = zip(*((p.channels, p.weight, p.rise, p.least_cost, p.most_cost) for p in parts), strict=True)
-    together = Clusters(*map(np.concatenate, fields))
-    return together if len(together.rise) <= limit and not log_bins else _summed(together, limit, log_bins)
+    fields = zip(*((p.lines, p.weight, p.rise, p.least_cost, p.most_cost) for p in parts), strict=True)
+    return _summed(Clusters(*map(np.concatenate, fields)), limit, log_bins)
 
 
 def encode(clusters: Clusters) -> bytes:
@@ -134,7 +133,7 @@ def decode(raw: bytes) -> Clusters | None:
     """Return what was sent, or None if it is not a summary: this is soft state, and will be repeated.
 
     Not a summary is what has a wrong length or too many clusters, numbers that are negative, infinite or NaN,
-    or a cluster without channels, or that costs more at its least than at its most.
+    or a cluster of no lines, or that costs more at its least than at its most.
     """
     if len(raw) % CLUSTER_BYTES or len(raw) > MAX_CLUSTERS * CLUSTER_BYTES:
         return None
@@ -142,72 +141,23 @@ def decode(raw: bytes) -> Clusters | None:
     with np.errstate(invalid="ignore"):  # NaNs of the signalling kind
         found = Clusters(*(rows[name].astype(np.float64) for name in _ROW.names or ()))
     numbers = np.concatenate((found.weight, found.rise, found.least_cost, found.most_cost))
-    sound = np.isfinite(numbers).all() and (numbers >= 0).all() and (found.channels > 0).all()
+    sound = np.isfinite(numbers).all() and (numbers >= 0).all() and (found.lines > 0).all()
     return found if sound and (found.least_cost <= found.most_cost).all() else None
 
 
 def _summed(each: Clusters, limit: int, log_bins: int) -> Clusters:
     if not len(each.rise):
         return each
-    bins = _log_bins(each, log_bins) if log_bins else _quantiles(each, limit)
+    if log_bins:
+        return _sums(each, log_bins_of(each, log_bins))
+    exact = _sums(each, alike(each), lines=np.maximum)
+    return exact if len(exact.rise) <= limit else _sums(each, quantiles(each, limit))
+
+
+def _sums(each: Clusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> Clusters:
+    """Return one cluster for each of the bins, in their order; ``lines`` tells how many lines two become."""
     places, ids = np.unique(bins, return_inverse=True)
-    count = len(places)
-    parts = (each.channels, each.weight, each.rise, each.least_cost, each.most_cost)
-    return Clusters(*(np.bincount(ids, part, count).astype(np.float64) for part in parts))
-
-
-def _quantiles(each: Clusters, limit: int) -> NDArray[np.intp]:
-    """Return each channel's cluster: as many as may be, equally heavy, each within one class."""
-    mass = _mass(each, limit)
-    kinds, classes = np.unique(_classes(each, mass, min(_CLASSES, limit // 2)), return_inverse=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        order = np.lexsort((each.most_cost / each.rise, classes))
-    middle = np.cumsum(mass[order]) - mass[order] / 2
-    found = np.empty(len(order), dtype=np.intp)
-    # A cut falls at each share of the whole and at each class, hence no more clusters than allowed.
-    found[order] = (middle * (limit - len(kinds))).astype(np.intp) + classes[order]
-    return found
-
-
-def _mass(each: Clusters, limit: int) -> Floats:
-    """Return how finely each channel has to be told, in shares of the whole.
-
-    It is the mean of its shares in what clusters are asked for: the rise between the bounds, and the delays
-    w/n at either bound. A channel that fills a cluster alone need not take the place of several.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        asked = (each.rise, each.rise**2 / each.most_cost, each.rise**2 / each.least_cost)
-        finite = [np.nan_to_num(part, nan=0.0, posinf=0.0) for part in asked]
-    mass = np.zeros_like(each.rise)
-    for part in finite:
-        if part.any():
-            mass += part / part.sum()
-    for _ in range(_EVENING_OUT):
-        np.minimum(mass, mass.sum() / limit, out=mass)
-    return np.asarray(mass / max(float(mass.sum()), np.finfo(float).tiny))
-
-
-def _classes(each: Clusters, mass: Floats, limit: int) -> NDArray[np.intp]:
-    """Return which channels may share a cluster: those of similar ratios of least to most, idle ones apart."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        doublings = np.log2(each.least_cost / each.most_cost)
-    codes = np.nan_to_num(np.round(doublings * _CLASSES_PER_DOUBLING), nan=_IDLE, neginf=_ENDLESS).astype(np.intp)
-    codes[each.rise == 0] = _IDLE
-    present, inverse = np.unique(codes, return_inverse=True)
-    if len(present) > limit:
-        reached = np.cumsum(np.bincount(inverse, mass))
-        codes = np.minimum(reached * (limit - 1), limit - 2).astype(np.intp)[inverse]
-        codes[each.rise == 0] = _IDLE
-    return codes
-
-
-def _log_bins(each: Clusters, bins: int) -> NDArray[np.intp]:
-    """Return each channel's cluster as in the paper: bins equally wide in log(w/s), and the slack cluster."""
-    fixed = (each.rise == 0) | (each.least_cost == each.most_cost)
-    found = np.full(len(each.rise), _SLACK, dtype=np.intp)
-    if not fixed.all():
-        ratios = np.log(each.weight[~fixed] / each.rise[~fixed])
-        low, high = float(ratios.min()), float(ratios.max())
-        width = (high - low) / bins
-        found[~fixed] = np.minimum((ratios - low) / width, bins - 1).astype(np.intp) if width > 0 else 0
-    return found
+    told = np.zeros(len(places))
+    lines.at(told, ids, each.lines)
+    parts = (each.weight, each.rise, each.least_cost, each.most_cost)
+    return Clusters(told, *(np.bincount(ids, part, len(places)).astype(np.float64) for part in parts))

@@ -47,4 +47,4 @@ def _side_by_side(parts: Iterable[Clusters]) -> Clusters:
 
 
 def _fields(clusters: Clusters) -> tuple[Floats, ...]:
-    return clusters.channels, clusters.weight, clusters.rise, clusters.least_cost, clusters.most_cost
+    return clusters.lines, clusters.weight, clusters.rise, clusters.least_cost, clusters.most_cost

@@ -216,10 +216,10 @@ def test_the_papers_bins_are_of_each_level_and_lose_no_channel() -> None:
     ]
     for found in (summarised(problem, 16), merged_by_level([summarised(part, 16) for part in half], 16)):
         assert len(found.rise) <= 3 * 16 + 1
-        assert found.channels.sum() == 500
+        assert found.lines.sum() == 500
         assert found.weight.sum() == pytest.approx(weights.sum())
         slack = found.most_cost == found.least_cost
-        assert (slack.sum(), found.channels[slack].sum()) == (1, orphaned.sum())
+        assert (slack.sum(), found.lines[slack].sum()) == (1, orphaned.sum())
     assert len(merged_by_level([Clusters.none()], 16).rise) == 0
 
 
