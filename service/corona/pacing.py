@@ -1,7 +1,9 @@
 """How often an owner has its channels polled: what it knows of each, the fleet's c, and the rotas that follow.
 
 A node without c (it has just joined) leaves the rotas that it takes over as they are. It solves for c only while
-it knows the parts of all nodes, or has not for as long as anything silent is believed.
+it knows the parts of all nodes, or has not for as long as anything silent is believed. When the ring changes, c stays
+as it is for a maintenance interval: the channels of those who left or came are in nobody's part until they are adopted,
+and all sets would follow c away and back.
 """
 
 from collections import Counter
@@ -50,6 +52,10 @@ class Pacing:
         """c when it had moved last."""
         self._complete_s: float | None = None
         """When the parts of all nodes were known last."""
+        self._kept_until_s = -inf
+        """Until when c stays, because the ring has changed."""
+        self._solved_s = -inf
+        """When c was solved for last: however often the ring changes, it is between two times that it stays."""
         self._paces: dict[ChannelId, _Pace] = {}
         self._summarised_s = -inf
         """When our own channels were summarised; at minus infinity if they have changed since then."""
@@ -68,9 +74,12 @@ class Pacing:
         if aims != self._policy.aims:
             self._policy = msgspec.structs.replace(self._policy, aims=aims)
             self._summarised_s = -inf
+            self._kept_until_s = -inf
 
-    def ring_changed(self, view: RingView) -> None:
+    def ring_changed(self, view: RingView, now_s: float) -> None:
         """Know how many nodes there are."""
+        if self._scale is not None and self._solved_s >= self._kept_until_s:
+            self._kept_until_s = now_s + self._policy.maintenance_interval_s
         self._nodes = max(1, len(view.nodes))
         self._aggregation.ring_changed(view)
         self._sites.ring_changed(view)
@@ -101,8 +110,9 @@ class Pacing:
         fleet = self._aggregation.fleet()
         if self._complete_s is None or fleet.nodes == self._nodes:
             self._complete_s = now_s
-        if fleet.nodes == self._nodes or now_s - self._complete_s >= self._policy.silence_s:
-            self._scale = optimum.scale(self._policy, self._nodes, fleet)
+        known = fleet.nodes == self._nodes or now_s - self._complete_s >= self._policy.silence_s
+        if known and now_s >= self._kept_until_s:
+            self._scale, self._solved_s = optimum.scale(self._policy, self._nodes, fleet), now_s
         before, after = self._moved_to, self._scale
         moved = after is not None and (before is None or abs(after - before) > TOLERATED * abs(before))
         if moved:

@@ -128,7 +128,7 @@ class NodeProtocol:
 
     def _ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Take over at once what a dead owner had us poll; the registry walk finds the rest."""
-        self._pacing.ring_changed(view)
+        self._pacing.ring_changed(view, now_s)
         yield from self._owner.ring_changed(view, fleet_s)
         for place in self._member.places:
             yield from self._owner.want(place.channel, now_s, place.subscribers)

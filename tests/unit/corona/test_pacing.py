@@ -138,3 +138,40 @@ def test_why_tells_how_often_the_channel_is_updated() -> None:
     assert why is not None
     assert why.update_interval_s == pytest.approx(86_400 + 3600, rel=0.02)
     assert node.why(FAR, 0) is None
+
+
+def test_the_scale_stays_for_a_maintenance_interval_after_the_ring_has_changed() -> None:
+    node = _owner(NEXT, FAR)
+    _told(node, 0, NEXT, FAR)
+    before = node.scale
+    node.handle(RingChanged(ring([ME, NEXT], version=2)), 3)
+    node.handle(_subscribed(100 * SUBSCRIBERS, 3), 3)
+    for now_s in (4, 6, 8, 10):
+        _told(node, now_s, NEXT)
+        assert node.scale == before
+    _told(node, 11, NEXT)
+    assert node.scale != before
+
+
+def test_a_ring_that_changes_again_and_again_does_not_keep_the_scale_for_ever() -> None:
+    node = _owner(NEXT, FAR)
+    _told(node, 0, NEXT, FAR)
+    before = node.scale
+    node.handle(_subscribed(100 * SUBSCRIBERS, 1), 1)
+    for now_s in range(1, 12):
+        others = (NEXT, FAR) if now_s % 2 else (NEXT,)
+        node.handle(RingChanged(ring([ME, *others], version=1 + now_s)), now_s)
+        _told(node, now_s, *others)
+    assert node.scale != before
+
+
+def test_other_aims_are_followed_although_the_ring_has_just_changed() -> None:
+    node = _owner(NEXT, FAR)
+    _told(node, 0, NEXT, FAR)
+    before = node.scale
+    node.handle(RingChanged(ring([ME, NEXT], version=2)), 1)
+    node.handle(AimsRead(Aims(budget_polls_per_minute=1.0)), 2)
+    _told(node, 3, NEXT)
+    assert node.scale is not None
+    assert before is not None
+    assert node.scale < before
