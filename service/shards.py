@@ -7,8 +7,9 @@ import msgspec
 from service.clash.groups import KeyGroup
 from service.clash.load import Memory
 from service.clash.mapping import Keyspace
+from service.clash.moving import arrives_in
 from service.clash.steps import MergeGroup, SplitGroup
-from service.clash.table import LEAVES, ServerTable, Standing
+from service.clash.table import LEAVES, Kind, ServerTable, Standing
 from service.errors import BadKey, StepRefused
 from service.settings import Settings
 from service.store import Store
@@ -71,6 +72,10 @@ async def split(store: Store, label: str) -> str:
     """Split a leaf, whatever its load, and say where its halves are."""
     group = KeyGroup.labelled(label, store.keyspaces.bits)
     table = _holder(await _tables(store), group, LEAVES)
+    if table.standing(group) is Standing.RECALLED:
+        # It goes to its own keyspace first, whole.
+        await _carry_through(store, SplitGroup(table.keyspace, group))
+        table = _holder(await _tables(store), group, LEAVES)
     await _carry_through(store, SplitGroup(table.keyspace, group))
     return await _halves(store, group, table.keyspace)
 
@@ -114,9 +119,9 @@ def _move_text(table: ServerTable) -> str:
     move = table.move
     if move is None:
         return ""
-    return (
-        f"{move.kind} of {move.leaf.label}: {move.group.label} goes from {move.donor} to {move.taker} ({table.stage})"
-    )
+    leaf = arrives_in(table, move)
+    kind = "recall" if move.kind is Kind.MERGE and leaf == move.group else move.kind
+    return f"{kind} of {leaf.label}: {move.group.label} goes from {move.donor} to {move.taker} ({table.stage})"
 
 
 async def _tables(store: Store) -> list[ServerTable]:

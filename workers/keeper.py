@@ -13,7 +13,7 @@ import structlog
 from service.clash.load import Memory
 from service.clash.mapping import Keyspace
 from service.clash.migration import resumed
-from service.clash.policy import Limits, merge_due, pairs, split_due
+from service.clash.policy import Limits, lone_rights, merge_due, pairs, recall_due, split_due
 from service.clash.steps import Finish, SplitGroup, Step
 from service.clash.table import Kind, ServerTable, empty_table
 from service.errors import BadKey, NewerTable, StepRefused, StoreUnavailable, UnknownKeyspace
@@ -107,6 +107,7 @@ class Keeper:
             resumed(table)
             or split_due(keyspace, weighed.loads[keyspace], self._limits)
             or merge_due(keyspace, lasting[keyspace], pairs(table, tables, lasting), self._limits)
+            or recall_due(keyspace, lasting[keyspace], lone_rights(table, tables, lasting), self._limits)
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:

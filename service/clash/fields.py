@@ -2,7 +2,7 @@
 
 ::
 
-    version        1, of this form
+    version        1, of this form; 2 with recalled leaves, which older Coronets do not know
     bits           N
     moves          how many moves this keyspace has begun
     move           the one under way: NUMBER KIND CHILD GROUP STAGE
@@ -15,18 +15,19 @@ from re import fullmatch
 
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace, Keyspaces
+from service.clash.moving import arrives_in
 from service.clash.table import Entry, Kind, Move, ServerTable, Stage, Standing
 from service.errors import BadKey, NewerTable
 
-VERSION = 1
+VERSION = 2
 
-_ENTRY = r"(active|arriving|returning|split|leaving)(?: parent=(\d+))?(?: right=(\d+))?"
+_ENTRY = r"(active|arriving|returning|split|leaving|recalled)(?: parent=(\d+))?(?: right=(\d+))?"
 _MOVE = r"(\d+) (split|merge) (\d+) ([01]*\*?) (giving|emptied|planned|taking)"
 
 
 def to_fields(table: ServerTable) -> dict[str, str]:
     """Return the fields that :func:`from_fields` reads."""
-    fields = {"version": str(VERSION), "bits": str(table.bits), "moves": str(table.moves)}
+    fields = {"version": str(_version(table)), "bits": str(table.bits), "moves": str(table.moves)}
     if table.move is not None:
         move = table.move
         fields["move"] = f"{move.number} {move.kind} {move.child} {move.group.label} {table.stage}"
@@ -59,6 +60,14 @@ def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspa
     for place in {*seen, *named, move.child if move else None} - {None}:
         keyspaces.check(place or 0)
     return ServerTable(keyspace, bits, entries, _number(fields.get("moves", "")), move, stage, seen)
+
+
+def _version(table: ServerTable) -> int:
+    """Return the version from which on Coronets do right by a table: so older ones work on with all others."""
+    move = table.move
+    recalls = move is not None and move.kind is Kind.MERGE and arrives_in(table, move) == move.group
+    recalled = any(entry.standing is Standing.RECALLED for entry in table.entries.values())
+    return VERSION if recalls or recalled else 1
 
 
 def _entry_text(entry: Entry) -> str:

@@ -2,7 +2,7 @@
 
     split   SplitGroup* ─ AcceptKeyGroup ─ Fetch ⇄ Put ─ Settle ─ Finish
     merge   MergeGroup ─ GiveKeyGroup* ─ TakeBack ─ Fetch ⇄ Put ─ Forget ─ Finish
-                              └ declined: Abandon
+    recall  RecallGroup ┘     └ declined: Abandon
 
 ``*`` is the commit: before it the donor accepts, after it the taker, which a client's proof makes it if the keeper does
 not come. A successor looks into its keyspace's table, begins with :func:`resumed` and, whatever had been done already,
@@ -17,14 +17,13 @@ from service.clash.steps import (
     Fetch,
     Fetched,
     Finish,
+    First,
     Forget,
     GiveKeyGroup,
     Kept,
-    MergeGroup,
     Outcome,
     Put,
     Settle,
-    SplitGroup,
     Step,
     TakeBack,
 )
@@ -50,7 +49,7 @@ def following(step: Step, outcome: Outcome) -> Step | None:
         case Fetched(records=records) if isinstance(step, Fetch):
             return Put(step.move, records) if records else _all_there(step.move)
     after = _AFTER.get(type(step))
-    return None if after is None or isinstance(step, SplitGroup | MergeGroup) else after(step.move)
+    return None if after is None or isinstance(step, First) else after(step.move)
 
 
 _AFTER: dict[type, type[Fetch | Finish]] = {AcceptKeyGroup: Fetch, TakeBack: Fetch, Settle: Finish, Forget: Finish}

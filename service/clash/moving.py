@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from service.clash.groups import KeyGroup
 from service.clash.table import Entry, Kind, Move, ServerTable, Stage, Standing
 from service.errors import StepRefused
 
@@ -28,7 +29,20 @@ def finish(table: ServerTable, move: Move) -> ServerTable:
     table = replace(table, move=None, stage=None)
     if move.kind is Kind.SPLIT:
         return table
-    return table.with_entries({move.leaf: Entry(Standing.ACTIVE, table.entries[move.leaf].parent)})
+    leaf = arrives_in(table, move)
+    standing = Standing.RECALLED if leaf == move.group else Standing.ACTIVE
+    return table.with_entries({leaf: Entry(standing, table.entries[leaf].parent)})
+
+
+def arrives_in(table: ServerTable, move: Move) -> KeyGroup:
+    """Return the leaf of the taker, which has this table, that a move fills.
+
+    A merge fills the whole group; one whose left child is split is a recall, and fills the right child alone. While
+    the move is under way that does not change: the left child is in the same keyspace, which has this one move.
+    """
+    whole = move.group.parent
+    merges = move.kind is Kind.MERGE and table.standing(whole.left) is not Standing.SPLIT
+    return whole if merges else move.group
 
 
 def own_move(table: ServerTable, move: Move) -> None:

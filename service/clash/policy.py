@@ -5,6 +5,9 @@ load that wobbles by less than ±x splits and merges again if ``merged < overloa
 
 We deviate: the paper merges where a server is below 54 %. But two halves of 55 and 30 % need no two servers, and one
 below 54 % has no use for what would fill it: what counts is what comes of it.
+
+And the paper leaves a cold group where it is for as long as its sibling is hot, and split: then a keyspace is there for
+next to nothing. Ours recall a right child that has one for itself, if their parent's can carry it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +16,8 @@ import msgspec
 
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace
-from service.clash.steps import MergeGroup, SplitGroup
-from service.clash.table import ServerTable, Standing
+from service.clash.steps import MergeGroup, RecallGroup, SplitGroup
+from service.clash.table import AT_REST, LEAVES, ServerTable, Standing
 
 Loads = Mapping[Keyspace, Mapping[KeyGroup, float]]
 """Of each leaf of some keyspaces."""
@@ -49,10 +52,25 @@ def pairs(
         child = entry.right_child
         if child is None or table.standing(group.left) is not Standing.ACTIVE:
             continue
-        if tables[child].standing(group.right) is Standing.ACTIVE:
+        if tables[child].standing(group.right) in AT_REST:
             left = loads.get(table.keyspace, {}).get(group.left, 0.0)
             right = loads.get(child, {}).get(group.right, 0.0)
             found.append(Pair(group, left, right, local=child == table.keyspace))
+    return found
+
+
+def lone_rights(
+    table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: Loads
+) -> dict[KeyGroup, float]:
+    """Return the split groups whose left half is split, while the right one has a keyspace for itself, and its load."""
+    found = {}
+    for group, entry in table.entries.items():
+        child = entry.right_child
+        if child is None or child == table.keyspace or table.standing(group.left) is not Standing.SPLIT:
+            continue
+        leaves = [leaf for leaf, other in tables[child].entries.items() if other.standing in LEAVES]
+        if leaves == [group.right] and tables[child].standing(group.right) is Standing.ACTIVE:
+            found[group] = loads.get(child, {}).get(group.right, 0.0)
     return found
 
 
@@ -72,3 +90,13 @@ def merge_due(
     fitting = (pair for pair in pairs if (0.0 if pair.local else pair.right) <= most)
     coldest = min(fitting, key=lambda pair: pair.left + pair.right, default=None)
     return MergeGroup(keyspace, coldest.group) if coldest else None
+
+
+def recall_due(
+    keyspace: Keyspace, leaves: Mapping[KeyGroup, float], lone_rights: Mapping[KeyGroup, float], limits: Limits
+) -> RecallGroup | None:
+    """Return what a keyspace should take back whole, given what its leaves, and those, have weighed for a while."""
+    most = limits.merged * limits.capacity - sum(leaves.values())
+    fitting = (group for group, right in lone_rights.items() if right <= most)
+    coldest = min(fitting, key=lone_rights.__getitem__, default=None)
+    return RecallGroup(keyspace, coldest) if coldest else None

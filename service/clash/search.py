@@ -9,6 +9,10 @@ We deviate: with a hint, the next guesses are the depths next to it, in doubling
 merged did so by a bit or two; after that, and without a hint, the middle. And where a keyspace says that it has
 given the group away, the search goes there with its proof. While groups move, answers of two keyspaces can contradict
 each other: then the search begins again.
+
+A recalled leaf is in its parent's keyspace, so its parent's depth is what leads to it, and what is searched for: for
+that, Theorem 2 holds as it is. Theorem 1 says p + 1 only if p leads to the keyspace that has answered, which would have
+accepted a key that is recalled there; else p.
 """
 
 import msgspec
@@ -35,6 +39,9 @@ class Probe(msgspec.Struct, frozen=True):
 class DepthSearch:
     """One search. Ask :attr:`probe`, hand over the answer, and go on until there is a leaf."""
 
+    depth: int
+    """Once a leaf was found: the depth that leads to it at once."""
+
     def __init__(self, key: int, bits: int, keyspaces: Map, hint: int | None = None) -> None:
         """Search for a key of so many bits, first at the hinted depth. Raises :class:`BadKey` for a longer key."""
         check_key(key, bits)
@@ -51,12 +58,13 @@ class DepthSearch:
         Raises :class:`GroupsMoving` when it has been led about for too long.
         """
         if isinstance(answer, Accepted):
+            self.depth = self._leads_to(answer.group)
             return answer
         if self.probes == MOST_PROBES:
             raise GroupsMoving(f"The key group of {self._key:#x} keeps moving. Try again.")
         self.probes += 1
         if answer.moved is not None:
-            self.probe = Probe(answer.moved.taker, self._key, answer.moved.leaf.depth, answer.moved)
+            self.probe = Probe(answer.moved.taker, self._key, answer.moved.depth, answer.moved)
         else:
             self.probe = self._at(self._next(answer.min_depth))
         return None
@@ -64,7 +72,8 @@ class DepthSearch:
     def _next(self, min_depth: int) -> int:
         guess, step = self.probe.depth, self._step
         self._step *= 2
-        self._low = max(self._low, min_depth + 1)
+        own = min_depth >= 0 and self._keyspace(min_depth) == self.probe.keyspace
+        self._low = max(self._low, min_depth + own)
         if min_depth < guess:
             self._high = min(self._high, guess - 1)
         if self._low > self._high:
@@ -75,5 +84,11 @@ class DepthSearch:
         return min(middle, self._low + step - 1)
 
     def _at(self, depth: int) -> Probe:
-        group = KeyGroup.around(self._key, depth, self._bits)
-        return Probe(self._keyspaces.keyspace_of(group), self._key, depth)
+        return Probe(self._keyspace(depth), self._key, depth)
+
+    def _keyspace(self, depth: int) -> Keyspace:
+        return self._keyspaces.keyspace_of(KeyGroup.around(self._key, depth, self._bits))
+
+    def _leads_to(self, leaf: KeyGroup) -> int:
+        in_its_own = self._keyspaces.keyspace_of(leaf) == self.probe.keyspace
+        return leaf.depth if in_its_own else leaf.depth - 1

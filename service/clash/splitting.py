@@ -4,28 +4,35 @@
 raises :class:`StepRefused` and changes nothing.
 """
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace, Map
 from service.clash.moving import own_move, takes
-from service.clash.table import Entry, Kind, Move, ServerTable, Stage, Standing
+from service.clash.table import AT_REST, Entry, Kind, Move, ServerTable, Stage, Standing
 from service.errors import StepRefused
 
 
 def split(table: ServerTable, group: KeyGroup, keyspaces: Map) -> ServerTable:
     """Commit a split: the left child stays, the right child's keyspace is told next.
 
-    A right child that maps to this keyspace is split again, and so on (§V.A, last sentence).
+    A right child that maps to this keyspace is split again, and so on (§V.A, last sentence). A recalled leaf is not
+    parted: it goes to its own keyspace whole, as the right child that it is.
     Only a settled leaf can be split, and only while no other move is under way here.
     """
     if table.move is not None:
         raise StepRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
-    if table.standing(group) is not Standing.ACTIVE:
+    if table.standing(group) not in AT_REST:
         raise StepRefused(f"{group.label} cannot be split: it is {table.standing(group) or 'not here'}.")
+    if table.standing(group) is Standing.RECALLED:
+        child = keyspaces.keyspace_of(group)
+        whole = Entry(Standing.SPLIT, table.entries[group.parent].parent, child)
+        return _giving(table, {group.parent: whole, group: None}, child, group)
     changed: dict[KeyGroup, Entry | None] = {}
     parent = table.entries[group].parent
-    child: Keyspace = table.keyspace
+    child = table.keyspace
     while child == table.keyspace:
         if group.depth == table.bits:
             raise StepRefused(f"{group.label} cannot be split: that needs a key of more than {table.bits} bits.")
@@ -33,6 +40,12 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: Map) -> ServerTable:
         changed[group] = Entry(Standing.SPLIT, parent, child)
         changed[group.left] = Entry(Standing.ACTIVE, table.keyspace)
         parent, group = table.keyspace, group.right
+    return _giving(table, changed, child, group)
+
+
+def _giving(
+    table: ServerTable, changed: Mapping[KeyGroup, Entry | None], child: Keyspace, group: KeyGroup
+) -> ServerTable:
     number = table.moves + 1
     move = Move(number, Kind.SPLIT, table.keyspace, child, group)
     return replace(table.with_entries(changed), moves=number, move=move, stage=Stage.GIVING)

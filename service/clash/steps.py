@@ -12,11 +12,11 @@ from service.clash import merging, moving, splitting
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace, Map
 from service.clash.records import Record
-from service.clash.table import Kind, Move, ServerTable
+from service.clash.table import AT_REST, Kind, Move, ServerTable
 
 
 class SplitGroup(msgspec.Struct, frozen=True):
-    """Split a leaf of this keyspace; answer with :class:`Begun`."""
+    """Split a leaf of this keyspace, or send out a recalled one; answer with :class:`Begun`."""
 
     keyspace: Keyspace
     group: KeyGroup
@@ -24,6 +24,13 @@ class SplitGroup(msgspec.Struct, frozen=True):
 
 class MergeGroup(msgspec.Struct, frozen=True):
     """Plan to merge the halves of a group of this keyspace; answer with :class:`Begun`."""
+
+    keyspace: Keyspace
+    group: KeyGroup
+
+
+class RecallGroup(msgspec.Struct, frozen=True):
+    """Plan to take back the right half of a group of this keyspace, whose left half is split; answer with `Begun`."""
 
     keyspace: Keyspace
     group: KeyGroup
@@ -79,7 +86,9 @@ class Put(msgspec.Struct, frozen=True):
 
 
 OfMove = AcceptKeyGroup | Settle | GiveKeyGroup | Abandon | TakeBack | Forget | Finish
-Step = SplitGroup | MergeGroup | OfMove | Fetch | Put
+First = SplitGroup | MergeGroup | RecallGroup
+"""With which moves begin."""
+Step = First | OfMove | Fetch | Put
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -127,7 +136,7 @@ _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
 def keyspace_of(step: Step) -> Keyspace:
     """Return where a step is carried out."""
     match step:
-        case SplitGroup() | MergeGroup():
+        case SplitGroup() | MergeGroup() | RecallGroup():
             return step.keyspace
         case AcceptKeyGroup() | Settle() | GiveKeyGroup() | Forget():
             return step.move.child
@@ -149,20 +158,26 @@ def apply(table: ServerTable, step: Step, keyspaces: Map) -> ServerTable:
             return splitting.split(table, step.group, keyspaces)
         case MergeGroup():
             return merging.merge(table, step.group)
+        case RecallGroup():
+            return merging.recall(table, step.group)
         case Fetch() | Put():
             return table
         case _:
             return _TRANSITIONS[type(step)](table, step.move)
 
 
-def filled(step: Step) -> KeyGroup | None:
+def filled(step: Step, after: ServerTable) -> KeyGroup | None:
     """Return the leaf that has all its subscriptions once this step has changed the table: its tombstones go with it.
+
+    It is at rest in the table ``after`` the step, also if that had been done before.
 
     The end of a split fills nothing in the keyspace that gave: of another split, a part may be arriving there.
     """
     match step:
         case Settle(move=move):
-            return move.leaf
+            leaf = move.group
         case Finish(move=move) if move.kind is Kind.MERGE:
-            return move.leaf
-    return None
+            leaf = moving.arrives_in(after, move)
+        case _:
+            return None
+    return leaf if after.standing(leaf) in AT_REST else None

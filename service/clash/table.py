@@ -7,6 +7,10 @@ A group's ``standing``:
     RETURNING  a leaf that was merged: a part of its right half's subscriptions is still in that one's keyspace
     SPLIT      not a leaf: its left child is here, its right child in ``right_child``
     LEAVING    given back to its parent's keyspace: what is still here only waits to be fetched
+    RECALLED   a leaf: a right child that came back to its parent's keyspace whole, as its sibling is split
+
+All but recalled leaves are in their own keyspace, the one that their virtual key maps to: as long as it is recalled, a
+group is not split. We deviate: the paper leaves a right child where it is until its sibling is a leaf as well.
 
 A keyspace carries out one *move* at a time: a split or merge of a group of its own, with the right child in another
 keyspace, the *child*. A child follows moves of several others. Moves are numbered by the keyspace that carries them
@@ -30,9 +34,12 @@ class Standing(StrEnum):
     RETURNING = "returning"
     SPLIT = "split"
     LEAVING = "leaving"
+    RECALLED = "recalled"
 
 
-LEAVES = (Standing.ACTIVE, Standing.ARRIVING, Standing.RETURNING)
+LEAVES = (Standing.ACTIVE, Standing.ARRIVING, Standing.RETURNING, Standing.RECALLED)
+AT_REST = (Standing.ACTIVE, Standing.RECALLED)
+"""Leaves that have all their subscriptions."""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,9 +89,9 @@ class Move(msgspec.Struct, frozen=True):
         return self.child if self.kind is Kind.SPLIT else self.keyspace
 
     @property
-    def leaf(self) -> KeyGroup:
-        """The leaf of the taker that they arrive in."""
-        return self.group if self.kind is Kind.SPLIT else self.group.parent
+    def depth(self) -> int:
+        """The depth that leads to the taker: the right child's own, or that of its parent."""
+        return self.group.depth if self.kind is Kind.SPLIT else self.group.depth - 1
 
 
 class ServerTable(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ class Units:
         if found is None:
             self.probe = self._search.probe
             return None
-        self._depths.learn(found.group)
+        self._depths.learn(found.group, self._search.depth)
         unit = found.group.shared(self._prefix) or self._prefix
         while unit.key < self._key:
             unit = unit.right if self._key in unit.right else unit.left

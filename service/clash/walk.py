@@ -66,7 +66,7 @@ class Walk:
         self.found = ()
         leaf = self._search.answered(answer)
         if leaf is not None:
-            self._depths.learn(leaf.group)
+            self._depths.learn(leaf.group, self._search.depth)
         if leaf is None:
             self._donor = None
             self._ask()

@@ -114,6 +114,7 @@ class Outcome(msgspec.Struct, frozen=True):
     workloads: tuple[Figures, ...]
     splits: int
     merges: int
+    recalls: int
     checks: tuple[Check, ...]
 
 
@@ -149,7 +150,7 @@ def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
         _figures(workload, setup, checks[place * CHECKS + TRANSIENT : (place + 1) * CHECKS])
         for place, workload in enumerate(WORKLOADS)
     ]
-    return Outcome("clash", seed, setup, tuple(figures), servers.splits, servers.merges, tuple(checks))
+    return Outcome("clash", seed, setup, tuple(figures), servers.splits, servers.merges, servers.recalls, tuple(checks))
 
 
 def _looked(servers: Servers, interval: Interval) -> Look:

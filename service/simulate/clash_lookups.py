@@ -9,7 +9,10 @@ import numpy as np
 
 from service.clash.accepting import answer
 from service.clash.depths import Depths
+from service.clash.groups import KeyGroup
+from service.clash.mapping import Keyspace
 from service.clash.search import DepthSearch
+from service.clash.table import Standing
 from service.simulate.clash_servers import Servers, Sums
 from service.simulate.clash_workload import KEY_BITS, SEEN_BITS
 from service.simulate.trace import Ints
@@ -31,20 +34,20 @@ class Lookups:
         return self._with_memory(Sums(lookups), servers), self._without(lookups, servers)
 
     def _with_memory(self, lookups: Sums, servers: Servers) -> float:
-        leaves = [group for _, group in servers.leaves()]
-        expected = np.array([lookups.of(leaf) for leaf in leaves]) / self._servers
+        leaves = [(leaf, _leads_to(servers, keyspace, leaf)) for keyspace, leaf in servers.leaves()]
+        expected = np.array([lookups.of(leaf) for leaf, _ in leaves]) / self._servers
         asked = probes = 0
         for depths in self._known:
             counts = self._rng.poisson(expected)
             asked += int(counts.sum())
             probes += int(counts.sum())
             for place in np.flatnonzero(counts):
-                leaf = leaves[place]
+                leaf, depth = leaves[place]
                 key = int(self._rng.integers(leaf.key, leaf.last, endpoint=True))
                 # The depth being right, the first question goes to the leaf's server, and is the last.
-                if depths.depth(key) != leaf.depth:
+                if depths.depth(key) != depth:
                     probes += _searched(servers, key, depths.depth(key), depths) - 1
-                depths.learn(leaf)
+                depths.learn(leaf, depth)
         return probes / asked if asked else 1.0
 
     def _without(self, lookups: Ints, servers: Servers) -> float:
@@ -53,9 +56,13 @@ class Lookups:
         return float(np.mean([_searched(servers, int(key), None, Depths()) for key in keys]))
 
 
+def _leads_to(servers: Servers, keyspace: Keyspace, leaf: KeyGroup) -> int:
+    return leaf.depth - (servers.table(keyspace).standing(leaf) is Standing.RECALLED)
+
+
 def _searched(servers: Servers, key: int, hint: int | None, depths: Depths) -> int:
     search = DepthSearch(key, KEY_BITS, servers.keyspaces, hint)
     while (found := search.answered(answer(servers.table(search.probe.keyspace), key))) is None:
         pass
-    depths.learn(found.group)
+    depths.learn(found.group, search.depth)
     return search.probes

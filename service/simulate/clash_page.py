@@ -60,9 +60,14 @@ Means over the seeds, of the runs with long streams: servers used, their mean lo
   minute* is above 90 %: it is the minute in which the server finds out.
 - **Two halves merge if both together are below {merged:.1%}**, whatever each has; the paper's 54 % leave servers
   apart that fit into one. The product's own limit is lower (70 %): what it measures of fan-outs wobbles more.
-- **What can be had.** *Coarsest tree* is the mean load if every group were as large as 90 % allow. A binary tree
-  halves: a group just above the bound leaves two of 45 %. Used servers can be fuller only if
-  they have several groups each, and that is the hash's doing.
+- **A cold right half comes back** to its parent's server if that carries both (a *recall*); in the paper it stays where
+  it is until its sibling is a leaf as well. On the way from the root to a hot spot one cold half is left behind at each
+  bit, and so a server with next to nothing: without recalls, C with queries has a mean load of 59.2 %, as five of its
+  85 servers carry less than 10 %. Three do still: a cold left half has its parent's virtual key, and cannot come back.
+  To {splits:.0f} splits and {merges:.0f} merges there are {recalls:.0f} recalls in a run.
+- **What can be had.** *Coarsest tree* is the mean load if every group were as large as 90 % allow, and had a server for
+  itself. A binary tree halves: a group just above the bound leaves two of 45 %. Used servers can be fuller only if
+  they have several groups each, by recalls, or because the hash says so.
 - **A server goes on until it is content**, within one check: it knows its load by key. So transients last two or
   three checks. The paper does not say how many splits a check allows.
 - **The load is linear in stored queries** (a thousand weigh as much as 1 packet/s), not logarithmic: it is Coronet's
@@ -106,6 +111,9 @@ def page(found: Found) -> str:
         dhts=dhts(ours),
         verdict=verdict(found),
         per_used=busiest,
+        splits=mean(run.splits for run in ours),
+        merges=mean(run.merges for run in ours),
+        recalls=mean(run.recalls for run in ours),
         followed=FOLLOWED,
     )
 
@@ -196,12 +204,12 @@ def verdict(found: Found) -> str:
     figures = [workload for name in list(SETUPS)[:4] for run in found[name] for workload in run.workloads]
     hottest = [figure.dht[LENGTHS.index(6)].max_load_after_transient for figure in figures if figure.workload == "C"]
     lines = [_at_most("Load after transients, of the worst check", figures, "max_load_after_transient", 0.90, ".1%")]
-    for name in WORKLOADS:
-        of_one = [figure for figure in figures if figure.workload == name]
-        load = mean(figure.mean_load for figure in of_one)
-        possible = mean(figure.mean_load_possible for figure in of_one)
-        text = f"Mean load of used servers with {name}: {load:.1%}; at least 60 % wanted, the coarsest tree has"
-        lines.append(_said(load >= MEAN_LOAD, f"{text} {possible:.1%}"))
+    for place, name in enumerate(WORKLOADS):
+        runs = [_by_workload(found[setup])[place] for setup in list(SETUPS)[:4]]
+        of_one = [(mean(f.mean_load for f in seeds), mean(f.mean_load_possible for f in seeds)) for seeds in runs]
+        load, possible = min(of_one)
+        text = f"Mean load of used servers with {name}: {load:.1%} in the lowest of the four; at least 60 % wanted"
+        lines.append(_said(load >= MEAN_LOAD, f"{text}, the coarsest tree has {possible:.1%} there"))
     lines += [
         _at_most("Servers used, as a share of DHT(12)'s", figures, "share_of_dht_12", 0.20, ".1%"),
         _said(min(hottest) >= OVERLOAD, f"DHT(6)'s busiest server with C: {min(hottest):.1f}-fold; 20-fold wanted"),

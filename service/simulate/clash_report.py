@@ -22,7 +22,10 @@ PAPER_MESSAGES_S = (10.0, 12.0)
 
 def table(outcome: Outcome) -> Table:
     """Return a run as a table for a terminal."""
-    shown = Table(box=SIMPLE_HEAD, caption=f"{outcome.splits} splits, {outcome.merges} merges; seed {outcome.seed}")
+    shown = Table(
+        box=SIMPLE_HEAD,
+        caption=f"{outcome.splits} splits, {outcome.merges} merges, {outcome.recalls} recalls; seed {outcome.seed}",
+    )
     shown.add_column("workload")
     for found in outcome.workloads:
         shown.add_column(found.workload, justify="right", no_wrap=True)

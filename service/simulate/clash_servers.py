@@ -14,7 +14,7 @@ from service.clash.load import group_load
 from service.clash.mapping import HASH_BITS, Keyspace, Map, hash_key
 from service.clash.merging import given
 from service.clash.migration import following
-from service.clash.policy import Limits, merge_due, pairs, split_due
+from service.clash.policy import Limits, lone_rights, merge_due, pairs, recall_due, split_due
 from service.clash.splitting import emptied
 from service.clash.table import LEAVES, ServerTable, empty_table, root_table
 from service.simulate.clash_workload import KEY_BITS, SEEN_BITS, Interval
@@ -48,7 +48,7 @@ class Sums:
 
 
 Measured = dict[Keyspace, dict[KeyGroup, float]]
-Due = Callable[[Keyspace, Measured], steps.SplitGroup | steps.MergeGroup | None]
+Due = Callable[[Keyspace, Measured], steps.First | None]
 
 
 class Servers:
@@ -61,7 +61,7 @@ class Servers:
         self._tables[root] = root_table(root, KEY_BITS)
         self.messages = 0.0
         self.moved: list[KeyGroup] = []
-        self.splits = self.merges = 0
+        self.splits = self.merges = self.recalls = 0
 
     def table(self, keyspace: Keyspace) -> ServerTable:
         """Return one server's table."""
@@ -90,13 +90,16 @@ class Servers:
         self._until_content(interval, lambda keyspace, loads: split_due(keyspace, loads[keyspace], self.limits))
 
     def check(self, interval: Interval) -> None:
-        """Let every server merge what was small since the last check."""
-        self.messages += sum(len(pairs(table, self._tables, {})) for table in self._tables)
+        """Let every server merge, or recall, what was small since the last check."""
+        for find in (pairs, lone_rights):
+            self.messages += sum(len(find(table, self._tables, {})) for table in self._tables)
         self._until_content(interval, self._merge_due)
 
-    def _merge_due(self, keyspace: Keyspace, loads: Measured) -> steps.MergeGroup | None:
-        found = pairs(self._tables[keyspace], self._tables, loads)
-        return merge_due(keyspace, loads[keyspace], found, self.limits)
+    def _merge_due(self, keyspace: Keyspace, loads: Measured) -> steps.MergeGroup | steps.RecallGroup | None:
+        table, own = self._tables[keyspace], loads[keyspace]
+        return merge_due(keyspace, own, pairs(table, self._tables, loads), self.limits) or recall_due(
+            keyspace, own, lone_rights(table, self._tables, loads), self.limits
+        )
 
     def _until_content(self, interval: Interval, due: Due) -> None:
         packets, queries = Sums(interval.packets), Sums(interval.queries)
@@ -112,12 +115,11 @@ class Servers:
             if not acted:
                 return
 
-    def _carry_through(self, first: steps.SplitGroup | steps.MergeGroup, queries: Sums) -> None:
+    def _carry_through(self, first: steps.First, queries: Sums) -> None:
         step: steps.Step | None = first
-        if isinstance(first, steps.SplitGroup):
-            self.splits += 1
-        else:
-            self.merges += 1
+        self.splits += isinstance(first, steps.SplitGroup)
+        self.merges += isinstance(first, steps.MergeGroup)
+        self.recalls += isinstance(first, steps.RecallGroup)
         while step is not None:
             outcome = self._carry_out(step)
             if isinstance(outcome, steps.Begun) and outcome.move is not None:
@@ -129,7 +131,7 @@ class Servers:
         keyspace = steps.keyspace_of(step)
         table = self._tables[keyspace] = steps.apply(self._tables[keyspace], step, self.keyspaces)
         match step:
-            case steps.SplitGroup() | steps.MergeGroup():
+            case steps.SplitGroup() | steps.MergeGroup() | steps.RecallGroup():
                 return steps.Begun(table.move)
             case steps.GiveKeyGroup():
                 self.messages += 2

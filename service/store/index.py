@@ -158,7 +158,7 @@ class GroupIndex:
         search = DepthSearch(record.key, self._layout.bits, self._keyspaces.map, self._depths.depth(record.key))
         while (leaf := search.answered(await self._keyspaces.write(search.probe, record))) is None:
             pass
-        self._depths.learn(leaf.group)
+        self._depths.learn(leaf.group, search.depth)
 
     async def _answered(self, walk: Walk) -> tuple[Record, ...]:
         """Answer a walk's question, and return what it found by that."""

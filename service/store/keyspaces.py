@@ -18,7 +18,7 @@ from service.clash.moving import gives, takes
 from service.clash.records import Page, Record
 from service.clash.search import Probe
 from service.clash.splitting import emptied
-from service.clash.table import Move, ServerTable, Standing
+from service.clash.table import Move, ServerTable
 from service.clash.walk import ReadDonor, ReadLeaf
 from service.store import keys
 from service.store.link import Value
@@ -159,15 +159,15 @@ class KeyspaceStore:
 
     async def _change(self, step: steps.Step, fields: Fields, before: ServerTable) -> steps.Outcome | None:
         after = steps.apply(before, step, self.map)
-        leaf = steps.filled(step)
-        if leaf is not None and after.standing(leaf) is Standing.ACTIVE:
+        leaf = steps.filled(step, after)
+        if leaf is not None:
             # Also if it was at rest before: who did this step may have died on the way through its ends.
             if not await self._drop_ends(fields, after, leaf):
                 return None
         elif after is not before and not await self._tables.write(fields, after):
             return None
         match step:
-            case steps.SplitGroup() | steps.MergeGroup():
+            case steps.SplitGroup() | steps.MergeGroup() | steps.RecallGroup():
                 return steps.Begun(after.move)
             case steps.GiveKeyGroup():
                 return steps.Decided(given(after, step.move))

@@ -146,7 +146,7 @@ async def test_an_index_of_a_newer_coronet_is_no_bug_of_ours_but_a_store_that_ca
     """So workers wait, and say why, until they are upgraded."""
     channel = await _subscribed(store, PEOPLE[:1])
     root = store.keyspaces.map.keyspace_of(KeyGroup(0, 0, LAYOUT.bits))
-    await store.link.call("HSET", keys.keyspace(root)[0], "version", "2")
+    await store.link.call("HSET", keys.keyspace(root)[0], "version", "3")
     for asked in (
         store.index.add(channel.id, PEOPLE[1], 1),
         store.index.remove(channel.id, [(PEOPLE[0], 1)]),

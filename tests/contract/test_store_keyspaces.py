@@ -195,7 +195,7 @@ async def test_bad_input_is_refused_and_changes_nothing(store: Store) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "error", "said"),
     [
-        ("version", "2", NewerTable, "has version 2; this Coronet knows 1. Upgrade this process"),
+        ("version", "3", NewerTable, "has version 3; this Coronet knows 2. Upgrade this process"),
         ("bits", "24", BadKey, "has keys of 24 bits, not 32"),
         ("0*", "sleeping", BadKey, "describes no group"),
         ("seen:999", "1", UnknownKeyspace, "no keyspace 999"),

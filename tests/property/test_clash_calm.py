@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace, Keyspaces, Map
 from service.clash.policy import Limits
-from service.clash.steps import MergeGroup, SplitGroup
+from service.clash.steps import First
 from service.simulate.clash_servers import Servers, Sums
 from service.simulate.clash_workload import SEEN_BITS, Interval
 
@@ -31,14 +31,14 @@ class Apart:
 
 
 class Counted(Servers):
-    """Servers that count how often each group was split or merged."""
+    """Servers that count how often each group was split, merged or had its right half recalled."""
 
     def __init__(self, keyspaces: Map, servers: int) -> None:
         super().__init__(keyspaces, servers, Limits(100.0))
-        self.begun: Counter[KeyGroup] = Counter()
+        self.begun: Counter[First] = Counter()
 
-    def _carry_through(self, first: SplitGroup | MergeGroup, queries: Sums) -> None:
-        self.begun[first.group] += 1
+    def _carry_through(self, first: First, queries: Sums) -> None:
+        self.begun[first] += 1
         super()._carry_through(first, queries)
 
 

@@ -10,10 +10,11 @@ from service.clash.groups import KeyGroup, shape
 from service.clash.keys import Layout
 from service.clash.load import group_load
 from service.clash.mapping import Keyspaces
-from service.clash.policy import Limits, Pair, merge_due, split_due
+from service.clash.policy import Limits, Pair, lone_rights, merge_due, recall_due, split_due
 from service.clash.records import Page, Record, cut, joined
 from service.clash.search import DepthSearch
-from service.clash.steps import MergeGroup, SplitGroup
+from service.clash.steps import MergeGroup, RecallGroup, SplitGroup
+from service.clash.table import Standing
 from service.errors import StepRefused
 from tests.support.keyspaces import MemoryKeyspaces, carried_through, units
 
@@ -24,16 +25,23 @@ GROUPS = st.builds(KeyGroup.around, KEYS, st.integers(0, BITS), st.just(BITS))
 
 @st.composite
 def trees(draw: st.DrawFn) -> MemoryKeyspaces:
-    """Return a store at rest after any splits, with a right child in the keyspace of its parent now and then."""
+    """Return a store at rest after any splits and recalls; some right children map to their parent's keyspace."""
     store = MemoryKeyspaces(draw(st.integers(2, 6)), BITS)
-    for key in draw(st.lists(KEYS, max_size=12)):
+    for key, recalls in draw(st.lists(st.tuples(KEYS, st.booleans()), max_size=16)):
         leaf = next(group for group in store.leaves() if key in group)
-        keyspace = next(table.keyspace for table in store.tables if table.leaf(key))
+        whole = leaf.parent if recalls and leaf.depth else leaf
+        keyspace = next(table.keyspace for table in store.tables if whole in table.entries)
         try:
-            carried_through(store, SplitGroup(keyspace, leaf))
+            carried_through(store, RecallGroup(keyspace, whole) if recalls else SplitGroup(keyspace, leaf))
         except StepRefused:
             continue
     return store
+
+
+def leads(store: MemoryKeyspaces, leaf: KeyGroup) -> int:
+    """Return the depth whose keyspace has a leaf: for a recalled one, its parent's."""
+    table = next(table for table in store.tables if leaf in table.entries)
+    return leaf.depth - (table.standing(leaf) is Standing.RECALLED)
 
 
 @given(KEYS, st.integers(0, BITS))
@@ -72,14 +80,15 @@ def test_a_key_lies_under_its_channel_and_that_under_its_domain(domain: str, cha
 
 @given(trees(), KEYS, st.integers(0, BITS))
 def test_prefix_matches_bound_the_true_depth(store: MemoryKeyspaces, key: int, guess: int) -> None:
-    """Theorem 1 for any keyspace; Theorem 2 for the one that the guess leads to."""
-    true = next(leaf.depth for leaf in store.leaves() if key in leaf)
+    """Theorem 1 for any keyspace; Theorem 2 for the one that the guess leads to, and what leads to the leaf."""
+    leaf = next(leaf for leaf in store.leaves() if key in leaf)
+    true = leaf.depth
     for table in store.tables:
         match answer(table, key):
             case IncorrectDepth(min_depth=least, moved=None):
                 assert least + 1 <= true
                 if table.keyspace == store.map.keyspace_of(KeyGroup.around(key, guess, BITS)) and least < guess:
-                    assert true < guess
+                    assert leads(store, leaf) < guess
             case Accepted(group=group):
                 assert (group.depth, key in group) == (true, True)
             case _:
@@ -95,13 +104,15 @@ def test_a_search_finds_the_leaf_in_logarithmically_many_probes(
         pass
     assert found.group == next(leaf for leaf in store.leaves() if key in leaf)
     assert search.probes <= (4 if hint is None else 7)
+    assert search.depth == leads(store, found.group)
 
 
 @given(trees(), st.lists(KEYS, min_size=1))
 def test_a_remembered_leaf_is_found_at_once(store: MemoryKeyspaces, keys: list[int]) -> None:
     depths = Depths()
     for key in keys:
-        depths.learn(next(leaf for leaf in store.leaves() if key in leaf))
+        leaf = next(leaf for leaf in store.leaves() if key in leaf)
+        depths.learn(leaf, leads(store, leaf))
     for key in keys:
         search = DepthSearch(key, BITS, store.map, depths.depth(key))
         assert search.answered(answer(store.tables[search.probe.keyspace], key)) is not None
@@ -118,7 +129,7 @@ def test_units_are_the_leaf_groups_under_a_prefix(store: MemoryKeyspaces, prefix
 def test_what_is_remembered_never_overlaps(groups: list[KeyGroup], key: int) -> None:
     depths, kept = Depths(), list[KeyGroup]()
     for group in groups:
-        depths.learn(group)
+        depths.learn(group, group.depth)
         kept = [old for old in kept if old.shared(group) is None] + [group]
     assert len(depths) == len(kept)
     holding = [group.depth for group in kept if key in group]
@@ -172,6 +183,42 @@ def test_a_merge_never_makes_the_next_split_due(leaves: dict[KeyGroup, float], l
     if sum(leaves.values()) > limits.overload * limits.capacity and any(group.depth < BITS for group in leaves):
         assert isinstance(step, SplitGroup)
         assert leaves[step.group] == max(load for group, load in leaves.items() if group.depth < BITS)
+
+
+@given(trees(), st.lists(st.floats(0, 50), min_size=1))
+def test_a_recall_frees_a_keyspace_and_never_makes_the_next_split_due(
+    store: MemoryKeyspaces, weights: list[float]
+) -> None:
+    limits = Limits(capacity=100.0)
+    loads = {
+        table.keyspace: {
+            group: weights[place % len(weights)]
+            for place, (group, entry) in enumerate(table.entries.items())
+            if entry.standing is not Standing.SPLIT
+        }
+        for table in store.tables
+    }
+    for table in store.tables:
+        own, lone = loads[table.keyspace], lone_rights(table, store.tables, loads)
+        step = recall_due(table.keyspace, own, lone, limits)
+        assert (step is None) == all(sum(own.values()) + right > 70 for right in lone.values())
+        if step is not None:
+            child = table.entries[step.group].right_child
+            assert child not in (None, table.keyspace)
+            before, used = store.leaves(), _used(store)
+            carried_through(store, step)
+            assert store.leaves() == before
+            assert _used(store) == used - {child}
+            assert split_due(table.keyspace, {**own, step.group.right: lone[step.group]}, limits) is None
+            return
+
+
+def _used(store: MemoryKeyspaces) -> set[int]:
+    return {
+        table.keyspace
+        for table in store.tables
+        if any(entry.standing is not Standing.SPLIT for entry in table.entries.values())
+    }
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e9), st.floats(0, 1e9))

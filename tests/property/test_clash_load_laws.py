@@ -62,7 +62,7 @@ def test_a_rate_fades_by_half_in_each_half_life_and_never_grows(per_s: float, ag
     assert close(rate.after(age_s + 2 * half_life_s, memory).lately, later.lately / 2)
 
 
-@given(st.floats(0, 1e6), st.integers(1, 300), st.floats(0.5, 2))
+@given(st.floats(1e-6, 1e6), st.integers(1, 300), st.floats(0.5, 2))
 def test_what_is_told_steadily_is_measured_as_what_it_is_and_never_as_more(
     per_s: float, looks: int, interval_s: float
 ) -> None:

@@ -14,8 +14,8 @@ from service.clash.groups import KeyGroup
 from service.clash.migration import following, resumed
 from service.clash.records import Position, Record
 from service.clash.search import DepthSearch
-from service.clash.steps import MergeGroup, SplitGroup, Step, keyspace_of
-from service.clash.table import Standing
+from service.clash.steps import First, MergeGroup, RecallGroup, SplitGroup, Step, keyspace_of
+from service.clash.table import AT_REST, Standing
 from service.clash.units import Units
 from service.clash.walk import Walk
 from service.errors import StepRefused
@@ -36,6 +36,7 @@ IDS = st.sampled_from(PEOPLE)
 STEPS = st.one_of(st.integers(1, 4), st.just(100))
 PLACES = st.integers(0, 100)
 CLIENTS = 2
+BEGINNINGS: tuple[type[First], ...] = (SplitGroup, SplitGroup, MergeGroup, RecallGroup)
 
 
 class _Dividing:
@@ -88,7 +89,7 @@ class Moves(RuleBasedStateMachine):
         found = searching.answered(self.store.write(searching.probe, record))
         if found is None:
             return
-        self.depths[client].learn(found.group)
+        self.depths[client].learn(found.group, searching.depth)
         self.writing.remove((searching, record, client))
         for reading in self.readings:
             if record.present:
@@ -97,14 +98,13 @@ class Moves(RuleBasedStateMachine):
                 reading.must.discard(record.position)
         (self.present.add if record.present else self.present.discard)(record.position)
 
-    @rule(place=PLACES, splits=st.booleans(), steps=STEPS)
-    def a_keeper_begins(self, place: int, splits: bool, steps: int) -> None:  # noqa: FBT001 - a drawn value
-        begins = SplitGroup if splits else MergeGroup
+    @rule(place=PLACES, begins=st.sampled_from(BEGINNINGS), steps=STEPS)
+    def a_keeper_begins(self, place: int, begins: type[First], steps: int) -> None:
         wanted = [
             begins(table.keyspace, group)
             for table in self.store.tables
             for group, entry in table.entries.items()
-            if entry.standing is (Standing.ACTIVE if splits else Standing.SPLIT)
+            if (entry.standing in AT_REST if begins is SplitGroup else entry.standing is Standing.SPLIT)
         ]
         at_rest = [step for step in wanted if self.store.tables[step.keyspace].move is None]
         if choice := at_rest or wanted:
@@ -186,7 +186,7 @@ class Moves(RuleBasedStateMachine):
             carried_through(self.store, resumed(self.store.tables[move.keyspace]))
         assert self.store.moves() == []
         for table, records in zip(self.store.tables, self.store.records, strict=True):
-            assert {entry.standing for entry in table.entries.values()} <= {Standing.ACTIVE, Standing.SPLIT}
+            assert {entry.standing for entry in table.entries.values()} <= {*AT_REST, Standing.SPLIT}
             assert all(record.present and table.leaf(record.key) for record in records.values())
         assert sorted(position for held in self.store.records for position in held) == sorted(self.present)
 
@@ -227,7 +227,7 @@ def _something(moves: Moves, random: Random) -> None:
         case 2 | 3 if moves.writing:
             moves.a_write_is_tried(place)
         case 4 | 5:
-            moves.a_keeper_begins(place, random.random() < 0.55, steps)
+            moves.a_keeper_begins(place, random.choice(BEGINNINGS), steps)
         case 6 | 7 if moves.keepers:
             moves.a_keeper_goes_on(place, steps)
         case 8 if moves.keepers:

@@ -39,7 +39,7 @@ class MemoryKeyspaces:
         after = steps.apply(before, step, self.map)
         self.tables[keyspace] = after
         match step:
-            case steps.SplitGroup() | steps.MergeGroup():
+            case steps.SplitGroup() | steps.MergeGroup() | steps.RecallGroup():
                 return steps.Begun(after.move)
             case steps.GiveKeyGroup():
                 return steps.Decided(given(after, step.move))
@@ -47,7 +47,7 @@ class MemoryKeyspaces:
                 return self._fetch(step)
             case steps.Put():
                 return self._put(step)
-        if after is not before and (leaf := steps.filled(step)) is not None:
+        if after is not before and (leaf := steps.filled(step, after)) is not None:
             self._drop_tombstones(keyspace, leaf)
         return steps.Done()
 
@@ -136,7 +136,7 @@ def write(store: MemoryKeyspaces, record: Record, depths: Depths) -> int:
     asking = search(store, record.key, depths)
     while (found := asking.answered(store.write(asking.probe, record))) is None:
         pass
-    depths.learn(found.group)
+    depths.learn(found.group, asking.depth)
     return asking.probes
 
 

@@ -1,6 +1,10 @@
 -- AcceptObject: what a keyspace answers for a key, told in 0s and 1s, and a guess of its depth. KEYS table
+-- How a leaf stands: a recalled one is at rest like others. Nothing for what is no leaf.
 local function leaf_standing(entry)
   local standing = entry and string.match(entry, '^%a+')
+  if standing == 'recalled' then
+    return 'active'
+  end
   return (standing == 'active' or standing == 'arriving' or standing == 'returning') and standing or nil
 end
 
@@ -12,7 +16,7 @@ end
 local function accepted(bits, depth)
   local label = label_of(bits, tonumber(depth))
   local found = redis.call('HMGET', KEYS[1], 'version', 'bits', label)
-  if found[1] ~= '1' or found[2] ~= tostring(#bits) then
+  if not (found[1] == '1' or found[1] == '2') or found[2] ~= tostring(#bits) then
     return nil
   end
   local standing = leaf_standing(found[3])

@@ -1,4 +1,4 @@
-"""Keepers: what is hot splits, what is cold merges, and whoever dies over it is succeeded."""
+"""Keepers: what is hot splits, what is cold merges or comes back, and whoever dies over it is succeeded."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from service.clash.groups import KeyGroup
 from service.clash.load import Memory
 from service.clash.policy import Limits
 from service.clash.steps import Outcome, SplitGroup, Step
-from service.clash.table import Move, Standing
+from service.clash.table import AT_REST, Move, Standing
 from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store, keys
@@ -87,10 +87,7 @@ async def leaves(store: Store) -> dict[KeyGroup, int]:
     """All leaves and their keyspaces."""
     tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
     return {
-        group: table.keyspace
-        for table in tables
-        for group, entry in table.entries.items()
-        if entry.standing is Standing.ACTIVE
+        group: table.keyspace for table in tables for group, entry in table.entries.items() if entry.standing in AT_REST
     }
 
 
@@ -117,6 +114,39 @@ async def test_a_hot_channel_comes_to_lie_in_several_keyspaces_and_together_agai
     await kept.tasks.cancel()
 
 
+async def split(store: Store, group: KeyGroup) -> None:
+    async for _ in carried_out(store.keyspaces, SplitGroup((await leaves(store))[group], group)):
+        pass
+
+
+async def hot_left_half(store: Store, whole: KeyGroup) -> None:
+    """Split the left half of a group, and let its own two halves deliver 206 a second each, as they are measured."""
+    await split(store, whole.left)
+    for half in (whole.left.left, whole.left.right):
+        await store.keyspaces.told((await leaves(store))[half], half, 10_000)
+
+
+async def test_a_cold_right_half_comes_back_and_leaves_when_its_keyspace_gets_hot(
+    store: Store, channel: ChannelId
+) -> None:
+    """412 a second do not fit into the 280 of a merge; what delivers nothing needs no keyspace beside them."""
+    whole, kept = KeyGroup(0, 0, store.keyspaces.bits), Kept(store, Limits(400.0))
+    await split(store, whole)
+    away = (await leaves(store))[whole.right]
+    await hot_left_half(store, whole)
+    await kept.keep(1_000.0)
+    found = await leaves(store)
+    assert found[whole.right] == found[whole.left.left] != away
+    (table,) = await store.keyspaces.tables([found[whole.right]])
+    assert table.standing(whole.right) is Standing.RECALLED
+    assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
+    await store.keyspaces.told(found[whole.right], whole.right, 15_000)
+    await kept.keep(1_010.0)
+    assert (await leaves(store))[whole.right] == away
+    assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
+    await kept.tasks.cancel()
+
+
 async def moves(store: Store) -> list[Move]:
     tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
     return [table.move for table in tables if table.move is not None]
@@ -125,7 +155,7 @@ async def moves(store: Store) -> list[Move]:
 @pytest.mark.parametrize(
     "done", [pytest.param(False, id="before", marks=pytest.mark.storms), pytest.param(True, id="after")]
 )
-@pytest.mark.parametrize("kind", ["split", "merge"])
+@pytest.mark.parametrize("kind", ["split", "merge", "recall"])
 async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_nobody_is_lost_or_doubled(
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, *, done: bool
 ) -> None:
@@ -143,14 +173,13 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
         (root,) = (await leaves(store)).values()
         doomed = Store(store.link)
         if kind == "split":
-            doomed.keyspaces = Dying(store, survives, done=done)
             await store.keyspaces.told(root, whole, 20_000)
-            mortal = Kept(doomed, Limits(400.0))
         else:
-            async for _ in carried_out(store.keyspaces, SplitGroup(root, whole)):
-                pass
-            doomed.keyspaces = Dying(store, survives, done=done)
-            mortal = Kept(doomed, cold)
+            await split(store, whole)
+        if kind == "recall":
+            await hot_left_half(store, whole)
+        doomed.keyspaces = Dying(store, survives, done=done)
+        mortal = Kept(doomed, cold if kind == "merge" else Limits(400.0))
         await mortal.keep(1_000.0 * (survives + 1))
         died = doomed.keyspaces.left == 0
         gone, come = next(iter(expected)), next(newcomers)

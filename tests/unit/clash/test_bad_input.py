@@ -16,13 +16,15 @@ from service.clash.steps import (
     Forget,
     GiveKeyGroup,
     MergeGroup,
+    RecallGroup,
     Settle,
     SplitGroup,
     TakeBack,
     apply,
 )
-from service.clash.table import Kind, Move, empty_table, root_table
+from service.clash.table import Kind, Move, ServerTable, empty_table, root_table
 from service.errors import BadKey, GroupsMoving, NewerTable, StepRefused, UnknownKeyspace, from_fault, to_fault
+from tests.support.keyspaces import MemoryKeyspaces, carried_through
 
 BITS = 8
 ROOT = KeyGroup(0, 0, BITS)
@@ -62,7 +64,7 @@ def test_an_unknown_keyspace_is_refused(keyspace: int) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "error", "said"),
     [
-        ("version", "2", NewerTable, "has version 2; this Coronet knows 1"),
+        ("version", "3", NewerTable, "has version 3; this Coronet knows 2"),
         ("version", "one", BadKey, "is no number"),
         ("bits", "32", BadKey, "has keys of 32 bits, not 8"),
         ("0*", "sleeping", BadKey, "describes no group"),
@@ -90,14 +92,36 @@ def test_a_table_in_the_middle_of_a_move_reads_as_it_was_written() -> None:
         assert from_fields(table.keyspace, to_fields(table), KEYSPACES, BITS) == table
 
 
+def test_only_a_table_with_what_older_coronets_do_not_know_is_of_the_newer_version() -> None:
+    def version(table: ServerTable) -> str:
+        assert from_fields(table.keyspace, to_fields(table), KEYSPACES, BITS) == table
+        return to_fields(table)["version"]
+
+    store = MemoryKeyspaces(4, BITS)
+    assert HOME not in (store.map.keyspace_of(ROOT.right), store.map.keyspace_of(ROOT.left.right))
+    carried_through(store, SplitGroup(HOME, ROOT))
+    begun = apply(store.tables[HOME], MergeGroup(HOME, ROOT), KEYSPACES)
+    carried_through(store, SplitGroup(HOME, ROOT.left))
+    assert (version(begun), version(store.tables[HOME])) == ("1", "1")
+    planned = apply(store.tables[HOME], RecallGroup(HOME, ROOT), KEYSPACES)
+    carried_through(store, RecallGroup(HOME, ROOT))
+    assert (version(planned), version(store.tables[HOME])) == ("2", "2")
+    carried_through(store, SplitGroup(HOME, ROOT.right))
+    assert version(store.tables[HOME]) == "1"
+
+
 def test_what_cannot_be_split_or_merged_says_why() -> None:
     table = root_table(HOME, BITS)
     with pytest.raises(StepRefused, match=r"0\* cannot be split: it is not here"):
         apply(table, SplitGroup(HOME, ROOT.left), KEYSPACES)
     with pytest.raises(StepRefused, match=r"\* cannot be merged"):
         apply(table, MergeGroup(HOME, ROOT), KEYSPACES)
+    with pytest.raises(StepRefused, match="cannot recall its right half: its left half is not split"):
+        apply(table, RecallGroup(HOME, ROOT), KEYSPACES)
     busy = apply(table, SplitGroup(HOME, ROOT), KEYSPACES)
     assert busy.move is not None
+    with pytest.raises(StepRefused, match="busy with another move"):
+        apply(busy, RecallGroup(HOME, ROOT), KEYSPACES)
     leaf = next(group for group, entry in busy.entries.items() if entry.standing == "active")
     with pytest.raises(StepRefused, match="busy with another move"):
         apply(busy, SplitGroup(HOME, leaf), KEYSPACES)

@@ -5,7 +5,7 @@ from service.clash.depths import Depths
 from service.clash.groups import KeyGroup
 from service.clash.migration import following, resumed
 from service.clash.records import Record
-from service.clash.steps import GiveKeyGroup, MergeGroup, Put, Settle, SplitGroup, Step
+from service.clash.steps import GiveKeyGroup, MergeGroup, Put, RecallGroup, Settle, SplitGroup, Step
 from service.clash.table import Kind, Move, Stage, Standing
 from tests.support.keyspaces import MemoryKeyspaces, carried_through, everything, search, write
 
@@ -49,6 +49,58 @@ def test_a_merge_goes_its_steps() -> None:
     steps = names(made, MergeGroup(home(made), ROOT))
     assert steps == ["MergeGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Forget", "Finish"]
     assert made.leaves() == [ROOT]
+
+
+def with_split_left_half() -> MemoryKeyspaces:
+    made = store()
+    write(made, Record(15, "ada", 1), Depths())
+    carried_through(made, SplitGroup(home(made), ROOT))
+    carried_through(made, SplitGroup(home(made), ROOT.left))
+    return made
+
+
+def test_a_recall_goes_its_steps_and_leaves_the_right_child_a_leaf_beside_what_is_split() -> None:
+    made = with_split_left_half()
+    before = made.leaves()
+    steps = names(made, RecallGroup(home(made), ROOT))
+    assert steps == ["RecallGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Put", "Fetch", "Forget", "Finish"]
+    assert made.leaves() == before
+    assert made.tables[home(made)].standing(ROOT.right) is Standing.RECALLED
+    assert made.records[home(made)] == {(15, "ada"): Record(15, "ada", 1)}
+    assert answer(made.tables[home(made)], 15) == Accepted(ROOT.right)
+
+
+def test_a_recalled_leaf_is_not_split_but_goes_to_its_own_keyspace_whole() -> None:
+    made = with_split_left_half()
+    carried_through(made, RecallGroup(home(made), ROOT))
+    before = made.leaves()
+    steps = names(made, SplitGroup(home(made), ROOT.right))
+    assert steps == ["SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Fetch", "Settle", "Finish"]
+    assert made.leaves() == before
+    assert made.tables[1 - home(made)].standing(ROOT.right) is Standing.ACTIVE
+    assert made.records[1 - home(made)] == {(15, "ada"): Record(15, "ada", 1)}
+
+
+def test_a_recalled_leaf_merges_with_its_sibling_at_once() -> None:
+    made = with_split_left_half()
+    carried_through(made, RecallGroup(home(made), ROOT))
+    while ROOT.left not in made.leaves():
+        deepest = max(made.leaves(), key=lambda leaf: leaf.depth).parent
+        carried_through(made, MergeGroup(made.map.keyspace_of(deepest), deepest))
+    assert names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup"]
+    assert made.leaves() == [ROOT]
+
+
+def test_who_asks_for_a_recalled_key_is_sent_to_its_parents_keyspace_from_the_commit_on() -> None:
+    """The keeper died right after the child gave it."""
+    made = with_split_left_half()
+    begun = made.carry_out(RecallGroup(home(made), ROOT))
+    asked = following(RecallGroup(home(made), ROOT), begun)
+    assert isinstance(asked, GiveKeyGroup)
+    made.carry_out(asked)
+    assert write(made, Record(15, "bob", 2), Depths()) <= 3
+    assert made.tables[home(made)].standing(ROOT.right) is Standing.RETURNING
+    assert [record.id for record in everything(made, ROOT, Depths())] == ["ada", "bob"]
 
 
 def test_a_child_that_is_no_leaf_any_more_declines_and_the_merge_is_abandoned() -> None:
