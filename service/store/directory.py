@@ -19,7 +19,7 @@ from service.discovery import cell, finding, placing
 from service.discovery.cell import Answer, Command, Match, Record, Standing
 from service.discovery.dialogue import Dialogue, together
 from service.discovery.head import Matrix, Request, asked
-from service.discovery.load import Kind, Limits, Load, share, wanted
+from service.discovery.load import Kind, Limits, share, wanted
 from service.discovery.matrix import Pair, Place, Size, head_of, heir, homes
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
@@ -282,12 +282,11 @@ class Directory:
         place = wish.place
         if wish.kind is Kind.DEC_P:
             both = (place, msgspec.structs.replace(place, partition=heir(place.partition)))
-            return 2 * sum(load.names for load in await self._loads(both)) > self._limits.names
+            swept = await self._cells.carry_out([cell.Sweep(each) for each in both])
+            return 2 * sum(answer.load.names for answer in swept) > self._limits.names
         row = [msgspec.structs.replace(place, replica=replica) for replica in range(place.replica + 1)]
-        return 2 * sum(load.queries_s for load in await self._loads(row)) > self._limits.queries_s * place.replica
-
-    async def _loads(self, places: Sequence[Place]) -> list[Load]:
-        return [answer.load for answer in await self._cells.carry_out([cell.Look(place) for place in places])]
+        looked = await self._cells.carry_out([cell.Look(each) for each in row])
+        return 2 * sum(answer.load.queries_s for answer in looked) > self._limits.queries_s * place.replica
 
     async def _list(self, pair: Pair, size: Size) -> None:
         if pair not in self._texts:

@@ -42,6 +42,7 @@ def command(drawn: random.Random, names: int, memory: MemoryCells) -> Command:
         (2, cell.Seek(place, tuple(f"n{drawn.randrange(names)}" for _ in range(drawn.choice((0, 1, 50)))))),
         (8, cell.Find(place, frozenset(drawn.sample(PAIRS, drawn.randrange(4))) | {HOT}, drawn.choice((1, 10, 1000)))),
         (1, cell.Look(place)),
+        (1, cell.Sweep(place)),
         (1, cell.Tell(place, size)),
         (1, cell.Open(place, size)),
         (1, cell.Ready(place, size.epoch)),
@@ -57,7 +58,7 @@ def agree(asked: Command, answer: Answer, expected: Answer, memory: MemoryCells)
     assert (answer.member, answer.done) == (expected.member, expected.done), asked
     assert answer.load.names == expected.load.names, asked
     assert answer.records == expected.records, asked
-    if isinstance(asked, cell.Look | cell.Seek | cell.Lead):
+    if isinstance(asked, cell.Look | cell.Seek | cell.Sweep | cell.Lead):
         assert answer.matrix == expected.matrix, asked
     if isinstance(asked, cell.Seek):
         assert answer.matches == expected.matches, asked

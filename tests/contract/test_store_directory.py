@@ -1,14 +1,19 @@
 """The directory on Redis: who registers is found by every subset, while matrices grow and shrink."""
 
 import asyncio
+import itertools
 import random
 import time
 
+import msgspec
 import pytest
 
+from service.discovery import cell
 from service.discovery.load import Limits
+from service.discovery.matrix import home
 from service.store import Store, keys
-from service.store.directory import Directory, Name
+from service.store.directory import Directory, Name, _draws
+from tests.support.waiting import until
 
 KEPT_S = 600.0
 SMALL = Limits(names=20, registrations_s=1e9, queries_s=1e9, partitions=8, replicas=4)
@@ -86,6 +91,30 @@ async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store
         await settled(directory)
     assert "lang=en" not in await directory.matrices()
     assert await found(directory, "lang=en") == {name.id for name in named(5)}
+
+
+async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
+    directory = Directory(store.names._link, store.cells, "channel", SMALL)
+    for first in range(0, 150, 30):
+        await directory.register(named(150)[first : first + 30], KEPT_S, changed=False)
+        await settled(directory)
+    cells = dict(await directory.cells_of("lang=en"))
+    last, soon_ms = len(cells) - 1, int(time.time() * 1000) + 300
+    for place in cells:
+        (held,) = await store.cells.carry_out([cell.Fetch(place, "", 1_000)])
+        over = tuple(msgspec.structs.replace(each, version=2, expires_ms=soon_ms) for each in held.records)
+        await store.cells.carry_out([cell.Put(place, over)])
+    numbered = (f"name{n}" for n in itertools.count())
+    alone = next(name for name in numbered if {home(draw, last + 1) for draw in _draws(name)} == {last})
+
+    async def shrunk() -> bool:
+        """Nothing comes to the heir of the last partition, where what has expired is counted still."""
+        await directory.register([Name(alone, 1, frozenset({"lang=en"}))], KEPT_S, changed=False)
+        await settled(directory)
+        return (await directory.matrices())["lang=en"].partitions == last
+
+    await until(shrunk, "the last partition goes")
+    assert await found(directory, "lang=en") == {alone}
 
 
 async def test_how_a_query_was_answered_is_told(store: Store) -> None:
