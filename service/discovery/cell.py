@@ -85,7 +85,7 @@ class Put(msgspec.Struct, frozen=True):
     An open or filling cell keeps them all, a closed one those whose names it has, an absent one none. ``only_over``
     says that the names are at home elsewhere: of one that is not there, or withdrawn, the withdrawn form is kept.
     Who ``believes`` in a size has not sought the names in other partitions: a cell that knows of more, since then,
-    keeps those alone that it has, not withdrawn.
+    keeps those alone that it has, not withdrawn. What says neither is copied from other cells: it is no registration.
     """
 
     place: Place

@@ -19,7 +19,7 @@ from service.discovery import cell, finding, placing
 from service.discovery.cell import Answer, Command, Match, Record, Standing
 from service.discovery.dialogue import Dialogue, together
 from service.discovery.head import Matrix, Request, asked
-from service.discovery.load import Kind, Limits, share, wanted
+from service.discovery.load import Kind, Limits, Load, share, wanted
 from service.discovery.matrix import Pair, Place, Size, head_of, heir, homes
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
@@ -265,8 +265,9 @@ class Directory:
     async def _pass_on(self, pair: Pair, wishes: Sequence[Request]) -> None:
         """Have a head act on one of the wishes, unless it ignores them all, or somebody else is faster.
 
-        We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full.
-        So a partition or a replica goes only if those that take its share then carry less than half of what they may.
+        We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full
+        or too busy. So a partition or a replica goes only if those that take its share then carry less than half of
+        what they may, in everything it is there for.
         """
         before = await self._led(led(pair, self._limits))
         for wish in wishes:
@@ -283,10 +284,11 @@ class Directory:
         if wish.kind is Kind.DEC_P:
             both = (place, msgspec.structs.replace(place, partition=heir(place.partition)))
             swept = await self._cells.carry_out([cell.Sweep(each) for each in both])
-            return 2 * sum(answer.load.names for answer in swept) > self._limits.names
+            return 2 * share(_together([answer.load for answer in swept]), self._limits) > 1
         row = [msgspec.structs.replace(place, replica=replica) for replica in range(place.replica + 1)]
         looked = await self._cells.carry_out([cell.Look(each) for each in row])
-        return 2 * sum(answer.load.queries_s for answer in looked) > self._limits.queries_s * place.replica
+        carried = _together([answer.load for answer in looked])
+        return 2 * carried.queries_s > self._limits.queries_s * place.replica
 
     async def _list(self, pair: Pair, size: Size) -> None:
         if pair not in self._texts:
@@ -301,6 +303,11 @@ class Directory:
 def _one(command: Command) -> Dialogue[Answer]:
     (answer,) = yield [command]
     return answer
+
+
+def _together(loads: Iterable[Load]) -> Load:
+    names, registrations_s, queries_s = zip(*map(msgspec.structs.astuple, loads), strict=True)
+    return Load(sum(names), sum(registrations_s), sum(queries_s))
 
 
 @lru_cache(_NAMES_AT_ONCE)

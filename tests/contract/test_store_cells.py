@@ -141,6 +141,16 @@ async def test_of_those_who_lead_at_once_one_does(store: Store) -> None:
     assert len({answer.matrix for (answer,) in answers}) == 1
 
 
+async def test_what_is_copied_from_other_cells_is_no_registration(store: Store) -> None:
+    place, now_ms = head_of(HOT), int(time.time() * 1000)
+    many = tuple(Record(f"n{n}", 1, frozenset({HOT}), FAR_MS) for n in range(20))
+    await opened(store, place)
+    for believes, rate_s in ((None, 0.0), (Size(), 10.0)):
+        await store.link.call("HSET", keys.cell(place)[0], "w", f"0 {now_ms - 2_000} 0 0")
+        (answer,) = await store.cells.carry_out([cell.Put(place, many, believes=believes)])
+        assert answer.load.registrations_s == pytest.approx(rate_s, rel=0.3)
+
+
 async def test_a_cell_tells_how_often_it_is_asked(store: Store) -> None:
     place = head_of(HOT)
     await opened(store, place)

@@ -10,7 +10,7 @@ import pytest
 
 from service.discovery import cell
 from service.discovery.load import Limits
-from service.discovery.matrix import home
+from service.discovery.matrix import Size, home
 from service.store import Store, keys
 from service.store.directory import Directory, Name, _draws
 from tests.support.waiting import until
@@ -71,6 +71,29 @@ async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_n
         await other.register(left, KEPT_S, changed=True)
         await settled(other)
     assert await found(one, "lang=en") == {name.id for name in left}
+
+
+async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_that_is_over(store: Store) -> None:
+    """It is new: as it has told no rate yet, it seems to have nothing to do."""
+    limits = Limits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
+    directory = Directory(store.names._link, store.cells, "channel", limits)
+    await directory.register(named(2), KEPT_S, changed=False)
+
+    async def registered(before: int) -> Size | None:
+        """Refresh names, after so many came to the first partition in the two seconds before, and none to the other."""
+        at_ms = int(time.time() * 1000)
+        for place, _ in await directory.cells_of("lang=en"):
+            told = "" if place.partition else f"0 {at_ms} {before} {at_ms - 2_000}"
+            await store.link.call("HSET", keys.cell(place)[0], "w", told)
+        await directory.register(named(30), KEPT_S, changed=False)
+        await settled(directory)
+        return (await directory.matrices()).get("lang=en")
+
+    grown = await registered(60)
+    assert grown is not None
+    assert [await registered(60) for _ in range(3)] == [grown] * 3
+    assert await registered(0) is None
+    assert await found(directory, "lang=en") == {name.id for name in named(30)}
 
 
 async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store) -> None:
