@@ -14,6 +14,9 @@ from service.settings import Settings
 from service.shutdown import until_stopped
 from service.store import Store, open_store
 
+LONGEST_LINE_BYTES = 65_536
+"""Of a request: of one that is not this long by far, we rather than the server say what is wrong with it."""
+
 _ASK_AGAIN_AFTER_S = 2.0
 _REQUESTS_MAY_END_WITHIN_S = 3.0
 
@@ -32,7 +35,9 @@ async def serve(settings: Settings) -> None:
     """Serve until cancelled, then let the requests that are under way end."""
     store = open_store(settings)
     app = make_app(settings, store, SystemClock())
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_REQUESTS_MAY_END_WITHIN_S)
+    runner = web.AppRunner(
+        app, access_log=None, shutdown_timeout=_REQUESTS_MAY_END_WITHIN_S, max_line_size=LONGEST_LINE_BYTES
+    )
     try:
         await runner.setup()
         await web.TCPSite(runner, settings.console_bind, settings.console_port).start()

@@ -73,13 +73,19 @@ class Seek(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
+class Sweep(msgspec.Struct, frozen=True):
+    """Tell what :class:`Look` tells, after names that have expired were forgotten, which are counted until then."""
+
+    place: Place
+
+
 class Put(msgspec.Struct, frozen=True):
     """Keep the newer of each of these records and what is there; done if they, or newer ones, are all there now.
 
     An open or filling cell keeps them all, a closed one those whose names it has, an absent one none. ``only_over``
     says that the names are at home elsewhere: of one that is not there, or withdrawn, the withdrawn form is kept.
     Who ``believes`` in a size has not sought the names in other partitions: a cell that knows of more, since then,
-    keeps those alone that it has, not withdrawn.
+    keeps those alone that it has, not withdrawn. What says neither is copied from other cells: it is no registration.
     """
 
     place: Place
@@ -153,7 +159,7 @@ class Lead(msgspec.Struct, frozen=True):
     standing: Standing = Standing.OPEN
 
 
-Command = Look | Seek | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
+Command = Look | Seek | Sweep | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -162,7 +168,7 @@ class Answer(msgspec.Struct, frozen=True):
     member: Membership | None
     """None: it is absent."""
     matrix: Matrix | None = None
-    """Only the head's, after :class:`Look`, :class:`Seek` and :class:`Lead`."""
+    """Only the head's, after :class:`Look`, :class:`Seek`, :class:`Sweep` and :class:`Lead`."""
     load: Load = Load()
     done: bool = True
     matches: tuple[Match, ...] = ()

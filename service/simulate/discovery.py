@@ -34,6 +34,8 @@ MANY = 1 << 16
 
 SLICE_S = 0.05
 SLICE_MESSAGES = 4000
+CACHED_MESSAGES = 20_000
+"""Where nothing depends on the slices: as many as a processor's caches hold."""
 GAP_S = 1.0
 """Between two sendings of a dataset."""
 
@@ -77,6 +79,8 @@ class Asking(msgspec.Struct, frozen=True):
     """Of the matrix with the most."""
     messages: float
     """Per query."""
+    one_partition: float
+    """Share of the queries that were sent to a matrix with one."""
 
 
 class Mixed(msgspec.Struct, frozen=True):
@@ -192,7 +196,7 @@ def _registering(
 def _until_all_came(sent: Registrations, rate_s: int, matrices: Matrices, *, grow: bool) -> None:
     length_s = min(SLICE_S, SLICE_MESSAGES / (rate_s * PER_NAME))
     if not grow and sent.way is Way.PAPER:
-        length_s = sent.last_s - sent.first_s
+        length_s = CACHED_MESSAGES / (rate_s * PER_NAME)
     for end_s in slices(sent.first_s, sent.last_s, length_s):
         matrices.follow(end_s - length_s)
         sent.until(end_s, grow=grow)
@@ -212,7 +216,12 @@ def _asking(scheme: Scheme, names: Ints, queries: Queries, rate_s: int, rng: np.
         asked.until(end_s)
     matrices.follow(np.inf)
     return Asking(
-        scheme, rate_s, float(asked.succeeds.mean()), int(matrices.replicas.max()), float(asked.partitions.mean())
+        scheme=scheme,
+        rate_s=rate_s,
+        success=float(asked.succeeds.mean()),
+        replicas=int(matrices.replicas.max()),
+        messages=float(asked.partitions.mean()),
+        one_partition=float((asked.partitions == 1).mean()),
     )
 
 

@@ -19,6 +19,7 @@ COPY = 3
 
 
 UNGROWN = Size()
+UNBEGUN = Size(0, 0, 0)
 
 
 class Matrices:
@@ -29,6 +30,8 @@ class Matrices:
         self.partitions = np.ones(PAIRS, dtype=np.int64)
         self.replicas = np.ones(PAIRS, dtype=np.int64)
         self.growing = np.zeros(PAIRS, dtype=np.bool_)
+        self.begun = np.zeros(PAIRS, dtype=np.bool_)
+        """Whether a node has seen the pair."""
         self.growths = 0
         self.salt = int(rng.integers(2**20))
         self._rng = rng
@@ -45,29 +48,36 @@ class Matrices:
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
     def size_of(self, pair: int) -> Size:
-        """Return a matrix's size."""
+        """Return a matrix's size; of one in which nothing was registered yet, that it has no partition."""
+        if not self.begun[pair]:
+            return UNBEGUN
         record = self._records.get(pair)
         return UNGROWN if record is None else Size(0, int(self.partitions[pair]), int(self.replicas[pair]))
 
     def registered(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
         """Let cells tell what they carry in names and registrations; one message each, from any of their nodes."""
-        hot = (rate_s >= self.limits.registrations_s) | (names >= self.limits.names)
-        hot &= (self.partitions[pair] < self.limits.partitions) & ~self.growing[pair]
-        for at in np.flatnonzero(hot):
-            load = Load(int(names[at]), float(rate_s[at]), self.limits.queries_s * self.limits.low)
-            self._ask(load, Place(str(pair[at]), int(partition[at])), now_s)
+        self.begun[pair] = True
+        hot = np.flatnonzero((rate_s >= self.limits.registrations_s) | (names >= self.limits.names))
+        hot = hot[(self.partitions[pair[hot]] < self.limits.partitions) & ~self.growing[pair[hot]]]
+        few_queries_s = self.limits.queries_s * self.limits.low
+        for of, column, held, observed_s in zip(
+            *(part[hot].tolist() for part in (pair, partition, names, rate_s)), strict=True
+        ):
+            if of not in self._growing:
+                self._ask(Load(held, observed_s, few_queries_s), of, Place(str(of), column), now_s)
 
     def queried(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
         """Let cells tell how many queries they answer."""
-        hot = (rate_s >= self.limits.queries_s) & (self.replicas[pair] < self.limits.replicas) & ~self.growing[pair]
-        for at in np.flatnonzero(hot):
-            load = Load(0, self.limits.registrations_s * self.limits.low, float(rate_s[at]))
-            self._ask(load, Place(str(pair[at]), int(partition[at]), int(replica[at])), now_s)
+        hot = np.flatnonzero(rate_s >= self.limits.queries_s)
+        hot = hot[(self.replicas[pair[hot]] < self.limits.replicas) & ~self.growing[pair[hot]]]
+        few_names_s = self.limits.registrations_s * self.limits.low
+        for of, column, row, observed_s in zip(
+            *(part[hot].tolist() for part in (pair, partition, replica, rate_s)), strict=True
+        ):
+            if of not in self._growing:
+                self._ask(Load(0, few_names_s, observed_s), of, Place(str(of), column, row), now_s)
 
-    def _ask(self, load: Load, place: Place, now_s: float) -> None:
-        pair = int(place.pair)
-        if pair in self._growing:
-            return
+    def _ask(self, load: Load, pair: int, place: Place, now_s: float) -> None:
         before = self._records.get(pair, Matrix())
         for kind in wanted(load, self.limits):
             after = asked(before, Request(kind, place), self.limits)

@@ -29,12 +29,12 @@ class Windows:
     """When the last ``WINDOW`` messages came to each node."""
 
     def __init__(self) -> None:
-        self._times = np.full((NODES, WINDOW), -np.inf)
+        self._times = np.full(NODES * WINDOW, -np.inf)
         self._count = np.zeros(NODES, dtype=np.int64)
 
     def now_s(self, node: Ints, time_s: Floats) -> Floats:
         """Return the rates of nodes at some times, if no message came to them then."""
-        oldest = self._times[node, self._count[node] % WINDOW]
+        oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
         rates: Floats = WINDOW / np.maximum(time_s - oldest, 1e-9)
         return rates
 
@@ -48,11 +48,11 @@ class Windows:
         first = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if len(of) else np.zeros(0, dtype=np.int64)
         sizes = np.diff(np.append(first, len(of)))
         nth = np.arange(len(of)) - np.repeat(first, sizes)
-        slot = (self._count[of] + nth) % WINDOW
-        before = self._times[of, slot]
-        late = nth >= WINDOW
-        before[late] = at[np.flatnonzero(late) - WINDOW]
-        self._times[of, slot] = at
+        slot = of * WINDOW + (self._count[of] + nth) % WINDOW
+        before = self._times[slot]
+        late = np.flatnonzero(nth >= WINDOW)
+        before[late] = at[late - WINDOW]
+        self._times[slot] = at
         self._count[of[first]] += sizes
         rates = np.empty(len(of))
         rates[order] = WINDOW / np.maximum(at - before, 1e-9)

@@ -81,6 +81,8 @@ class Cells:
     async def _by_steps(self, command: Command) -> Answer:
         if isinstance(command, cell.Fetch):
             return await self._fetch(command)
+        if isinstance(command, cell.Sweep):
+            return await self._sweep(command)
         while True:
             (before,) = await self.carry_out([cell.Look(command.place)])
             after = transition(before.member, command)
@@ -88,6 +90,13 @@ class Cells:
             steps = (_member(before.member), _member(after), int(forgets))
             ((changed, said),) = await self._ask([("cell_change", command.place, steps)])
             if changed:
+                return _answer(said)
+
+    async def _sweep(self, command: cell.Sweep) -> Answer:
+        cursor: redis.Value = b"0"
+        while True:
+            ((cursor, said),) = await self._ask([("cell_sweep", command.place, (cursor,))])
+            if cursor == b"0":
                 return _answer(said)
 
     async def _fetch(self, command: cell.Fetch) -> Answer:

@@ -265,8 +265,9 @@ class Directory:
     async def _pass_on(self, pair: Pair, wishes: Sequence[Request]) -> None:
         """Have a head act on one of the wishes, unless it ignores them all, or somebody else is faster.
 
-        We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full.
-        So a partition or a replica goes only if those that take its share then carry less than half of what they may.
+        We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full
+        or too busy. So a partition or a replica goes only if those that take its share then carry less than half of
+        what they may, in everything it is there for.
         """
         before = await self._led(led(pair, self._limits))
         for wish in wishes:
@@ -282,12 +283,12 @@ class Directory:
         place = wish.place
         if wish.kind is Kind.DEC_P:
             both = (place, msgspec.structs.replace(place, partition=heir(place.partition)))
-            return 2 * sum(load.names for load in await self._loads(both)) > self._limits.names
+            swept = await self._cells.carry_out([cell.Sweep(each) for each in both])
+            return 2 * share(_together([answer.load for answer in swept]), self._limits) > 1
         row = [msgspec.structs.replace(place, replica=replica) for replica in range(place.replica + 1)]
-        return 2 * sum(load.queries_s for load in await self._loads(row)) > self._limits.queries_s * place.replica
-
-    async def _loads(self, places: Sequence[Place]) -> list[Load]:
-        return [answer.load for answer in await self._cells.carry_out([cell.Look(place) for place in places])]
+        looked = await self._cells.carry_out([cell.Look(each) for each in row])
+        carried = _together([answer.load for answer in looked])
+        return 2 * carried.queries_s > self._limits.queries_s * place.replica
 
     async def _list(self, pair: Pair, size: Size) -> None:
         if pair not in self._texts:
@@ -302,6 +303,11 @@ class Directory:
 def _one(command: Command) -> Dialogue[Answer]:
     (answer,) = yield [command]
     return answer
+
+
+def _together(loads: Iterable[Load]) -> Load:
+    names, registrations_s, queries_s = zip(*map(msgspec.structs.astuple, loads), strict=True)
+    return Load(sum(names), sum(registrations_s), sum(queries_s))
 
 
 @lru_cache(_NAMES_AT_ONCE)

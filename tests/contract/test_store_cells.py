@@ -42,6 +42,7 @@ def command(drawn: random.Random, names: int, memory: MemoryCells) -> Command:
         (2, cell.Seek(place, tuple(f"n{drawn.randrange(names)}" for _ in range(drawn.choice((0, 1, 50)))))),
         (8, cell.Find(place, frozenset(drawn.sample(PAIRS, drawn.randrange(4))) | {HOT}, drawn.choice((1, 10, 1000)))),
         (1, cell.Look(place)),
+        (1, cell.Sweep(place)),
         (1, cell.Tell(place, size)),
         (1, cell.Open(place, size)),
         (1, cell.Ready(place, size.epoch)),
@@ -57,7 +58,7 @@ def agree(asked: Command, answer: Answer, expected: Answer, memory: MemoryCells)
     assert (answer.member, answer.done) == (expected.member, expected.done), asked
     assert answer.load.names == expected.load.names, asked
     assert answer.records == expected.records, asked
-    if isinstance(asked, cell.Look | cell.Seek | cell.Lead):
+    if isinstance(asked, cell.Look | cell.Seek | cell.Sweep | cell.Lead):
         assert answer.matrix == expected.matrix, asked
     if isinstance(asked, cell.Seek):
         assert answer.matches == expected.matches, asked
@@ -138,6 +139,16 @@ async def test_of_those_who_lead_at_once_one_does(store: Store) -> None:
     answers = await asyncio.gather(*(store.cells.carry_out([one]) for one in asked))
     assert sum(answer.done for (answer,) in answers) == 1
     assert len({answer.matrix for (answer,) in answers}) == 1
+
+
+async def test_what_is_copied_from_other_cells_is_no_registration(store: Store) -> None:
+    place, now_ms = head_of(HOT), int(time.time() * 1000)
+    many = tuple(Record(f"n{n}", 1, frozenset({HOT}), FAR_MS) for n in range(20))
+    await opened(store, place)
+    for believes, rate_s in ((None, 0.0), (Size(), 10.0)):
+        await store.link.call("HSET", keys.cell(place)[0], "w", f"0 {now_ms - 2_000} 0 0")
+        (answer,) = await store.cells.carry_out([cell.Put(place, many, believes=believes)])
+        assert answer.load.registrations_s == pytest.approx(rate_s, rel=0.3)
 
 
 async def test_a_cell_tells_how_often_it_is_asked(store: Store) -> None:

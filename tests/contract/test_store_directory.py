@@ -1,14 +1,19 @@
 """The directory on Redis: who registers is found by every subset, while matrices grow and shrink."""
 
 import asyncio
+import itertools
 import random
 import time
 
+import msgspec
 import pytest
 
+from service.discovery import cell
 from service.discovery.load import Limits
+from service.discovery.matrix import Size, home
 from service.store import Store, keys
-from service.store.directory import Directory, Name
+from service.store.directory import Directory, Name, _draws
+from tests.support.waiting import until
 
 KEPT_S = 600.0
 SMALL = Limits(names=20, registrations_s=1e9, queries_s=1e9, partitions=8, replicas=4)
@@ -68,6 +73,29 @@ async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_n
     assert await found(one, "lang=en") == {name.id for name in left}
 
 
+async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_that_is_over(store: Store) -> None:
+    """It is new: as it has told no rate yet, it seems to have nothing to do."""
+    limits = Limits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
+    directory = Directory(store.names._link, store.cells, "channel", limits)
+    await directory.register(named(2), KEPT_S, changed=False)
+
+    async def registered(before: int) -> Size | None:
+        """Refresh names, after so many came to the first partition in the two seconds before, and none to the other."""
+        at_ms = int(time.time() * 1000)
+        for place, _ in await directory.cells_of("lang=en"):
+            told = "" if place.partition else f"0 {at_ms} {before} {at_ms - 2_000}"
+            await store.link.call("HSET", keys.cell(place)[0], "w", told)
+        await directory.register(named(30), KEPT_S, changed=False)
+        await settled(directory)
+        return (await directory.matrices()).get("lang=en")
+
+    grown = await registered(60)
+    assert grown is not None
+    assert [await registered(60) for _ in range(3)] == [grown] * 3
+    assert await registered(0) is None
+    assert await found(directory, "lang=en") == {name.id for name in named(30)}
+
+
 async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store) -> None:
     directory = Directory(store.names._link, store.cells, "channel", BUSY)
     await directory.register(named(5), KEPT_S, changed=False)
@@ -86,6 +114,30 @@ async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store
         await settled(directory)
     assert "lang=en" not in await directory.matrices()
     assert await found(directory, "lang=en") == {name.id for name in named(5)}
+
+
+async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
+    directory = Directory(store.names._link, store.cells, "channel", SMALL)
+    for first in range(0, 150, 30):
+        await directory.register(named(150)[first : first + 30], KEPT_S, changed=False)
+        await settled(directory)
+    cells = dict(await directory.cells_of("lang=en"))
+    last, soon_ms = len(cells) - 1, int(time.time() * 1000) + 300
+    for place in cells:
+        (held,) = await store.cells.carry_out([cell.Fetch(place, "", 1_000)])
+        over = tuple(msgspec.structs.replace(each, version=2, expires_ms=soon_ms) for each in held.records)
+        await store.cells.carry_out([cell.Put(place, over)])
+    numbered = (f"name{n}" for n in itertools.count())
+    alone = next(name for name in numbered if {home(draw, last + 1) for draw in _draws(name)} == {last})
+
+    async def shrunk() -> bool:
+        """Nothing comes to the heir of the last partition, where what has expired is counted still."""
+        await directory.register([Name(alone, 1, frozenset({"lang=en"}))], KEPT_S, changed=False)
+        await settled(directory)
+        return (await directory.matrices())["lang=en"].partitions == last
+
+    await until(shrunk, "the last partition goes")
+    assert await found(directory, "lang=en") == {alone}
 
 
 async def test_how_a_query_was_answered_is_told(store: Store) -> None:

@@ -16,6 +16,7 @@ from service.clock import SystemClock
 from service.console.app import make_app
 from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.health import listening_url
+from service.console.main import LONGEST_LINE_BYTES
 from service.corona.reasons import Reason
 from service.errors import NoWorker, to_fault
 from service.model import NodeInfo
@@ -49,7 +50,7 @@ async def console(store: Store, public_url: str = "") -> AsyncIterator[tuple[str
     """A console on a port of its own: its URL, and its application."""
     settings = Settings(console_admin_token=SecretStr(TOKEN), console_public_url=public_url)
     app = make_app(settings, store, SystemClock())
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, max_line_size=LONGEST_LINE_BYTES)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -45,7 +45,9 @@ for i = 5, #ARGV, 2 do
   end
 end
 local tumbled
-cell.w, tumbled = counted(cell.w, (#ARGV - 4) / 2)
+if sought > 0 or only_over then -- else it is copied from another cell
+  cell.w, tumbled = counted(cell.w, (#ARGV - 4) / 2)
+end
 if tumbled or math.random(16) == 1 then
   sweep(cell)
 end

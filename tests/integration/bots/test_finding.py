@@ -65,6 +65,27 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
     assert "token" not in everything
 
 
+async def test_what_is_no_query_or_none_that_can_be_watched_for_leaves_nothing(person: Person, store: Store) -> None:
+    eve = await person()
+    await eve.say("watch tag=python")
+    await eve.say("unwatch #1")
+    before = sorted(await store.link.call("KEYS", "*"))
+    for line, said in (
+        ("colour=red", "There is no attribute “colour”."),
+        (" ".join(f"tag=t{number}" for number in range(1000)), "That is longer than 3,000 characters"),
+        ("tag=" + "x" * 200_000, "That is longer than 3,000 characters"),
+        ("tag=a\u202eb", "There is an invisible character"),
+        ("/(/", "is no expression that I can watch for"),
+        (r"/(a)\1/", "is no expression that I can watch for"),
+    ):
+        assert said in await eve.say(f"watch {line}")
+        if not line.startswith("/"):
+            assert said in await eve.say(f"find {line}")
+    assert "What shall I look for?" in await eve.say("find")
+    assert "You watch for nothing" in await eve.say("watch")
+    assert sorted(await store.link.call("KEYS", "*")) == before
+
+
 async def test_people_find_what_they_follow_themselves_and_nobody_else_does(person: Person, store: Store) -> None:
     alice, bob = await person(), await person()
     few, public = await followed(store, FEWS, 1), await followed(store, OURS, 3)

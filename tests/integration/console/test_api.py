@@ -257,7 +257,35 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
     assert (item["reasons"][0]["value"], item["reasons"][0]["bound"]) == (0.5, 0.1)
 
 
-@pytest.mark.parametrize("query", ["", "colour=red", "tag=%00", "limit=5", "tag=" + "x" * 2_000])
-async def test_a_search_that_is_none_is_a_problem_in_clear_words(api: aiohttp.ClientSession, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", "What shall I look for?"),
+        ("limit=5", "What shall I look for?"),
+        ("colour=red", "There is no attribute “colour”."),
+        ("tag=%00", "There is an invisible character in “tag=?”."),
+        ("tag=a%E2%80%AEb", "There is an invisible character in “tag=a?b”."),
+        ("+".join(f"tag=t{number}" for number in range(200)), "Those are 200 conditions; 16 are the most."),
+        ("+".join(f"tag=t{number}" for number in range(1000)), "That is longer than 3,000 characters"),
+        ("tag=" + "x" * 200, "The value of “tag” has 200 characters; 100 are the most."),
+        ("tag=" + "x" * 60_000, "That is longer than 3,000 characters"),
+    ],
+    ids=range(9),
+)
+async def test_a_search_that_is_none_is_a_problem_in_clear_words_and_leaves_nothing(
+    store: Store, api: aiohttp.ClientSession, query: str, words: str
+) -> None:
+    before = await store.link.call("KEYS", "*")
     status, problem = await _ask(api, "GET", f"search?q={query}")
     assert (status, problem["code"]) == (422, "bad-query")
+    assert words in problem["detail"]
+    assert await store.link.call("KEYS", "*") == before
+
+
+async def test_a_search_of_a_megabyte_is_not_even_read(store: Store, api: aiohttp.ClientSession) -> None:
+    before = await store.link.call("KEYS", "*")
+    async with api.get("search?q=tag=" + "x" * 2**20) as answer:
+        assert answer.status == 400
+        assert len(await answer.text()) < 500
+    assert await store.link.call("KEYS", "*") == before
+    assert (await _ask(api, "GET", "search?q=tag=x"))[0] == 200

@@ -1,0 +1,90 @@
+"""The experiment ``discovery``: what its nodes observe, where its queries go, and how it is told, in small."""
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.discovery.load import WINDOW, Limits
+from service.simulate import discovery
+from service.simulate.cli import run
+from service.simulate.discovery import Outcome
+from service.simulate.discovery import run as run_seed
+from service.simulate.discovery_matrices import Matrices
+from service.simulate.discovery_nodes import Windows
+from service.simulate.discovery_page import page
+from service.simulate.discovery_queries import Asked, Scheme
+from service.simulate.discovery_workload import PAIRS, Queries, skewed_names, uniform_names, zipf_queries
+
+NAMES, QUERIES = 2_000, 3_000
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Iterator[Outcome]:
+    """Return a small run; what is run meanwhile is as small."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(discovery, "uniform_names", lambda rng: uniform_names(rng, NAMES))
+        patched.setattr(discovery, "skewed_names", lambda rng: skewed_names(rng, NAMES))
+        patched.setattr(discovery, "zipf_queries", lambda rng: zipf_queries(rng, QUERIES))
+        patched.setattr(discovery, "MIXED_QUERIES", QUERIES // 2)
+        yield run_seed(1, lambda _what: None)
+
+
+@given(batches=st.lists(st.lists(st.integers(0, 3), max_size=60), max_size=6), seed=st.integers(0, 99))
+def test_a_node_observes_the_rate_of_its_last_messages_however_they_are_handed_over(
+    batches: list[list[int]], seed: int
+) -> None:
+    windows, rng, now_s = Windows(), np.random.default_rng(seed), 0.0
+    seen: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
+    for nodes in batches:
+        times_s = now_s + np.cumsum(rng.exponential(0.01, len(nodes)))
+        found = windows.rates_per_s(np.array(nodes, dtype=np.int64), times_s)
+        for node, at_s, rate in zip(nodes, times_s.tolist(), found.tolist(), strict=True):
+            whole = len(seen[node]) == WINDOW
+            assert rate == (pytest.approx(WINDOW / (at_s - seen[node][0])) if whole else 0.0)
+            seen[node].append(at_s)
+            now_s = at_s
+
+
+def registered(*pairs: int) -> Matrices:
+    """Return matrices in which names with these pairs have been seen."""
+    matrices, one = Matrices(Limits(), np.random.default_rng(1)), np.array(pairs, dtype=np.int64)
+    matrices.registered(one, np.zeros_like(one), np.ones_like(one), np.zeros(len(one)), 0.0)
+    return matrices
+
+
+def asked(matrices: Matrices, *pairs: int) -> set[int]:
+    """Return which pairs a hundred queries with all of these are sent to."""
+    queries = Queries(np.tile(np.array(pairs), 100), np.arange(0, 100 * len(pairs) + 1, len(pairs)))
+    sent = Asked(queries, 100.0, 0.0, matrices, scheme=Scheme.OPTIMISED, rng=np.random.default_rng(2))
+    sent.until(sent.last_s)
+    return set(sent.pair.tolist())
+
+
+def test_a_query_goes_to_the_node_of_a_pair_that_nobody_has_registered_yet() -> None:
+    matrices = registered(1, 2, 3)
+    assert asked(matrices, 1, 2) == {1, 2}
+    assert asked(matrices, 1, 2, 7) == {7}
+    assert asked(matrices, 1, 7, 8) == {7, 8}
+    assert not matrices.begun[PAIRS - 1]
+
+
+def test_the_page_has_every_figure(outcome: Outcome) -> None:
+    told = page([outcome, outcome])
+    assert all(f"Fig. {number}" in told for number in (9, 10, 11, 12, 14, 15, 16))
+    assert "{" not in told
+
+
+def test_the_command_prints_json_that_the_seed_decides_and_draws(
+    outcome: Outcome, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    run(["discovery", "--json", "--seed", "1", "--plot", str(tmp_path / "drawn.png")])
+    assert json.loads(capsys.readouterr().out) == json.loads(msgspec.json.encode(outcome))
+    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
