@@ -1,6 +1,5 @@
 """Bloom filters as integers (§II.A): bit ``p`` of a filter is ``1 << p``."""
 
-from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -29,7 +28,6 @@ class Shape(msgspec.Struct, frozen=True, order=True):
                 raise ValueError(f"A filter's {name} is at most {limit}, not {getattr(self, name)}.")
 
 
-@lru_cache(maxsize=1 << 14)
 def fingerprint(document: str) -> int:
     """Return 512 bits that stand for the document in every process."""
     return int.from_bytes(blake2b(document.encode()).digest(), "little")

@@ -48,6 +48,7 @@ class Node:
         self.me = me
         self.own = Own(shape)
         self._filtering = filtering
+        self._changes_only = filtering is Filtering.NONE
         self._links: dict[NodeId, Link] = {}
         self._parents: dict[NodeId, tuple[NodeId, int]] = {}
         self._wanted = False
@@ -206,7 +207,7 @@ class Node:
                 continue
             told = link.told[row + 1]
             new = sets if link.ignores.get(source, NEVER) > row + 1 else 0
-            if self._filtering is Filtering.NONE:
+            if self._changes_only:
                 new &= ~told
             gone = clears & told
             if gone and row:

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.location.protocol import Filtering
 from service.simulate.location_graph import Ways
 from service.simulate.location_net import Network
 from service.simulate.location_overlay import Edges
 from service.simulate.location_static import Index, shape
 from service.simulate.location_tapestry import Found, Tapestry
 from service.simulate.location_trace import Caches, Trace
+from service.simulate.location_updates import Updates
 
 WINDOWS = 3
 """So many times reads are measured."""
@@ -54,7 +54,7 @@ class _Measured:
 
     def __init__(self, ways: Ways, filters: Filters | None) -> None:
         self.used = filters.used if filters else None
-        self.network = Network(ways, filters.edges, shape(filters.used), Filtering.SOURCE) if filters else None
+        self.network = Network(ways, filters.edges, shape(filters.used), Updates.PRODUCT_SOURCE) if filters else None
         self.routing: list[float] = []
         self.distance: list[float] = []
         self.found = self.failed = self.file_bytes = self.query_bytes = self.filter_bytes = 0

@@ -1,16 +1,16 @@
 """A network of production's nodes: messages take the time that latency and bandwidth ask for, and are counted."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, pairwise
 from typing import NamedTuple
 
-from service.location.bloom import Shape
+from service.location.bloom import Shape, mask
 from service.location.messages import Message, Send
-from service.location.protocol import Filtering, Node
 from service.location.query import Query
 from service.location.wire import size
 from service.simulate.location_graph import Ways
+from service.simulate.location_updates import Updates
 
 HEADER_BYTES = 40
 """Of TCP and IP, for each message."""
@@ -35,9 +35,9 @@ def name(server: int) -> str:
 class Network:
     """Servers with the product's nodes. ``crossed_bytes`` are counted once for each interdomain edge they go along."""
 
-    def __init__(self, ways: Ways, edges: Iterable[tuple[int, int]], shape: Shape, filtering: Filtering) -> None:
+    def __init__(self, ways: Ways, edges: Iterable[tuple[int, int]], shape: Shape, updates: Updates) -> None:
         """Link all, without documents."""
-        self.nodes = [Node(name(server), shape, filtering) for server in range(ways.servers)]
+        self.nodes = [updates.node(name(server), shape) for server in range(ways.servers)]
         self.crossed_bytes = 0
         self.messages = 0
         self._latency_s, self._per_byte, self._crossings = ways.as_lists()
@@ -59,9 +59,12 @@ class Network:
 
     def quiet(self) -> None:
         """Deliver all there is and will be."""
-        while self._under_way:
-            self._now_s, _, sender, receiver, message = heappop(self._under_way)
-            self._send(receiver, self.nodes[receiver].received(self._names[sender], message))
+        under_way, nodes, names = self._under_way, self.nodes, self._names
+        while under_way:
+            self._now_s, _, sender, receiver, message = heappop(under_way)
+            sends = nodes[receiver].received(names[sender], message)
+            if sends:
+                self._send(receiver, sends)
 
     def walk(self, start: int, document: str, holders: Collection[int]) -> Walk:
         """Send a query from a server, which does not have the document; these have it."""
@@ -78,8 +81,28 @@ class Network:
             if here in holders:
                 return Walk(here, True, hops, time_s, crossed)
 
+    def missing(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
+        """Return of how many pairs of servers one has not the other's document in the row of its distance.
+
+        ``around`` says, by hops and by server, whom it reaches (as bits); there is one document of each server.
+        """
+        masks = [mask(document, self.nodes[0].shape) for document in documents]
+        pairs = missed = 0
+        for row, (nearer, there) in enumerate(pairwise(around), start=1):
+            for node, before, within in zip(self.nodes, nearer, there, strict=True):
+                heard = [link.heard[row] for link in node.links.values()]
+                others = within & ~before
+                while others:
+                    other = others & -others
+                    wanted = masks[other.bit_length() - 1]
+                    missed += all(bits & wanted != wanted for bits in heard)
+                    pairs += 1
+                    others ^= other
+        return missed / pairs
+
     def _send(self, sender: int, sends: list[Send]) -> None:
         latency_s, per_byte, crossings = self._latency_s[sender], self._per_byte[sender], self._crossings[sender]
+        arrived_s, under_way, numbers, now_s = self._arrived_s[sender], self._under_way, self._number, self._now_s
         message: Message | None = None
         length = 0
         for send in sends:
@@ -88,8 +111,7 @@ class Network:
                 length = size(message) + HEADER_BYTES
             receiver = self._server[send.to]
             self.crossed_bytes += length * crossings[receiver]
-            at_s = self._now_s + latency_s[receiver] + length * per_byte[receiver]
-            earlier_s = self._arrived_s[sender].get(receiver, 0.0)
-            self._arrived_s[sender][receiver] = at_s = max(at_s, earlier_s)
-            heappush(self._under_way, (at_s, next(self._number), sender, receiver, message))
+            at_s = now_s + latency_s[receiver] + length * per_byte[receiver]
+            arrived_s[receiver] = at_s = max(at_s, arrived_s.get(receiver, 0.0))
+            heappush(under_way, (at_s, next(numbers), sender, receiver, message))
         self.messages += len(sends)

@@ -43,18 +43,23 @@ def overlay(kind: Overlay, ways: Ways, depth: int, rng: np.random.Generator) -> 
 
 def reached(edges: Edges, servers: int, depth: int) -> float:
     """Return how many others a server reaches on average within so many hops."""
+    return sum(each.bit_count() for each in around(edges, servers, depth)[depth]) / servers - 1
+
+
+def around(edges: Edges, servers: int, depth: int) -> list[list[int]]:
+    """Return, by hops from 0 to the depth and by server, whom it reaches within so many: bit n is server n."""
     neighbours: list[list[int]] = [[] for _ in range(servers)]
     for one, other in edges:
         neighbours[one].append(other)
         neighbours[other].append(one)
-    found = [1 << server for server in range(servers)]
+    found = [[1 << server for server in range(servers)]]
     for _ in range(depth):
-        wider = found.copy()
+        wider = found[-1].copy()
         for server, of in enumerate(neighbours):
             for other in of:
-                wider[server] |= found[other]
-        found = wider
-    return sum(each.bit_count() for each in found) / servers - 1
+                wider[server] |= found[-1][other]
+        found.append(wider)
+    return found
 
 
 def _fitted(links: Callable[[float], Edges], depth: int, servers: int) -> Edges:

@@ -12,10 +12,10 @@ from rich.table import Table
 from service.simulate.jobs import run_all
 from service.simulate.location import Outcome, dynamic, static
 from service.simulate.location_jobs import JOBS, Half
+from service.simulate.location_means import document_bytes, dynamic_of, label, mean_of, static_of
 from service.simulate.location_overlay import Overlay
-from service.simulate.location_page import dynamic_of, label, mean_of, page, static_of
+from service.simulate.location_page import page
 from service.simulate.location_static import (
-    ALGORITHMS_INDEX_BYTES,
     DEPTHS,
     DISTANCES_MS,
     INDEX_BYTES,
@@ -23,6 +23,7 @@ from service.simulate.location_static import (
     QUANTILES,
     Way,
 )
+from service.simulate.location_updates import Updates
 
 STEPS = len(JOBS)
 DRAWN = {1: ":", 3: "-"}
@@ -42,7 +43,7 @@ def table(outcome: Outcome) -> Table:
             f"{found.failed_almost:.0%}",
             f"{found.crossed_bytes:.0f}",
         )
-        shown.add_row(used.overlay, str(used.depth), used.filtering, f"{used.bytes / 1000:.2f}", *cells)
+        shown.add_row(used.overlay, str(used.depth), used.updates, f"{used.bytes / 1000:.2f}", *cells)
     return shown
 
 
@@ -92,19 +93,19 @@ def _half(half: Half, seed: int) -> Outcome:
 
 
 def _algorithms(axis: Any, outcomes: Sequence[Outcome]) -> None:
-    for place, filtering in enumerate(("none", "destination", "source")):
-        heights = [
-            mean_of(static_of(outcomes, Overlay.RESTRICTED, depth, ALGORITHMS_INDEX_BYTES, filtering), "crossed_bytes")
-            for depth in DEPTHS
-        ]
-        axis.bar([depth + (place - 1) * 0.25 for depth in DEPTHS], heights, 0.23, label=f"{filtering} filtering")
+    for place, updates in enumerate(Updates):
+        heights = document_bytes(outcomes, updates)
+        axis.bar([depth + (place - 2) * 0.17 for depth in DEPTHS], heights, 0.15, label=f"{updates} filtering")
     axis.set(title="Update bandwidth by algorithm (Fig. 8)", xlabel="depth", ylabel="interdomain bytes per document")
 
 
 def _failures(axis: Any, outcomes: Sequence[Outcome]) -> None:
     for kind, style in ((Overlay.GREEDY, "--"), (Overlay.RESTRICTED, "-")):
         for depth in DEPTHS:
-            shares = [mean_of(static_of(outcomes, kind, depth, size, "source"), "failed") for size in INDEX_SIZES]
+            shares = [
+                mean_of(static_of(outcomes, kind, depth, size, Updates.PRODUCT_SOURCE), "failed")
+                for size in INDEX_SIZES
+            ]
             axis.plot([size / 1000 for size in INDEX_SIZES], shares, style, color=f"C{depth}", label=f"{kind}, {depth}")
     axis.axvline(INDEX_BYTES / 1000, color="0.7", label="the paper's index")
     axis.set(title="Failed queries by index size and depth (Fig. 9)", xlabel="kB per server", ylabel="share of queries")
@@ -112,7 +113,9 @@ def _failures(axis: Any, outcomes: Sequence[Outcome]) -> None:
 
 def _costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
     for depth in DEPTHS:
-        costs = [found.cost for found in static_of(outcomes, Overlay.RESTRICTED, depth, INDEX_BYTES, "source")]
+        costs = [
+            found.cost for found in static_of(outcomes, Overlay.RESTRICTED, depth, INDEX_BYTES, Updates.PRODUCT_SOURCE)
+        ]
         axis.plot(np.mean(costs, axis=0), QUANTILES, "o-", label=f"depth {depth}")
     axis.axvline(1.2, color="0.7", label="the paper: 86 % below, depth 3")
     axis.set(title="Cost of a failed query (Fig. 10)", xlabel="times Tapestry alone", ylabel="share of failed queries")
@@ -121,7 +124,7 @@ def _costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
 def _stretch(axis: Any, outcomes: Sequence[Outcome]) -> None:
     middles = [*(f"≤ {edge:g}" for edge in DISTANCES_MS), "more"]
     for depth, style in DRAWN.items():
-        runs = static_of(outcomes, Overlay.RESTRICTED, depth, INDEX_BYTES, "source")
+        runs = static_of(outcomes, Overlay.RESTRICTED, depth, INDEX_BYTES, Updates.PRODUCT_SOURCE)
         for place, way in enumerate(Way):
             hybrid = way in {Way.HYBRID, Way.HYBRID_HOME}
             if style == "-" or hybrid:
@@ -135,7 +138,8 @@ def _stretch(axis: Any, outcomes: Sequence[Outcome]) -> None:
 def _depths(axis: Any, outcomes: Sequence[Outcome]) -> None:
     for kind in Overlay:
         heights = [
-            mean_of(static_of(outcomes, kind, depth, INDEX_BYTES, "source"), "crossed_bytes") for depth in DEPTHS
+            mean_of(static_of(outcomes, kind, depth, INDEX_BYTES, Updates.PRODUCT_SOURCE), "crossed_bytes")
+            for depth in DEPTHS
         ]
         axis.plot(DEPTHS, heights, "o-", label=kind)
     axis.set(title="Update bandwidth by overlay (Fig. 12)", xlabel="depth", ylabel="interdomain bytes per document")

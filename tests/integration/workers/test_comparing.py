@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 import pytest
 import pytest_asyncio
+from prometheus_client import REGISTRY
 
 from service.clock import SystemClock
 from service.errors import ParseKilled
@@ -116,6 +117,25 @@ def told(poll: Poll) -> tuple[list[str], bool]:
     assert poll.found is not None, poll.result.detail
     delta = poll.found.candidate.delta
     return [change.entry.title.removeprefix("Title ") for change in delta.changes], delta.initial
+
+
+async def test_what_publishers_are_spared_is_counted(store: Store, reach: Fetcher) -> None:
+    def saved_bytes() -> float:
+        return REGISTRY.get_sample_value("coronet_publisher_bytes_saved_total") or 0.0
+
+    body = listing("new", "a")
+    async with raw_publisher(Publisher(feed=body, bare=body).answer) as publisher:
+        url, before = publisher.url("/bare"), saved_bytes()
+        bare = Channel(channel_id(url), url, created_s=1.0, private=True)
+        await store.channels.create(bare, Snapshot(Validators(), b"", "Example", url), (), 1.0)
+        polls = poller(store, reach, Parser())
+        await polls.poll(await loaded(store, bare), US)
+        assert saved_bytes() == before, "this one is fetched to be the base"
+        held = await made(store, publisher.url("/feed"), listing("a"))
+        assert told(await polls.poll(held, US)) == (["new"], False)
+        assert saved_bytes() == before + len(body)
+        await polls.poll(held, US)
+        assert saved_bytes() == before + len(body), "now the base is here"
 
 
 @pytest.mark.parametrize("archive", ["deadly", "not a feed", ""])

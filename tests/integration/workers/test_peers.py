@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
+from aiohttp import web
 from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
@@ -161,6 +162,44 @@ async def test_an_answer_that_is_too_large_is_refused(store: Store, monkeypatch:
         before = refused("size")
         assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
         assert refused("size") == before + 1
+
+
+async def test_an_answer_that_grows_without_end_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its head says of its length, or not."""
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"\x01" * 65_536
+
+    async def streamed(*_: object) -> web.Response:
+        return web.Response(body=endless())
+
+    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
+        channel = await owned_by(store, liar, introduce([asker, liar]))
+        monkeypatch.setattr(liar.door, "_answered", streamed)
+        before = refused("size")
+        assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
+        assert refused("size") > before
+
+
+@pytest.mark.parametrize("forged", ["", "0" * 64, "of another request"])
+async def test_an_answer_that_is_not_sealed_for_this_request_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch, forged: str
+) -> None:
+    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
+        channel = await owned_by(store, liar, introduce([asker, liar]))
+        digest = liar.has(channel, some_content("news"))
+        sealer = liar.door._sealer
+        assert sealer is not None
+        of_another = sealer.answer_mac
+        monkeypatch.setattr(
+            sealer,
+            "answer_mac",
+            lambda _nonce, status, body: of_another("1" * 24, status, body) if " " in forged else forged,
+        )
+        before = refused("signature")
+        assert (await asker.locate(channel, digest)).source == "publisher"
+        assert refused("signature") == before + 1
 
 
 async def test_a_worker_that_is_gone_is_passed_over(store: Store) -> None:

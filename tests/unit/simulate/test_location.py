@@ -14,8 +14,10 @@ from service.simulate.location_jobs import JOBS
 from service.simulate.location_overlay import REACHED, Overlay, overlay, reached
 from service.simulate.location_page import page
 from service.simulate.location_report import plot, table
+from service.simulate.location_static import ALGORITHMS_INDEX_BYTES
 from service.simulate.location_tapestry import Tapestry
 from service.simulate.location_trace import CACHE_BYTES, Caches, trace
+from service.simulate.location_updates import Updates
 
 SMALL = Setup(servers=60, documents=10, queries=4, files=600, reads=3)
 
@@ -42,11 +44,29 @@ def test_every_run_is_reported(outcome: Outcome, reports: list[str]) -> None:
 def test_json_has_all_runs(outcome: Outcome) -> None:
     found = msgspec.json.decode(msgspec.json.encode(outcome))
     assert {run["index"]["depth"] for run in found["static"]} == {1, 2, 3, 4}
-    assert {run["index"]["filtering"] for run in found["static"]} == {"none", "destination", "source"}
+    assert {run["index"]["updates"] for run in found["static"]} == set(Updates)
     for static in found["static"]:
         assert 0 <= static["found"] + static["failed"] <= 1
         assert static["crossed_bytes"] > 0
     assert found["dynamic"][0]["filter_bytes"] == 0 < found["dynamic"][1]["filter_bytes"]
+
+
+def test_what_the_product_sends_loses_nothing_and_the_papers_rules_cost_less_and_less(outcome: Outcome) -> None:
+    for depth in (2, 3, 4):
+        runs = {
+            run.index.updates: run
+            for run in outcome.static
+            if run.index.depth == depth
+            and run.index.overlay is Overlay.RESTRICTED
+            and run.index.bytes == ALGORITHMS_INDEX_BYTES
+        }
+        for whole in (Updates.NONE, Updates.PRODUCT_DESTINATION, Updates.PRODUCT_SOURCE):
+            assert runs[whole].missing == 0
+        source, destination, none = (
+            runs[each].crossed_bytes for each in (Updates.SOURCE, Updates.DESTINATION, Updates.NONE)
+        )
+        assert source <= destination <= none
+        assert depth > 2 or destination == none
 
 
 def test_filters_find_nearer_copies_sooner(outcome: Outcome) -> None:

@@ -1,0 +1,97 @@
+"""What the exchange of contents weighs in a worker, for each channel whose content it has.
+
+``python -m tests.bench.bench_peers``: prints JSON, bytes per channel by part, as tracemalloc counts them, in a process
+of its own for each number of channels. The contents themselves are counted apart. The worker is one of sixteen with as
+many contents of their own: it has six neighbours, and hears of nine workers more by way of these.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+from service.location.bloom import Shape
+from service.location.cache import Cache
+from service.location.contents import Content, digest_of
+from service.location.messages import Hello, Update
+from service.location.own import Own
+from service.location.protocol import Node
+from service.location.sizing import resized
+from workers.peers.overlay import DEPTH, FALSE_POSITIVES
+
+CHANNELS = (1_000, 5_000)
+CONTENT_BYTES = 2_500
+NEIGHBOURS, FURTHER = 6, 9
+
+
+def name(number: int) -> str:
+    """Return a worker's id, or a channel's."""
+    return f"{number:040x}"
+
+
+class Weights:
+    """Bytes by part."""
+
+    def __init__(self, channels: int) -> None:
+        self._channels = channels
+        self.of: dict[str, float] = {"channels": channels}
+
+    @contextmanager
+    def weighed(self, part: str, *, besides: int = 0) -> Iterator[None]:
+        """Weigh what is made meanwhile and stays, without so many bytes per channel."""
+        before, _ = tracemalloc.get_traced_memory()
+        yield
+        after, _ = tracemalloc.get_traced_memory()
+        self.of[part] = round((after - before) / self._channels - besides, 1)
+
+
+def weigh(channels: int) -> dict[str, float]:
+    """Return bytes per channel."""
+    luck = Random(1)  # noqa: S311 - no secret
+    shape = resized(Shape(0, 64, 1, DEPTH), channels * (1 + FURTHER / NEIGHBOURS), FALSE_POSITIVES)
+    cids = [name(number) for number in range(channels)]
+    heard = [
+        (source, Own(shape, (f"{source} {number}" for number in range(channels))).bits)
+        for source in map(name, range(1, NEIGHBOURS + FURTHER + 1))
+    ]
+    tracemalloc.start()
+    weights = Weights(channels)
+    weights.of["filter_bits"] = shape.width
+    cache, node = Cache(1 << 40, 3600.0), Node(name(0), shape)
+    with weights.weighed("cache_besides_contents", besides=CONTENT_BYTES):
+        for cid in cids:
+            content = Content(luck.randbytes(CONTENT_BYTES - 500), luck.randbytes(500))
+            cache.put(cid, digest_of(content), content, luck.random())
+    with weights.weighed("own_documents_and_filter"):
+        node.change(digest.hex() for digest in cache.digests)
+    with weights.weighed("filters_of_neighbours"):
+        for number, (source, bits) in enumerate(heard):
+            neighbour = name(1 + number % NEIGHBOURS)
+            if number < NEIGHBOURS:
+                node.linked(neighbour, luck.random())
+                node.received(neighbour, Hello(shape))
+            node.received(neighbour, Update(shape, source, 1 if number < NEIGHBOURS else 2, bits, 0))
+    parts = ("cache_besides_contents", "own_documents_and_filter", "filters_of_neighbours")
+    weights.of["all"] = round(sum(weights.of[part] for part in parts), 1)
+    return weights.of
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--channels", type=int, help="only so many, in this process")
+    given = parser.parse_args()
+    if given.channels:
+        print(json.dumps(weigh(given.channels)))  # noqa: T201 - this is its output
+        return
+    for channels in CHANNELS:
+        command = [sys.executable, "-m", "tests.bench.bench_peers", "--channels", str(channels)]
+        print(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Seals between workers: each is for one request to one worker, once, within a window; memory for that is bounded."""
+
+import pytest
+
+from service.errors import PeerRefused
+from service.net import seals
+from service.net.seals import WINDOW_S, Sealer, read
+
+NOW_S = 1_000_000.0
+ME, OTHER = "a" * 40, "b" * 40
+
+
+def request(number: int, at_s: float = NOW_S) -> str:
+    return Sealer("secret", OTHER).seal(ME, "find", b"body", f"{number:024x}", at_s).header()
+
+
+def refused(sealer: Sealer, header: str, now_s: float) -> str:
+    try:
+        sealer.check(read(header), "find", b"body", now_s)
+    except PeerRefused as error:
+        return error.reason
+    return ""
+
+
+def test_more_requests_than_can_be_remembered_are_refused_until_the_window_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seals, "MOST_NONCES", 3)
+    sealer = Sealer("secret", ME)
+    assert [refused(sealer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
+    assert refused(sealer, request(0), NOW_S) == "replay"
+    later_s = NOW_S + 2 * WINDOW_S + 2
+    assert refused(sealer, request(9, later_s), later_s) == ""
+
+
+def test_a_request_of_the_future_does_not_serve_twice_when_it_is_of_the_past() -> None:
+    sealer = Sealer("secret", ME)
+    ahead = request(1, NOW_S + WINDOW_S)
+    assert refused(sealer, ahead, NOW_S) == ""
+    assert refused(sealer, ahead, NOW_S + 2 * WINDOW_S) == "replay"
+    assert refused(sealer, ahead, NOW_S + 2 * WINDOW_S + 1) == "late"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "coronet1", f"coronet1 {OTHER} {'9' * 17} {'0' * 24} {'0' * 64}", f"coronet2 {OTHER} 1 {'0' * 24} {'0' * 64}"],
+)
+def test_what_is_no_seal_of_this_version_is_refused(header: str) -> None:
+    with pytest.raises(PeerRefused) as error:
+        read(header)
+    assert error.value.reason == "signature"
+
+
+def test_an_answer_serves_for_its_own_request_only() -> None:
+    mine, theirs = Sealer("secret", ME), Sealer("secret", OTHER)
+    mac = theirs.answer_mac("1" * 24, 200, b"answer")
+    mine.check_answer("1" * 24, 200, b"answer", mac)
+    for nonce, status, body in (("2" * 24, 200, b"answer"), ("1" * 24, 409, b"answer"), ("1" * 24, 200, b"other")):
+        with pytest.raises(PeerRefused):
+            mine.check_answer(nonce, status, body, mac)
