@@ -27,6 +27,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const axis = {stroke: muted, grid, ticks: {show: false}, font: "12px system-ui"};
     const plot = new uPlot({
       width: place.clientWidth, height: 180, cursor: {drag: {x: false}},
+      tzDate: at => uPlot.tzDate(new Date(at * 1000), live.dataset.zone),
       scales: {y: {range: (u, least, most) => [0, Math.max(most * 1.1, 1)]}},
       axes: [axis, {...axis, size: 56, values: (u, values) => values.map(value => format(value))}],
       series: [{}, ...names.map(([, label, stroke, dash]) =>
