@@ -15,7 +15,7 @@ from service.console.holders import KeyView
 from service.console.login import link_to, new_password
 from service.console.openapi import BODY, CURSOR, LIMIT, Operation, Parameter
 from service.console.repeated import SHOWN_ONCE
-from service.console.site import CLOCK, SETTINGS, STORE, VISITOR
+from service.console.site import CLOCK, STORE, VISITOR, zone_of
 from service.console.wire import answer, body, limit, place
 from service.store.accounts import Role
 from service.store.audit import Noted
@@ -114,8 +114,7 @@ async def get_me(request: web.Request) -> web.Response:
     """Who is asking, and what they may do."""
     visitor = request[VISITOR]
     scopes = None if visitor.scopes is None else tuple(sorted(visitor.scopes))
-    zone = visitor.zone or request.app[SETTINGS].console_zone
-    return answer(Me(visitor.name, visitor.role, visitor.key, scopes, zone))
+    return answer(Me(visitor.name, visitor.role, visitor.key, scopes, zone_of(request)))
 
 
 async def put_my_zone(request: web.Request) -> web.Response:

@@ -138,3 +138,16 @@ def test_why_tells_how_often_the_channel_is_updated() -> None:
     assert why is not None
     assert why.update_interval_s == pytest.approx(86_400 + 3600, rel=0.02)
     assert node.why(FAR, 0) is None
+
+
+def test_how_often_a_channel_is_polled_is_noted_when_it_is_settled_and_when_it_changes_notably() -> None:
+    node = _owner(NEXT, FAR)
+    assert node.paces_to_note(10) == []
+    _told(node, 0, NEXT, FAR)
+    assert dict(node.paces_to_note(10)) == {CHANNEL: pytest.approx(20.0)}
+    assert node.paces_to_note(0) == []
+    node.paces_noted([*node.paces_to_note(10), (FAR, 1.0)])
+    assert node.paces_to_note(10) == []
+    node.handle(AimsRead(Aims(budget_polls_per_minute=2.0)), 1)
+    _told(node, 2, NEXT, FAR)
+    assert dict(node.paces_to_note(10)) == {CHANNEL: pytest.approx(30.0)}
