@@ -257,6 +257,7 @@ class Owning:
                 wanted.add(channel.id)
             elif not channel.dormant:
                 await self._store.channels.doze(channel.id)
+                await self._store.paces.note([(channel.id, 0.0)])
         return wanted
 
     def retry_fan_outs(self) -> None:
