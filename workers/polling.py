@@ -14,6 +14,7 @@ from service.corona.events import CandidateFound, Event, Refresh, StartPolling
 from service.corona.messages import Candidate
 from service.errors import LimitReached, OperationalError, PublisherError
 from service.feeds.wire import Document
+from service.metrics import POLL_LAG
 from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
 from workers.agenda import Agenda
@@ -266,6 +267,7 @@ class Polling:
             if (polled := self._polled.get(cid)) and polled.watch:
                 # After the set's next poll it would only burden the publisher: what there is was seen by that one.
                 late_s = self.fleet_s() - at_s
+                POLL_LAG.observe(max(late_s, 0.0))
                 await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.rota.gap_s - late_s)
         except (LimitReached, OperationalError) as error:
             log.info("not polled", channel=cid[:8], why=str(error))

@@ -10,7 +10,7 @@ from service.console.site import PULSE, ROSTER, STORE, render
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show who is on the ring, what part of the id space each owns, and how much each polls."""
+    """Show who is on the ring, what part of the id space each owns, and how each is doing."""
     ring, roster = request.app[STORE].ring, request.app[ROSTER]
     nodes, drained, _ = await asyncio.gather(ring.view(), ring.drained(), roster.look())
     shares: dict[str, float] = {}
@@ -23,7 +23,7 @@ async def page(request: web.Request) -> web.Response:
         drained=drained,
         shares=shares,
         channels=len(roster.rows),
-        polls_per_minute=request.app[PULSE].polls_per_minute,
+        loads=request.app[PULSE].loads,
         picture=ring_svg(nodes),
     )
 
