@@ -117,7 +117,7 @@ async def test_a_node_shows_what_its_process_says_of_itself(
             assert told["versions"]["redis_client"] == version("redis")
     finally:
         await health.close()
-    async with worker(store, lambda _: Probed()):
+    async with worker(store, lambda _: Probed(), name="silent", place=0.5):
         assert "if it answers" in (await ada.get("/nodes"))[1]
 
 
