@@ -54,6 +54,16 @@ def size(size_bytes: float) -> str:
     return f"{size_bytes / _KIB / _KIB:.1f} MiB"
 
 
+def percent(share: float, places: int = 0, sign: Literal["", "+"] = "") -> str:
+    """Return a share of 1 in hundredths: ``95 %``, ``12.5 %``, with its sign ``+3 %``."""
+    return f"{100 * share:{sign},.{places}f} %"
+
+
+def requests(per_s: float) -> str:
+    """Return how often somebody may be asked: ``1 request per s``."""
+    return f"{per_s:g} {'request' if per_s == 1 else 'requests'} per s"
+
+
 def instant(unix_s: float) -> str:
     """Return a moment as ISO 8601 in UTC, to the second; what cannot be a date is an em dash."""
     try:
@@ -150,7 +160,8 @@ def _spans(hours: Sequence[int]) -> Iterator[str]:
 FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
-        *(count, duration, ago, size, instant, clock, short_id, went_well, outcome_words, state_words, web_address),
-        *(differences, wishes_in_words, reason_in_words, binding, selector_of, without_selector),
+        *(count, duration, ago, size, percent, requests, instant, clock, short_id, went_well, outcome_words),
+        *(state_words, web_address, differences, wishes_in_words, reason_in_words, binding),
+        *(selector_of, without_selector),
     )
 }
