@@ -248,3 +248,14 @@ def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> di
     for where, values in layers(os.environ if environ is None else environ, arguments):
         found.update(dict.fromkeys(values, where))
     return found
+
+
+def traces_wanted(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether OpenTelemetry's own variables, which are not ours to rename, say that traces go anywhere."""
+    found = os.environ if environ is None else environ
+    if found.get("OTEL_SDK_DISABLED", "").lower() == "true" or found.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    return any(
+        found.get(name)
+        for name in ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    )

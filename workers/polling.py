@@ -17,6 +17,7 @@ from service.feeds.wire import Document
 from service.metrics import POLL_LAG
 from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
+from service.tracing import FOUND, TRACING
 from workers.agenda import Agenda
 from workers.poller import Poller
 from workers.tasks import Tasks
@@ -292,13 +293,16 @@ class Polling:
         log.debug("polled", channel=held.channel.id[:8], outcome=result.outcome, status=result.status)
         self._verdicts.polled(held.channel, result, poll.permanent_url)
         if poll.found is not None:
-            await self._offer(poll.found)
+            await self._offer(poll.found, result.took_s)
         if poll.topic:
             self._tasks.start(self._hubs_named(held.channel.id, poll.hubs, poll.topic))
         return result
 
-    async def _offer(self, found: Found) -> None:
+    async def _offer(self, found: Found, took_s: float = 0.0) -> None:
         cid = found.candidate.channel
+        delta = found.candidate.delta
+        began_s = self._clock.wall_s() - took_s
+        TRACING.step(delta.trace, FOUND, began_s, channel=cid, node=self._me, changes=len(delta.changes))
         if polled := self._polled.get(cid):
             polled.found = found
         tell("The changes are on their way to the owner of the channel, who makes a version of them.")

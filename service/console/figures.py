@@ -10,6 +10,7 @@ import msgspec
 _READ: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_memory_bytes")
 _POLLS: Final = "coronet_polls_total"
 _MESSAGES: Final = "coronet_messages_total"
+_MOVES: Final = "coronet_key_group_moves_total"
 DETECTION: Final = "coronet_detection_seconds"
 DELIVERY: Final = "coronet_delivery_seconds"
 _POLL_LAG: Final = "coronet_poll_lag_seconds"
@@ -95,6 +96,12 @@ def polls(grown: Counts) -> dict[str, float]:
 def messages(grown: Counts) -> float:
     """Return how many messages the XMPP server took."""
     return grown.get(_MESSAGES, 0.0)
+
+
+def moves(grown: Counts) -> dict[str, int]:
+    """Return how many key groups were split, and merged, by kind."""
+    start = f'{_MOVES}{{kind="'
+    return {name[len(start) : -2]: int(value) for name, value in grown.items() if name.startswith(start) and value > 0}
 
 
 def delays(grown: Counts, histogram: str) -> Delays | None:

@@ -16,7 +16,8 @@ def test_every_operation_is_there_once() -> None:
 
 def test_every_type_that_is_named_is_described() -> None:
     operations = [each for operations in FOUND.areas.values() for each in operations]
-    fields = [field for holder in (*operations, *FOUND.types) for field in holder.fields]
+    fields = [field for each in operations for field in each.fields]
+    fields += [field for each in FOUND.types for field in each.fields]
     parts = [part for field in fields for part in field.parts]
     parts += [part for each in operations for part in (*each.takes, *each.gives)]
     named = {part.words for part in parts if part.is_type}

@@ -98,7 +98,7 @@ def test_all_is_well_with_two_nodes_that_poll() -> None:
         ({"outbox_users": 1200}, "1,200 people wait"),
         (
             {"polls_per_minute": {"unchanged": 5.0, "host-not-found": 5.0}},
-            "50% of the polls fail, mostly with “Host not",
+            "50 % of the polls fail, mostly with “Host not",
         ),
         ({"silence_s": 3600.0}, "Nothing was polled for 1 h"),
     ],
