@@ -97,7 +97,7 @@ words: $(venv)/dev.stamp
 
 # Newer versions are taken only where they are asked for: make lock ARGS="--upgrade-package aiohttp".
 lock: $(venv)/dev.stamp
-	$(compile) $(ARGS) --extra embedded --extra experiments --extra dev pyproject.toml -o requirements-dev.lock
+	$(compile) $(ARGS) --extra embedded --extra experiments --extra otel --extra dev pyproject.toml -o requirements-dev.lock
 	$(compile) --constraint requirements-dev.lock --extra embedded pyproject.toml -o requirements.lock
 	printf 'hatchling\neditables\n' | $(compile) --constraint requirements-dev.lock - -o requirements-build.lock
 

@@ -26,10 +26,14 @@ _Present = list[tuple[OutboxItem, tuple[Delta, ...]]]
 
 
 class Body(msgspec.Struct, frozen=True):
-    """What a message says, as XML ("" if there is nothing to tell any more); when its deltas were detected (Unix s)."""
+    """What a message says, as XML ("" if there is nothing to tell any more).
+
+    ``detected_s`` is when its deltas were detected (Unix s), ``traces`` what they are called in logs.
+    """
 
     xml: str
     detected_s: tuple[float, ...]
+    traces: tuple[str, ...]
 
 
 class Bodies:
@@ -71,7 +75,8 @@ class Bodies:
         text = notification(
             list(channels.values()), told, gone, also_in, speaker, met=_met(present), templates=templates
         )
-        return Body(stanzas.payload(text) if text else "", tuple(delta.detected_s for delta in told))
+        xml = stanzas.payload(text) if text else ""
+        return Body(xml, tuple(delta.detected_s for delta in told), tuple(delta.trace for delta in told))
 
 
 def _titled(channel: Channel, looks: Looks) -> Channel:

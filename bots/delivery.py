@@ -25,12 +25,13 @@ from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.looks import looks_of
 from bots.resting import Resting
 from bots.tasks import end, together
+from bots.tracks import Tracks
 from bots.unreachable import rest_unreachable
 from bots.withholding import LOOKED_AT, Withholding
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.habits import Habits
-from service.metrics import DELIVERY, OUTBOX_USERS
+from service.metrics import OUTBOX_USERS
 from service.model import UserId
 from service.preferences import ByNumber, chooses
 from service.store import Store
@@ -78,6 +79,7 @@ class Delivery:
         self._bursts: set[asyncio.Task[None]] = set()
         self._renewed = asyncio.Event()
         self._receipts: list[tuple[UserId, MessageId]] = []
+        self._tracks = Tracks()
         self._received = asyncio.Event()
         self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
         self._sends_receipts: dict[UserId, bool] = {}
@@ -113,6 +115,7 @@ class Delivery:
             self._unanswered.pop(uid, None)
             self._receipts.append((uid, event.message_id))
             self._answered(event.message_id)
+            self._tracks.received(event.message_id)
             self._received.set()
 
     def bounced(self, event: Bounced) -> None:
@@ -152,6 +155,7 @@ class Delivery:
         for told in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
             told.pop(uid, None)
         self._resting.forget(uid)
+        self._tracks.forget(uid)
 
     def befriend(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""
@@ -298,13 +302,14 @@ class Delivery:
     async def _hand_over(self, written: Sequence[str], sent: Sequence[_Sent]) -> None:
         """Send, and complete what the server took and did not send back: await the receipts that were asked for."""
         self._under_way.update((one.batch.message_id, False) for one in sent)
+        self._tracks.sending([(one.batch, one.body) for one in sent], self._clock.wall_s())
         try:
             await self._link.send(written)
             kept = [one for one in sent if not self._under_way[one.batch.message_id]]
         finally:
             for one in sent:
                 del self._under_way[one.batch.message_id]
-        self._measure(sent)
+        self._tracks.sent([(one.batch, one.body) for one in sent], self._clock.wall_s())
         receipted, finished = [], []
         for one in kept:
             uid, pair = one.uid, (one.uid, one.batch.message_id)
@@ -316,13 +321,6 @@ class Delivery:
             else:
                 finished.append(pair)
         await self._surely(receipted, finished)
-
-    def _measure(self, sent: Sequence[_Sent]) -> None:
-        now_s = self._clock.wall_s()
-        for one in sent:
-            if not one.batch.acked and not one.batch.replaces:  # of a correction, most was detected long ago
-                for detected_s in one.body.detected_s:
-                    DELIVERY.observe(max(0.0, now_s - detected_s))
 
     async def _resends(self, uids: Sequence[UserId]) -> dict[UserId, Sequence[Batch]]:
         found: dict[UserId, Sequence[Batch]] = {}

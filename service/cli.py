@@ -183,13 +183,14 @@ def simulate(context: typer.Context) -> None:
 
 def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
     """Run a program until SIGTERM. Programs are ``async def run(settings: Settings) -> None``."""
-    from service import logs, settings  # noqa: PLC0415 - see the module's docstring
+    from service import logs, settings, tracing  # noqa: PLC0415 - see the module's docstring
 
     found = entry_points(group="coronet.programs", name=name)
     if not found:
         raise OperationalError(f"This installation has no program {name!r}: install Coronet again.")
     effective = settings.load()
     logs.configure(effective)
+    tracing.configure()
     run: Run = next(iter(found)).load()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run(effective))

@@ -91,6 +91,11 @@ def next_digest_s(digest: Digest, zone: str, after_s: float) -> float:
     return next(at_s for day in days if (at_s := _unix_s(day, digest.at, zone)) > after_s)
 
 
+def zoned(unix_s: float, zone: str) -> datetime:
+    """Return a moment by the clocks of a zone."""
+    return datetime.fromtimestamp(unix_s, _zone(zone))
+
+
 def zone_named(words: str) -> tuple[str, ...]:
     """Return the zones that are meant: by their whole name, or by the city's; none if there is no such one."""
     wanted = "_".join(words.split()).casefold()

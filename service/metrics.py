@@ -6,7 +6,7 @@ and no user can grow the number of series.
 
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Info
 
 _SECONDS_TO_A_DAY: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400)
 
@@ -24,6 +24,12 @@ DELIVERY: Final = Histogram(
     "coronet_delivery_seconds",
     "From a delta's detection until the XMPP server has the message.",
     buckets=_SECONDS_TO_A_DAY,
+)
+
+POLL_LAG: Final = Histogram(
+    "coronet_poll_lag_seconds",
+    "From when a poll was planned until this worker got round to it: how far it is behind.",
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 
 OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with something waiting in their outbox.")
@@ -64,4 +70,8 @@ NEIGHBOURS: Final = Gauge("coronet_neighbours", "Neighbours of this worker, by k
 
 CACHE_BYTES: Final = Gauge("coronet_content_cache_bytes", "What the cache of contents takes.")
 
+CACHE_ENTRIES: Final = Gauge("coronet_content_cache_entries", "How many contents are in it.")
+
 FILTER_BITS: Final = Gauge("coronet_filter_bits", "Width of the filters that say who has which content.")
+
+VERSIONS: Final = Info("coronet_versions", "What this process runs.")

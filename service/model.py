@@ -4,6 +4,7 @@ Those that a worker holds by the ten thousand, and that refer to nothing that co
 garbage collection (``gc=False``): each is 16 bytes smaller, and no collection walks over them.
 """
 
+import hashlib
 from typing import Literal
 
 import msgspec
@@ -150,6 +151,11 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     changes: tuple[Change, ...]
     initial: bool = False
     notice: Notice | None = None
+
+    @property
+    def trace(self) -> str:
+        """The id by which logs and traces call it, in every process: 32 hexadecimal digits."""
+        return hashlib.sha256(f"{self.channel} {self.detected_s!r}".encode()).hexdigest()[:32]
 
 
 class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from service.corona.policy import Aims, Goal, Policy
 from service.errors import UserError
+from service.habits import zone_named
 
 Preset = Literal["trial", "single", "cluster"]
 WhoMayUse = Literal["open", "listed", "invited"]
@@ -28,6 +29,12 @@ class SettingsInvalid(UserError):
 
 def _comma_separated(value: object) -> object:
     return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
+
+
+def _zone(name: str) -> str:
+    if zone_named(name) != (name,):
+        raise ValueError(f"there is no time zone {name!r}; name it like Europe/Berlin, or UTC")
+    return name
 
 
 class Settings(BaseModel):
@@ -62,6 +69,9 @@ class Settings(BaseModel):
     """How others reach the console; named to publishers. Hubs push news there (WebSub): without it, none is asked."""
     console_admin_token: SecretStr = SecretStr("")
     """An API token with the admin role, for scripts; empty means none."""
+    console_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
+    """By whose clocks the console shows times, as a name of the tz database (``Europe/Berlin``), to those who have not
+    chosen another zone."""
     chat_websocket_url: str = ""
     """Where an XMPP server takes WebSockets (RFC 7395): the console's page Chat goes there. `coronet up` sets this and
     the next two, for a trial; without it, there is no such page."""
@@ -238,3 +248,14 @@ def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> di
     for where, values in layers(os.environ if environ is None else environ, arguments):
         found.update(dict.fromkeys(values, where))
     return found
+
+
+def traces_wanted(environ: Mapping[str, str] | None = None) -> bool:
+    """Return whether OpenTelemetry's own variables, which are not ours to rename, say that traces go anywhere."""
+    found = os.environ if environ is None else environ
+    if found.get("OTEL_SDK_DISABLED", "").lower() == "true" or found.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    return any(
+        found.get(name)
+        for name in ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    )

@@ -12,8 +12,9 @@ from service.clash.steps import MergeGroup, SplitGroup
 from service.clash.table import LEAVES, Kind, ServerTable, Standing
 from service.errors import BadKey, StepRefused
 from service.settings import Settings
-from service.store import Store
+from service.store import Store, keys
 from service.store.carrying import carried_out, completed
+from service.store.loads import Weighed
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -27,8 +28,20 @@ class Shard(msgspec.Struct, frozen=True):
     load: float
 
 
+class RedisNode(msgspec.Struct, frozen=True):
+    """What one node of a Redis Cluster has of the keyspaces in use. ``load`` is in deliveries per second."""
+
+    address: str
+    keyspaces: tuple[Keyspace, ...]
+    subscriptions: int
+    load: float
+
+
 class Shards(msgspec.Struct, frozen=True):
-    """The whole tree, in the order of keys, and the moves under way, as people read them."""
+    """The whole tree, in the order of keys, and the moves under way, as people read them.
+
+    ``redis_nodes`` are those of a cluster on which keyspaces in use lie; none of a single Redis.
+    """
 
     key_bits: int
     keyspaces: int
@@ -37,6 +50,7 @@ class Shards(msgspec.Struct, frozen=True):
     subscriptions: int
     shards: list[Shard]
     moves: list[str]
+    redis_nodes: tuple[RedisNode, ...] = ()
 
 
 async def show(store: Store, settings: Settings) -> Shards:
@@ -65,6 +79,7 @@ async def show(store: Store, settings: Settings) -> Shards:
         subscriptions=sum(sum(leaves.values()) for leaves in weighed.sizes.values()),
         shards=sorted(shards, key=lambda shard: (shard.label.removesuffix("*"), shard.keyspace)),
         moves=moves,
+        redis_nodes=_by_node(store, weighed),
     )
 
 
@@ -93,6 +108,23 @@ async def merge(store: Store, label: str) -> str:
     return f"Merged {label}: {_subscriptions(size)} in keyspace {table.keyspace}."
 
 
+def _by_node(store: Store, weighed: Weighed) -> tuple[RedisNode, ...]:
+    held: dict[str, list[Keyspace]] = {}
+    for keyspace, leaves in sorted(weighed.sizes.items()):
+        at = store.link.node_of(("HLEN", keys.keyspace(keyspace)[0]))
+        if leaves and at is not None:
+            held.setdefault(f"{at[0]}:{at[1]}", []).append(keyspace)
+    return tuple(
+        RedisNode(
+            address,
+            tuple(keyspaces),
+            sum(sum(weighed.sizes[each].values()) for each in keyspaces),
+            round(sum(sum(weighed.loads[each].values()) for each in keyspaces), 3),
+        )
+        for address, keyspaces in sorted(held.items())
+    )
+
+
 def as_text(found: Shards) -> str:
     """Return the tree for people to read, in the order of keys: each group stands above its halves."""
     places = f"{found.keyspaces_used} of {found.keyspaces} keyspaces"
@@ -108,6 +140,11 @@ def as_text(found: Shards) -> str:
         else:
             standing = "" if shard.standing == Standing.ACTIVE else f"  {shard.standing}"
             lines.append(f"{start} {shard.subscriptions:>13,} {shard.load:>10.1f}{standing}")
+    nodes = [
+        f"{each.address}: {len(each.keyspaces)} in use, {_subscriptions(each.subscriptions)}, {each.load:.1f} a second"
+        for each in found.redis_nodes
+    ]
+    lines += ["", "Keyspaces on nodes of the Redis Cluster:", *nodes] if nodes else []
     return "\n".join([*lines, *(["", "Under way:", *found.moves] if found.moves else [])])
 
 

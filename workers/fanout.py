@@ -9,6 +9,7 @@ import time
 from service.feeds.parts import parts
 from service.model import ChannelId
 from service.store import Store
+from service.tracing import TRACING
 from workers.hits import Hits
 
 PAGE = 500
@@ -36,10 +37,11 @@ async def _fan_out_version(store: Store, cid: ChannelId, epoch: int, version: in
     delta = await store.channels.delta(cid, version)
     if delta is None or delta.initial:
         return await store.channels.fanned(cid, epoch, version, "")
-    given = parts(delta)
+    given, began_s, people = parts(delta), time.time(), 0
     while True:
         entries, cursor = await store.index.page(cid, cursor, PAGE)
         gone = set(await store.outbox.enqueue([uid for uid, _ in entries], cid, version, time.time(), given))
+        people += len(entries) - len(gone)
         if gone:
             await store.index.remove(cid, [entry for entry in entries if entry[0] in gone])
         if not cursor:
@@ -47,4 +49,5 @@ async def _fan_out_version(store: Store, cid: ChannelId, epoch: int, version: in
         if not await store.channels.fanned(cid, epoch, version, cursor):
             return False
         if not cursor:
+            TRACING.step(delta.trace, "fanned out", began_s, channel=cid, version=version, people=people)
             return True

@@ -61,6 +61,7 @@ from workers.witness import Witness
 _TICKS_PER_MAINTENANCE = 4
 _BEATS_PER_LEASE = 4
 _UNREADABLE_S = 1.0
+_PACES_AT_ONCE = 1_000
 
 log = structlog.get_logger(__name__)
 
@@ -139,6 +140,7 @@ class Node:
                 phases.every(self._settings.maintenance_interval_s, self._keep_key_groups, share)
                 phases.every(self._settings.maintenance_interval_s, self._keep_directory, share)
                 phases.every(self._settings.maintenance_interval_s, self.directories.keep_up, share)
+                phases.every(self._settings.maintenance_interval_s, self._note_paces, share)
                 phases.every(UPKEEP_S, self._keep_up_hubs)
                 await self._lost
         finally:
@@ -202,6 +204,16 @@ class Node:
 
     async def _keep_key_groups(self) -> None:
         await self._keeper.keep(self.polling.fleet_s())
+
+    async def _note_paces(self) -> None:
+        """Note how often channels are polled where that has changed; all at once would hold up the polls."""
+        changed = self._protocol.paces_to_note(_PACES_AT_ONCE)
+        try:
+            await self._store.paces.note(changed)
+        except StoreUnavailable as error:
+            log.warning("paces were not noted", channels=len(changed), error=str(error))
+        else:
+            self._protocol.paces_noted(changed)
 
     async def _keep_directory(self) -> None:
         """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""

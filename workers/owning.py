@@ -30,6 +30,7 @@ from service.overlay.ring import RingView
 from service.store import Store
 from service.store.channels import Snapshot
 from service.store.state import ChannelState
+from service.tracing import TRACING
 from workers.courtesy import charged_site
 from workers.fanout import fan_out
 from workers.hits import Hits
@@ -168,6 +169,7 @@ class Owning:
         """Version a candidate, tell the protocol, and fan out."""
         offered = effect.candidate
         notice = offered.delta.notice
+        began_s = self._clock.wall_s()
         try:
             snapshot = None if notice else await self._snapshot(effect)
             delta = await self._store.channels.publish(
@@ -178,7 +180,9 @@ class Owning:
             log.info("delta refused", channel=offered.channel[:8], why=str(error))
             await self._happened(PublishRefused(offered.channel))
             return
-        log.info("new version", channel=offered.channel[:8], version=delta.version, entries=len(delta.changes))
+        TRACING.step(
+            delta.trace, "versioned", began_s, channel=delta.channel, version=delta.version, changes=len(delta.changes)
+        )
         if notice and notice.kind == "moved":
             # Whoever adopts it now carries out the move: if we do not live to, another node does.
             await self._happened(PublishRefused(offered.channel))
@@ -257,6 +261,7 @@ class Owning:
                 wanted.add(channel.id)
             elif not channel.dormant:
                 await self._store.channels.doze(channel.id)
+                await self._store.paces.note([(channel.id, 0.0)])
         return wanted
 
     def retry_fan_outs(self) -> None:

@@ -14,8 +14,10 @@ from service.corona.events import CandidateFound, Event, Refresh, StartPolling
 from service.corona.messages import Candidate
 from service.errors import LimitReached, OperationalError, PublisherError
 from service.feeds.wire import Document
+from service.metrics import POLL_LAG
 from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
+from service.tracing import FOUND, TRACING
 from workers.agenda import Agenda
 from workers.poller import Poller
 from workers.tasks import Tasks
@@ -266,6 +268,7 @@ class Polling:
             if (polled := self._polled.get(cid)) and polled.watch:
                 # After the set's next poll it would only burden the publisher: what there is was seen by that one.
                 late_s = self.fleet_s() - at_s
+                POLL_LAG.observe(max(late_s, 0.0))
                 await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.rota.gap_s - late_s)
         except (LimitReached, OperationalError) as error:
             log.info("not polled", channel=cid[:8], why=str(error))
@@ -290,13 +293,16 @@ class Polling:
         log.debug("polled", channel=held.channel.id[:8], outcome=result.outcome, status=result.status)
         self._verdicts.polled(held.channel, result, poll.permanent_url)
         if poll.found is not None:
-            await self._offer(poll.found)
+            await self._offer(poll.found, result.took_s)
         if poll.topic:
             self._tasks.start(self._hubs_named(held.channel.id, poll.hubs, poll.topic))
         return result
 
-    async def _offer(self, found: Found) -> None:
+    async def _offer(self, found: Found, took_s: float = 0.0) -> None:
         cid = found.candidate.channel
+        delta = found.candidate.delta
+        began_s = self._clock.wall_s() - took_s
+        TRACING.step(delta.trace, FOUND, began_s, channel=cid, node=self._me, changes=len(delta.changes))
         if polled := self._polled.get(cid):
             polled.found = found
         tell("The changes are on their way to the owner of the channel, who makes a version of them.")

@@ -29,7 +29,7 @@ async def page(request: web.Request) -> web.Response:
         answered_s=answered_s,
         nodes=len(nodes),
         bots=len(bots),
-        processes=len(request.app[PULSE].polls_per_minute),
+        processes=len(request.app[PULSE].loads),
         channels=len(request.app[ROSTER].rows),
         settings=request.app[SETTINGS],
         running_s=time.monotonic() - _BEGAN_S,

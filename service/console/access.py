@@ -23,13 +23,14 @@ class Need:
 class Visitor:
     """Who is asking: an account, "" if there is none, and the name of the API key they came with, "" without one.
 
-    ``scopes`` are the key's; None bounds nothing.
+    ``scopes`` are the key's; None bounds nothing. ``zone`` is the account's, "" for the console's.
     """
 
     name: str
     role: Role
     key: str = ""
     scopes: frozenset[str] | None = None
+    zone: str = ""
 
     def reaches(self, scope: str) -> bool:
         """Return whether the scopes hold this one ("" is none in particular); who may write an area may read it."""

@@ -8,6 +8,7 @@ import msgspec
 
 from service.console.passwords import LONGEST, SHORTEST
 from service.errors import NoSuchThing, OperationalError, UserError
+from service.habits import zone_named
 from service.store import Store
 from service.store.accounts import Account, Role
 
@@ -93,6 +94,23 @@ async def set_password(store: Store, name: str, password_hash: str) -> Account:
         changed = msgspec.structs.replace(_existing(accounts, name), password_hash=password_hash)
         if await store.accounts.change(name, changed, accounts):
             return changed
+    raise _contended()
+
+
+async def set_zone(store: Store, name: str, words: str) -> str:
+    """Show an account's holder times by the clocks of the zone that is meant: by its name, or a large city in it.
+
+    Returns the zone's name.
+    """
+    zones = zone_named(words)
+    if len(zones) != 1:
+        which = f"several: {', '.join(zones)}" if zones else "none"
+        raise UserError(f"Of time zones called “{words[:50]}” there are {which}. Name it like Europe/Berlin.")
+    for _ in range(_TRIES):
+        accounts = await store.accounts.all()
+        changed = msgspec.structs.replace(_existing(accounts, name), zone=zones[0])
+        if await store.accounts.change(name, changed, accounts):
+            return zones[0]
     raise _contended()
 
 

@@ -15,7 +15,7 @@ from service.console.holders import KeyView
 from service.console.login import link_to, new_password
 from service.console.openapi import BODY, CURSOR, LIMIT, Operation, Parameter
 from service.console.repeated import SHOWN_ONCE
-from service.console.site import CLOCK, STORE, VISITOR
+from service.console.site import CLOCK, STORE, VISITOR, zone_of
 from service.console.wire import answer, body, limit, place
 from service.store.accounts import Role
 from service.store.audit import Noted
@@ -27,12 +27,22 @@ _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
 
 class Me(msgspec.Struct, frozen=True):
-    """Who is asking, by which API key if by one, and the scopes that bound it (null: nothing does)."""
+    """Who is asking, by which API key if by one, and the scopes that bound it (null: nothing does).
+
+    ``zone`` is the time zone by whose clocks pages show them times.
+    """
 
     account: str
     role: Role
     key: str
     scopes: tuple[str, ...] | None
+    zone: str
+
+
+class SetZone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A time zone, by its name (``Europe/Berlin``) or a large city in it."""
+
+    zone: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class Accounts(msgspec.Struct, frozen=True):
@@ -104,7 +114,14 @@ async def get_me(request: web.Request) -> web.Response:
     """Who is asking, and what they may do."""
     visitor = request[VISITOR]
     scopes = None if visitor.scopes is None else tuple(sorted(visitor.scopes))
-    return answer(Me(visitor.name, visitor.role, visitor.key, scopes))
+    return answer(Me(visitor.name, visitor.role, visitor.key, scopes, zone_of(request)))
+
+
+async def put_my_zone(request: web.Request) -> web.Response:
+    """Choose by the clocks of which zone pages show one times."""
+    wanted = await body(request, SetZone)
+    request[DETAIL] = await accounts.set_zone(request.app[STORE], request[VISITOR].name, wanted.zone)
+    return web.Response(status=HTTPStatus.NO_CONTENT)
 
 
 async def put_my_password(request: web.Request) -> web.Response:
@@ -197,6 +214,7 @@ _OWN = Need(Role.VIEWER, "access:write")
 OPERATIONS: Final[Sequence[Operation]] = (
     Operation("GET", "/me", Need(Role.VIEWER), get_me, {200: Me}),
     Operation("PUT", "/me/password", _OWN, put_my_password, {204: None}, body=ChangePassword, problems=(429, *BODY)),
+    Operation("PUT", "/me/zone", _OWN, put_my_zone, {204: None}, body=SetZone, problems=(404, *BODY)),
     Operation("GET", "/accounts", rule("access", "read"), get_accounts, {200: Accounts}),
     Operation("POST", "/accounts", rule("access"), post_account, {201: PasswordLink}, body=AddAccount, problems=BODY),
     Operation(

@@ -10,13 +10,14 @@ from aiohttp import web
 from service import shards
 from service.console.access import act, look, rule
 from service.console.audited import DETAIL
+from service.console.figures import Load
 from service.console.openapi import BODY, Operation, Parameter
 from service.console.policy import PolicyNow, WhatIf, policy_now, undone, what_if
-from service.console.site import ROSTER, SETTINGS, STORE, VISITOR
+from service.console.site import PULSE, ROSTER, SETTINGS, STORE, VISITOR
 from service.console.wire import answer, body
 from service.corona.policy import Aims
 from service.errors import UserError
-from service.model import NodeInfo
+from service.model import NodeId, NodeInfo
 from service.shards import Shards
 
 
@@ -31,9 +32,13 @@ class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Nodes(msgspec.Struct, frozen=True):
-    """The living nodes, by id, and the names of workers that admins keep out of the ring."""
+    """The living nodes, by id, and the names of workers that admins keep out of the ring.
+
+    ``loads`` say, by node, what its process does; those that do not answer are not there.
+    """
 
     items: tuple[NodeInfo, ...]
+    loads: dict[NodeId, Load]
     drained: tuple[str, ...]
 
 
@@ -72,8 +77,10 @@ async def weigh_policy(request: web.Request) -> web.Response:
 
 async def get_nodes(request: web.Request) -> web.Response:
     """The living nodes, and the workers that are kept out."""
-    ring = request.app[STORE].ring
-    return answer(Nodes(tuple(await ring.view()), tuple(await ring.drained())))
+    ring, told = request.app[STORE].ring, request.app[PULSE].loads
+    nodes = await ring.view()
+    loads = {node.id: told[node.metrics_url] for node in nodes if node.metrics_url in told}
+    return answer(Nodes(tuple(nodes), loads, tuple(await ring.drained())))
 
 
 async def drain_node(request: web.Request) -> web.Response:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from service.console.figures import Delays
-from service.console.phrases import count, duration, outcome_words, went_well
+from service.console.phrases import count, duration, outcome_words, percent, went_well
 
 _FAILING_SHARE = 0.2
 _WAITING_USERS = 100
@@ -59,7 +59,7 @@ def needs_attention(
     if polls and sum(failed.values()) >= _FAILING_SHARE * polls:
         worst = outcome_words(max(failed, key=failed.__getitem__))
         share = sum(failed.values()) / polls
-        said.append(f"{share:.0%} of the polls fail, mostly with “{worst}”: look for failing channels.")
+        said.append(f"{percent(share)} of the polls fail, mostly with “{worst}”: look for failing channels.")
     if nodes and subscriptions and silence_s > 2 * poll_interval_s:
         said.append(f"Nothing was polled for {duration(silence_s)}: see whether the logs of the workers say why.")
     return tuple(said)

@@ -18,6 +18,7 @@ from service.feeds.urls import host_of, selector_of
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
 from service.net.sites import site_of
 from service.store import Store
+from service.store.paces import Pace
 from service.store.remarks import Remarked
 from service.store.requests import Source
 
@@ -70,6 +71,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     ``why`` it is polled as it is, and by whom, is its owner's word; null if that does not answer. ``wishes`` is
     how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may. ``validators`` are those of its
     last version, ``note`` is an admin's, and so is ``site_requests_per_s`` (null for what the settings say).
+    ``paces`` are how often it was polled, oldest first; of that only what has changed notably, and the last of it.
     """
 
     channel: ChannelView
@@ -84,6 +86,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     paused_s: float
     validators: Validators
     note: str
+    paces: tuple[Pace, ...]
 
 
 class ContentView(msgspec.Struct, frozen=True):
@@ -135,7 +138,9 @@ async def find(app: web.Application, looked_for: Wanted, cursor: str, count: int
 async def detail(store: Store, text: str) -> ChannelDetail:
     """Return all about the channel whose id stands in a path. Raises ``HTTPNotFound``."""
     cid = _checked_id(text)
-    ring, found, (state,) = await asyncio.gather(store.ring.look(), views(store, [cid]), store.channels.states([cid]))
+    ring, found, (state,), paces = await asyncio.gather(
+        store.ring.look(), views(store, [cid]), store.channels.states([cid]), store.paces.of(cid)
+    )
     if state is None or not found:
         raise _no_such_channel()
     (view,) = found
@@ -163,6 +168,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
         paused_s=paused_s,
         validators=state.validators,
         note=note,
+        paces=paces,
     )
 
 

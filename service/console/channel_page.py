@@ -10,10 +10,11 @@ from service.console.audited import DETAIL
 from service.console.bulk import UNTIL_RESUMED_S, tags_of
 from service.console.catalogue import content, detail, existing
 from service.console.failures import in_plain_words, status_of
+from service.console.paces_svg import paces_svg
 from service.console.phrases import outcome_words, reason_in_words
 from service.console.polls_svg import polls_svg
 from service.console.ring_svg import ring_svg
-from service.console.site import CLOCK, ROSTER, SETTINGS, STORE, render
+from service.console.site import CLOCK, ROSTER, SETTINGS, STORE, render, zone_of
 from service.console.spans import seconds_in
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.store.requests import Step
@@ -140,6 +141,7 @@ async def _page(request: web.Request, status: int = 200, *, error: str = "") -> 
         names=names,
         site_requests_per_s=about.site_requests_per_s or request.app[SETTINGS].host_requests_per_s,
         picture=ring_svg(nodes, about.channel.id, [node.id for node in about.polling_set]),
+        paces=paces_svg(about.paces, now_s, zone_of(request)),
         timeline=polls_svg(about.polls, about.why.turns if about.why else (), names, now_s),
         versions=await store.channels.versions(about.channel.id, _VERSIONS_SHOWN),
         reason=reason_in_words(about.why) if about.why else "",

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
-from service.console.phrases import duration
+from service.console.phrases import duration, percent
 
 _WIDTH: Final = 640
 _HEIGHT: Final = 260
@@ -66,7 +66,7 @@ def _draw_axes(svg: ET.Element, low: float, high: float) -> None:
         y = _y(share)
         ends = {"x1": f"{_LEFT}", "x2": f"{_WIDTH - _RIGHT}", "y1": f"{y:.1f}", "y2": f"{y:.1f}"}
         ET.SubElement(svg, "line", {"class": "grid", **ends})
-        _write(svg, _LEFT - 8, y + 4, f"{share:.0%}", "end")
+        _write(svg, _LEFT - 8, y + 4, percent(share), "end")
     for mark_s in _shown(low, high):
         x = _x(mark_s, low, high)
         ends = {"x1": f"{x:.1f}", "x2": f"{x:.1f}", "y1": f"{_y(1)}", "y2": f"{_y(0)}"}

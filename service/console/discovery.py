@@ -7,6 +7,7 @@ import msgspec
 from service.discovery.grammar import parse_query
 from service.discovery.pairs import About
 from service.discovery.partial.choosing import Chosen, Rule
+from service.discovery.partial.formulas import expected_coverage, expected_overhead, expected_storage
 from service.discovery.partial.strategies import named
 from service.model import ChannelId, Entry
 from service.settings import Settings
@@ -68,7 +69,9 @@ class DirectoryReason(msgspec.Struct, frozen=True):
 class MemoryDirectory(msgspec.Struct, frozen=True):
     """A directory that the workers keep in memory: of which pair, by which strategy, and why.
 
-    ``target`` is t, how many entries lookups want; ``entries`` h, ``servers`` n.
+    ``target`` is t, how many entries lookups want; ``entries`` h, ``servers`` n. By the paper's formulas, from these:
+    how many copies all servers keep together (``stored``), how many different entries can be had of them
+    (``coverage``), and how many messages an update takes (``messages_per_update``).
     """
 
     pair: str
@@ -77,6 +80,9 @@ class MemoryDirectory(msgspec.Struct, frozen=True):
     entries: int
     servers: int
     updates_per_lookup: float
+    stored: float
+    coverage: float
+    messages_per_update: float
     reasons: tuple[DirectoryReason, ...]
 
 
@@ -137,6 +143,7 @@ async def directories(store: Store) -> MemoryDirectories:
 
 def _in_memory(chosen: Chosen) -> MemoryDirectory:
     measured, choice = chosen.measured, chosen.choice
+    told = choice.strategy, measured.entries, max(measured.servers, 1)
     return MemoryDirectory(
         pair=chosen.pair,
         strategy=named(choice.strategy),
@@ -144,5 +151,8 @@ def _in_memory(chosen: Chosen) -> MemoryDirectory:
         entries=measured.entries,
         servers=measured.servers,
         updates_per_lookup=measured.updates_per_lookup,
+        stored=expected_storage(*told),
+        coverage=expected_coverage(*told),
+        messages_per_update=expected_overhead(*told),
         reasons=tuple(DirectoryReason(why.rule, _WORDS[why.rule], why.value, why.bound) for why in choice.reasons),
     )

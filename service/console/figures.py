@@ -1,16 +1,22 @@
 """The fleet's own figures, from what its processes count: rates, and how long news takes. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
 import msgspec
 
-_OURS: Final = "coronet_"
+_READ: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_memory_bytes")
 _POLLS: Final = "coronet_polls_total"
 _MESSAGES: Final = "coronet_messages_total"
+_MOVES: Final = "coronet_key_group_moves_total"
 DETECTION: Final = "coronet_detection_seconds"
 DELIVERY: Final = "coronet_delivery_seconds"
+_POLL_LAG: Final = "coronet_poll_lag_seconds"
+_CONTENTS: Final = "coronet_contents_total{"
+_VERSIONS: Final = "coronet_versions_info{"
+_LABEL: Final = re.compile(r'(\w+)="([^"\\]*)"')
 _MARKS: Final = (0.5, 0.95, 0.99)
 
 Counts = Mapping[str, float]
@@ -26,6 +32,23 @@ class Delays(msgspec.Struct, frozen=True):
     p99_s: float
 
 
+class Load(msgspec.Struct, frozen=True):
+    """What one process does: of the last minutes, polls, its share of one core, and how far polls are behind.
+
+    ``cache_hit_share`` is of all contents that were needed since it began (null if none was); ``versions`` are of what
+    it runs.
+    """
+
+    polls_per_minute: float
+    core_share: float
+    memory_bytes: float
+    poll_lag: Delays | None
+    cache_entries: int
+    cache_bytes: float
+    cache_hit_share: float | None
+    versions: dict[str, str]
+
+
 class Sample(msgspec.Struct, frozen=True):
     """One look at all processes: when (Unix s), what they have counted since the first one, how many people wait."""
 
@@ -35,10 +58,13 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def read(text: str) -> dict[str, float]:
-    """Return our own counts in a text as processes serve it (Prometheus); lines that are none are left out."""
+    """Return our own counts, and what the process takes of its machine, in a text as processes serve it (Prometheus).
+
+    Lines that are none are left out.
+    """
     counts: dict[str, float] = {}
     for line in text.splitlines():
-        if line.startswith(_OURS):
+        if line.startswith(_READ):
             name, _, value = line.rpartition(" ")
             try:
                 counts[name] = counts.get(name, 0.0) + float(value)
@@ -72,6 +98,12 @@ def messages(grown: Counts) -> float:
     return grown.get(_MESSAGES, 0.0)
 
 
+def moves(grown: Counts) -> dict[str, int]:
+    """Return how many key groups were split, and merged, by kind."""
+    start = f'{_MOVES}{{kind="'
+    return {name[len(start) : -2]: int(value) for name, value in grown.items() if name.startswith(start) and value > 0}
+
+
 def delays(grown: Counts, histogram: str) -> Delays | None:
     """Return how long things took, as buckets tell; None if there were none. Within a bucket all are equally likely."""
     start = f'{histogram}_bucket{{le="'
@@ -82,6 +114,23 @@ def delays(grown: Counts, histogram: str) -> Delays | None:
         return None
     p50_s, p95_s, p99_s = (_quantile(buckets, share * count) for share in _MARKS)
     return Delays(int(count), p50_s, p95_s, p99_s)
+
+
+def load(before: Counts, now: Counts, spent_s: float) -> Load:
+    """Return what a process does, by what it had counted ``spent_s`` ago and has now."""
+    grown = growth(before, now)
+    needed = {name: value for name, value in now.items() if name.startswith(_CONTENTS)}
+    versions = next((name for name in now if name.startswith(_VERSIONS)), "")
+    return Load(
+        polls_per_minute=sum(polls(grown).values()) / spent_s * 60,
+        core_share=grown.get("process_cpu_seconds_total", 0.0) / spent_s,
+        memory_bytes=now.get("process_resident_memory_bytes", 0.0),
+        poll_lag=delays(grown, _POLL_LAG),
+        cache_entries=int(now.get("coronet_content_cache_entries", 0)),
+        cache_bytes=now.get("coronet_content_cache_bytes", 0.0),
+        cache_hit_share=needed.get(f'{_CONTENTS}source="cache"}}', 0.0) / sum(needed.values()) if needed else None,
+        versions=dict(_LABEL.findall(versions)),
+    )
 
 
 def _quantile(buckets: Sequence[tuple[float, float]], wanted: float) -> float:

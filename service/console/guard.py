@@ -86,7 +86,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 async def _logged_in(request: web.Request, cookie: str) -> Visitor | None:
     found = await request.app[STORE].sessions.find(cookie)
-    return Visitor(found[0], found[1].role) if found else None
+    return Visitor(found[0], found[1].role, zone=found[1].zone) if found else None
 
 
 async def _key_holder(request: web.Request) -> Visitor | None:
@@ -101,7 +101,7 @@ async def _key_holder(request: web.Request) -> Visitor | None:
     if found is None:
         return None
     key, account = found
-    return Visitor(key.account, account.role, key.name, frozenset(key.scopes))
+    return Visitor(key.account, account.role, key.name, frozenset(key.scopes), account.zone)
 
 
 def _must_be_allowed(request: web.Request) -> None:

@@ -6,13 +6,16 @@ the reason when it cannot), ``/metrics`` what it counted, in the Prometheus text
 
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from importlib.metadata import version
 from ipaddress import ip_address
+from platform import python_version
 
 import prometheus_client
 from aiohttp import web
 from prometheus_client import exposition
 
 from service.errors import CoronetError
+from service.metrics import VERSIONS
 
 Ready = Callable[[], Awaitable[None]]
 """Returns when the process can do its work; raises a :class:`CoronetError` that says why not."""
@@ -20,6 +23,7 @@ Ready = Callable[[], Awaitable[None]]
 
 def health_routes(ready: Ready) -> list[web.RouteDef]:
     """Return the three routes, to be added to an application."""
+    VERSIONS.info({"coronet": version("coronet"), "python": python_version(), "redis_client": version("redis")})
 
     async def livez(_: web.Request) -> web.Response:
         return web.Response(text="alive\n")

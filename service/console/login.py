@@ -7,12 +7,13 @@ from urllib.parse import urlsplit
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.accounts import set_password, unfit_name, unfit_password
+from service.console.accounts import set_password, set_zone, unfit_name, unfit_password
 from service.console.audited import record
 from service.console.guard import SESSION_COOKIE, set_cookie
 from service.console.passwords import LONGEST, SHORTEST, Passwords
 from service.console.site import CLOCK, SETTINGS, STORE, VISITOR, render
 from service.errors import LimitReached, UserError
+from service.habits import zone_named
 from service.store import Store
 from service.store.accounts import Account
 from service.store.sessions import SESSION_TTL_S
@@ -119,6 +120,9 @@ async def login(request: web.Request) -> web.Response:
     if account is None:
         error = "The name or the password is wrong."
         return await _form(request, 401, target=_inside(target), name=name, error=error, ready=False)
+    browsers_zone = str(form.get("zone", ""))
+    if not account.zone and zone_named(browsers_zone) == (browsers_zone,):
+        await set_zone(request.app[STORE], name, browsers_zone)
     await record(request, name, "Log in.")
     return await logged_in(request, name, account, _inside(target))
 

@@ -1,16 +1,22 @@
 """The ring of nodes, as a picture and as a table; nodes drain, and come back."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from aiohttp import web
 
 from service.console.audited import DETAIL
+from service.console.figures import Load
 from service.console.ring_svg import regions, ring_svg
 from service.console.site import PULSE, ROSTER, STORE, render
+from service.model import NodeInfo
+
+_NAMED: Final = {"coronet": "Coronet", "python": "Python", "redis_client": "the Redis client"}
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show who is on the ring, what part of the id space each owns, and how much each polls."""
+    """Show who is on the ring, what part of the id space each owns, and how each is doing."""
     ring, roster = request.app[STORE].ring, request.app[ROSTER]
     nodes, drained, _ = await asyncio.gather(ring.view(), ring.drained(), roster.look())
     shares: dict[str, float] = {}
@@ -23,9 +29,20 @@ async def page(request: web.Request) -> web.Response:
         drained=drained,
         shares=shares,
         channels=len(roster.rows),
-        polls_per_minute=request.app[PULSE].polls_per_minute,
+        loads=request.app[PULSE].loads,
+        versions=_versions(nodes, request.app[PULSE].loads),
         picture=ring_svg(nodes),
     )
+
+
+def _versions(nodes: Sequence[NodeInfo], loads: Mapping[str, Load]) -> list[tuple[str, list[str]]]:
+    """Return what nodes run, as far as they say so, each with the names of those that run it."""
+    running: dict[str, list[str]] = {}
+    for node in nodes:
+        if load := loads.get(node.metrics_url):
+            said = ", ".join(f"{_NAMED.get(what, what)} {number}" for what, number in load.versions.items())
+            running.setdefault(said, []).append(node.name)
+    return sorted(running.items())
 
 
 async def drain(request: web.Request) -> web.Response:

@@ -50,6 +50,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.get("/api", api_page.page),
             web.get("/settings", settings_page.page),
             web.post("/settings/password", settings_page.set_password),
+            web.post("/settings/zone", settings_page.set_zone),
             web.post("/settings/sessions/{session}/end", settings_page.end_session),
             web.post("/settings/keys", settings_page.make_key),
             web.post("/settings/keys/{key}/revoke", settings_page.revoke_key),

@@ -1,15 +1,16 @@
 """Values as people read them: numbers with units, times as distances from now, outcomes as words."""
 
-from calendar import day_name
+from calendar import day_name, month_abbr
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from service.console.differences import differences
 from service.corona.reasons import Bound, Reason
 from service.feeds.pace import DAY_S
 from service.feeds.urls import selector_of, without_selector
+from service.habits import zoned
 from service.model import Wishes
 
 _MINUTE_S = 60
@@ -53,12 +54,32 @@ def size(size_bytes: float) -> str:
     return f"{size_bytes / _KIB / _KIB:.1f} MiB"
 
 
+def percent(share: float, places: int = 0, sign: Literal["", "+"] = "") -> str:
+    """Return a share of 1 in hundredths: ``95 %``, ``12.5 %``, with its sign ``+3 %``."""
+    return f"{100 * share:{sign},.{places}f} %"
+
+
+def requests(per_s: float) -> str:
+    """Return how often somebody may be asked: ``1 request per s``."""
+    return f"{per_s:g} {'request' if per_s == 1 else 'requests'} per s"
+
+
 def instant(unix_s: float) -> str:
     """Return a moment as ISO 8601 in UTC, to the second; what cannot be a date is an em dash."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return "—"
+
+
+def clock(unix_s: float, zone: str, until: Literal["day", "second"] = "second") -> str:
+    """Return a moment by the clocks of a zone: ``3 May 2026, 14:05:09 CEST``; what cannot be a date is an em dash."""
+    try:
+        local = zoned(unix_s, zone)
+    except (ValueError, OverflowError, OSError):
+        return "—"
+    day = f"{local.day} {month_abbr[local.month]} {local.year}"
+    return day if until == "day" else f"{day}, {local:%H:%M:%S %Z}"
 
 
 def short_id(identifier: str) -> str:
@@ -139,7 +160,8 @@ def _spans(hours: Sequence[int]) -> Iterator[str]:
 FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
-        *(count, duration, ago, size, instant, short_id, went_well, outcome_words, state_words, web_address),
-        *(differences, wishes_in_words, reason_in_words, binding, selector_of, without_selector),
+        *(count, duration, ago, size, percent, requests, instant, clock, short_id, went_well, outcome_words),
+        *(state_words, web_address, differences, wishes_in_words, reason_in_words, binding),
+        *(selector_of, without_selector),
     )
 }

@@ -54,9 +54,10 @@ def polls_svg(
     for turn in turns:
         if turn.node in rows:
             _dot(svg, x(turn.next_poll_s), rows[turn.node], "next", f"next in {duration(turn.next_poll_s - now_s)}")
-    _write(svg, _LEFT, height - 6, ago(begin_s, now_s), "start")
+    if x(now_s) > _LEFT + 90:  # else the words would overlap
+        _write(svg, _LEFT, height - 6, ago(begin_s, now_s), "start")
     _write(svg, x(now_s), height - 6, "now", "middle")
-    if x(now_s) < _WIDTH - _RIGHT - 90:  # else the words would overlap
+    if x(now_s) < _WIDTH - _RIGHT - 90:
         _write(svg, _WIDTH - _RIGHT, height - 6, f"in {duration(end_s - now_s)}", "end")
     return Markup(ET.tostring(svg, encoding="unicode"))  # noqa: S704 - ElementTree escaped every text in it
 

@@ -1,13 +1,13 @@
 """What all processes count, looked at every few seconds; and what is shown then to all who watch, made once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
 
 import structlog
 
 from service.clock import Clock
-from service.console.figures import Counts, Sample, added, growth, polls, read, thinned
+from service.console.figures import Counts, Load, Sample, added, growth, load, read, thinned
 from service.errors import CoronetError, Unreachable
 from service.net.processes import Processes
 from service.store import Store
@@ -19,6 +19,8 @@ FINE_S: Final = 300.0
 """So far back all samples are kept; before that, one each half minute, for an hour."""
 _COARSE_S: Final = 30.0
 _KEPT_S: Final = 3_600.0
+_LATELY_S: Final = 120.0
+"""What a process does is told of the last one or two times so long."""
 _MOST_PROCESSES: Final = 500
 
 log = structlog.get_logger(__name__)
@@ -27,18 +29,25 @@ Show = Callable[[], Awaitable[bytes]]
 """Returns what those who watch are sent. May raise :class:`StoreUnavailable`."""
 
 
+class _Past(NamedTuple):
+    at_s: float
+    counts: Counts
+
+
 class Pulse:
     """The samples of the last hour, oldest first, and the watchers of the next ones."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         """Look at nothing before :meth:`start`."""
         self.samples: list[Sample] = []
-        self.polls_per_minute: dict[str, float] = {}
-        """Of each process, by where its metrics are, between the last two samples."""
+        self.loads: dict[str, Load] = {}
+        """What each process does, by where its metrics are."""
         self._store = store
         self._clock = clock
         self._counts: dict[str, Counts] = {}
         """What each process has counted, by where it says so."""
+        self._past: dict[str, tuple[_Past, _Past]] = {}
+        """The same as it was some minutes ago, and later."""
         self._total: Counts = {}
         self._watchers = 0
         self._shown = b""
@@ -97,18 +106,28 @@ class Pulse:
         )
         urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))
         urls = urls[:_MOST_PROCESSES]
-        now_s, rates = self._clock.wall_s(), dict[str, float]()
-        spent_min = max((now_s - self.samples[-1].at_s) / 60, 1e-3) if self.samples else 1.0
-        for url, counts in zip(urls, await asyncio.gather(*(_counted(processes, url) for url in urls)), strict=True):
+        now_s = self._clock.wall_s()
+        told = await asyncio.gather(*(_counted(processes, url) for url in urls))
+        for url, counts in zip(urls, told, strict=True):
             # Of a process that is seen for the first time, nobody knows when it counted what.
             grown = growth(self._counts.get(url, counts), counts)
             self._total = added(self._total, grown)
-            rates[url] = sum(polls(grown).values()) / spent_min
             self._counts[url] = counts or self._counts.get(url, counts)
         self._counts = {url: self._counts[url] for url in urls}
-        self.polls_per_minute = rates
+        self._weigh({url: counts for url, counts in zip(urls, told, strict=True) if counts}, now_s)
         counted = Sample(now_s, self._total, waiting)
         self.samples = thinned([*self.samples, counted], now_s, FINE_S, _COARSE_S, _KEPT_S)
+
+    def _weigh(self, told: Mapping[str, Counts], now_s: float) -> None:
+        self.loads, past, self._past = {}, self._past, {}
+        for url, counts in told.items():
+            now = _Past(now_s, counts)
+            older, newer = past.get(url, (now, now))
+            if now_s - newer.at_s >= _LATELY_S:
+                older, newer = newer, now
+            self._past[url] = older, newer
+            if now_s > older.at_s:
+                self.loads[url] = load(older.counts, counts, now_s - older.at_s)
 
 
 async def _counted(processes: Processes, url: str) -> Counts:

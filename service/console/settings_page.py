@@ -19,6 +19,7 @@ from service.store.accounts import Role
 _DONE: Final = {
     "password": "Your password is changed. All your other sessions are over.",
     "session": "The session is over.",
+    "zone": "Times are shown by your clock now.",
     "key": "The key opens nothing any more.",
     "role": "The role is changed.",
     "removed": "The account is removed; its sessions and keys are over.",
@@ -39,6 +40,17 @@ async def set_password(request: web.Request) -> web.Response:
     except CoronetError as error:
         return await _refused(request, error)
     return await logged_in(request, request[VISITOR].name, account, "/settings?done=password")
+
+
+async def set_zone(request: web.Request) -> web.Response:
+    """Choose by the clocks of which zone one is shown times."""
+    form = await request.post()
+    words = str(form.get("browsers") or form.get("zone", "")).strip()
+    try:
+        request[DETAIL] = await accounts.set_zone(request.app[STORE], request[VISITOR].name, words)
+    except CoronetError as error:
+        return await _refused(request, error)
+    raise web.HTTPSeeOther("/settings?done=zone")
 
 
 async def end_session(request: web.Request) -> web.Response:
@@ -143,6 +155,7 @@ async def _page(
         secret=secret,
         secret_words=secret_words,
         role=visitor.role,
+        chosen_zone=visitor.zone,
         roles=list(Role),
         scopes=SCOPES,
         shortest=SHORTEST,

@@ -4,8 +4,9 @@ from aiohttp import web
 
 from service import shards
 from service.console.audited import DETAIL
+from service.console.figures import growth, moves
 from service.console.shards_svg import shards_svg
-from service.console.site import SETTINGS, STORE, render
+from service.console.site import PULSE, SETTINGS, STORE, render
 from service.errors import BadKey, StepRefused
 
 
@@ -28,4 +29,8 @@ async def change(request: web.Request) -> web.Response:
 
 async def _page(request: web.Request, status: int = 200, *, done: str = "", error: str = "") -> web.Response:
     found = await shards.show(request.app[STORE], request.app[SETTINGS])
-    return render(request, "shards.html", status, found=found, picture=shards_svg(found), done=done, error=error)
+    samples = request.app[PULSE].samples
+    moved = moves(growth(samples[0].counts, samples[-1].counts)) if samples else {}
+    return render(
+        request, "shards.html", status, found=found, picture=shards_svg(found), moved=moved, done=done, error=error
+    )

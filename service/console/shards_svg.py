@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 from markupsafe import Markup
 
 from service.clash.table import Standing
+from service.console.phrases import percent
 from service.shards import Shard, Shards
 
 _WIDTH: Final = 960
@@ -48,7 +49,9 @@ def _draw(svg: ET.Element, shard: Shard, capacity: float) -> None:
     group = ET.SubElement(svg, "g", {"class": look})
     words = f"{shard.label} in keyspace {shard.keyspace}, {shard.standing}"
     if not split:
-        words += f": {shard.subscriptions:,} subscriptions, {shard.load:.1f} deliveries per s, {full:.0%} of its most"
+        words += (
+            f": {shard.subscriptions:,} subscriptions, {shard.load:.1f} deliveries per s, {percent(full)} of its most"
+        )
     ET.SubElement(group, "title").text = words
     place = {"x": f"{x:.1f}", "y": f"{_depth(shard) * _ROW}", "height": f"{_ROW - _GAP}"}
     ET.SubElement(group, "rect", {**place, "width": f"{max(_LEAST_WIDTH, width - _GAP):.1f}", "rx": "4"})

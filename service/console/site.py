@@ -46,8 +46,14 @@ def templates() -> Environment:
     return environment
 
 
+def zone_of(request: web.Request) -> str:
+    """Return the time zone by whose clocks the visitor is shown times."""
+    visitor = request.get(VISITOR)
+    return (visitor.zone if visitor else "") or request.app[SETTINGS].console_zone
+
+
 def render(request: web.Request, template: str, status: int = 200, **values: object) -> web.Response:
-    """Return a page made from a template, which also knows who is asking, what they may do, and what time it is."""
+    """Return a page made from a template, which also knows who is asking, what they may do, and what time they have."""
     visitor = request.get(VISITOR)
     text = (
         request.app[TEMPLATES]
@@ -56,6 +62,7 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
             values,
             path=request.path,
             now_s=request.app[CLOCK].wall_s(),
+            zone=zone_of(request),
             visitor=visitor.name if visitor else "",
             operates=visitor is not None and visitor.role.covers(Role.OPERATOR),
             administers=visitor is not None and visitor.role.covers(Role.ADMIN),

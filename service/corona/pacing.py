@@ -7,7 +7,8 @@ and all sets would follow c away and back.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import inf
 from sys import intern
 
@@ -28,6 +29,8 @@ from service.corona.sites import UNBOUND
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
+NOTABLE = 0.1
+"""How much a gap between polls has to change to be of note to people."""
 TOLERATED = 0.01
 """A gap this near to what it should be stays: members need not plan anew for every subscriber of any channel."""
 
@@ -38,6 +41,7 @@ class _Pace(msgspec.Struct, gc=False):
     updates: Updates
     rota: Rota | None
     site: str
+    noted_gap_s: float = 0.0
 
 
 class Pacing:
@@ -179,6 +183,23 @@ class Pacing:
                 pace.rota = self._fitting(pace.rota, self._policy.poll_interval_s / pace.rota.gap_s, fleet_s)
             else:
                 pace.rota = self._fitting(pace.rota, size, fleet_s)
+
+    def to_note(self, most: int) -> list[tuple[ChannelId, float]]:
+        """Return channels and the seconds between their polls where that has changed notably, at most so many."""
+        if self._scale is None:
+            return []
+        notable = (
+            (channel, pace.rota.gap_s)
+            for channel, pace in self._paces.items()
+            if pace.rota is not None and abs(pace.rota.gap_s - pace.noted_gap_s) > NOTABLE * pace.noted_gap_s
+        )
+        return list(islice(notable, most))
+
+    def noted(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
+        """Go on from what was noted of channels."""
+        for channel, gap_s in gaps_s:
+            if (pace := self._paces.get(channel)) is not None:
+                pace.noted_gap_s = gap_s
 
     def why(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> Reason | None:
         """Return why the channel is polled as it is; None as long as c is not known, or if it is not ours."""

@@ -6,7 +6,7 @@ nodes; what a node sends to itself is delivered here and never reaches the shell
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from service.corona.events import (
     Adopted,
@@ -80,6 +80,14 @@ class NodeProtocol:
     def scale(self) -> float | None:
         """The number c on which the fleet agrees, as far as this node knows; None before its first solution."""
         return self._pacing.scale
+
+    def paces_to_note(self, most: int) -> list[tuple[ChannelId, float]]:
+        """Return channels of ours and the seconds between their polls where that has changed notably."""
+        return self._pacing.to_note(most)
+
+    def paces_noted(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
+        """Ask for these no more: they are where people see them."""
+        self._pacing.noted(gaps_s)
 
     def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
         """Return why a channel of ours is polled as it is; None if it is not ours, or nothing is decided yet."""

@@ -33,6 +33,7 @@ from service.store.link import Link
 from service.store.loads import LoadStore
 from service.store.moves import Moves
 from service.store.outbox import Outbox
+from service.store.paces import Paces
 from service.store.pauses import Pauses
 from service.store.people import People
 from service.store.policy import PolicyStore
@@ -84,6 +85,7 @@ class Store:
         self.leases = Leases(link)
         self.hosts = Hosts(together)
         self.remarks = Remarks(together)
+        self.paces = Paces(together)
         self.inboxes = Inboxes(link, together)
         self.requests = Requests(link, self.inboxes, self.ring)
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)

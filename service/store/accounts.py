@@ -36,12 +36,14 @@ class Role(StrEnum):
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     """A person who may use the console. ``password_hash`` is an argon2id string; "" until they have chosen one.
 
-    ``created_s`` (Unix s) tells an account from an earlier one of the same name.
+    ``created_s`` (Unix s) tells an account from an earlier one of the same name. ``zone`` is the one, of the tz
+    database, by whose clocks they are shown times; "" until they have chosen one.
     """
 
     password_hash: str
     created_s: float
     role: Role = Role.ADMIN
+    zone: str = ""
 
     @property
     def secret(self) -> str:

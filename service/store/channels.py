@@ -67,6 +67,7 @@ FIELDS = {
     "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
     "site": "the registrable domain by which its subscriptions are placed: see service.store.places",
     "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
+    "paces": "how often it was polled since when: see service.store.paces",
     "updates": "how often it changes, as far as is known (corona.estimates.Updates, msgpack)",
     "name": "its content name in the directory, as it was registered last: AV-pairs (msgpack)",
     "named": "the version that the name was made of",

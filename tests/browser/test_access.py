@@ -53,6 +53,7 @@ async def test_the_api_is_tried_out_as_oneself_and_the_policy_of_the_page_allows
         page.on("pageerror", lambda error: complaints.append(str(error)))
         await enter_as(ada, page)
         await page.goto(f"{url}/api")
+        await page.get_by_role("button", name="Try it out here").click()
         await page.locator("#operations-fleet-undo_policy").get_by_role("button").first.click()
         await page.get_by_role("button", name="Try it out").click()
         async with page.expect_response("**/api/v1/policy/undo") as answered:

@@ -11,6 +11,7 @@ from service.console.login import setup_link
 from service.settings import Settings
 from service.stack.publisher import SamplePublisher
 from service.store import connect
+from tests.support.browser import violations
 from tests.support.product import Product, running
 
 _CHROMIUM = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -65,6 +66,8 @@ async def test_the_chat_page_subscribes_and_is_told(product: Product, browser: B
         await expect(page.locator("#chat")).to_contain_text("Before", timeout=_TOLD_WITHIN_MS)
         await publisher.publish("Breaking news")
         await expect(page.locator("#chat")).to_contain_text("Breaking news", timeout=_TOLD_WITHIN_MS)
+        # What the client draws is its makers'; the frame is ours.
+        assert await violations(page, but="#conversejs") == []
         cookies = {cookie["name"]: cookie["value"] for cookie in await page.context.cookies()}
         await _no_other_page_may_open_the_socket(f"{ready['console_url']}/chat/xmpp", cookies)
     assert (complaints, elsewhere) == ([], [])

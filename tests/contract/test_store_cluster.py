@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from service import shards
 from service.errors import StoreUnavailable
 from service.feeds.parts import Parts
 from service.settings import Settings
@@ -124,3 +125,19 @@ async def test_a_cluster_that_does_not_answer_is_unavailable(unused_tcp_port: in
         with pytest.raises(StoreUnavailable):
             await asked
     await link.close()
+
+
+async def test_an_admin_sees_which_nodes_of_the_cluster_have_which_keyspaces(
+    store: Store, clean_cluster: RedisCluster
+) -> None:
+    channel = await make_channel(store)
+    for number in range(20):
+        await store.subscriptions.subscribe(f"person{number}@example.org", channel.id)
+    await shards.split(store, "*")
+    found = await shards.show(store, Settings())
+    held = [(node.address, keyspace) for node in found.redis_nodes for keyspace in node.keyspaces]
+    assert sorted(keyspace for _, keyspace in held) == sorted(
+        shard.keyspace for shard in found.shards if shard.standing != "split"
+    )
+    assert sum(node.subscriptions for node in found.redis_nodes) == 20
+    assert {int(address.rpartition(":")[2]) for address, _ in held} <= set(await clean_cluster.masters())

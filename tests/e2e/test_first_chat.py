@@ -1,6 +1,7 @@
 """The main job, on real parts: a person subscribes in chat and is told what changed."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,8 +24,11 @@ WORKERS = 3
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def product(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Product]:
     options = ("--workers", str(WORKERS), "--poll-interval", str(POLL_INTERVAL_S))
-    async with running(tmp_path_factory.mktemp("up"), *options) as started:
-        yield started
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CORONET_LOG_LEVEL", "debug")
+        environment.setenv("CORONET_LOG_JSON", "true")
+        async with running(tmp_path_factory.mktemp("up"), *options) as started:
+            yield started
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -44,9 +48,19 @@ async def test_a_person_subscribes_is_told_what_changes_and_leaves(
         told = await alice.wait_for(lambda message: "Breaking news" in message.body)
         assert not told.thread
         assert "Before" not in told.body
+        assert await until(lambda: _way_of(product, told.id), "one id leads from the poll to the receipt")
         assert publisher.feed_url() in await alice.say("list")
         await alice.say("unsubscribe #1")
         assert publisher.feed_url() not in await alice.say("list")
+
+
+async def _way_of(product: Product, message_id: str) -> bool:
+    """Return whether the logs of all processes tell every step of the change that a message was about, by one id."""
+    lines = [line for log in (product.directory / "logs").glob("*.log") for line in log.read_text().splitlines()]
+    steps = [step for line in lines if line.startswith("{") and "trace" in (step := json.loads(line))]
+    traces = {step["trace"] for step in steps if step.get("message") == message_id}
+    told = {trace: {step["event"] for step in steps if step["trace"] == trace} for trace in traces}
+    return any(events == {"found", "versioned", "fanned out", "sent", "received"} for events in told.values())
 
 
 async def test_fifty_entries_arrive_within_a_polls_share_of_the_interval(

@@ -8,7 +8,7 @@ import msgspec
 from service.clock import Clock
 from service.location.cache import Cache
 from service.location.contents import MOST_BYTES, Content, Digest, digest_of, newest, packed, unpacked
-from service.metrics import CACHE_BYTES, CONTENT_BYTES, CONTENTS
+from service.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BYTES, CONTENTS
 from service.model import ChannelId, Delta, NodeId
 from service.store.channels import Channels
 from service.store.requests import Source
@@ -97,8 +97,7 @@ class Contents:
             self._cache.drop(cid)
             return
         self._cache.put(cid, digest, content, self._clock.monotonic_s())
-        CACHE_BYTES.set(self._cache.size_bytes)
-        self._others.changed()
+        self._changed()
 
     def versioned(self, delta: Delta, memory: bytes, before: Digest, after: Digest) -> None:
         """Have the content ``after`` a delta that was found here, if the one ``before`` is here too."""
@@ -114,8 +113,12 @@ class Contents:
         before_bytes = self._cache.size_bytes
         self._cache.expire(self._clock.monotonic_s())
         if self._cache.size_bytes != before_bytes:
-            CACHE_BYTES.set(self._cache.size_bytes)
-            self._others.changed()
+            self._changed()
+
+    def _changed(self) -> None:
+        CACHE_BYTES.set(self._cache.size_bytes)
+        CACHE_ENTRIES.set(len(self._cache.digests))
+        self._others.changed()
 
     async def _located(self, cid: ChannelId, version: int, digest: Digest) -> Located:
         if digest:

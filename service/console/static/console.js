@@ -1,14 +1,15 @@
 // What the pages do beyond links and forms. Everything works without this, but for what is live.
 "use strict";
 
-// Times are in UTC as sent; people live in zones.
-const zoned = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "long"});
-
-function showZones(root) {
-  for (const time of root.querySelectorAll("time[datetime]")) {
-    const at = new Date(time.dateTime.replace(" ", "T"));
-    if (!Number.isNaN(at.getTime())) time.title = zoned.format(at);
-  }
+// Where a form may take the browser's time zone: a hidden field is filled, a field of its own is offered it.
+function offerZone() {
+  const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  for (const field of document.querySelectorAll("input[data-zone]")) if (here) field.value = here;
+  const offer = document.querySelector("button[data-zone]");
+  if (!offer || !here || offer.form.zone.value === here) return;
+  offer.textContent = `This browser’s: ${here}`;
+  offer.value = here;
+  offer.hidden = false;
 }
 
 // A box that ticks all boxes of a name.
@@ -57,7 +58,6 @@ async function trace(event) {
 document.addEventListener("change", tickAll);
 document.addEventListener("submit", trace);
 document.addEventListener("DOMContentLoaded", () => {
-  showZones(document);
+  offerZone();
   for (const box of document.querySelectorAll("[data-ticks]")) box.hidden = false;
-  new MutationObserver(() => showZones(document)).observe(document.getElementById("main"), {childList: true, subtree: true});
 });

@@ -21,15 +21,22 @@ document.addEventListener("DOMContentLoaded", () => {
   const seconds = value => value == null ? "" : value >= 3600 ? `${+(value / 3600).toFixed(1)} h`
     : value >= 60 ? `${+(value / 60).toFixed(1)} min` : `${+value.toFixed(1)} s`;
 
+  // Moments on an axis, by the clock of the page's zone: seconds only where marks are nearer than a minute.
+  const clock = withSeconds => new Intl.DateTimeFormat("en-GB",
+    {timeZone: live.dataset.zone, hour: "2-digit", minute: "2-digit", second: withSeconds ? "2-digit" : undefined});
+  const clocks = [clock(false), clock(true)];
+  const times = (plot, at, axis, space, apartS) => at.map(each => clocks[+(apartS < 60)].format(each * 1000));
+
   function chart(id, names, format) {
     const place = document.getElementById(id), muted = colour("--pico-muted-color");
     const grid = {stroke: colour("--pico-muted-border-color"), width: 1};
     const axis = {stroke: muted, grid, ticks: {show: false}, font: "12px system-ui"};
     const plot = new uPlot({
       width: place.clientWidth, height: 180, cursor: {drag: {x: false}},
+      tzDate: at => uPlot.tzDate(new Date(at * 1000), live.dataset.zone),
       scales: {y: {range: (u, least, most) => [0, Math.max(most * 1.1, 1)]}},
-      axes: [axis, {...axis, size: 56, values: (u, values) => values.map(value => format(value))}],
-      series: [{}, ...names.map(([, label, stroke, dash]) =>
+      axes: [{...axis, space: 72, values: times}, {...axis, size: 56, values: (u, values) => values.map(value => format(value))}],
+      series: [{label: "Time", value: (plot, at) => at == null ? "–" : clocks[1].format(at * 1000)}, ...names.map(([, label, stroke, dash]) =>
         ({label, stroke: colour(stroke), dash, width: 2, spanGaps: true, value: (u, value) => value == null ? "–" : format(value)}))],
     }, data(names), place);
     new ResizeObserver(() => plot.setSize({width: place.clientWidth, height: 180})).observe(place);

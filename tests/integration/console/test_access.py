@@ -161,6 +161,7 @@ async def test_a_key_is_shown_once_and_does_what_its_scopes_and_its_accounts_rol
             "role": "viewer",
             "key": "board",
             "scopes": ["channels:write", "fleet:read"],
+            "zone": "UTC",
         }
         assert (await _ask(http, "GET", "/channels"))[0] == 200
         status, problem = await _ask(http, "POST", "/channels", {"url": "https://example.org/"})

@@ -30,6 +30,8 @@ OPEN_TO_HUBS = {"/websub/{cid}/{token}"}
 OWN = {
     "/logout",
     "/settings/password",
+    "/settings/zone",
+    "/api/v1/me/zone",
     "/settings/keys",
     "/settings/keys/{key}/revoke",
     "/settings/sessions/{session}/end",

@@ -1,13 +1,19 @@
 """The pages about policy, sites, nodes, shards, people and delivery: what they show, and what they change."""
 
 import json
+import platform
 import re
 import time
+from importlib.metadata import version
 
 import pytest
+from aiohttp import web
 
+from service.console.health import serve_health
+from service.console.site import PULSE
 from service.corona.policy import Aims, Goal
 from service.model import Change, Entry, PollResult
+from service.net.processes import Processes
 from service.store import Store, keys
 from service.store.accounts import Role
 from service.store.requests import Polled, Probed, Shown, Step
@@ -91,6 +97,28 @@ async def test_a_node_drains_and_comes_back(store: Store, ada: Visitor) -> None:
         assert "kept out of the ring" in (await ada.get("/nodes"))[1]
         assert await ada.post("/nodes/restore", worker="north") == (303, "/nodes")
         assert not await store.ring.kept_out("north")
+
+
+async def test_a_node_shows_what_its_process_says_of_itself(
+    served: tuple[str, web.Application], store: Store, ada: Visitor
+) -> None:
+    health = await serve_health("127.0.0.1", 0, store.ping)
+    try:
+        async with worker(store, lambda _: Probed(), metrics_url=f"{health.url}/metrics") as node, Processes() as asked:
+            pulse = served[1][PULSE]
+            await pulse._sample(asked)
+            await pulse._sample(asked)
+            page = (await ada.get("/nodes"))[1]
+            assert "of a core" in page
+            assert f"Python {platform.python_version()}" in page
+            async with ada.http.get("/api/v1/nodes") as answer:
+                told = (await answer.json())["loads"][node.id]
+            assert told["memory_bytes"] > 1e6
+            assert told["versions"]["redis_client"] == version("redis")
+    finally:
+        await health.close()
+    async with worker(store, lambda _: Probed(), name="silent", place=0.5):
+        assert "if it answers" in (await ada.get("/nodes"))[1]
 
 
 async def test_a_key_group_is_split_by_hand_and_drawn(store: Store, ada: Visitor) -> None:

@@ -41,6 +41,12 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
     await store.policy.set(Aims(budget_polls_per_minute=60 / settings.poll_interval_s))
     assert await until(lambda: polled_by(1, settings.poll_interval_s), "one worker polls")
 
+    async def noted() -> bool:
+        paces = await store.paces.of(channel.id)
+        return bool(paces) and paces[-1].interval_s == pytest.approx(settings.poll_interval_s, rel=0.1)
+
+    assert await until(noted, "how often it is polled is noted")
+
 
 async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Store, start_worker: StartWorker) -> None:
     await start_worker()

@@ -3,7 +3,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.figures import DETECTION, Delays, Sample, delays, growth, messages, polls, read, thinned
+from service.console.figures import (
+    DETECTION,
+    Delays,
+    Load,
+    Sample,
+    delays,
+    growth,
+    load,
+    messages,
+    polls,
+    read,
+    thinned,
+)
 
 SERVED = """\
 # HELP coronet_polls_total Polls
@@ -24,7 +36,37 @@ def test_only_our_own_counts_are_read() -> None:
 
 @given(st.text())
 def test_whatever_a_process_says_is_read(text: str) -> None:
-    assert all(name.startswith("coronet_") for name in read(f"coronet_{text}"))
+    assert all(name.startswith(("coronet_", "process_")) for name in read(f"coronet_{text}"))
+
+
+def test_what_a_process_does_is_of_the_time_between_and_what_it_has_is_of_now() -> None:
+    before = read(SERVED + "process_cpu_seconds_total 5.0\ncoronet_content_cache_entries 9.0\n")
+    now = read(
+        """\
+coronet_polls_total{outcome="new"} 5.0
+coronet_polls_total{outcome="tls-failed"} 2.0
+process_cpu_seconds_total 35.0
+process_resident_memory_bytes 1e+08
+coronet_content_cache_entries 7.0
+coronet_content_cache_bytes 2048.0
+coronet_contents_total{source="cache"} 3.0
+coronet_contents_total{source="owner"} 1.0
+coronet_poll_lag_seconds_bucket{le="1.0"} 3.0
+coronet_poll_lag_seconds_bucket{le="+Inf"} 3.0
+coronet_versions_info{coronet="0.1.0",python="3.11.4"} 1.0
+"""
+    )
+    assert load(before, now, 60.0) == Load(
+        polls_per_minute=3.0,
+        core_share=0.5,
+        memory_bytes=1e8,
+        poll_lag=delays(now, "coronet_poll_lag_seconds"),
+        cache_entries=7,
+        cache_bytes=2048.0,
+        cache_hit_share=0.75,
+        versions={"coronet": "0.1.0", "python": "3.11.4"},
+    )
+    assert load({}, {}, 60.0) == Load(0.0, 0.0, 0.0, None, 0, 0.0, None, {})
 
 
 def test_a_process_that_begins_anew_counts_from_nothing() -> None:

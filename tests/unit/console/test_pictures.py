@@ -12,6 +12,7 @@ from service.console.curves import Curve, curves_svg
 from service.console.differences import differences
 from service.console.discovery import Matrix
 from service.console.matrix_svg import matrix_svg
+from service.console.paces_svg import paces_svg
 from service.console.polls_svg import polls_svg
 from service.console.shards_svg import shards_svg
 from service.console.spans import seconds_in, span
@@ -19,6 +20,7 @@ from service.corona.reasons import Turn
 from service.errors import UserError
 from service.model import PollResult
 from service.shards import Shard, Shards
+from service.store.paces import Pace
 
 HOSTILE = "<script>&"
 
@@ -48,6 +50,21 @@ def test_every_poll_has_its_dot(past_s: list[float], next_s: list[float]) -> Non
     assert picture is not None
     root = _parsed(picture)
     assert sum(each.tag == "circle" for each in root.iter()) == len(past_s) + len(next_s)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 2e9), st.just(0.0) | st.floats(1e-3, 1e8)), max_size=24))
+def test_how_often_it_was_polled_is_a_line_with_a_step_for_each_change(found: list[tuple[float, float]]) -> None:
+    picture = paces_svg([Pace(*each) for each in sorted(found)], 1e9, "Europe/Berlin")
+    if not found:
+        assert picture is None
+        return
+    assert picture is not None
+    root = _parsed(picture)
+    assert sum(each.tag == "circle" for each in root.iter()) == len(found)
+    (line,) = (each for each in root.iter() if each.tag == "polyline")
+    points = [tuple(map(float, point.split(","))) for point in line.get("points", "").split()]
+    assert all(130 <= x <= 696 and 14 <= y <= 120 for x, y in points)
+    assert [x for x, _ in points] == sorted(x for x, _ in points)
 
 
 def test_the_tree_of_key_groups_has_a_box_for_each() -> None:

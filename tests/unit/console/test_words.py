@@ -35,6 +35,13 @@ def test_a_time_just_ahead_of_our_clock_is_now() -> None:
     assert phrases.ago(40.0, 100.0) == "1 min ago"
 
 
+def test_a_clock_goes_by_its_zone_and_the_time_of_year() -> None:
+    assert phrases.clock(1_750_000_000, "Europe/Berlin") == "15 Jun 2025, 17:06:40 CEST"
+    assert phrases.clock(1_766_000_000, "Europe/Berlin") == "17 Dec 2025, 20:33:20 CET"
+    assert phrases.clock(1_766_000_000, "Pacific/Auckland", "day") == "18 Dec 2025"
+    assert phrases.clock(1e300, "UTC") == "—"
+
+
 @pytest.mark.parametrize(("size_bytes", "words"), [(0, "0 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB")])
 def test_sizes_have_units(size_bytes: int, words: str) -> None:
     assert phrases.size(size_bytes) == words
@@ -91,7 +98,7 @@ def test_all_is_well_with_two_nodes_that_poll() -> None:
         ({"outbox_users": 1200}, "1,200 people wait"),
         (
             {"polls_per_minute": {"unchanged": 5.0, "host-not-found": 5.0}},
-            "50% of the polls fail, mostly with “Host not",
+            "50 % of the polls fail, mostly with “Host not",
         ),
         ({"silence_s": 3600.0}, "Nothing was polled for 1 h"),
     ],

@@ -175,3 +175,16 @@ def test_other_aims_are_followed_although_the_ring_has_just_changed() -> None:
     assert node.scale is not None
     assert before is not None
     assert node.scale < before
+
+
+def test_how_often_a_channel_is_polled_is_noted_when_it_is_settled_and_when_it_changes_notably() -> None:
+    node = _owner(NEXT, FAR)
+    assert node.paces_to_note(10) == []
+    _told(node, 0, NEXT, FAR)
+    assert dict(node.paces_to_note(10)) == {CHANNEL: pytest.approx(20.0)}
+    assert node.paces_to_note(0) == []
+    node.paces_noted([*node.paces_to_note(10), (FAR, 1.0)])
+    assert node.paces_to_note(10) == []
+    node.handle(AimsRead(Aims(budget_polls_per_minute=2.0)), 1)
+    _told(node, 2, NEXT, FAR)
+    assert dict(node.paces_to_note(10)) == {CHANNEL: pytest.approx(30.0)}

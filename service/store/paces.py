@@ -1,0 +1,48 @@
+"""How often channels were polled, over time: only what changed, and of that the last few.
+
+What is noted of a channel takes at most ``8 * KEPT`` bytes of its hash, so 20 MB for 100,000 channels at the very most.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from service.corona.pacing import NOTABLE
+from service.model import ChannelId
+from service.store import keys
+from service.store.link import script
+from service.store.together import Together
+
+KEPT: Final = 24
+_PACE: Final = struct.Struct("<If")
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """From ``since_s`` on (Unix s), the fleet polled a channel each ``interval_s``; 0 if not at all."""
+
+    since_s: float
+    interval_s: float
+
+
+class Paces:
+    """Note and read them. Every method may raise :class:`StoreUnavailable`."""
+
+    def __init__(self, link: Together) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def note(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
+        """Note how often channels are polled from now on; what differs little from what was noted last is left out."""
+        await self._link.many(
+            [
+                script("channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE, KEPT)
+                for cid, interval_s in intervals_s
+            ]
+        )
+
+    async def of(self, cid: ChannelId) -> tuple[Pace, ...]:
+        """Return how often a channel was polled since when, oldest first."""
+        packed = await self._link.call("HGET", keys.channel(cid), "paces") or b""
+        return tuple(Pace(float(since_s), interval_s) for since_s, interval_s in _PACE.iter_unpack(packed))

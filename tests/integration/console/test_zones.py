@@ -1,0 +1,53 @@
+"""Times by the clocks of whoever looks."""
+
+import pytest
+
+from service.console.passwords import Passwords
+from service.feeds.urls import channel_id
+from service.model import Channel, Validators
+from service.store import Store
+from service.store.accounts import Account
+from service.store.channels import Snapshot
+from tests.support.console import Visitor
+
+PASSWORD = "correct horse battery"
+LOGIN = {"name": "bob", "password": PASSWORD}
+
+
+async def test_times_are_by_the_clock_that_one_has_chosen(store: Store, ada: Visitor) -> None:
+    url = "https://example.org/feed"
+    channel = Channel(channel_id(url), url, created_s=1_750_000_000.0)
+    await store.channels.create(channel, Snapshot(Validators(), b"", "", ""), [], 1.0)
+    page = (await ada.get(f"/channels/{channel.id}"))[1]
+    assert 'title="15 Jun 2025, 15:06:40 UTC">15 Jun 2025<' in page
+    assert await ada.post("/settings/zone", zone="tokyo") == (303, "/settings?done=zone")
+    page = (await ada.get(f"/channels/{channel.id}"))[1]
+    assert 'title="16 Jun 2025, 00:06:40 JST">16 Jun 2025<' in page
+    assert 'data-zone="Asia/Tokyo"' in (await ada.get("/"))[1]
+    assert "JST there" in (await ada.get("/settings"))[1]
+
+
+async def test_the_log_says_the_time_and_not_only_how_long_ago(ada: Visitor) -> None:
+    await ada.post("/settings/zone", zone="Asia/Tokyo")
+    assert " JST</time>" in (await ada.get("/log"))[1]
+
+
+@pytest.mark.parametrize(("words", "answer"), [("nowhere", "there are none"), ("", "there are none")])
+async def test_a_zone_that_is_none_is_explained(ada: Visitor, words: str, answer: str) -> None:
+    status, page = await ada.post("/settings/zone", zone=words)
+    assert (status, answer in page) == (422, True)
+
+
+async def test_the_browsers_zone_is_taken_at_the_first_login_and_no_later_one(store: Store, eve: Visitor) -> None:
+    account = Account(await Passwords().hash(PASSWORD), 0.0)
+    assert await store.accounts.change("bob", account, {})
+
+    async def zone_after(offered: str) -> str:
+        assert (await eve.post("/login", **LOGIN, zone=offered))[0] == 303
+        held = await store.accounts.get("bob")
+        assert held is not None
+        return held.zone
+
+    assert await zone_after("<b>Mars</b>") == ""
+    assert await zone_after("Asia/Tokyo") == "Asia/Tokyo"
+    assert await zone_after("Europe/Berlin") == "Asia/Tokyo"
