@@ -41,6 +41,7 @@ from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
+from service.store.bounds import AllBounds
 from service.store.cells import pair_key
 from service.store.directory import LIMITS
 from service.store.inbox import Letter
@@ -90,6 +91,7 @@ class Node:
         self._ring = RingView(-1, ())
         self._read_to = "0"
         """How far our inbox is read."""
+        self._bounds = AllBounds()
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
         self._witness = witness
@@ -128,6 +130,8 @@ class Node:
     async def live(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
         """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""
         try:
+            # Before any channel is ours, so that none is polled against an admin's word.
+            await self._read_aims()
             await self._beat()
             self._tasks.start(self._vital(self._read_inbox(answer)))
             self._tasks.start(self._vital(self.polling.keep_agenda()))
@@ -251,11 +255,13 @@ class Node:
 
     async def _read_aims(self) -> None:
         try:
-            aims, rates = await asyncio.gather(self._store.policy.get(), self._store.hosts.rates())
+            aims, rates, self._bounds = await asyncio.gather(
+                self._store.policy.get(), self._store.hosts.rates(), self._store.bounds.all(self._bounds)
+            )
         except StoreUnavailable as error:
             log.warning("aims unreadable", error=str(error))
             return
-        await self._happened(AimsRead(aims or self._policy.aims, rates))
+        await self._happened(AimsRead(aims or self._policy.aims, rates, self._bounds.of))
 
     async def _happened(self, *events: Event) -> None:
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()

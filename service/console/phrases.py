@@ -111,6 +111,8 @@ def wishes_in_words(wishes: Wishes) -> str:
 _BINDING: Final = {
     Bound.NONE: "its share of all polls",
     Bound.LONGEST_WAIT: "nobody is to wait longer",
+    Bound.CHANNEL_WAIT: "nobody is to wait longer for this channel, by its own bounds",
+    Bound.CHANNEL_INTERVAL: "no two polls are to be nearer, by its own bounds",
     Bound.NODES: "every node takes part",
     Bound.CHANNEL_BUDGET: "politeness to the publisher allows no more",
     Bound.HOST_BUDGET: "politeness to the site allows no more",

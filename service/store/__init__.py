@@ -17,6 +17,7 @@ from service.store.accounts import Accounts
 from service.store.api_keys import ApiKeys
 from service.store.audit import Audit
 from service.store.bots import Bots
+from service.store.bounds import BoundsStore
 from service.store.cells import Cells
 from service.store.channels import Channels
 from service.store.dead_letters import DeadLetters
@@ -81,6 +82,7 @@ class Store:
         self.ring = Ring(link)
         self.bots = Bots(link)
         self.policy = PolicyStore(link)
+        self.bounds = BoundsStore(link)
         self.leases = Leases(link)
         self.hosts = Hosts(together)
         self.remarks = Remarks(together)
@@ -105,6 +107,7 @@ class Store:
         """End all subscriptions to a channel and delete it; can be repeated after a crash."""
         await self.subscriptions.end_all(cid)
         await self.channels.forget(cid)
+        await self.bounds.forget(cid)
         await self.subscriptions.end_all(cid)
         await self.channels.forgotten(cid)
 

@@ -14,6 +14,8 @@ key                          type    meaning
 ``cn:{p}:aims``              string  what admins want of the fleet: Aims (JSON)
 ``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
 ``cn:{p}:revision``          string  how many revisions there were
+``cn:{p}:bounds``            hash    channel id → what admins want of its polls, and wanted before (JSON)
+``cn:{p}:bounds:edition``    string  grows with each change of that
 ``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
 ``cn:{q:ID}``                list    the one answer to a request; expires
@@ -110,6 +112,8 @@ RING_DRAINED = "cn:{r}:drained"
 AIMS = "cn:{p}:aims"
 AIMS_HISTORY = "cn:{p}:history"
 AIMS_REVISION = "cn:{p}:revision"
+BOUNDS = "cn:{p}:bounds"
+BOUNDS_EDITION = "cn:{p}:bounds:edition"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 IMPORTING = "cn:{i}:importing"
