@@ -18,6 +18,7 @@ from service.feeds.urls import host_of, selector_of
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
 from service.net.sites import site_of
 from service.store import Store
+from service.store.bounds import Bounded
 from service.store.remarks import Remarked
 from service.store.requests import Source
 
@@ -69,7 +70,9 @@ class ChannelDetail(msgspec.Struct, frozen=True):
 
     ``why`` it is polled as it is, and by whom, is its owner's word; null if that does not answer. ``wishes`` is
     how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may. ``validators`` are those of its
-    last version, ``note`` is an admin's, and so is ``site_requests_per_s`` (null for what the settings say).
+    last version, ``note`` is an admin's, and so are ``site_requests_per_s`` (null for what the settings say) and
+    ``bounds``: how often it is polled at most and at least, whatever the policy, and what held before (null if nobody
+    ever set any).
     """
 
     channel: ChannelView
@@ -84,6 +87,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     paused_s: float
     validators: Validators
     note: str
+    bounds: Bounded | None
 
 
 class ContentView(msgspec.Struct, frozen=True):
@@ -142,13 +146,15 @@ async def detail(store: Store, text: str) -> ChannelDetail:
     nodes = {node.id: node for node in ring.nodes}
     owner = ring.owner(cid)
     site = site_of(host_of(view.url))
-    why, polls, latest, paused_s, note, site_rate = await asyncio.gather(
-        _why(store, cid, asked=view.state in {"polled", "failing", "paused"}),
-        store.channels.polls(cid, _POLLS_SHOWN),
-        store.channels.latest(cid, _ENTRIES_SHOWN),
-        store.hosts.paused_s(cid),
-        store.remarks.note(cid),
-        store.hosts.rate(site),
+    (why, polls, latest), (paused_s, note, site_rate, bounds) = await asyncio.gather(
+        asyncio.gather(
+            _why(store, cid, asked=view.state in {"polled", "failing", "paused"}),
+            store.channels.polls(cid, _POLLS_SHOWN),
+            store.channels.latest(cid, _ENTRIES_SHOWN),
+        ),
+        asyncio.gather(
+            store.hosts.paused_s(cid), store.remarks.note(cid), store.hosts.rate(site), store.bounds.get(cid)
+        ),
     )
     return ChannelDetail(
         channel=view,
@@ -163,6 +169,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
         paused_s=paused_s,
         validators=state.validators,
         note=note,
+        bounds=bounds,
     )
 
 

@@ -7,6 +7,7 @@ from aiohttp import web
 from service.console import (
     about,
     api_page,
+    bounds,
     channel_page,
     channels,
     channels_page,
@@ -64,6 +65,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/channels/{cid}/poll", channel_page.poll),
             web.post("/channels/{cid}/trace", channel_page.trace),
             web.post("/channels/{cid}/pause", channel_page.pause),
+            web.post("/channels/{cid}/bounds", bounds.set_bounds),
             web.post("/channels/{cid}/remarks", channel_page.remark),
             web.post("/channels/{cid}/listed", channels.set_listed),
             web.get("/channels/{cid}/remove", channels.remove_form),

@@ -7,6 +7,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from service.console.differences import differences
+from service.console.spans import span
+from service.corona.policy import Bounds
 from service.corona.reasons import Bound, Reason
 from service.feeds.pace import DAY_S
 from service.feeds.urls import selector_of, without_selector
@@ -125,6 +127,16 @@ def binding(bound: Bound) -> str:
     return _BINDING[bound]
 
 
+def bounds_in_words(bounds: Bounds) -> str:
+    """Return a channel's own bounds in one line."""
+    said = []
+    if bounds.longest_wait_s is not None:
+        said.append(f"a mean wait of at most {span(bounds.longest_wait_s)}")
+    if bounds.shortest_interval_s is not None:
+        said.append(f"at least {span(bounds.shortest_interval_s)} between two polls")
+    return " and ".join(said) or "as the policy has it"
+
+
 def reason_in_words(reason: Reason) -> str:
     """Return how often a channel is polled, and what makes it so."""
     nodes = count(len(reason.turns), "node")
@@ -142,6 +154,6 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
         *(count, duration, ago, size, instant, short_id, went_well, outcome_words, state_words, web_address),
-        *(differences, wishes_in_words, reason_in_words, binding, selector_of, without_selector),
+        *(differences, wishes_in_words, reason_in_words, bounds_in_words, binding, selector_of, without_selector),
     )
 }
