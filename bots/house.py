@@ -47,6 +47,7 @@ from bots.importing import Importing
 from bots.voice import spoken
 from service.discovery.grammar import Finding, Query
 from service.errors import CoronetError, NotSubscribed, NoWorker
+from service.feeds.urls import host_of
 from service.location.contents import LATEST
 from service.model import Channel, ChannelId, Entry, Subscription, UserId
 from service.preferences import FOR_ALL, NONE, ByNumber
@@ -126,6 +127,8 @@ class House:
             case LatestEntries(cid, count):
                 return await self._latest(cid, count)
             case AskWhy(cid):
+                channel = await self._store.channels.get(cid)
+                await self._store.blocks.refuse(host_of(channel.url) if channel else "")
                 return await self._store.requests.why(cid)
             case MyHabits():
                 return (await self._store.users.habits([user_id(jid)]))[0]

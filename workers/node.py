@@ -35,7 +35,7 @@ from service.corona.messages import decode, encode
 from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
-from service.errors import CellsLost, LeaseLost, LimitReached, PublisherError, StoreUnavailable
+from service.errors import CellsLost, HostBlocked, LeaseLost, LimitReached, PublisherError, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
@@ -83,6 +83,7 @@ class Node:
     ) -> None:
         self.me = me
         self._store = store
+        self._poller = poller
         self._hubs = hubs
         self._settings = settings
         self._clock = clock
@@ -250,17 +251,21 @@ class Node:
     async def _take_in(self, cid: ChannelId) -> None:
         try:
             await self.polling.take_in(cid)
-        except (PublisherError, LimitReached, StoreUnavailable) as error:
+        except (PublisherError, LimitReached, HostBlocked, StoreUnavailable) as error:
             log.info("what was pushed is left to the next poll", channel=cid[:8], why=str(error))
 
     async def _read_aims(self) -> None:
         try:
-            aims, rates, self._bounds = await asyncio.gather(
-                self._store.policy.get(), self._store.hosts.rates(), self._store.bounds.all(self._bounds)
+            aims, rates, self._bounds, blocked = await asyncio.gather(
+                self._store.policy.get(),
+                self._store.hosts.rates(),
+                self._store.bounds.all(self._bounds),
+                self._store.blocks.all(),
             )
         except StoreUnavailable as error:
             log.warning("aims unreadable", error=str(error))
             return
+        self._poller.block(blocked)
         await self._happened(AimsRead(aims or self._policy.aims, rates, self._bounds.of))
 
     async def _happened(self, *events: Event) -> None:

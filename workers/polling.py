@@ -12,7 +12,7 @@ import structlog
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, Refresh, StartPolling
 from service.corona.messages import Candidate
-from service.errors import LimitReached, OperationalError, PublisherError
+from service.errors import HostBlocked, LimitReached, OperationalError, PublisherError
 from service.feeds.wire import Document
 from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
@@ -161,12 +161,16 @@ class Polling:
         return result
 
     async def take_in(self, cid: ChannelId) -> None:
-        """Compare what a hub pushed for a channel; what cannot be read is left to the next poll."""
+        """Compare what a hub pushed for a channel; what cannot be read is left to the next poll.
+
+        Raises :class:`HostBlocked`: nothing of a blocked host is wanted, unasked either.
+        """
         pushes = await self._store.websub.taken(cid)
         held = await self._held(cid)
         # What a dormant channel lists is to be taken in as a whole.
         if held is None or held.channel.dormant or not pushes:
             return
+        self._poller.refuse_blocked(held.channel)
         if not all(push.body for push in pushes):
             await self._poller.may_poll(held)
             await self._poll(held)
@@ -267,7 +271,7 @@ class Polling:
                 # After the set's next poll it would only burden the publisher: what there is was seen by that one.
                 late_s = self.fleet_s() - at_s
                 await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.rota.gap_s - late_s)
-        except (LimitReached, OperationalError) as error:
+        except (LimitReached, HostBlocked, OperationalError) as error:
             log.info("not polled", channel=cid[:8], why=str(error))
         finally:
             self._under_way.discard(cid)

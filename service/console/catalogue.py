@@ -35,7 +35,8 @@ class ChannelView(msgspec.Struct, frozen=True):
 
     ``selector`` (CSS) names the part of a page that is watched, which is in the ``url`` too. ``condition`` is
     what subscribers were told last of the channel itself; ``moved_to`` the channel that took over. Admins file it
-    under ``tags``, and may want nobody to poll it before ``paused_until_s`` (0 if they do not).
+    under ``tags``, and may want nobody to poll it before ``paused_until_s`` (0 if they do not), or its host, or the
+    domain ``blocked_by``, to be asked for nothing ("" if they do not).
     """
 
     id: ChannelId
@@ -55,6 +56,7 @@ class ChannelView(msgspec.Struct, frozen=True):
     failing_since_s: float | None
     tags: tuple[str, ...]
     paused_until_s: float
+    blocked_by: str
 
 
 class ChannelPage(msgspec.Struct, frozen=True):
@@ -205,11 +207,16 @@ def _no_such_channel() -> web.HTTPNotFound:
 async def views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
     """Return channels as they are now, in the order asked for, but for those that are gone."""
     found, counts = await asyncio.gather(store.remarks.read(ids), store.subscriptions.counts(list(ids)))
+    blocked = await store.blocks.over([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()
-    return tuple(_view(each, count, now_s) for each, count in zip(found, counts, strict=True) if each is not None)
+    return tuple(
+        _view(each, count, by, now_s)
+        for each, count, by in zip(found, counts, blocked, strict=True)
+        if each is not None
+    )
 
 
-def _view(found: Remarked, subscribers: int, now_s: float) -> ChannelView:
+def _view(found: Remarked, subscribers: int, blocked_by: str, now_s: float) -> ChannelView:
     channel = found.channel
     return ChannelView(
         id=channel.id,
@@ -223,10 +230,11 @@ def _view(found: Remarked, subscribers: int, now_s: float) -> ChannelView:
         private=channel.private,
         created_s=channel.created_s,
         subscribers=subscribers,
-        state=doing(row_of(found, now_s), subscribers, now_s),
+        state=doing(row_of(found, now_s), subscribers, now_s, blocked=bool(blocked_by)),
         condition=channel.condition,
         moved_to=channel.moved_to,
         failing_since_s=found.failing_since_s,
         tags=found.tags,
         paused_until_s=found.paused_until_s,
+        blocked_by=blocked_by,
     )

@@ -74,6 +74,8 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/nodes/{node}/drain", nodes.drain),
             web.post("/shards", shards_page.change),
             web.post("/hosts/{host}", hosts_page.change),
+            web.post("/hosts/{host}/block", hosts_page.block),
+            web.post("/hosts/{host}/allow", hosts_page.allow),
             web.post("/people/{user}", people_page.change),
             web.post("/delivery/{letter}/requeue", delivery_page.requeue),
             web.post("/delivery/{letter}/drop", delivery_page.drop),

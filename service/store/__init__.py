@@ -16,6 +16,7 @@ from service.settings import Settings
 from service.store.accounts import Accounts
 from service.store.api_keys import ApiKeys
 from service.store.audit import Audit
+from service.store.blocks import Blocks
 from service.store.bots import Bots
 from service.store.bounds import BoundsStore
 from service.store.cells import Cells
@@ -87,7 +88,8 @@ class Store:
         self.hosts = Hosts(together)
         self.remarks = Remarks(together)
         self.inboxes = Inboxes(link, together)
-        self.requests = Requests(link, self.inboxes, self.ring)
+        self.blocks = Blocks(link)
+        self.requests = Requests(link, self.inboxes, self.ring, self.blocks)
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
         self.sessions = Sessions(link)

@@ -82,6 +82,7 @@ key                          type    meaning
 ``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
 ``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
+``cn:{hosts}:blocked``       hash    host, or domain, that nobody is to ask → who wants that, and why (JSON)
 ``cn:{console}:accounts``    hash    name → Account (msgpack)
 ``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
 ``cn:{console}:invite:H``    string  H: hash of a link's token → the account whose password it sets; expires
@@ -347,6 +348,8 @@ def host_rates() -> str:
     """All that admins set of that, by site (hash): for those who plan; a site's own key is what counts."""
     return "cn:{hosts}:rates"
 
+
+BLOCKED_HOSTS = "cn:{hosts}:blocked"
 
 # console
 CONSOLE_ACCOUNTS = "cn:{console}:accounts"
