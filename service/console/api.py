@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console import api_access, api_channels, api_fleet, api_people, bounds
+from service.console import api_access, api_channels, api_fleet, api_people, bounds, rehearsing
 from service.console.access import Need, act, look
 from service.console.attention import Overview
 from service.console.catalogue import (
@@ -198,6 +198,7 @@ _FIND = (
 OPERATIONS: Final[Sequence[Operation]] = (
     *api_channels.OPERATIONS,
     *bounds.OPERATIONS,
+    *rehearsing.OPERATIONS,
     *api_fleet.OPERATIONS,
     *api_people.OPERATIONS,
     *api_access.OPERATIONS,

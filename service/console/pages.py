@@ -22,6 +22,7 @@ from service.console import (
     overview_page,
     people_page,
     policy_page,
+    rehearsing,
     settings_page,
     shards_page,
 )
@@ -77,6 +78,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/hosts/{host}/block", hosts_page.block),
             web.post("/hosts/{host}/allow", hosts_page.allow),
             web.post("/people/{user}", people_page.change),
+            web.post("/people/{user}/rehearsal", rehearsing.page),
             web.post("/delivery/{letter}/requeue", delivery_page.requeue),
             web.post("/delivery/{letter}/drop", delivery_page.drop),
         ],

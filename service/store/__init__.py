@@ -39,6 +39,7 @@ from service.store.pauses import Pauses
 from service.store.people import People
 from service.store.policy import PolicyStore
 from service.store.preferences import PreferenceStore
+from service.store.rehearsals import Rehearsals
 from service.store.remarks import Remarks
 from service.store.repeats import Repeats
 from service.store.requests import Requests
@@ -90,6 +91,7 @@ class Store:
         self.inboxes = Inboxes(link, together)
         self.blocks = Blocks(link)
         self.requests = Requests(link, self.inboxes, self.ring, self.blocks)
+        self.rehearsals = Rehearsals(link)
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
         self.sessions = Sessions(link)

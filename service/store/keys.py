@@ -56,7 +56,7 @@ key                          type    meaning
                                      ``w`` which standing queries have met what: MetWatch (JSON),
                                      ``a`` version after which all is told at once, up to ``v``
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
-``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
+``cn:{u:UID}:told``          list    the last 20 messages, newest first: id, items and how they went (JSON); expires
 ``cn:{u:UID}:revived:L``     string  what dead letter L would have told is queued again; expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
@@ -78,6 +78,8 @@ key                          type    meaning
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
 ``cn:{d}:bots``              zset    where bots serve their metrics (URL) → when they said so (Unix s)
+``cn:{d}:asked``             list    what the console asks the bot: Question (msgpack); expires
+``cn:{d}:answers``           string  a bot takes such questions; expires
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
 ``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
 ``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
@@ -125,6 +127,8 @@ GUESTS = "cn:{v}:guests"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
 BOTS = "cn:{d}:bots"
+BOT_ASKED = "cn:{d}:asked"
+BOT_ANSWERS = "cn:{d}:answers"
 DEAD_LETTERS = "cn:{d}:dead"
 STANDING_LOG = "cn:{w}:log"
 

@@ -37,10 +37,12 @@ class Probe(msgspec.Struct, frozen=True, tag=True):
     """Look at this canonical URL; if it is a feed, make it a channel (or wake its channel up).
 
     ``as_page``: make a page of it, whatever it names; then the URL may carry a selector (``feeds.urls.page_url``).
+    Not to ``keep`` it: only look, and say what channel it would be.
     """
 
     url: str
     as_page: bool = False
+    keep: bool = True
 
 
 class PollNow(msgspec.Struct, frozen=True, tag=True):
@@ -178,10 +180,12 @@ class Requests:
         self._inboxes = inboxes
         self._ring = ring
 
-    async def probe(self, url: str, timeout_s: float = _WITHIN_S, *, as_page: bool = False) -> Probed:
+    async def probe(
+        self, url: str, timeout_s: float = _WITHIN_S, *, as_page: bool = False, keep: bool = True
+    ) -> Probed:
         """Have a canonical URL looked at. Raises what the worker met, :class:`HostBlocked`, or :class:`NoWorker`."""
         await self._blocks.refuse(host_of(url))
-        answer = await self._ask(channel_id(url), Probe(url, as_page), timeout_s)
+        answer = await self._ask(channel_id(url), Probe(url, as_page, keep), timeout_s)
         if isinstance(answer, Probed):
             return answer
         raise NoWorker(f"A worker answered {type(answer).__name__} to a probe: the fleet's versions differ.")

@@ -12,6 +12,7 @@ from service.feeds.parts import parts
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store, keys
+from service.store.blocks import Block
 from service.store.channels import Snapshot
 from service.store.requests import Probed
 from tests.support.browser import enter_as
@@ -54,6 +55,8 @@ async def _full(store: Store) -> list[str]:
     await store.outbox.enqueue([bob], good.id, delta.version, now_s, parts(delta))
     batches = await store.outbox.claim([bob], 10, now_s)
     await store.outbox.dead(bob, batches[bob].message_id, HOSTILE)
+    await store.link.call("XADD", keys.DEAD_LETTERS, "*", "why", HOSTILE)
+    await store.blocks.add("news.example.org", Block("ada", now_s, HOSTILE))
     what_if = "goal=lite&longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute=9"
     return [
         *("/", "/channels", "/channels?state=failing&sort=-subscribers", "/channels?q=nowhere", "/channels/add"),
