@@ -336,10 +336,14 @@ class Delivery:
             alive = [batch for batch in flying if batch not in hopeless]
             if again := self._dispatch.resend(uid, alive, self._clock.monotonic_s()):
                 found[uid] = again
+                await self._store.outbox.retried(uid, [batch.message_id for batch in again])
         return found
 
     async def _surely(
-        self, receipted: Sequence[tuple[UserId, MessageId]], finished: Sequence[tuple[UserId, MessageId]]
+        self,
+        receipted: Sequence[tuple[UserId, MessageId]],
+        finished: Sequence[tuple[UserId, MessageId]],
+        received: Sequence[tuple[UserId, MessageId]] = (),
     ) -> None:
         """Complete, however long Redis is away: to forget that something was sent would mean to send it twice."""
         while True:
@@ -348,6 +352,8 @@ class Delivery:
                     await self._store.outbox.acked(receipted)
                 if finished:
                     await self._store.outbox.done(finished)
+                if received:
+                    await self._store.outbox.received(received)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -361,7 +367,7 @@ class Delivery:
             arrived, self._receipts = self._receipts, []
             new = {uid for uid, _ in arrived if not self._sends_receipts.get(uid)}
             self._sends_receipts.update(dict.fromkeys(new, True))
-            await self._surely((), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
+            await self._surely((), (), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
             now_s = self._clock.monotonic_s()
             for uid, _ in arrived:
                 self._dispatch.settled(uid, now_s)

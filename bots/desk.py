@@ -34,6 +34,7 @@ from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.keys import user_id
+from service.store.users import UserState
 
 QUESTION_STANDS_S: Final = 600.0
 """After this long a question is forgotten, so that a stray "yes" does nothing."""
@@ -128,11 +129,8 @@ class Desk:
         if known.suspended:
             return ""
         person.language = known.habits.speaks
-        greeting = "" if known.welcomed else f"{welcome(voice(person.language))}\n\n"
-        if known.unreachable:
-            greeting = f"{welcome_back(voice(person.language))}\n\n"
         reply = await self._converse(person, said, self._limits.of(known.most_subscriptions))
-        return clip(greeting + text(reply, self._clock.wall_s(), person.language), LONGEST_MESSAGE_BYTES)
+        return worded(known, reply, self._clock.wall_s())
 
     async def _converse(self, person: _Person, said: Said, limits: Limits) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
@@ -174,6 +172,15 @@ class Desk:
             return stanzas.message(address, said.jid, ident, stanzas.payload(f"{nick}: {words}"), kind="groupchat")
         content = stanzas.payload(words) + stanzas.REQUEST + stanzas.ACTIVE
         return stanzas.message(address, said.sender, ident, content, said.thread)
+
+
+def worded(known: UserState, reply: Reply, now_s: float) -> str:
+    """Return a reply's text for a person of whom this was known when they wrote; who is new, or back, is greeted."""
+    language = known.habits.speaks
+    greeting = "" if known.welcomed else f"{welcome(voice(language))}\n\n"
+    if known.unreachable:
+        greeting = f"{welcome_back(voice(language))}\n\n"
+    return clip(greeting + text(reply, now_s, language), LONGEST_MESSAGE_BYTES)
 
 
 def _guarded(text: str, limits: Limits) -> Dialogue:

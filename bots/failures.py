@@ -39,6 +39,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     ),
     errors.NotSubscribed: marked("You have no such subscription. `list` shows what you have."),
     errors.LimitReached: marked("{detail}"),
+    errors.HostBlocked: marked("I cannot watch {it}: {detail}"),
     errors.BadQuery: marked("{detail}"),
     errors.HostNotFound: marked("I cannot find {it}. {detail} Is it spelled right?"),
     errors.Unreachable: marked("I cannot reach {it} just now. {detail} Try again later."),
@@ -96,4 +97,5 @@ _OUTCOMES: Final = {
     errors.BrokenFeed.code: marked("broken feed"),
     errors.ParseKilled.code: marked("takes too long to read"),
     errors.AddressRefused.code: marked("moved to a private address"),
+    errors.HostBlocked.code: marked("moved to a blocked host"),
 }

@@ -3,12 +3,16 @@
 import contextlib
 
 from service.errors import CoronetError
+from service.feeds.urls import host_of
 from service.model import ChannelId
 from service.store import Store
 
 
 async def follow(store: Store, jid: str, cid: ChannelId) -> tuple[int, bool]:
     """Return the number of a person's subscription and whether it is new; it is polled then. Raises CoronetError."""
+    followed = await store.channels.get(cid)
+    if followed is not None:
+        await store.blocks.refuse(host_of(followed.url))
     subscription, new = await store.subscriptions.subscribe(jid, cid)
     if new:
         await store.requests.wanted(subscription.channel)

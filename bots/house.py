@@ -47,6 +47,7 @@ from bots.importing import Importing
 from bots.voice import spoken
 from service.discovery.grammar import Finding, Query
 from service.errors import CoronetError, NotSubscribed, NoWorker
+from service.feeds.urls import host_of
 from service.location.contents import LATEST
 from service.model import Channel, ChannelId, Entry, Subscription, UserId
 from service.preferences import FOR_ALL, NONE, ByNumber
@@ -63,16 +64,16 @@ class House:
 
     def __init__(self, store: Store, delivery: Delivery, limits: Limits, door: Door, importing: Importing) -> None:
         """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends."""
-        self._importing = importing
-        self._door = door
+        self.importing = importing
+        self.door = door
         self._store = store
-        self._delivery = delivery
-        self._limits = limits
+        self.delivery = delivery
+        self.limits = limits
 
     async def greet(self, jid: str, tag: str) -> UserState:
         """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
         known = await self._store.users.get(jid)
-        if not await self._door.admits(jid):
+        if not await self.door.admits(jid):
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
             await self._store.users.mark(jid, welcomed=True)
@@ -83,7 +84,7 @@ class House:
         if client_language in ("", known.habits.client_language):
             return known
         await self._store.users.set_client_language(jid, client_language)
-        self._delivery.changed(jid)
+        self.delivery.changed(jid)
         habits = msgspec.structs.replace(known.habits, client_language=client_language)
         return msgspec.structs.replace(known, habits=habits)
 
@@ -91,7 +92,7 @@ class House:
         """Carry out a dialogue with the person of this bare JID; ``at_work`` is called before what takes long."""
         try:
             request = next(dialogue)
-            if not isinstance(request, AcceptInvitation) and not await self._door.admits(jid):
+            if not isinstance(request, AcceptInvitation) and not await self.door.admits(jid):
                 dialogue.close()
                 return NotAdmitted()
             while True:
@@ -113,7 +114,7 @@ class House:
             case LookUp(cid):
                 return await self._store.channels.resolve(cid)
             case TakeNewUrl():
-                return await self._store.users.allow(jid, "url", self._limits.new_urls_per_hour, _HOUR_S)
+                return await self._store.users.allow(jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
             case Probe(url, as_page):
                 return await self._store.requests.probe(url, as_page=as_page)
             case MySubscriptions():
@@ -121,52 +122,54 @@ class House:
             case AddSubscription(cid):
                 return await follow(self._store, jid, cid)
             case EndSubscription(cid):
-                async with self._delivery.paused(jid):
+                async with self.delivery.paused(jid):
                     return await self._store.subscriptions.unsubscribe(jid, cid)
             case LatestEntries(cid, count):
                 return await self._latest(cid, count)
             case AskWhy(cid):
+                channel = await self._store.channels.get(cid)
+                await self._store.blocks.refuse(host_of(channel.url) if channel else "")
                 return await self._store.requests.why(cid)
             case MyHabits():
                 return (await self._store.users.habits([user_id(jid)]))[0]
             case SetHabits(habits):
                 await self._store.users.set_habits(jid, habits)
-                self._delivery.changed(jid)
+                self.delivery.changed(jid)
                 if habits.heeds_presence:
-                    self._delivery.befriend(jid)
+                    self.delivery.befriend(jid)
                 return None
             case Search(query):
                 return await self._found(jid, query)
             case MyWatches():
                 return tuple(await self._store.standing.of_user(jid))
             case AddWatch(standing):
-                return await self._store.standing.watch(jid, standing, self._limits.watches)
+                return await self._store.standing.watch(jid, standing, self.limits.watches)
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
             case ReadList(url):
                 return await self._store.requests.outline(url)
             case ImportThese(feeds):
-                await self._importing.add(jid, feeds)
+                await self.importing.add(jid, feeds)
                 return None
             case AcceptInvitation(code):
-                return await self._door.accept(jid, code)
+                return await self.door.accept(jid, code)
             case ForgetEverything():
-                await self._importing.stop(jid)
-                async with self._delivery.paused(jid):
+                await self.importing.stop(jid)
+                async with self.delivery.paused(jid):
                     await self._store.forgetting.forget(jid)
-                    self._delivery.forget(jid)
+                    self.delivery.forget(jid)
                 return None
             case PausePlease(cids, watches):
-                async with self._delivery.paused(jid):
+                async with self.delivery.paused(jid):
                     return await self._store.pauses.pause(jid, cids, watches=watches)
             case ResumePlease(cids, watches):
                 return await self._store.pauses.resume(jid, cids, watches=watches)
             case MyPreferences():
                 return (await self._store.preferences.of_users([user_id(jid)]))[0]
             case PutPreferences(number, preferences):
-                async with self._delivery.paused(jid):
+                async with self.delivery.paused(jid):
                     await self._store.preferences.put(jid, number, preferences)
-                    self._delivery.changed(jid)
+                    self.delivery.changed(jid)
                 return None
             case ToldBy(message_id):
                 return await self._told_by(user_id(jid), message_id)
@@ -174,7 +177,7 @@ class House:
                 return await self._health(cids)
 
     async def _found(self, jid: str, query: Query) -> tuple[Finding, ...]:
-        search, least = self._store.search, self._limits.public_from_subscribers
+        search, least = self._store.search, self.limits.public_from_subscribers
         own, public = await asyncio.gather(search.own(jid, query, least), search.find(query, least))
         return (*own, *public)[: query.limit]
 

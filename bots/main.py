@@ -34,6 +34,7 @@ from bots.link import (
     Seen,
     Started,
 )
+from bots.rehearsing import Rehearsing
 from bots.rooms import Rooms
 from bots.tasks import together
 from bots.xmpp import Connection
@@ -66,6 +67,7 @@ class Bot:
         self._importing = Importing(store, self.connection, clock, limits)
         house = House(store, self._delivery, limits, door, self._importing)
         self._desk = Desk(store, self.connection, house, clock, limits)
+        self._rehearsing = Rehearsing(store, house, clock)
         self._counter = Counter(store, self.connection, house, clock, limits)
         self._appearance = Appearance(self.connection)
         self._rooms = Rooms(
@@ -77,7 +79,8 @@ class Bot:
         try:
             await self._rooms.load()
             keeping = (self._rooms.run(), self._appearance.run())
-            await together(self.connection.run(), self._delivery.run(), *keeping, self._importing.run())
+            answering = (self._importing.run(), self._rehearsing.run())
+            await together(self.connection.run(), self._delivery.run(), *keeping, *answering)
         finally:
             await self._desk.close()
             await self._counter.close()

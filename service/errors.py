@@ -8,6 +8,7 @@
     │   ├── AddressRefused        the guard: not a public address, or a port we do not use
     │   ├── NotSubscribed         no such subscription (also: not yours)
     │   ├── LimitReached          one of the user's limits, or what a publisher may be asked
+    │   ├── HostBlocked           admins want this host not to be asked for anything
     │   ├── BadKey                no identifier key, or no key group, of this store's layout
     │   ├── UnknownKeyspace       this store has fewer keyspaces
     │   ├── NoSuchThing           what a path or a command names is not there, or not any more
@@ -109,6 +110,12 @@ class LimitReached(UserError):
     """One of the user's limits is used up, or how often a publisher may be asked."""
 
     code = "limit-reached"
+
+
+class HostBlocked(UserError):
+    """Admins want a host, or the domain that it is of, to be asked for nothing."""
+
+    code = "host-blocked"
 
 
 class BadKey(UserError):

@@ -6,14 +6,14 @@ site, and of the network that answers for it; for private addresses only pauses 
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from weakref import WeakValueDictionary
 
-from service.errors import LimitReached
+from service.errors import HostBlocked, LimitReached
 from service.feeds.urls import host_of
 from service.model import Channel
 from service.net.guard import is_public
-from service.net.sites import address_group, site_of
+from service.net.sites import address_group, names_over, site_of
 from service.settings import Settings
 from service.store.hosts import SECONDS_PER_HOUR, Bound, Hosts
 
@@ -32,10 +32,24 @@ class Courtesy:
     def __init__(self, hosts: Hosts, settings: Settings) -> None:
         self._hosts = hosts
         self._settings = settings
+        self._blocked: Container[str] = frozenset()
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    def block(self, blocked: Container[str]) -> None:
+        """Have nobody ask these hosts, and those of these domains, from now on; all others may be asked."""
+        self._blocked = blocked
+
+    def refuse_blocked(self, host: str) -> None:
+        """Raise :class:`HostBlocked` if admins want a host not to be asked."""
+        name = next((name for name in names_over(host) if name in self._blocked), "")
+        if name:
+            raise HostBlocked("{host} is blocked here by an admin.", host=name)
+
     async def may_ask(self, channel: Channel) -> None:
-        """Return as soon as the publisher may be asked for the channel. Raises :class:`LimitReached` if not soon."""
+        """Return as soon as the publisher may be asked for the channel.
+
+        Raises :class:`LimitReached` if not soon, :class:`HostBlocked` if not at all.
+        """
         await self.may_poll(channel)
         await self.may_reach(channel)
 
@@ -45,6 +59,7 @@ class Courtesy:
         ``address_group`` is what :meth:`answered` said of the channel's last answer, if there was one.
         """
         host = host_of(channel.url)
+        self.refuse_blocked(host)
         if not charged_site(channel):
             _refuse_in_pause(host, await self._hosts.paused_s(channel.id))
             return
@@ -65,7 +80,8 @@ class Courtesy:
             await self._take(host_of(channel.url))
 
     async def may_follow(self, host: str) -> None:
-        """Return as soon as a redirect to this host may be followed. Raises :class:`LimitReached` if not soon."""
+        """Return as soon as a redirect to this host may be followed. Raises as :meth:`may_ask`."""
+        self.refuse_blocked(host)
         if not _is_loopback(host):
             await self._take(host)
 

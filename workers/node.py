@@ -35,12 +35,13 @@ from service.corona.messages import decode, encode
 from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
-from service.errors import CellsLost, LeaseLost, LimitReached, PublisherError, StoreUnavailable
+from service.errors import CellsLost, HostBlocked, LeaseLost, LimitReached, PublisherError, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
+from service.store.bounds import AllBounds
 from service.store.cells import pair_key
 from service.store.directory import LIMITS
 from service.store.inbox import Letter
@@ -83,6 +84,7 @@ class Node:
     ) -> None:
         self.me = me
         self._store = store
+        self._poller = poller
         self._hubs = hubs
         self._settings = settings
         self._clock = clock
@@ -91,6 +93,7 @@ class Node:
         self._ring = RingView(-1, ())
         self._read_to = "0"
         """How far our inbox is read."""
+        self._bounds = AllBounds()
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = Tasks()
         self._witness = witness
@@ -129,6 +132,8 @@ class Node:
     async def live(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
         """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""
         try:
+            # Before any channel is ours, so that none is polled against an admin's word.
+            await self._read_aims()
             await self._beat()
             self._tasks.start(self._vital(self._read_inbox(answer)))
             self._tasks.start(self._vital(self.polling.keep_agenda()))
@@ -258,16 +263,22 @@ class Node:
     async def _take_in(self, cid: ChannelId) -> None:
         try:
             await self.polling.take_in(cid)
-        except (PublisherError, LimitReached, StoreUnavailable) as error:
+        except (PublisherError, LimitReached, HostBlocked, StoreUnavailable) as error:
             log.info("what was pushed is left to the next poll", channel=cid[:8], why=str(error))
 
     async def _read_aims(self) -> None:
         try:
-            aims, rates = await asyncio.gather(self._store.policy.get(), self._store.hosts.rates())
+            aims, rates, self._bounds, blocked = await asyncio.gather(
+                self._store.policy.get(),
+                self._store.hosts.rates(),
+                self._store.bounds.all(self._bounds),
+                self._store.blocks.all(),
+            )
         except StoreUnavailable as error:
             log.warning("aims unreadable", error=str(error))
             return
-        await self._happened(AimsRead(aims or self._policy.aims, rates))
+        self._poller.block(blocked)
+        await self._happened(AimsRead(aims or self._policy.aims, rates, self._bounds.of))
 
     async def _happened(self, *events: Event) -> None:
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()

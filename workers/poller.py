@@ -6,7 +6,7 @@ to the channel's owner. A poll that fails changes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -64,8 +64,16 @@ class Poller:
         self._memories = memories
         self._clock = clock
 
+    def block(self, blocked: Container[str]) -> None:
+        """Ask none of these hosts, and none of these domains, from now on."""
+        self._courtesy.block(blocked)
+
+    def refuse_blocked(self, channel: Channel) -> None:
+        """Raise :class:`HostBlocked` if nothing is to be had of a channel's host."""
+        self._courtesy.refuse_blocked(host_of(channel.url))
+
     async def may_poll(self, watch: Watch) -> None:
-        """Return as soon as a channel may be polled. Raises :class:`LimitReached` if not soon."""
+        """Return as soon as a channel may be polled. Raises as :meth:`Courtesy.may_ask`."""
         await self._courtesy.may_poll(watch.channel, watch.address_group)
 
     async def poll(self, watch: Watch, node: NodeId, before_s: float = inf) -> Poll:

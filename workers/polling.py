@@ -12,7 +12,7 @@ import structlog
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, Refresh, StartPolling
 from service.corona.messages import Candidate
-from service.errors import LimitReached, OperationalError, PublisherError
+from service.errors import HostBlocked, LimitReached, OperationalError, PublisherError
 from service.feeds.wire import Document
 from service.metrics import POLL_LAG
 from service.model import ChannelId, NodeId, PollResult
@@ -163,12 +163,16 @@ class Polling:
         return result
 
     async def take_in(self, cid: ChannelId) -> None:
-        """Compare what a hub pushed for a channel; what cannot be read is left to the next poll."""
+        """Compare what a hub pushed for a channel; what cannot be read is left to the next poll.
+
+        Raises :class:`HostBlocked`: nothing of a blocked host is wanted, unasked either.
+        """
         pushes = await self._store.websub.taken(cid)
         held = await self._held(cid)
         # What a dormant channel lists is to be taken in as a whole.
         if held is None or held.channel.dormant or not pushes:
             return
+        self._poller.refuse_blocked(held.channel)
         if not all(push.body for push in pushes):
             await self._poller.may_poll(held)
             await self._poll(held)
@@ -270,7 +274,7 @@ class Polling:
                 late_s = self.fleet_s() - at_s
                 POLL_LAG.observe(max(late_s, 0.0))
                 await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.rota.gap_s - late_s)
-        except (LimitReached, OperationalError) as error:
+        except (LimitReached, HostBlocked, OperationalError) as error:
             log.info("not polled", channel=cid[:8], why=str(error))
         finally:
             self._under_way.discard(cid)

@@ -56,12 +56,18 @@ class Probing:
         self._parser = parser
         self._node = node
         self._began_s = time.monotonic()
+        self._keeps = True
+        self._seen: Probed | None = None
+        """What was found, if it is not to be kept."""
 
     async def probe(self, ask: Probe) -> Probed:
         """Return what is at a URL; if it is a feed, or asked for as a page, it is a channel from then on, and awake.
 
+        What is not to be kept, is not made a channel, nor woken up.
+
         Raises what a subscriber is to be told of.
         """
+        self._keeps = ask.keep
         try:
             return await (self._probe_page(ask.url) if ask.as_page else self._probe(ask.url))
         except LimitReached:
@@ -161,6 +167,10 @@ class Probing:
         return await self._parser.examine(job, self._left_s(_READ_BY_S))
 
     async def _probed(self, channel: Channel, *, discovered: bool = False) -> Probed:
+        if not self._keeps:
+            if self._seen is not None:
+                return msgspec.structs.replace(self._seen, discovered=discovered)
+            return Probed(channel, await self._store.channels.latest(channel.id, _LATEST), discovered=discovered)
         # Owned from now on, so that polls have begun by the time somebody subscribes.
         await self._node.owning.expect_subscribers(channel.id)
         latest = await self._store.channels.latest(channel.id, _LATEST)
@@ -190,6 +200,10 @@ class Probing:
 
     async def _keep(self, channel: Channel, fetched: Fetched, findings: Findings, *, known: bool) -> None:
         """Make the channel, or wake it up; what hubs it names is known before its polls find nothing new."""
+        if not self._keeps:
+            named = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
+            self._seen = Probed(named, findings.latest[:_LATEST])
+            return
         if known:
             await self._wake(channel, fetched, findings)
         else:

@@ -14,6 +14,8 @@ from service.feeds.text import one_line
 _BINDING: Final = {
     Bound.NONE: marked("That is its share of all the looks that may be taken."),
     Bound.LONGEST_WAIT: marked("That is so that nobody has to wait longer."),
+    Bound.CHANNEL_WAIT: marked("An admin set how long one may have to wait for it at most."),
+    Bound.CHANNEL_INTERVAL: marked("An admin set that it is looked at no more often."),
     Bound.NODES: marked("Every worker takes part; only more of them could look more often."),
     Bound.CHANNEL_BUDGET: marked("Politeness to its publisher allows no more."),
     Bound.HOST_BUDGET: marked("Politeness to its site, which has other channels as well, allows no more."),

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console import api_access, api_channels, api_fleet, api_people
+from service.console import api_access, api_channels, api_fleet, api_people, bounds, rehearsing
 from service.console.access import Need, act, look
 from service.console.attention import Overview
 from service.console.catalogue import (
@@ -182,7 +182,7 @@ _HOST = Parameter("host", "path", "A publisher's host, as in a URL.")
 _QUERY = Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.')
 _FIND = (
     Parameter("q", "query", "Only channels whose title or URL holds this text."),
-    Parameter("state", "query", "Only channels that are `polled`, `failing`, `idle`, `paused` or `moved`."),
+    Parameter("state", "query", "Only channels that are `polled`, `failing`, `idle`, `paused`, `blocked` or `moved`."),
     Parameter("tag", "query", "Only channels that admins file under this word."),
     Parameter("site", "query", "Only channels of this site: a registrable domain."),
     Parameter(
@@ -197,6 +197,8 @@ _FIND = (
 
 OPERATIONS: Final[Sequence[Operation]] = (
     *api_channels.OPERATIONS,
+    *bounds.OPERATIONS,
+    *rehearsing.OPERATIONS,
     *api_fleet.OPERATIONS,
     *api_people.OPERATIONS,
     *api_access.OPERATIONS,

@@ -10,6 +10,7 @@ from aiohttp import web
 from service.console import delivery, people
 from service.console.access import act, look, rule
 from service.console.audited import DETAIL
+from service.console.deliveries import Deliveries, deliveries
 from service.console.delivery import Letters, Waiting
 from service.console.openapi import BODY, CURSOR, LIMIT, Operation, Parameter
 from service.console.people import PAGE, PeoplePage
@@ -50,6 +51,11 @@ async def get_people(request: web.Request) -> web.Response:
 async def get_person(request: web.Request) -> web.Response:
     """One person: what they have, and what they have not been told."""
     return answer(await people.person(request.app[STORE], request.match_info["user"]))
+
+
+async def get_deliveries(request: web.Request) -> web.Response:
+    """What became of a person's last messages: when they were queued, sent and received, or why they were not."""
+    return answer(await deliveries(request.app[STORE], request.match_info["user"]))
 
 
 async def put_person(request: web.Request) -> web.Response:
@@ -116,6 +122,15 @@ OPERATIONS: Final[Sequence[Operation]] = (
         problems=(422,),
     ),
     Operation("GET", "/people/{user}", look("people"), get_person, {200: Person}, parameters=(_USER,), problems=(404,)),
+    Operation(
+        "GET",
+        "/people/{user}/deliveries",
+        look("people"),
+        get_deliveries,
+        {200: Deliveries},
+        parameters=(_USER,),
+        problems=(404,),
+    ),
     Operation(
         "PUT",
         "/people/{user}",

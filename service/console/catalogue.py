@@ -18,6 +18,7 @@ from service.feeds.urls import host_of, selector_of
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
 from service.net.sites import site_of
 from service.store import Store
+from service.store.bounds import Bounded
 from service.store.paces import Pace
 from service.store.remarks import Remarked
 from service.store.requests import Source
@@ -35,7 +36,8 @@ class ChannelView(msgspec.Struct, frozen=True):
 
     ``selector`` (CSS) names the part of a page that is watched, which is in the ``url`` too. ``condition`` is
     what subscribers were told last of the channel itself; ``moved_to`` the channel that took over. Admins file it
-    under ``tags``, and may want nobody to poll it before ``paused_until_s`` (0 if they do not).
+    under ``tags``, and may want nobody to poll it before ``paused_until_s`` (0 if they do not), or its host, or the
+    domain ``blocked_by``, to be asked for nothing ("" if they do not).
     """
 
     id: ChannelId
@@ -55,6 +57,7 @@ class ChannelView(msgspec.Struct, frozen=True):
     failing_since_s: float | None
     tags: tuple[str, ...]
     paused_until_s: float
+    blocked_by: str
 
 
 class ChannelPage(msgspec.Struct, frozen=True):
@@ -70,8 +73,10 @@ class ChannelDetail(msgspec.Struct, frozen=True):
 
     ``why`` it is polled as it is, and by whom, is its owner's word; null if that does not answer. ``wishes`` is
     how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may. ``validators`` are those of its
-    last version, ``note`` is an admin's, and so is ``site_requests_per_s`` (null for what the settings say).
-    ``paces`` are how often it was polled, oldest first; of that only what has changed notably, and the last of it.
+    last version, ``note`` is an admin's, and so are ``site_requests_per_s`` (null for what the settings say) and
+    ``bounds``: how often it is polled at most and at least, whatever the policy, and what held before (null if nobody
+    ever set any). ``paces`` are how often it was polled, oldest first; of that only what has changed notably, and the
+    last of it.
     """
 
     channel: ChannelView
@@ -87,6 +92,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     validators: Validators
     note: str
     paces: tuple[Pace, ...]
+    bounds: Bounded | None
 
 
 class ContentView(msgspec.Struct, frozen=True):
@@ -147,13 +153,15 @@ async def detail(store: Store, text: str) -> ChannelDetail:
     nodes = {node.id: node for node in ring.nodes}
     owner = ring.owner(cid)
     site = site_of(host_of(view.url))
-    why, polls, latest, paused_s, note, site_rate = await asyncio.gather(
-        _why(store, cid, asked=view.state in {"polled", "failing", "paused"}),
-        store.channels.polls(cid, _POLLS_SHOWN),
-        store.channels.latest(cid, _ENTRIES_SHOWN),
-        store.hosts.paused_s(cid),
-        store.remarks.note(cid),
-        store.hosts.rate(site),
+    (why, polls, latest), (paused_s, note, site_rate, bounds) = await asyncio.gather(
+        asyncio.gather(
+            _why(store, cid, asked=view.state in {"polled", "failing", "paused"}),
+            store.channels.polls(cid, _POLLS_SHOWN),
+            store.channels.latest(cid, _ENTRIES_SHOWN),
+        ),
+        asyncio.gather(
+            store.hosts.paused_s(cid), store.remarks.note(cid), store.hosts.rate(site), store.bounds.get(cid)
+        ),
     )
     return ChannelDetail(
         channel=view,
@@ -169,6 +177,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
         validators=state.validators,
         note=note,
         paces=paces,
+        bounds=bounds,
     )
 
 
@@ -204,11 +213,16 @@ def _no_such_channel() -> web.HTTPNotFound:
 async def views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
     """Return channels as they are now, in the order asked for, but for those that are gone."""
     found, counts = await asyncio.gather(store.remarks.read(ids), store.subscriptions.counts(list(ids)))
+    blocked = await store.blocks.over([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()
-    return tuple(_view(each, count, now_s) for each, count in zip(found, counts, strict=True) if each is not None)
+    return tuple(
+        _view(each, count, by, now_s)
+        for each, count, by in zip(found, counts, blocked, strict=True)
+        if each is not None
+    )
 
 
-def _view(found: Remarked, subscribers: int, now_s: float) -> ChannelView:
+def _view(found: Remarked, subscribers: int, blocked_by: str, now_s: float) -> ChannelView:
     channel = found.channel
     return ChannelView(
         id=channel.id,
@@ -222,10 +236,11 @@ def _view(found: Remarked, subscribers: int, now_s: float) -> ChannelView:
         private=channel.private,
         created_s=channel.created_s,
         subscribers=subscribers,
-        state=doing(row_of(found, now_s), subscribers, now_s),
+        state=doing(row_of(found, now_s), subscribers, now_s, blocked=bool(blocked_by)),
         condition=channel.condition,
         moved_to=channel.moved_to,
         failing_since_s=found.failing_since_s,
         tags=found.tags,
         paused_until_s=found.paused_until_s,
+        blocked_by=blocked_by,
     )

@@ -15,7 +15,8 @@ from service.console.phrases import outcome_words, reason_in_words
 from service.console.polls_svg import polls_svg
 from service.console.ring_svg import ring_svg
 from service.console.site import CLOCK, ROSTER, SETTINGS, STORE, render, zone_of
-from service.console.spans import seconds_in
+from service.console.spans import seconds_in, span
+from service.corona.policy import UNBOUNDED
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.store.requests import Step
 
@@ -34,7 +35,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
 async def page(request: web.Request) -> web.Response:
     """Show one channel."""
-    return await _page(request)
+    return await shown(request)
 
 
 async def versions(request: web.Request) -> web.Response:
@@ -63,7 +64,7 @@ async def poll(request: web.Request) -> web.Response:
     except StoreUnavailable:
         raise
     except CoronetError as error:
-        return await _page(request, status_of(error), error=in_plain_words(error))
+        return await shown(request, status_of(error), error=in_plain_words(error))
     raise web.HTTPSeeOther(f"/channels/{channel.id}?polled=1")
 
 
@@ -100,7 +101,7 @@ async def pause(request: web.Request) -> web.Response:
     try:
         for_s = 0.0 if form.get("resume") else seconds_in(text) if text else UNTIL_RESUMED_S
     except UserError as error:
-        return await _page(request, 422, error=str(error))
+        return await shown(request, 422, error=str(error))
     request[DETAIL] = text or ("resume" if form.get("resume") else "until resumed")
     await request.app[STORE].remarks.pause([channel.id], for_s)
     return await _back(request, channel.id)
@@ -114,7 +115,7 @@ async def remark(request: web.Request) -> web.Response:
     try:
         tags = tags_of(str(form.get("tags", "")))
     except UserError as error:
-        return await _page(request, 422, error=str(error))
+        return await shown(request, 422, error=str(error))
     remarks = request.app[STORE].remarks
     await asyncio.gather(remarks.set_note(channel.id, note.strip()), remarks.set_tags([(channel.id, tags)]))
     return await _back(request, channel.id)
@@ -125,7 +126,8 @@ async def _back(request: web.Request, cid: str) -> web.Response:
     raise web.HTTPSeeOther(f"/channels/{cid}")
 
 
-async def _page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
+async def shown(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
+    """Return the page of the channel whose id stands in the path, with what went wrong. Raises ``HTTPNotFound``."""
     store, now_s = request.app[STORE], request.app[CLOCK].wall_s()
     about, nodes = await asyncio.gather(detail(store, request.match_info["cid"]), store.ring.view())
     moved_to = about.channel.moved_to
@@ -145,6 +147,9 @@ async def _page(request: web.Request, status: int = 200, *, error: str = "") -> 
         timeline=polls_svg(about.polls, about.why.turns if about.why else (), names, now_s),
         versions=await store.channels.versions(about.channel.id, _VERSIONS_SHOWN),
         reason=reason_in_words(about.why) if about.why else "",
+        longest_wait_s=(await store.policy.get() or request.app[SETTINGS].policy().aims).longest_wait_s,
+        own=about.bounds.bounds if about.bounds else UNBOUNDED,
+        span=span,
         polled="polled" in request.query,
         error=error,
     )

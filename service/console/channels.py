@@ -31,7 +31,15 @@ async def add(request: web.Request) -> web.Response:
         return render(request, asking, status_of(error), url=url, selector=selector, error=in_plain_words(error))
     if probed.page:
         return render(request, "channel_page.html", url=url, selector="", error="")
-    return render(request, "channel_preview.html", url=url, probed=probed)
+    message, trouble = "", ""
+    if probed.channel is not None:
+        try:
+            message = await request.app[STORE].rehearsals.draft(probed.channel.id)
+        except StoreUnavailable:
+            raise
+        except CoronetError as error:
+            trouble = in_plain_words(error)
+    return render(request, "channel_preview.html", url=url, probed=probed, message=message, trouble=trouble)
 
 
 async def set_listed(request: web.Request) -> web.Response:

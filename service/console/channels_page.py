@@ -26,7 +26,7 @@ COLUMNS: Final = {
     "added": "Added",
 }
 """What the list can be sorted by, and how that column is called."""
-_STATES: Final = ("polled", "failing", "paused", "idle", "moved")
+_STATES: Final = ("polled", "failing", "paused", "blocked", "idle", "moved")
 
 
 async def page(request: web.Request) -> web.Response:

@@ -20,7 +20,10 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A message that was given up: for whom, "" if they are forgotten, when (Unix s), and why."""
+    """A message that was given up: for whom, "" if they are forgotten, when (Unix s), and why.
+
+    What is not ``readable`` can only be forgotten.
+    """
 
     id: str
     user: UserId
@@ -28,6 +31,7 @@ class Letter(msgspec.Struct, frozen=True):
     at_s: float
     why: str
     items: int
+    readable: bool
 
 
 class Letters(msgspec.Struct, frozen=True):
@@ -53,4 +57,4 @@ async def letters(store: Store, before: str, count: int = PAGE) -> Letters:
 
 
 def _letter(letter: DeadLetter, jid: str) -> Letter:
-    return Letter(letter.id, letter.user, jid, letter.at_s, letter.why, len(letter.items))
+    return Letter(letter.id, letter.user, jid, letter.at_s, letter.why, len(letter.items), letter.readable)

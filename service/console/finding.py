@@ -13,9 +13,9 @@ from service.errors import UserError
 from service.model import ChannelId
 
 Sort = Literal["id", "title", "subscribers", "news", "version", "site", "failing", "added"]
-State = Literal["polled", "failing", "idle", "paused", "moved"]
+State = Literal["polled", "failing", "idle", "paused", "blocked", "moved"]
 """``failing``: the last poll failed. ``idle``: neither subscribed to nor listed, so nobody polls it. ``paused``: admins
-want nobody to poll it."""
+want nobody to poll it. ``blocked``: they want its host to be asked for nothing."""
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{40})(?:\.(\d{1,9}))?")
 _ORDER_LASTS_S: Final = 5.0
@@ -52,10 +52,12 @@ class Wanted(msgspec.Struct, frozen=True):
     reverse: bool = False
 
 
-def doing(row: Row, subscribers: int, now_s: float) -> State:
+def doing(row: Row, subscribers: int, now_s: float, *, blocked: bool) -> State:
     """Return what becomes of a channel."""
     if row.moved:
         return "moved"
+    if blocked:
+        return "blocked"
     if row.paused_until_s > now_s:
         return "paused"
     if not (subscribers or row.listed):
@@ -86,7 +88,10 @@ class Finder:
             counted, at_first = self._roster.subscribers, _AT_FIRST.get(wanted.state)
             if at_first is not None:
                 ids = [cid for cid in ids if at_first(rows[cid], now_s)]
-            ids = [cid for cid in ids if doing(rows[cid], counted(cid), now_s) == wanted.state]
+            blocked = self._roster.blocked
+            ids = [
+                cid for cid in ids if doing(rows[cid], counted(cid), now_s, blocked=blocked(rows[cid])) == wanted.state
+            ]
         return ids
 
     def tags(self) -> Sequence[str]:

@@ -9,6 +9,7 @@ import msgspec
 
 from service.console.roster import Roster
 from service.model import ChannelId, PollResult
+from service.net.sites import site_of
 from service.store import Store
 from service.store.channels import POLLS_KEPT
 
@@ -20,7 +21,8 @@ _BUSY: Final = 429
 class Site(msgspec.Struct, frozen=True):
     """A registrable domain: how many of its channels are watched, by how many subscriptions, and how many fail.
 
-    ``requests_per_s`` is what an admin set, null for what the settings say.
+    ``requests_per_s`` is what an admin set, null for what the settings say; ``blocked`` are its hosts, or the site as a
+    whole, that nobody is to ask.
     """
 
     site: str
@@ -28,6 +30,7 @@ class Site(msgspec.Struct, frozen=True):
     subscriptions: int
     failing: int
     requests_per_s: float | None
+    blocked: tuple[str, ...]
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -46,15 +49,23 @@ class Answers(msgspec.Struct, frozen=True):
 
 async def sites(store: Store, roster: Roster, part: str) -> list[Site]:
     """Return all sites whose name holds ``part``, those of most channels first."""
-    rates, _ = await asyncio.gather(store.hosts.rates(), roster.look())
+    rates, listed, _ = await asyncio.gather(store.hosts.rates(), store.blocks.all(), roster.look())
+    blocked: dict[str, list[str]] = {}
+    for name in sorted(listed):
+        blocked.setdefault(site_of(name), []).append(name)
     wanted = part.casefold().strip()
     channels, subscriptions, failing = Counter[str](), Counter[str](), Counter[str]()
     for row in roster.rows.values():
         channels[row.site] += 1
         subscriptions[row.site] += roster.subscribers(row.id)
         failing[row.site] += row.failing_since_s > 0
-    names = sorted((name for name in {*channels, *rates} if wanted in name), key=lambda name: (-channels[name], name))
-    return [Site(name, channels[name], subscriptions[name], failing[name], rates.get(name)) for name in names]
+    names = sorted(
+        (name for name in {*channels, *rates, *blocked} if wanted in name), key=lambda name: (-channels[name], name)
+    )
+    return [
+        Site(name, channels[name], subscriptions[name], failing[name], rates.get(name), tuple(blocked.get(name, ())))
+        for name in names
+    ]
 
 
 async def answers(store: Store, roster: Roster, site: str) -> Answers:

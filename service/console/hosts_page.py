@@ -9,11 +9,14 @@ from service.console.audited import DETAIL
 from service.console.bulk import UNTIL_RESUMED_S
 from service.console.catalogue import views
 from service.console.hosts import PAGE, answers, sites
-from service.console.site import ROSTER, SETTINGS, STORE, render
+from service.console.site import CLOCK, ROSTER, SETTINGS, STORE, VISITOR, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
 from service.net.sites import site_of
+from service.store.blocks import Block
 
+LONGEST_NAME: Final = 253
+LONGEST_WHY: Final = 200
 _RAREST_PER_S: Final = 0.001
 _MOST_OFTEN_PER_S: Final = 100.0
 _MOST_PAUSED: Final = 5_000
@@ -40,12 +43,12 @@ async def page(request: web.Request) -> web.Response:
 
 async def one(request: web.Request) -> web.Response:
     """Show one site."""
-    return await _one(request, _site(request))
+    return await _one(request, site_in(request))
 
 
 async def change(request: web.Request) -> web.Response:
     """Set how often a site may be asked, or have the settings say so again; pause or resume all its channels."""
-    store, site, form = request.app[STORE], _site(request), await request.post()
+    store, site, form = request.app[STORE], site_in(request), await request.post()
     action, text = str(form.get("action", "")), str(form.get("requests_per_s", "")).strip()[:20]
     request[DETAIL] = f"{action} {text}".strip()
     if action in {"pause", "resume"}:
@@ -73,9 +76,35 @@ def _rate(text: str) -> float:
     return rate
 
 
-def _site(request: web.Request) -> str:
-    host = request.match_info["host"]
-    return site_of(urlsplit(canonical_url(f"https://{f'[{host}]' if ':' in host else host}/")).hostname or "")
+def site_in(request: web.Request) -> str:
+    """Return the site of the host that stands in a path. Raises :class:`UserError` for what is none."""
+    return site_of(host_in(request.match_info["host"]))
+
+
+def host_in(text: str) -> str:
+    """Return a host as URLs have it. Raises :class:`UserError` for what is none."""
+    host = text.strip()[:LONGEST_NAME].strip("[]")
+    return urlsplit(canonical_url(f"https://{f'[{host}]' if ':' in host else host}/")).hostname or ""
+
+
+async def block(request: web.Request) -> web.Response:
+    """Have nobody ask a host, or all hosts of a site, for anything."""
+    site, form = site_in(request), await request.post()
+    name, why = host_in(str(form.get("name", ""))), str(form.get("why", "")).strip()[:LONGEST_WHY]
+    if site_of(name) != site:
+        return await _one(request, site, 422, error=f"“{name}” is no host of {site}.")
+    request[DETAIL] = f"{name}: {why}"
+    await request.app[STORE].blocks.add(name, Block(request[VISITOR].name, request.app[CLOCK].wall_s(), why))
+    raise web.HTTPSeeOther(f"/hosts/{site}#blocked")
+
+
+async def allow(request: web.Request) -> web.Response:
+    """Let a host that was blocked be asked again."""
+    site, name = site_in(request), str((await request.post()).get("name", ""))[:LONGEST_NAME]
+    request[DETAIL] = name
+    if not await request.app[STORE].blocks.lift(name):
+        return await _one(request, site, 404, error=f"“{name}” is not blocked, or not any more.")
+    raise web.HTTPSeeOther(f"/hosts/{site}#blocked")
 
 
 async def _one(request: web.Request, site: str, status: int = 200, *, error: str = "") -> web.Response:
@@ -94,5 +123,6 @@ async def _one(request: web.Request, site: str, status: int = 200, *, error: str
         subscriptions=sum(roster.subscribers(row.id) for row in rows),
         set_per_s=await store.hosts.rate(site),
         usual_per_s=request.app[SETTINGS].host_requests_per_s,
+        blocked={name: found for name, found in (await store.blocks.all()).items() if site_of(name) == site},
         error=error,
     )

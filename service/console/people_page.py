@@ -1,7 +1,6 @@
 """People as pages: found, bounded, suspended, forgotten; what they follow and were told."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -9,9 +8,9 @@ from aiohttp import web
 
 from service.console import people
 from service.console.audited import DETAIL
+from service.console.deliveries import deliveries
 from service.console.site import SETTINGS, STORE, render
 from service.errors import UserError
-from service.store.outbox import Batch, ToldMessage
 from service.store.people import Person
 
 _MOST_SUBSCRIPTIONS: Final = 1_000_000
@@ -77,20 +76,11 @@ async def _person(request: web.Request) -> Person:
 
 async def _one(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     store, person = request.app[STORE], await _person(request)
-    subscriptions, (told,), flying, (habits,) = await asyncio.gather(
-        store.subscriptions.of_user(person.jid),
-        store.outbox.told([person.id]),
-        store.outbox.inflight([person.id]),
-        store.users.habits([person.id]),
+    subscriptions, log, (habits,) = await asyncio.gather(
+        store.subscriptions.of_user(person.jid), deliveries(store, person.id), store.users.habits([person.id])
     )
-    messages: Sequence[Batch | ToldMessage] = [*told, *flying[person.id]]
-    cids = dict.fromkeys(
-        [
-            *(subscription.channel for subscription in subscriptions),
-            *(item.channel for message in messages for item in message.items),
-        ]
-    )
-    channels = dict(zip(cids, await store.channels.many(list(cids)), strict=True))
+    cids = [subscription.channel for subscription in subscriptions]
+    channels = dict(zip(cids, await store.channels.many(cids), strict=True))
     return render(
         request,
         "person.html",
@@ -98,8 +88,7 @@ async def _one(request: web.Request, status: int = 200, *, error: str = "") -> w
         person=person,
         subscriptions=subscriptions,
         channels=channels,
-        told=told,
-        flying=flying[person.id],
+        messages=log.items,
         habits=habits,
         usual_most=request.app[SETTINGS].max_subscriptions_per_user,
         error=error,

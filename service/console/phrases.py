@@ -7,6 +7,8 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from service.console.differences import differences
+from service.console.spans import span
+from service.corona.policy import Bounds
 from service.corona.reasons import Bound, Reason
 from service.feeds.pace import DAY_S
 from service.feeds.urls import selector_of, without_selector
@@ -132,6 +134,8 @@ def wishes_in_words(wishes: Wishes) -> str:
 _BINDING: Final = {
     Bound.NONE: "its share of all polls",
     Bound.LONGEST_WAIT: "nobody is to wait longer",
+    Bound.CHANNEL_WAIT: "nobody is to wait longer for this channel, by its own bounds",
+    Bound.CHANNEL_INTERVAL: "no two polls are to be nearer, by its own bounds",
     Bound.NODES: "every node takes part",
     Bound.CHANNEL_BUDGET: "politeness to the publisher allows no more",
     Bound.HOST_BUDGET: "politeness to the site allows no more",
@@ -142,6 +146,16 @@ _BINDING: Final = {
 def binding(bound: Bound) -> str:
     """Return what a bound is about."""
     return _BINDING[bound]
+
+
+def bounds_in_words(bounds: Bounds) -> str:
+    """Return a channel's own bounds in one line."""
+    said = []
+    if bounds.longest_wait_s is not None:
+        said.append(f"a mean wait of at most {span(bounds.longest_wait_s)}")
+    if bounds.shortest_interval_s is not None:
+        said.append(f"at least {span(bounds.shortest_interval_s)} between two polls")
+    return " and ".join(said) or "as the policy has it"
 
 
 def reason_in_words(reason: Reason) -> str:
@@ -162,6 +176,6 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     for function in (
         *(count, duration, ago, size, percent, requests, instant, clock, short_id, went_well, outcome_words),
         *(state_words, web_address, differences, wishes_in_words, reason_in_words, binding),
-        *(selector_of, without_selector),
+        *(selector_of, without_selector, bounds_in_words),
     )
 }

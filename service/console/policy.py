@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from service.console.roster import Roster, Row
 from service.console.whatif import Fleet, Move, Outcome, Weighed
-from service.corona.policy import Aims, Policy
+from service.corona.policy import UNBOUNDED, Aims, Bounds, Policy
 from service.model import ChannelId
 from service.settings import Settings
 from service.store import Store
+from service.store.bounds import AllBounds
 from service.store.policy import Revision
 
 _MOVED_SHOWN = 5
@@ -62,14 +64,14 @@ async def policy_now(store: Store, settings: Settings) -> PolicyNow:
 
 async def what_if(store: Store, settings: Settings, roster: Roster, aims: Aims) -> WhatIf:
     """Return what aims would come to on the present channels, nodes and sites' rates."""
-    present, nodes, rates, _ = await asyncio.gather(
-        store.policy.get(), store.ring.view(), store.hosts.rates(), roster.look()
+    present, nodes, rates, bounds, _ = await asyncio.gather(
+        store.policy.get(), store.ring.view(), store.hosts.rates(), store.bounds.all(AllBounds()), roster.look()
     )
     usual = settings.policy()
     before = msgspec.structs.replace(usual, aims=present or usual.aims)
     after = msgspec.structs.replace(usual, aims=aims)
     # Some 0.2 s of arithmetic for 100,000 channels.
-    found, *moves = await asyncio.to_thread(_weighed_up, roster, len(nodes), rates, before, after)
+    found, *moves = await asyncio.to_thread(_weighed_up, roster, len(nodes), _Set(rates, bounds.of), before, after)
     channels = await store.channels.many([cid for some in moves for cid, _ in some])
     titles = {channel.id: channel.title or channel.url for channel in channels if channel is not None}
     sooner, later = (
@@ -86,11 +88,16 @@ async def what_if(store: Store, settings: Settings, roster: Roster, aims: Aims) 
 _Moves = Sequence[tuple[ChannelId, Move]]
 
 
-def _weighed_up(
-    roster: Roster, nodes: int, rates: Mapping[str, float], before: Policy, after: Policy
-) -> tuple[WhatIf, _Moves, _Moves]:
+class _Set(NamedTuple):
+    """What admins set besides the aims: sites' requests per second, and bounds of channels."""
+
+    site_rates: Mapping[str, float]
+    bounds: Mapping[ChannelId, Bounds]
+
+
+def _weighed_up(roster: Roster, nodes: int, own: _Set, before: Policy, after: Policy) -> tuple[WhatIf, _Moves, _Moves]:
     rows = [row for row in list(roster.rows.values()) if _is_polled(roster, row)]
-    fleet = Fleet([_weighed(roster, row) for row in rows], nodes, rates)
+    fleet = Fleet([_weighed(roster, row, own.bounds) for row in rows], nodes, own.site_rates)
     now = fleet.outcome(before)
     if before == after:
         return WhatIf(len(rows), nodes, now, now), (), ()
@@ -104,9 +111,10 @@ def _is_polled(roster: Roster, row: Row) -> bool:
     return not row.moved and (row.listed or roster.subscribers(row.id) > 0)
 
 
-def _weighed(roster: Roster, row: Row) -> Weighed:
+def _weighed(roster: Roster, row: Row, bounds: Mapping[ChannelId, Bounds]) -> Weighed:
     charged = "" if row.private else row.site
-    return Weighed(roster.subscribers(row.id), row.update_interval_s, row.private, charged)
+    own = bounds.get(row.id, UNBOUNDED)
+    return Weighed(roster.subscribers(row.id), row.update_interval_s, row.private, charged, own)
 
 
 def undone(history: Sequence[Revision]) -> tuple[bool, Aims | None]:

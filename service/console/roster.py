@@ -17,7 +17,7 @@ import msgspec
 
 from service.feeds.urls import host_of
 from service.model import ChannelId
-from service.net.sites import site_of
+from service.net.sites import names_over, site_of
 from service.store import Store
 from service.store.keys import REGISTRY_BUCKETS
 from service.store.packing import mark_of
@@ -72,10 +72,18 @@ class Roster:
         self._walking: asyncio.Task[None] | None = None
         self._counted_s = self._walked_s = float("-inf")
         self._count_took_s = 0.0
+        self._blocked: frozenset[str] = frozenset()
+        self._blocked_sites: frozenset[str] = frozenset()
 
     def subscribers(self, cid: ChannelId) -> int:
         """Return how many subscribe to a channel."""
         return self._counts.get(mark_of(cid), 0)
+
+    def blocked(self, row: Row) -> bool:
+        """Say whether a channel's host is to be asked for nothing."""
+        if row.site not in self._blocked_sites:
+            return False
+        return any(name in self._blocked for name in names_over(host_of(row.folded.rpartition("\n")[2])))
 
     @property
     def subscriptions(self) -> int:
@@ -113,6 +121,8 @@ class Roster:
             self._drop(cid)
         await self._read(new)
         self.complete = True
+        self._blocked = frozenset(await self._store.blocks.all())
+        self._blocked_sites = frozenset(map(site_of, self._blocked))
         now_s = time.monotonic()
         if now_s - self._counted_s > max(_MOST_OFTEN_S, self._count_took_s / _OWN_SHARE):
             self._counts = await self._store.keyspaces.count_all()

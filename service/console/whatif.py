@@ -14,7 +14,7 @@ from service.corona import optimum
 from service.corona.goals import Floats, detection_s, mean_delay_s
 from service.corona.honeycomb import scale_for_budget
 from service.corona.optimum import Factors, Table, tabled
-from service.corona.policy import SECONDS_PER_MINUTE, Policy
+from service.corona.policy import SECONDS_PER_MINUTE, UNBOUNDED, Bounds, Policy
 from service.corona.reasons import Bound
 from service.corona.site_budgets import FOR_POLLS
 from service.corona.sites import UNBOUND
@@ -24,12 +24,21 @@ _NEAR = 1e-6
 
 
 class Weighed(msgspec.Struct, frozen=True):
-    """What counts of one channel: ``site`` is whose budget its polls are taken from, "" for none."""
+    """What counts of one channel: ``site`` is whose budget its polls are taken from, "" for none.
+
+    ``bounds`` are the channel's own, as admins set them.
+    """
 
     subscribers: int
     update_interval_s: float
     private: bool
     site: str
+    bounds: Bounds = UNBOUNDED
+
+    def factors(self) -> Factors:
+        """Return what its size depends on, besides its site's scale."""
+        longest_s, shortest_s = self.bounds.longest_wait_s or 0.0, self.bounds.shortest_interval_s or 0.0
+        return Factors(self.subscribers, self.update_interval_s, self.private, UNBOUND, longest_s, shortest_s)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -60,8 +69,7 @@ class Fleet:
 
     def __init__(self, channels: Sequence[Weighed], nodes: int, site_rates: Mapping[str, float]) -> None:
         """Take M channels as they are; ``site_rates`` are those that admins set, in requests per second."""
-        factors = (Factors(each.subscribers, each.update_interval_s, each.private) for each in channels)
-        self._table = tabled(factors, len(channels))
+        self._table = tabled((each.factors() for each in channels), len(channels))
         self._nodes = max(1, nodes)
         self._rates = site_rates
         self._site_names, self._sites = _numbered([each.site for each in channels])
@@ -129,14 +137,22 @@ class Fleet:
             return {Bound.FLEET_BUDGET: len(size)}
         at_most = size >= problem.most * (1 - _NEAR)
         at_least = ~at_most & (size <= problem.least * (1 + _NEAR)) & (problem.least > 0)
-        bare = optimum.limits(policy, self._nodes, private=False)
-        by_site = at_most & (problem.most < min(bare.channel_budget, bare.nodes) * (1 - _NEAR))
-        by_channel = at_most & ~by_site & ~table["private"] & (bare.channel_budget <= bare.nodes)
+        least, most = optimum.bounds_of(policy, self._nodes, table)
+        by_site = at_most & (problem.most < most * (1 - _NEAR))
+        with np.errstate(divide="ignore"):
+            by_interval = at_most & ~by_site & (policy.poll_interval_s / table["shortest_interval_s"] <= most)
+        by_nodes = at_most & ~by_site & ~by_interval & (np.maximum(self._nodes, least) <= most)
+        politely = optimum.limits(policy, self._nodes, Factors(1, 0.0, private=False)).channel_budget
+        by_channel = by_nodes & ~table["private"] & (politely <= most)
+        by_channel |= at_most & ~by_site & ~by_interval & ~by_nodes
+        own_wait = at_least & (table["longest_wait_s"] > 0)
         counts = {
             Bound.HOST_BUDGET: by_site.sum(),
+            Bound.CHANNEL_INTERVAL: by_interval.sum(),
             Bound.CHANNEL_BUDGET: by_channel.sum(),
-            Bound.NODES: (at_most & ~by_site & ~by_channel).sum(),
-            Bound.LONGEST_WAIT: at_least.sum(),
+            Bound.NODES: (by_nodes & ~by_channel).sum(),
+            Bound.CHANNEL_WAIT: own_wait.sum(),
+            Bound.LONGEST_WAIT: (at_least & ~own_wait).sum(),
             Bound.NONE: (~at_most & ~at_least).sum(),
         }
         return {bound: int(count) for bound, count in counts.items() if count}

@@ -11,7 +11,7 @@ import msgspec
 
 from service.corona.estimates import Updates
 from service.corona.messages import Candidate, Message, Versioned
-from service.corona.policy import Aims
+from service.corona.policy import Aims, Bounds
 from service.corona.schedule import Rota
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
@@ -83,10 +83,11 @@ class PublishRefused(msgspec.Struct, frozen=True):
 
 
 class AimsRead(msgspec.Struct, frozen=True):
-    """The answer to :class:`ReadAims`: also the requests per second that admins set for sites."""
+    """The answer to :class:`ReadAims`: also the requests per second that admins set for sites, and single channels."""
 
     aims: Aims
     site_rates: Mapping[str, float] = {}
+    bounds: Mapping[ChannelId, Bounds] = {}
 
 
 Event = (

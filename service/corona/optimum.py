@@ -39,9 +39,18 @@ class Factors(NamedTuple):
     private: bool
     site_scale: float = UNBOUND
     """That of its site: see ``sites``."""
+    longest_wait_s: float = 0.0
+    """What admins set for this channel; 0 for that of the aims."""
+    shortest_interval_s: float = 0.0
+    """The same; 0 for none."""
 
 
-_ROW = np.dtype([("subscribers", "<u4"), ("update_interval_s", "<f8"), ("private", "?"), ("site_scale", "<f8")])
+_ROW = np.dtype(
+    [
+        *(("subscribers", "<u4"), ("update_interval_s", "<f8"), ("private", "?"), ("site_scale", "<f8")),
+        *(("longest_wait_s", "<f8"), ("shortest_interval_s", "<f8")),
+    ]
+)
 
 
 def tabled(channels: Iterable[Factors], count: int) -> Table:
@@ -49,22 +58,24 @@ def tabled(channels: Iterable[Factors], count: int) -> Table:
     return np.fromiter(channels, dtype=_ROW, count=count)
 
 
-def limits(policy: Policy, nodes: int, *, private: bool) -> Limits:
+def limits(policy: Policy, nodes: int, channel: Factors) -> Limits:
     """Return what bounds a channel's polls per τ on a ring of so many nodes, besides its site.
 
     A node polls a channel once per τ, and more often only if nothing else keeps the longest wait.
     """
-    wait_s, interval_s = policy.aims.longest_wait_s, policy.poll_interval_s
+    wait_s, interval_s = channel.longest_wait_s or policy.aims.longest_wait_s, policy.poll_interval_s
     return Limits(
         longest_wait_s=wait_s,
+        own_wait=channel.longest_wait_s > 0,
+        channel_interval=interval_s / channel.shortest_interval_s if channel.shortest_interval_s else inf,
         nodes=max(nodes, size_for_wait(wait_s, interval_s)),
-        channel_budget=inf if private else policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR,
+        channel_budget=inf if channel.private else policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR,
     )
 
 
 def limits_of(policy: Policy, nodes: int, channel: Factors) -> Limits:
     """Return what bounds one channel's polls per τ, its site included."""
-    bounds = limits(policy, nodes, private=channel.private)
+    bounds = limits(policy, nodes, channel)
     if channel.site_scale == UNBOUND:
         return bounds
     least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
@@ -76,10 +87,19 @@ def problem(policy: Policy, nodes: int, channels: Table) -> Problem:
     """Return what the sizes of these channels have to weigh up."""
     subscribers = np.maximum(channels["subscribers"], 1)
     found = weights(policy.aims.goal, subscribers, channels["update_interval_s"], policy.poll_interval_s)
-    least = size_for_wait(policy.aims.longest_wait_s, policy.poll_interval_s)
-    private, public = (limits(policy, nodes, private=each).most()[0] for each in (True, False))
-    most = np.where(channels["private"], private, public)
+    least, most = bounds_of(policy, nodes, channels)
     return within_sites(Problem.of(found, POLL_COST, least=least, most=most), channels["site_scale"])
+
+
+def bounds_of(policy: Policy, nodes: int, channels: Table) -> tuple[Floats, Floats]:
+    """Return what :func:`limits` has for many channels: the polls per τ of each at least, and at most, shape (M,)."""
+    waits_s, interval_s = channels["longest_wait_s"], policy.poll_interval_s
+    least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.aims.longest_wait_s)
+    politeness = policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR
+    with np.errstate(divide="ignore"):
+        apart = interval_s / channels["shortest_interval_s"]
+    most = np.minimum(np.where(channels["private"], inf, politeness), np.minimum(np.maximum(nodes, least), apart))
+    return least, most
 
 
 def demands(policy: Policy, channels: Table) -> Floats:

@@ -187,13 +187,13 @@ class Owner:
         The others are told again by :meth:`maintain`: c moves several times after a node has died, and most sets stay.
         """
         for channels in self._adopted():
-            before = [(self._owned[channel].members, self._pacing.rota(channel)) for channel in channels]
-            yield from self._decide_sets(channels, fleet_s)
-            yield from self._assign(
-                channel
-                for channel, (members, rota) in zip(channels, before, strict=True)
-                if self._owned[channel].members is not members or self._pacing.rota(channel) is not rota
-            )
+            yield from self._decide_anew(channels, fleet_s)
+
+    def decide(self, channels: Iterable[ChannelId], fleet_s: float) -> Iterator[Effect]:
+        """Do the same for some of our channels; those that are not adopted yet, are decided when they are."""
+        adopted = [channel for channel in channels if self._owned[channel].epoch != ADOPTING]
+        if adopted:
+            yield from self._decide_anew(adopted, fleet_s)
 
     def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
         """Return why the channel is polled as it is; see :meth:`Pacing.why`."""
@@ -220,6 +220,16 @@ class Owner:
         adopted = [channel for channel, owned in self._owned.items() if owned.epoch != ADOPTING]
         for start in range(0, len(adopted), DECIDED_AT_ONCE):
             yield adopted[start : start + DECIDED_AT_ONCE]
+
+    def _decide_anew(self, channels: Collection[ChannelId], fleet_s: float) -> Iterator[Effect]:
+        """Bring polling sets in line, and tell those that changed."""
+        before = [(self._owned[channel].members, self._pacing.rota(channel)) for channel in channels]
+        yield from self._decide_sets(channels, fleet_s)
+        yield from self._assign(
+            channel
+            for channel, (members, rota) in zip(channels, before, strict=True)
+            if self._owned[channel].members is not members or self._pacing.rota(channel) is not rota
+        )
 
     def _repeat_all(self, fleet_s: float) -> Iterator[Effect]:
         """Bring all polling sets in line, and tell all of each."""

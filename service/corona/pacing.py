@@ -21,7 +21,7 @@ from service.corona.events import Send
 from service.corona.honeycomb import Problem
 from service.corona.messages import SiteScales, SiteShares, Summary
 from service.corona.optimum import POLL_COST, Factors, tabled
-from service.corona.policy import Aims, Policy
+from service.corona.policy import UNBOUNDED, Aims, Bounds, Policy
 from service.corona.reasons import Reason, explain
 from service.corona.schedule import Rota, begun, changed, set_size
 from service.corona.site_budgets import SiteBudgets
@@ -41,6 +41,7 @@ class _Pace(msgspec.Struct, gc=False):
     updates: Updates
     rota: Rota | None
     site: str
+    bounds: Bounds
     noted_gap_s: float = 0.0
 
 
@@ -66,19 +67,35 @@ class Pacing:
         self._sites = SiteBudgets(me, policy)
         self._per_site: Counter[str] = Counter()
         """How many of our channels each site has."""
+        self._bounds: Mapping[ChannelId, Bounds] = {}
+        """What admins set for single channels of the fleet."""
 
     @property
     def scale(self) -> float | None:
         """c, as this node knows it."""
         return self._scale
 
-    def aim(self, aims: Aims, site_rates: Mapping[str, float]) -> None:
-        """Aim at something else from the next solution on, and plan for these sites' rates."""
+    def aim(
+        self, aims: Aims, site_rates: Mapping[str, float], bounds: Mapping[ChannelId, Bounds]
+    ) -> Collection[ChannelId]:
+        """Aim at something else from the next solution on, and plan for these sites' rates and channels' bounds.
+
+        Returns our channels that are bounded otherwise than before: they are to be decided at once.
+        """
         self._sites.set_rates(site_rates)
-        if aims != self._policy.aims:
+        before, self._bounds = self._bounds, bounds
+        changed = [
+            channel
+            for channel in (before.keys() | bounds.keys()) & self._paces.keys()
+            if before.get(channel) != bounds.get(channel)
+        ]
+        for channel in changed:
+            self._paces[channel].bounds = bounds.get(channel, UNBOUNDED)
+        if changed or aims != self._policy.aims:
             self._policy = msgspec.structs.replace(self._policy, aims=aims)
             self._summarised_s = -inf
             self._kept_until_s = -inf
+        return changed
 
     def ring_changed(self, view: RingView, now_s: float) -> None:
         """Know how many nodes there are."""
@@ -136,7 +153,8 @@ class Pacing:
         """Take a channel over, as the store and the rota that we polled it by have it; then :meth:`decide`."""
         pace = self._paces.get(channel)
         if pace is None:
-            self._paces[channel] = _Pace(subscribers, private, updates, known, intern(site))
+            bounds = self._bounds.get(channel, UNBOUNDED)
+            self._paces[channel] = _Pace(subscribers, private, updates, known, intern(site), bounds)
             self._per_site[site] += 1
             self._summarised_s = -inf
         else:
@@ -222,12 +240,25 @@ class Pacing:
 
     def _factors(self, pace: _Pace, fleet_s: float) -> Factors:
         interval_s = pace.updates.interval_s(fleet_s) if self._policy.aims.goal.weighs_updates else 0.0
-        return Factors(pace.subscribers, interval_s, pace.private, self._sites.scale(pace.site))
+        return Factors(
+            pace.subscribers,
+            interval_s,
+            pace.private,
+            self._sites.scale(pace.site),
+            pace.bounds.longest_wait_s or 0.0,
+            pace.bounds.shortest_interval_s or 0.0,
+        )
 
     def _crowds(self, fleet_s: float) -> Iterator[tuple[str, Problem]]:
         """Return our channels of each site that they may be too many for, as if nothing but the site bound them."""
-        most, _ = optimum.limits(self._policy, self._nodes, private=False).most()
+        most, _ = optimum.limits(self._policy, self._nodes, Factors(1, 0.0, private=False)).most()
         crowded = {site for site, count in self._per_site.items() if site and self._sites.may_bind(site, count * most)}
+        # A wait of its own may take more polls of a channel than others get.
+        crowded |= {
+            pace.site
+            for channel, bounds in self._bounds.items()
+            if bounds.longest_wait_s and (pace := self._paces.get(channel)) is not None and pace.site
+        }
         if not crowded:
             return
         paces: dict[str, list[Factors]] = {}

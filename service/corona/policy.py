@@ -47,6 +47,26 @@ class Aims(msgspec.Struct, frozen=True, omit_defaults=True):
     longest_wait_s: Positive = 43_200.0
 
 
+class Bounds(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What admins want of one channel's planned polls, whatever the aims come to.
+
+    Its mean wait is at most ``longest_wait_s``, in the place of the aims' longest wait; and no two of its polls are
+    nearer than ``shortest_interval_s``, which goes before any longest wait. None leaves either to the aims.
+    """
+
+    longest_wait_s: Positive | None = None
+    shortest_interval_s: Positive | None = None
+
+    @property
+    def contradict(self) -> bool:
+        """Whether no poll interval keeps both: polls so far apart make for a longer mean wait."""
+        longest_s, shortest_s = self.longest_wait_s, self.shortest_interval_s
+        return longest_s is not None and shortest_s is not None and shortest_s > 2 * longest_s
+
+
+UNBOUNDED = Bounds()
+
+
 class Policy(msgspec.Struct, frozen=True):
     """The same on every node of a fleet.
 

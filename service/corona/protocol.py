@@ -113,7 +113,7 @@ class NodeProtocol:
             case PublishRefused():
                 yield from self._owner.refused(event.channel, now_s)
             case AimsRead():
-                self._pacing.aim(event.aims, event.site_rates)
+                yield from self._owner.decide(self._pacing.aim(event.aims, event.site_rates, event.bounds), fleet_s)
 
     def _receive(self, event: Received, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:

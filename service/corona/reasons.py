@@ -19,6 +19,10 @@ class Bound(StrEnum):
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
     """Raised: nobody is to wait longer."""
+    CHANNEL_WAIT = "channel-wait"
+    """Raised: admins want nobody to wait longer for this channel."""
+    CHANNEL_INTERVAL = "channel-interval"
+    """Lowered: admins want no two polls of this channel to be nearer."""
     NODES = "nodes"
     """Lowered: as many polls as the fleet makes of one channel."""
     CHANNEL_BUDGET = "channel-budget"
@@ -32,11 +36,14 @@ class Bound(StrEnum):
 class Limits(msgspec.Struct, frozen=True):
     """What bounds a channel's polls per τ, from whichever side; infinite where nothing does.
 
-    ``longest_wait_s`` is a mean wait in seconds; the others are polls per τ. ``host_budget`` is the channel's
-    own share of it, the ``most`` that :func:`~service.corona.sites.within_sites` left it.
+    ``longest_wait_s`` is a mean wait in seconds, ``own_wait`` whether it is the channel's own instead of everybody's;
+    the others are polls per τ. ``channel_interval`` is the most that the channel's shortest interval leaves,
+    ``host_budget`` the channel's own share of it, the ``most`` that :func:`~service.corona.sites.within_sites` left it.
     """
 
     longest_wait_s: float = inf
+    own_wait: bool = False
+    channel_interval: float = inf
     nodes: float = inf
     channel_budget: float = inf
     host_budget: float = inf
@@ -44,6 +51,7 @@ class Limits(msgspec.Struct, frozen=True):
     def most(self) -> tuple[float, Bound]:
         """Return the most polls per τ, and what sets it."""
         most = {
+            Bound.CHANNEL_INTERVAL: self.channel_interval,
             Bound.CHANNEL_BUDGET: self.channel_budget,
             Bound.HOST_BUDGET: self.host_budget,
             Bound.NODES: self.nodes,
@@ -100,7 +108,9 @@ def bounded(slope: float, scale: float, least: float, limits: Limits) -> tuple[f
     # A fleet that has polls to spare takes the least c that has channels at their most.
     if max(wanted, least) >= most * (1 - ROUNDING):
         return most, by
-    return (least, Bound.LONGEST_WAIT) if wanted < least else (wanted, Bound.NONE)
+    if wanted < least:
+        return least, Bound.CHANNEL_WAIT if limits.own_wait else Bound.LONGEST_WAIT
+    return wanted, Bound.NONE
 
 
 def explain(

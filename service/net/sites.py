@@ -20,6 +20,15 @@ def site_of(host: str) -> str:
         return str(_suffixes().privatesuffix(host) or host)
 
 
+def names_over(host: str) -> list[str]:
+    """Return a canonical URL's host and the domains that it is of, down to its site: what can stand for it in lists."""
+    host, site = host.strip("[]"), site_of(host)
+    names = [host]
+    while names[-1].endswith(f".{site}"):
+        names.append(names[-1].partition(".")[2])
+    return names
+
+
 def address_group(address: str) -> str:
     """Return the network that a peer's address (text) is taken to share with its neighbours: IPv4 /24, IPv6 /48."""
     ip = ipaddress.ip_address(address.partition("%")[0])

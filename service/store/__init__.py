@@ -16,7 +16,9 @@ from service.settings import Settings
 from service.store.accounts import Accounts
 from service.store.api_keys import ApiKeys
 from service.store.audit import Audit
+from service.store.blocks import Blocks
 from service.store.bots import Bots
+from service.store.bounds import BoundsStore
 from service.store.cells import Cells
 from service.store.channels import Channels
 from service.store.dead_letters import DeadLetters
@@ -38,6 +40,7 @@ from service.store.pauses import Pauses
 from service.store.people import People
 from service.store.policy import PolicyStore
 from service.store.preferences import PreferenceStore
+from service.store.rehearsals import Rehearsals
 from service.store.remarks import Remarks
 from service.store.repeats import Repeats
 from service.store.requests import Requests
@@ -82,12 +85,15 @@ class Store:
         self.ring = Ring(link)
         self.bots = Bots(link)
         self.policy = PolicyStore(link)
+        self.bounds = BoundsStore(link)
         self.leases = Leases(link)
         self.hosts = Hosts(together)
         self.remarks = Remarks(together)
         self.paces = Paces(together)
         self.inboxes = Inboxes(link, together)
-        self.requests = Requests(link, self.inboxes, self.ring)
+        self.blocks = Blocks(link)
+        self.requests = Requests(link, self.inboxes, self.ring, self.blocks)
+        self.rehearsals = Rehearsals(link)
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
         self.sessions = Sessions(link)
@@ -107,6 +113,7 @@ class Store:
         """End all subscriptions to a channel and delete it; can be repeated after a crash."""
         await self.subscriptions.end_all(cid)
         await self.channels.forget(cid)
+        await self.bounds.forget(cid)
         await self.subscriptions.end_all(cid)
         await self.channels.forgotten(cid)
 

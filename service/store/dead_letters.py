@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from service.errors import UserError
 from service.model import UserId
 from service.store import keys
 from service.store.link import Link
@@ -13,7 +14,10 @@ _PLACE = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """One of them; ``at_s`` is when it was given up (Unix s)."""
+    """One of them; ``at_s`` is when it was given up (Unix s).
+
+    What is not ``readable`` may lack anything: it can only be dropped.
+    """
 
     id: str
     user: UserId
@@ -21,6 +25,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
     why: str
     at_s: float
     items: tuple[OutboxItem, ...]
+    readable: bool = True
 
 
 class DeadLetters:
@@ -45,13 +50,15 @@ class DeadLetters:
     async def requeue(self, letter: str) -> bool:
         """Have what a letter would have told be told, but for what its person has ended; False if there is none.
 
-        Can be repeated after a crash.
+        Can be repeated after a crash. Raises :class:`UserError` for one that cannot be read.
         """
         found = await self._link.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _PLACE.fullmatch(letter) else ()
         if not found:
             return False
         fields = found[0][1]
-        uid = fields[b"u"].decode()
+        uid = _letter(*found[0]).user
+        if not uid:
+            raise UserError("That message cannot be read: nobody knows what it would have told. It can be forgotten.")
         own = (keys.user_index(uid), keys.outbox(uid), keys.revived(uid, letter))
         await self._link.script("outbox_revive", own, fields[b"items"])
         await self._outbox.wake_up([uid])
@@ -64,11 +71,13 @@ class DeadLetters:
 
 
 def _letter(place: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
-    return DeadLetter(
-        id=place.decode(),
-        user=fields[b"u"].decode(),
-        message_id=fields[b"m"].decode(),
-        why=fields[b"why"].decode(),
-        at_s=int(place.partition(b"-")[0]) / 1000,
-        items=items_of(fields[b"items"]),
-    )
+    at_s = int(place.partition(b"-")[0]) / 1000
+    try:
+        user, message_id, why = (fields[name].decode() for name in (b"u", b"m", b"why"))
+        items = items_of(fields[b"items"])
+    except (KeyError, UnicodeDecodeError, msgspec.MsgspecError):
+        user, items = "", ()
+    if not user:
+        said = fields.get(b"why", b"").decode(errors="replace")
+        return DeadLetter(place.decode(), "", "", said, at_s, (), readable=False)
+    return DeadLetter(place.decode(), user, message_id, why, at_s, items)

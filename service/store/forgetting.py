@@ -64,7 +64,7 @@ class Forgetting:
 
     async def _out_of_dead_letters(self, uid: UserId) -> None:
         async for place, fields in self._entries(keys.DEAD_LETTERS):
-            if fields[b"u"].decode() == uid:
+            if fields.get(b"u") == uid.encode():
                 await self._link.call("XDEL", keys.DEAD_LETTERS, place)
 
     async def _entries(self, stream: str) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:

@@ -32,6 +32,12 @@ class Invites:
         uid = keys.user_id(jid)
         return bool(await self._link.script("invite_accept", own, _digest(code), uid, int(time.time())))
 
+    async def is_good(self, code: str) -> bool:
+        """Return whether an invitation would let somebody in."""
+        found = await self._link.call("HGET", keys.INVITES, _digest(code))
+        uses, until = map(int, (found or b"0 0").split())
+        return uses > 0 and until > time.time()
+
     async def is_guest(self, jid: str) -> bool:
         """Return whether a person came with an invitation."""
         return bool(await self._link.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))

@@ -14,6 +14,8 @@ key                          type    meaning
 ``cn:{p}:aims``              string  what admins want of the fleet: Aims (JSON)
 ``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
 ``cn:{p}:revision``          string  how many revisions there were
+``cn:{p}:bounds``            hash    channel id → what admins want of its polls, and wanted before (JSON)
+``cn:{p}:bounds:edition``    string  grows with each change of that
 ``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
 ``cn:{q:ID}``                list    the one answer to a request; expires
@@ -54,7 +56,7 @@ key                          type    meaning
                                      ``w`` which standing queries have met what: MetWatch (JSON),
                                      ``a`` version after which all is told at once, up to ``v``
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
-``cn:{u:UID}:told``          list    the last 20 messages, newest first: id and items (JSON); expires
+``cn:{u:UID}:told``          list    the last 20 messages, newest first: id, items and how they went (JSON); expires
 ``cn:{u:UID}:revived:L``     string  what dead letter L would have told is queued again; expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
@@ -76,10 +78,13 @@ key                          type    meaning
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
 ``cn:{d}:bots``              zset    where bots serve their metrics (URL) → when they said so (Unix s)
+``cn:{d}:asked``             list    what the console asks the bot: Question (msgpack); expires
+``cn:{d}:answers``           string  a bot takes such questions; expires
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
 ``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
 ``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
+``cn:{hosts}:blocked``       hash    host, or domain, that nobody is to ask → who wants that, and why (JSON)
 ``cn:{console}:accounts``    hash    name → Account (msgpack)
 ``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
 ``cn:{console}:invite:H``    string  H: hash of a link's token → the account whose password it sets; expires
@@ -110,6 +115,8 @@ RING_DRAINED = "cn:{r}:drained"
 AIMS = "cn:{p}:aims"
 AIMS_HISTORY = "cn:{p}:history"
 AIMS_REVISION = "cn:{p}:revision"
+BOUNDS = "cn:{p}:bounds"
+BOUNDS_EDITION = "cn:{p}:bounds:edition"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 IMPORTING = "cn:{i}:importing"
@@ -120,6 +127,8 @@ GUESTS = "cn:{v}:guests"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
 BOTS = "cn:{d}:bots"
+BOT_ASKED = "cn:{d}:asked"
+BOT_ANSWERS = "cn:{d}:answers"
 DEAD_LETTERS = "cn:{d}:dead"
 STANDING_LOG = "cn:{w}:log"
 
@@ -343,6 +352,8 @@ def host_rates() -> str:
     """All that admins set of that, by site (hash): for those who plan; a site's own key is what counts."""
     return "cn:{hosts}:rates"
 
+
+BLOCKED_HOSTS = "cn:{hosts}:blocked"
 
 # console
 CONSOLE_ACCOUNTS = "cn:{console}:accounts"

@@ -80,13 +80,23 @@ class Batch(msgspec.Struct, frozen=True):
     acked: bool
     claimed_s: float
     replaces: MessageId = ""
+    tries: int = 1
 
 
 class ToldMessage(msgspec.Struct, frozen=True):
-    """What a message told a person that the server took; with its corrections, if there were any."""
+    """What a message told a person; with its corrections, if there were any. Times are Unix seconds, None if never.
+
+    It was made at ``claimed_s`` (0 if that was not noted), taken by the server at ``sent_s``, and a client confirmed it
+    at ``received_s``; ``tries`` is how often it was sent; ``why`` it was given up, "" if it was not.
+    """
 
     message_id: MessageId
     items: tuple[OutboxItem, ...]
+    claimed_s: float = 0.0
+    sent_s: float | None = None
+    received_s: float | None = None
+    tries: int = 1
+    why: str = ""
 
 
 class _Item(msgspec.Struct, array_like=True):
@@ -104,6 +114,11 @@ class _Item(msgspec.Struct, array_like=True):
 class _Told(msgspec.Struct):
     m: MessageId
     items: tuple[_Item, ...]
+    at: float = 0.0
+    sent: float | None = None
+    received: float | None = None
+    tries: int = 1
+    why: str = ""
 
 
 class _Flying(msgspec.Struct):
@@ -111,6 +126,7 @@ class _Flying(msgspec.Struct):
     acked: bool
     at: float
     replaces: str = ""
+    tries: int = 1
 
 
 class Outbox:
@@ -225,9 +241,14 @@ class Outbox:
         }
 
     async def told(self, uids: Sequence[UserId]) -> list[list[ToldMessage]]:
-        """Return what each user's last messages told, newest first."""
+        """Return what each user's last messages told, newest first, but for those that were given up."""
         found = await self._link.many([("LRANGE", keys.told(uid), 0, -1) for uid in uids])
-        return [[_told(message) for message in messages] for messages in found]
+        every = ([_told(message) for message in messages] for messages in found)
+        return [[message for message in messages if not message.why] for messages in every]
+
+    async def log(self, uid: UserId) -> list[ToldMessage]:
+        """Return a user's last messages that are not under way any more, newest first, and how they went."""
+        return [_told(message) for message in await self._link.call("LRANGE", keys.told(uid), 0, -1)]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
@@ -250,8 +271,16 @@ class Outbox:
         await self._completed(pairs, "acked")
 
     async def done(self, pairs: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Forget these batches: they have arrived."""
+        """Forget these batches: the server has them, and there is nothing more to wait for."""
         await self._completed(pairs, "done")
+
+    async def received(self, pairs: Sequence[tuple[UserId, MessageId]]) -> None:
+        """Forget these batches: their receipts came."""
+        await self._completed(pairs, "received")
+
+    async def retried(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
+        """Count that these batches are sent once more."""
+        await self._link.many([script("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids])
 
     async def dead(self, uid: UserId, message_id: MessageId, reason: str) -> None:
         """Park a batch that can never be delivered as a dead letter, and go on."""
@@ -259,15 +288,18 @@ class Outbox:
         if held:
             letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", held)
             await self._link.call("XADD", keys.DEAD_LETTERS, "MAXLEN", "~", 10_000, "*", *letter)
-            await self._completed([(uid, message_id)], "lost")
+            await self._completed([(uid, message_id)], "lost", reason)
 
     async def _completed(
-        self, pairs: Sequence[tuple[UserId, MessageId]], how_far: Literal["acked", "done", "lost"]
+        self,
+        pairs: Sequence[tuple[UserId, MessageId]],
+        how_far: Literal["acked", "done", "received", "lost"],
+        why: str = "",
     ) -> None:
         stamps = await self._stamps([uid for uid, _ in pairs])
         replies = await self._link.many(
             [
-                script("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), mid, how_far)
+                script("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), mid, how_far, why)
                 for uid, mid in pairs
             ]
         )
@@ -337,7 +369,7 @@ def _wire(marks: Marks | None) -> str:
 
 def _batch(message_id: bytes, value: bytes) -> Batch:
     flying = msgspec.json.decode(value, type=_Flying)
-    return Batch(message_id.decode(), _items(flying.items), flying.acked, flying.at, flying.replaces)
+    return Batch(message_id.decode(), _items(flying.items), flying.acked, flying.at, flying.replaces, flying.tries)
 
 
 def items_of(value: bytes) -> tuple[OutboxItem, ...]:
@@ -347,7 +379,7 @@ def items_of(value: bytes) -> tuple[OutboxItem, ...]:
 
 def _told(value: bytes) -> ToldMessage:
     told = msgspec.json.decode(value, type=_Told)
-    return ToldMessage(told.m, _items(told.items))
+    return ToldMessage(told.m, _items(told.items), told.at, told.sent, told.received, told.tries, told.why)
 
 
 def _items(items: Sequence[_Item]) -> tuple[OutboxItem, ...]:

@@ -17,10 +17,11 @@ from service.corona.reasons import Reason
 from service.discovery.partial.choosing import Chosen
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.opml import Outline
-from service.feeds.urls import channel_id
+from service.feeds.urls import channel_id, host_of
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.overlay.ids import BITS, to_hex
 from service.store import keys
+from service.store.blocks import Blocks
 from service.store.inbox import Inboxes, Letter
 from service.store.link import BLOCK_AT_MOST_S, Link
 from service.store.ring import Ring
@@ -36,10 +37,12 @@ class Probe(msgspec.Struct, frozen=True, tag=True):
     """Look at this canonical URL; if it is a feed, make it a channel (or wake its channel up).
 
     ``as_page``: make a page of it, whatever it names; then the URL may carry a selector (``feeds.urls.page_url``).
+    Not to ``keep`` it: only look, and say what channel it would be.
     """
 
     url: str
     as_page: bool = False
+    keep: bool = True
 
 
 class PollNow(msgspec.Struct, frozen=True, tag=True):
@@ -170,15 +173,19 @@ Answer = Probed | Step | Polled | Explained | Outlined | LookedUp | Coordinated 
 class Requests:
     """Ask the worker that owns the matter, and wait for the answer."""
 
-    def __init__(self, link: Link, inboxes: Inboxes, ring: Ring) -> None:
+    def __init__(self, link: Link, inboxes: Inboxes, ring: Ring, blocks: Blocks) -> None:
         """Use this link to Redis."""
+        self._blocks = blocks
         self._link = link
         self._inboxes = inboxes
         self._ring = ring
 
-    async def probe(self, url: str, timeout_s: float = _WITHIN_S, *, as_page: bool = False) -> Probed:
-        """Have a canonical URL looked at. Raises what the worker met, or :class:`NoWorker`."""
-        answer = await self._ask(channel_id(url), Probe(url, as_page), timeout_s)
+    async def probe(
+        self, url: str, timeout_s: float = _WITHIN_S, *, as_page: bool = False, keep: bool = True
+    ) -> Probed:
+        """Have a canonical URL looked at. Raises what the worker met, :class:`HostBlocked`, or :class:`NoWorker`."""
+        await self._blocks.refuse(host_of(url))
+        answer = await self._ask(channel_id(url), Probe(url, as_page, keep), timeout_s)
         if isinstance(answer, Probed):
             return answer
         raise NoWorker(f"A worker answered {type(answer).__name__} to a probe: the fleet's versions differ.")

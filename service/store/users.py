@@ -1,7 +1,7 @@
 """What we know of a person besides their subscriptions."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -98,6 +98,10 @@ class Users:
         """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""
         key = keys.rate(keys.user_id(jid), what)
         return bool(await self._link.script("rate_take", (key,), limit, int(per_s * 1000)))
+
+    async def next_number(self, jid: str, what: Literal["numbers", "watches"]) -> int:
+        """Return the number that a person's next subscription, or standing query, would have."""
+        return int(await self._link.call("HGET", keys.user(keys.user_id(jid)), what) or 0) + 1
 
     async def count(self) -> int:
         """Return how many people ever wrote to us."""

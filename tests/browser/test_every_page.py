@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, CDPSession, Page, ViewportSize
 
-from service.corona.policy import Aims, Goal
+from service.corona.policy import Aims, Bounds, Goal
 from service.feeds.parts import parts
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store, keys
+from service.store.blocks import Block
 from service.store.channels import Snapshot
 from service.store.requests import Answer, Probed, Show, Shown
 from tests.support.browser import COLOURS, enter_as, violations
@@ -41,6 +42,7 @@ async def _full(store: Store) -> list[str]:
     delta = await change(store, good, edited, added)
     await store.remarks.set_tags([(good.id, ["daily"])])
     await store.remarks.pause([hostile.id], 7200.0)
+    await store.bounds.set(good.id, Bounds(shortest_interval_s=600.0), by="ada")
     await store.subscriptions.subscribe("eve@example.org", failing.id)
     await store.people.suspend(keys.user_id("eve@example.org"), suspended=True)
     await store.policy.set(Aims(goal=Goal.FAIR), by="ada")
@@ -48,6 +50,8 @@ async def _full(store: Store) -> list[str]:
     await store.outbox.enqueue([bob], good.id, delta.version, now_s, parts(delta))
     batches = await store.outbox.claim([bob], 10, now_s)
     await store.outbox.dead(bob, batches[bob].message_id, HOSTILE)
+    await store.link.call("XADD", keys.DEAD_LETTERS, "*", "why", HOSTILE)
+    await store.blocks.add("news.example.org", Block("ada", now_s, HOSTILE))
     what_if = "goal=lite&longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute=9"
     return [
         *("/", "/channels", "/channels?state=failing&sort=-subscribers", "/channels?q=nowhere", "/channels/add"),
@@ -144,6 +148,11 @@ async def test_every_page_says_what_it_has_to_without_scripts(store: Store, brow
         await page.goto(url + paths[5])
         await page.get_by_role("button", name="Stop listing").click()
         await page.get_by_text("No: polled while somebody subscribes").wait_for()
+        await page.get_by_label("Shortest interval").fill("2 h")
+        await page.get_by_role("button", name="Set bounds").click()
+        await page.get_by_text("At least 2 h between two polls").wait_for()
+        await page.get_by_role("button", name="Undo: back to at least 10 min between two polls").click()
+        await page.get_by_text("At least 10 min between two polls").wait_for()
         await page.goto(f"{url}/channels")
         await page.get_by_label("A feed").first.check()
         await page.get_by_label("Pause for how long").fill("2 h")

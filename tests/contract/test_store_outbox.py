@@ -199,6 +199,32 @@ async def test_what_the_server_took_is_remembered_once_and_what_is_lost_is_not(s
     assert (told.message_id, told.items) == (batch.message_id, batch.items)
 
 
+async def test_how_each_message_went_is_noted(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    made = []
+    for version in (2, 3, 4, 5):
+        await give(store, channel, version, Parts())
+        batch = await claim(store)
+        assert batch is not None
+        made.append((UID, batch.message_id))
+    received, sent, lost, flying = made
+    await store.outbox.acked([received, lost])
+    await store.outbox.retried(UID, [lost[1], flying[1]])
+    await store.outbox.done([sent])
+    for _ in range(2):
+        await store.outbox.received([received])
+    await store.outbox.dead(*lost, "came back")
+    log = {message.message_id: message for message in await store.outbox.log(UID)}
+    assert list(log) == [sent[1], lost[1], received[1]], "in the order in which the server took them"
+    assert log[received[1]].sent_s is not None
+    assert log[received[1]].received_s is not None
+    assert log[received[1]].claimed_s > 0
+    assert (log[sent[1]].received_s, log[sent[1]].why, log[sent[1]].tries) == (None, "", 1)
+    assert (log[lost[1]].why, log[lost[1]].tries) == ("came back", 2)
+    assert [batch.tries for batch in (await store.outbox.inflight([UID]))[UID]] == [2]
+    assert [told.message_id for told in (await store.outbox.told([UID]))[0]] == [sent[1], received[1]]
+
+
 async def test_the_last_twenty_messages_are_remembered(store: Store) -> None:
     (channel,) = await followed(store, "a")
     batches = [await tell(store, channel, version, Parts()) for version in range(2, 27)]

@@ -1,6 +1,9 @@
 """People as admins see and treat them, and what could not be delivered to them."""
 
+import pytest
+
 from service.discovery.standing import Phrase
+from service.errors import UserError
 from service.feeds.parts import Parts
 from service.store import Store, keys
 from service.store.outbox import Batch, OutboxItem
@@ -149,3 +152,33 @@ async def test_a_drained_worker_stays_out_until_it_is_restored(store: Store) -> 
     assert await store.ring.restore("w1")
     assert not await store.ring.restore("w1")
     assert not await store.ring.kept_out("w1")
+
+
+MALFORMED: tuple[dict[str, bytes], ...] = (
+    {"x": b"nothing that a letter has"},
+    {"u": b"\xff" * 16, "m": b"\xff", "why": b"\xff", "items": b"\xff"},
+    {"u": b"", "m": b"", "why": b"gone", "items": b"{}"},
+    {"u": b"a" * 16, "m": b"m", "why": b"gone", "items": b'{"items": [["c", "two"]], "acked": 1, "at": "x"}'},
+    {"u": b"a" * 16, "m": b"m", "why": b"gone", "items": b"nonsense"},
+)
+
+
+async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_alone(store: Store) -> None:
+    channel, uid = await make_channel(store), keys.user_id(ADA)
+    await store.subscriptions.subscribe(ADA, channel.id)
+    for number, fields in enumerate(MALFORMED):
+        await store.link.call("XADD", keys.DEAD_LETTERS, "*", *(part for field in fields.items() for part in field))
+        await store.outbox.enqueue([uid], channel.id, number + 2, 1.0, Parts(news=()))
+        batch = await _claimed(store, uid)
+        assert batch is not None
+        await store.outbox.dead(uid, batch.message_id, "gone")
+    letters, _ = await store.dead_letters.page()
+    assert [letter.readable for letter in letters] == [True, False] * len(MALFORMED)
+    assert [letter.items[0].version for letter in letters if letter.readable] == [6, 5, 4, 3, 2]
+    for letter in letters:
+        if not letter.readable:
+            with pytest.raises(UserError):
+                await store.dead_letters.requeue(letter.id)
+            assert await store.dead_letters.drop(letter.id)
+    assert await store.dead_letters.count() == len(MALFORMED)
+    assert await store.people.forget(uid), "who is forgotten takes theirs along, whatever else is there"

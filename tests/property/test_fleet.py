@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from service.corona.policy import Aims, Goal
+from service.corona.policy import UNBOUNDED, Aims, Bounds, Goal
 from service.corona.site_budgets import FOR_POLLS
 from service.overlay.ring import RingView
 from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet
@@ -30,6 +30,10 @@ GOALS = (
 )
 
 
+BOUNDS = (Bounds(), Bounds(longest_wait_s=1.0), Bounds(shortest_interval_s=9.0), Bounds(10.0, 4.0))
+"""In half of all storms, an admin sets one of these for each channel."""
+
+
 def _storms(block: int) -> Iterator[Fleet]:
     return (_storm(seed) for seed in range(block * SEEDS_PER_BLOCK, (block + 1) * SEEDS_PER_BLOCK))
 
@@ -41,6 +45,11 @@ def _storm(seed: int) -> Fleet:
         fleet.site_rates = {CROWDED: CROWDED_PER_S}
         for stored in list(fleet.channels.values())[1:]:
             stored.site = CROWDED
+    if seed % 2 == 0:
+        own = [fleet.random.choice(BOUNDS) for _ in fleet.channels]
+        fleet.after(
+            fleet.random.uniform(0, STORM_S), lambda: fleet.bounds.update(zip(fleet.channels, own, strict=True))
+        )
     for _ in range(fleet.random.randint(1, 5)):
         fleet.join()
     for _ in range(20):
@@ -130,6 +139,19 @@ def test_a_healed_fleet_asks_no_site_for_more_than_its_budget(block: int) -> Non
         fleet.run_until(HEALED_S)
         crowded = [size for channel, size in _sizes(fleet).items() if fleet.channels[channel].site]
         assert sum(crowded) <= FOR_POLLS * CROWDED_PER_S * POLICY.poll_interval_s * 1.05
+
+
+@blocks
+def test_a_healed_fleet_keeps_what_admins_set_for_single_channels(block: int) -> None:
+    """No two polls are nearer; nobody waits longer, unless the site, or the fleet's budget, has no more to give."""
+    for fleet in _storms(block):
+        fleet.run_until(HEALED_S)
+        spared = all(worker.protocol.scale is None or worker.protocol.scale >= 0 for worker in fleet.alive)
+        for channel, size in _sizes(fleet).items():
+            bounds, gap_s = fleet.bounds.get(channel, UNBOUNDED), POLICY.poll_interval_s / size
+            assert gap_s >= (bounds.shortest_interval_s or 0.0) * 0.99
+            if spared and not fleet.channels[channel].site:
+                assert gap_s / 2 <= (bounds.longest_wait_s or fleet.aims.longest_wait_s) * 1.01
 
 
 @blocks

@@ -22,8 +22,9 @@ from service.errors import NoWorker, to_fault
 from service.model import NodeInfo
 from service.overlay.ids import BITS, to_hex
 from service.settings import Settings
-from service.store import Store
+from service.store import Store, keys
 from service.store.accounts import Account, Role
+from service.store.rehearsals import Draft, Drafted, Rehearse, Rehearsed
 from service.store.requests import (
     Answer,
     Ask,
@@ -38,6 +39,7 @@ from service.store.requests import (
     Step,
     Why,
 )
+from tests.support.waiting import until
 
 TOKEN = "an-api-token-for-tests"
 
@@ -107,6 +109,29 @@ async def logged_in(url: str, store: Store, name: str = "ada", role: Role = Role
     token = await store.sessions.open(name, await make_account(store, name, role), "192.0.2.7", "A browser")
     async with visitor(url, SESSION_COOKIE, token) as somebody:
         yield somebody
+
+
+@asynccontextmanager
+async def rehearsing(store: Store, answer: Callable[[Rehearse | Draft], Rehearsed | Drafted]) -> AsyncIterator[None]:
+    """A bot that answers what the console asks it, and does nothing else."""
+
+    async def answering() -> None:
+        while True:
+            question = await store.rehearsals.asked()
+            if question is not None:
+                await store.rehearsals.answer(question, answer(question.body))
+
+    async def connected() -> bool:
+        return bool(await store.link.call("EXISTS", keys.BOT_ANSWERS))
+
+    task = asyncio.create_task(answering())
+    try:
+        await until(connected, "the bot is there")
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 @asynccontextmanager

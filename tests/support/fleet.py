@@ -14,7 +14,7 @@ from random import Random
 
 from service.corona import events, messages
 from service.corona.estimates import Updates
-from service.corona.policy import Aims, Policy
+from service.corona.policy import Aims, Bounds, Policy
 from service.corona.protocol import NodeProtocol
 from service.model import ChannelId, Delta, NodeId, NodeInfo, Notice, Validators
 from service.overlay.joining import balanced_id
@@ -83,7 +83,7 @@ class Worker:
             case events.StartPolling():
                 self._start(effect)
             case events.ReadAims():
-                self._ask_once("aims", lambda: events.AimsRead(self.fleet.aims, self.fleet.site_rates))
+                self._ask_once("aims", self.fleet.aims_read)
             case events.StopPolling(channel):
                 self.phases.pop(channel, None)
                 self.known.pop(channel, None)
@@ -167,6 +167,8 @@ class Fleet:
         self.aims = aims
         self.site_rates: dict[str, float] = {}
         """Requests per second that an admin allows a site."""
+        self.bounds: dict[ChannelId, Bounds] = {}
+        """What an admin set for single channels."""
         self.cut_off: frozenset[NodeId] = frozenset()
         """Nodes that reach each other and the store's ring, but nothing else."""
         self.channels = {self._random_id(): StoredChannel(subscribers=i % 4) for i in range(channels)}
@@ -234,6 +236,9 @@ class Fleet:
 
     def store_answers(self) -> bool:
         return self._copies() > 0
+
+    def aims_read(self) -> events.Event:
+        return events.AimsRead(self.aims, self.site_rates, dict(self.bounds))
 
     def adopt(self, channel: ChannelId) -> events.Event:
         stored = self.channels[channel]

@@ -1,21 +1,52 @@
--- A batch has come further: the server has it and its receipt is awaited ('acked'), it has arrived ('done'), or it
--- never will ('lost'). What the server has taken is remembered, once, as the user's newest message; a correction takes
--- the place of what it corrects.
--- KEYS outbox, in flight, told   ARGV message id, how far. Returns 1 if nothing is left for this user.
+-- A batch has come further: the server has it and its receipt is awaited ('acked'), the server has it and there is
+-- nothing more to wait for ('done'), its receipt came ('received'), or it never will arrive ('lost'). It is remembered,
+-- once, as the user's newest message, with how and when that went; a correction takes the place of what it corrects.
+-- KEYS outbox, in flight, told   ARGV message id, how far, why it is lost. Returns 1 if nothing is left for this user.
 local held = redis.call('HGET', KEYS[2], ARGV[1])
 local batch = held and cjson.decode(held)
-if batch and not batch['acked'] and ARGV[2] ~= 'lost' then
-  local message_id = batch['replaces'] or ARGV[1]
-  if batch['replaces'] then
-    for _, message in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
-      if cjson.decode(message)['m'] == message_id then
-        redis.call('LREM', KEYS[3], 1, message)
-      end
+local now = redis.call('TIME')
+local now_s = tonumber(now[1]) + math.floor(now[2] / 1000) / 1000
+
+-- Return a message that is remembered, as it is written, and its place; ids stand nowhere else in one.
+local function remembered(message_id)
+  for place, message in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
+    if string.find(message, '"' .. message_id .. '"', 1, true) then
+      return message, place - 1
     end
   end
-  redis.call('LPUSH', KEYS[3], cjson.encode({m = message_id, items = batch['items']}))
-  redis.call('LTRIM', KEYS[3], 0, 19)
-  redis.call('EXPIRE', KEYS[3], 30 * 86400)
+end
+
+-- Note how far a message has come.
+local function came(message)
+  message['tries'] = batch['tries']
+  if ARGV[2] == 'received' then
+    message['received'] = now_s
+  elseif ARGV[2] == 'lost' then
+    message['why'] = ARGV[3]
+  end
+  return cjson.encode(message)
+end
+
+if batch then
+  -- A correction that is lost has left what it was to correct as it is.
+  local message_id = (batch['acked'] or ARGV[2] ~= 'lost') and batch['replaces'] or ARGV[1]
+  local written, place = remembered(message_id)
+  if batch['acked'] then
+    if written then
+      redis.call('LSET', KEYS[3], place, came(cjson.decode(written)))
+    end
+  else
+    if written and ARGV[2] ~= 'lost' then
+      redis.call('LREM', KEYS[3], 1, written)
+    end
+    local message = {m = message_id, items = batch['items'], at = batch['at']}
+    if ARGV[2] ~= 'lost' then
+      message['sent'] = now_s
+    end
+    redis.call('LPUSH', KEYS[3], came(message))
+    redis.call('LTRIM', KEYS[3], 0, 19)
+    redis.call('EXPIRE', KEYS[3], 30 * 86400)
+  end
 end
 if batch and ARGV[2] == 'acked' then
   batch['acked'] = true

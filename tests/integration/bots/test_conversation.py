@@ -8,6 +8,7 @@ from service.errors import AddressRefused, BadStatus
 from service.feeds.urls import channel_id, page_url
 from service.model import FeedLink
 from service.store import Store, keys
+from service.store.blocks import Block
 from service.store.requests import Probed
 from tests.support.bot import Person
 from tests.support.channels import make_channel
@@ -94,6 +95,19 @@ async def test_what_went_wrong_is_said_plainly(person: Person, store: Store) -> 
         assert "gone for good (410)" in await alice.say("example.org/gone")
         assert "public" in await alice.say("http://127.0.0.1/")
     assert "No worker" in await alice.say("example.org/other")
+
+
+async def test_at_a_blocked_host_nothing_can_be_followed_and_why_says_so(person: Person, store: Store) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    async with scripted_worker(store, {FEED: None}):
+        await alice.say(FEED)
+        await store.blocks.add("example.org", Block("ada", 1.0))
+        refused = f"I cannot watch “{FEED}”: example.org is blocked here by an admin."
+        assert refused in await bob.say(FEED), "although it is polled"
+        assert "example.org is blocked here by an admin." in await bob.say("https://www.example.org/other")
+        assert "example.org is blocked here by an admin." in await alice.say("why #1")
+        await store.blocks.lift("example.org")
+        assert "Subscribed to *A feed*" in await bob.say(FEED)
 
 
 async def test_numbers_of_others_are_as_unknown_as_numbers_of_nobody(person: Person, store: Store) -> None:

@@ -16,9 +16,10 @@ from service.console.openapi import document
 from service.feeds.parts import Parts
 from service.model import Channel, PollResult
 from service.store import Store, keys
+from service.store.rehearsals import Draft, Drafted, Line, Rehearse, Rehearsed
 from service.store.requests import Answer, Coordinated, ListDirectories, LookedUp, Lookup, Polled, PollNow, Probed
 from tests.support.channels import make_channel
-from tests.support.console import TOKEN, Asked, make_account, worker
+from tests.support.console import TOKEN, Asked, make_account, rehearsing, worker
 
 _EXAMPLES: Final = 3
 """Of each operation: right ones, and such that break the document."""
@@ -57,6 +58,12 @@ def _answer(channel: Channel, asked: Asked) -> Answer:
             return Probed(channel)
 
 
+def _said(asked: Rehearse | Draft) -> Rehearsed | Drafted:
+    if isinstance(asked, Draft):
+        return Drafted("*A feed*")
+    return Rehearsed(tuple(Line(command, ("Yes.",), ("Nothing.",)) for command in asked.commands))
+
+
 def _fuzz(base_url: str) -> None:
     """Send what fits each operation, and what does not; a failure names the operation."""
     schema = schemathesis.openapi.from_dict(document(api.PREFIX, api.OPERATIONS))
@@ -82,5 +89,5 @@ def _fuzz(base_url: str) -> None:
 @pytest.mark.filterwarnings("default")
 async def test_every_answer_is_as_the_document_says(served: tuple[str, web.Application], store: Store) -> None:
     channel = await _filled(store)
-    async with worker(store, lambda asked: _answer(channel, asked)):
+    async with worker(store, lambda asked: _answer(channel, asked)), rehearsing(store, _said):
         await asyncio.to_thread(_fuzz, served[0] + api.PREFIX)

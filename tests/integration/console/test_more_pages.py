@@ -6,19 +6,21 @@ import re
 import time
 from importlib.metadata import version
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from service.console.health import serve_health
 from service.console.site import PULSE
 from service.corona.policy import Aims, Goal
+from service.feeds.parts import parts
 from service.model import Change, Entry, PollResult
 from service.net.processes import Processes
 from service.store import Store, keys
 from service.store.accounts import Role
 from service.store.requests import Polled, Probed, Shown, Step
 from tests.support.channels import change, make_channel, polled, publish
-from tests.support.console import Visitor, logged_in, worker
+from tests.support.console import TOKEN, Visitor, logged_in, worker
 
 WHAT_IF = "longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute="
 
@@ -86,6 +88,47 @@ async def test_a_site_shows_how_it_answers_and_has_its_rate_set(store: Store, ad
     assert await store.hosts.paused_s(channel.id) > 3600
     await ada.post("/hosts/example.org", action="resume")
     assert await store.hosts.paused_s(channel.id) == 0
+
+
+async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
+    served: tuple[str, web.Application], store: Store, ada: Visitor
+) -> None:
+    channel, uid = await make_channel(store), keys.user_id("bob@example.org")
+    await store.subscriptions.subscribe("bob@example.org", channel.id)
+    for number, ended in enumerate((store.outbox.received, store.outbox.done, None), start=2):
+        delta = await publish(store, channel, f"secret{number}", base=number - 1)
+        await store.outbox.enqueue([uid], channel.id, delta.version, time.time() - 60, parts(delta))
+        batch = (await store.outbox.claim([uid], 10, time.time()))[uid]
+        if ended is None:
+            await store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+        else:
+            await store.outbox.acked([(uid, batch.message_id)])
+            await ended([(uid, batch.message_id)])
+    _, text = await ada.get(f"/people/{uid}")
+    assert [words in text for words in ("Received", "Sent", "Given up", "came back for 14 days", "A feed")] == [
+        True
+    ] * 5
+    assert "secret" not in text
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(served[0], headers=headers) as api:
+        async with api.get(f"/api/v1/people/{uid}/deliveries") as answer:
+            items = (await answer.json())["items"]
+        async with api.get("/api/v1/people/nobody/deliveries") as answer:
+            assert answer.status == 404
+    assert [(item["state"], item["attempts"]) for item in items] == [("failed", 1), ("sent", 1), ("received", 1)]
+    assert items[2]["queued_s"] < items[2]["sent_s"] <= items[2]["received_s"]
+    assert [told["title"] for told in items[0]["tells"]] == ["A feed"]
+
+
+async def test_a_message_that_cannot_be_read_is_shown_as_such_and_deleted(store: Store, ada: Visitor) -> None:
+    letter = await store.link.call("XADD", keys.DEAD_LETTERS, "*", "why", b"\xff", "items", "nonsense")
+    status, text = await ada.get("/delivery")
+    assert status == 200
+    assert "Cannot be read" in text
+    assert "Queue again" not in text
+    assert (await ada.post(f"/delivery/{letter.decode()}/requeue"))[0] == 422
+    assert await ada.post(f"/delivery/{letter.decode()}/drop") == (303, "/delivery")
+    assert await store.dead_letters.count() == 0
 
 
 async def test_a_node_drains_and_comes_back(store: Store, ada: Visitor) -> None:

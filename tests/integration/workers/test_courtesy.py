@@ -5,8 +5,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from service.errors import LimitReached
-from service.feeds.urls import channel_id
+from service.errors import HostBlocked, LimitReached
+from service.feeds.urls import channel_id, host_of
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store
@@ -76,6 +76,19 @@ async def test_an_admins_rate_reaches_every_worker_at_once(store: Store) -> None
     assert await granted(courtesy, [f"https://example.org/{n}" for n in range(9)]) == BURST - 1
     await store.hosts.set_rate("example.org", 1000.0)
     assert await granted(courtesy, [f"https://www.example.org/{n}" for n in range(9)]) == 9
+
+
+async def test_a_blocked_host_is_asked_for_nothing_whoever_leads_there(store: Store) -> None:
+    courtesy = Courtesy(store.hosts, OFTEN)
+    courtesy.block({"example.org", "news.example.net"})
+    for url in ("https://www.example.org/feed", "https://news.example.net/"):
+        with pytest.raises(HostBlocked):
+            await courtesy.may_ask(channel(url))
+        with pytest.raises(HostBlocked):
+            await courtesy.may_follow(host_of(url))
+    await courtesy.may_ask(channel("https://example.net/"))
+    courtesy.block(())
+    await courtesy.may_ask(channel("https://www.example.org/feed"))
 
 
 async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_one(

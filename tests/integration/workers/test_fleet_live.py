@@ -1,5 +1,6 @@
 """A few real workers: what is published reaches the outbox of whoever subscribed, once, whoever dies."""
 
+import contextlib
 import time
 from collections import Counter
 from itertools import count, pairwise
@@ -7,11 +8,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.errors import BrokenFeed, EmptyBody, NoWorker, PublisherError, TooLarge
+from service.corona.reasons import Reason
+from service.errors import (
+    BrokenFeed,
+    EmptyBody,
+    HostBlocked,
+    LimitReached,
+    NotSettled,
+    NoWorker,
+    PublisherError,
+    TooLarge,
+)
 from service.model import Channel
 from service.settings import Settings
 from service.stack.publisher import SamplePublisher
 from service.store import Store, keys
+from service.store.blocks import Block
 from tests.integration.workers.conftest import StartWorker
 from tests.support.waiting import until
 
@@ -37,6 +49,44 @@ async def subscribed(store: Store, url: str) -> Channel:
     if channel.dormant:
         await store.requests.probe(url)
     return channel
+
+
+async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_allowed(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+
+    async def polled_since(at_s: float) -> list[float]:
+        return [poll.at_s for poll in await store.channels.polls(channel.id, 20) if poll.at_s > at_s]
+
+    async def refused() -> bool:
+        with contextlib.suppress(LimitReached):
+            try:
+                await store.requests.poll_now(channel.id)
+            except HostBlocked:
+                return True
+        return False
+
+    async def planned() -> Reason | None:
+        with contextlib.suppress(NotSettled):
+            return await store.requests.why(channel.id)
+        return None
+
+    before = await until(planned, "it is settled how it is polled")
+    assert before is not None
+    await until(lambda: polled_since(0.0), "it is polled")
+    await store.blocks.add("127.0.0.1", Block("ada", 1.0))
+    await until(refused, "nobody asks the host any more")
+    with pytest.raises(HostBlocked):
+        await store.requests.probe(publisher.feed_url(1))
+    last_s = time.time()
+    await store.blocks.lift("127.0.0.1")
+    await until(lambda: polled_since(last_s), "it is polled again")
+    after = await store.requests.why(channel.id)
+    turns = (after.turns[0].next_poll_s - before.turns[0].next_poll_s) / before.interval_s
+    assert turns == pytest.approx(round(turns), abs=1e-3), "at the moments at which it would have been polled anyway"
 
 
 async def delivered_titles(store: Store) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.corona.policy import Aims
+from service.corona.policy import UNBOUNDED, Aims, Bounds
 from service.corona.reasons import Bound, Reason
 from service.errors import NotSettled
 from service.settings import Settings
@@ -46,6 +46,27 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
         return bool(paces) and paces[-1].interval_s == pytest.approx(settings.poll_interval_s, rel=0.1)
 
     assert await until(noted, "how often it is polled is noted")
+
+
+async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, settings: Settings
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+
+    async def bound_by(bound: Bound, each_s: float) -> bool:
+        try:
+            why = await store.requests.why(channel.id)
+        except NotSettled:
+            return False
+        return (why.bound, why.interval_s / len(why.turns)) == (bound, each_s)
+
+    await until(lambda: bound_by(Bound.NODES, settings.poll_interval_s), "a worker polls")
+    await store.bounds.set(channel.id, Bounds(shortest_interval_s=600.0))
+    await until(lambda: bound_by(Bound.CHANNEL_INTERVAL, 600.0), "its polls are that far apart")
+    await store.bounds.set(channel.id, UNBOUNDED)
+    await until(lambda: bound_by(Bound.NODES, settings.poll_interval_s), "it is polled as before")
 
 
 async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Store, start_worker: StartWorker) -> None:

@@ -20,7 +20,7 @@ from tests.architecture.sources import ROOT
 
 OTHERS = [language for language in LANGUAGES if language != SOURCE]
 SAYING = {"say", "many", "marked", "BadUrl", "BadQuery", "LimitReached", "HostNotFound", "Unreachable", "TlsFailed"}
-SAYING |= {"BadHttp", "EmptyBody"}
+SAYING |= {"BadHttp", "EmptyBody", "HostBlocked"}
 QUOTED = re.compile(r"`([^`]+)`")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from service.console.whatif import Fleet, Weighed
 from service.corona import optimum
 from service.corona.optimum import Factors
-from service.corona.policy import Aims, Goal, Policy
+from service.corona.policy import UNBOUNDED, Aims, Bounds, Goal, Policy
 from service.corona.reasons import Bound
 from service.corona.site_budgets import FOR_POLLS
 
@@ -22,6 +22,7 @@ CHANNELS = st.lists(
         update_interval_s=st.sampled_from([60.0, 3_600.0, 86_400.0, 1e6]),
         private=st.booleans(),
         site=st.sampled_from(["", "a.example", "b.example"]),
+        bounds=st.sampled_from([Bounds(), Bounds(longest_wait_s=100.0), Bounds(None, 7_200.0), Bounds(30.0, 60.0)]),
     ),
     min_size=1,
     max_size=40,
@@ -38,7 +39,8 @@ def test_each_channel_gets_what_its_owner_would_give_it(channels: list[Weighed],
     sizes, table, scale = Fleet(channels, nodes, {}).sizes(policy)
     for size, row in zip(sizes.tolist(), table, strict=True):
         factors = Factors(
-            int(row["subscribers"]), float(row["update_interval_s"]), bool(row["private"]), float(row["site_scale"])
+            *(int(row["subscribers"]), float(row["update_interval_s"]), bool(row["private"])),
+            *(float(row["site_scale"]), float(row["longest_wait_s"]), float(row["shortest_interval_s"])),
         )
         assert size == pytest.approx(optimum.decided_alone(policy, nodes, factors, scale), rel=1e-5)
 
@@ -70,16 +72,19 @@ def test_every_channel_has_one_bound(channels: list[Weighed]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("aims", "rates", "bound"),
+    ("aims", "rates", "own", "bound"),
     [
-        ({"budget_polls_per_minute": 0.001}, {}, Bound.FLEET_BUDGET),
-        ({}, {}, Bound.CHANNEL_BUDGET),
-        ({}, {"a.example": 0.001}, Bound.HOST_BUDGET),
-        ({"polls_per_channel": 0.5}, {}, Bound.NONE),
+        ({"budget_polls_per_minute": 0.001}, {}, UNBOUNDED, Bound.FLEET_BUDGET),
+        ({}, {}, UNBOUNDED, Bound.CHANNEL_BUDGET),
+        ({}, {"a.example": 0.001}, UNBOUNDED, Bound.HOST_BUDGET),
+        ({"polls_per_channel": 0.5}, {}, UNBOUNDED, Bound.NONE),
+        ({}, {}, Bounds(shortest_interval_s=900.0), Bound.CHANNEL_INTERVAL),
+        ({"polls_per_channel": 0.5, "budget_polls_per_minute": 0.2}, {}, Bounds(450.0), Bound.CHANNEL_WAIT),
+        ({"polls_per_channel": 9.0}, {}, Bounds(longest_wait_s=10.0), Bound.CHANNEL_BUDGET),
     ],
 )
-def test_what_decides_has_its_name(aims: dict[str, object], rates: dict[str, float], bound: Bound) -> None:
-    channels = [Weighed(1, 3_600.0, private=False, site="a.example")] * 3
+def test_what_decides_has_its_name(aims: dict[str, object], rates: dict[str, float], own: Bounds, bound: Bound) -> None:
+    channels = [Weighed(1, 3_600.0, private=False, site="a.example", bounds=own)] * 3
     assert list(Fleet(channels, 8, rates).outcome(_aiming(**aims)).bounds) == [bound]
 
 

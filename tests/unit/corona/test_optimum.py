@@ -84,8 +84,8 @@ def test_a_node_polls_once_per_interval_unless_the_longest_wait_takes_more() -> 
 
 def test_a_public_channel_is_not_polled_more_often_than_allowed_whatever_is_wanted() -> None:
     policy = _policy(Aims(longest_wait_s=1.0))
-    assert limits(policy, NODES, private=False).channel_budget == 2.0
-    assert limits(policy, NODES, private=True).channel_budget == inf
+    assert limits(policy, NODES, _channel(1, private=False)).channel_budget == 2.0
+    assert limits(policy, NODES, _channel(1, private=True)).channel_budget == inf
     assert decided(policy, NODES, _table([_channel(500, private=False)]), 100.0).tolist() == [2.0]
 
 
@@ -105,7 +105,11 @@ def test_three_polls_are_three_nodes_whatever_rounding_says() -> None:
 
 
 @given(
-    st.builds(Factors, st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUND) | st.floats(-1, 1e9)),
+    st.builds(
+        Factors,
+        *(st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUND) | st.floats(-1, 1e9)),
+        *(st.just(0.0) | st.floats(1e-3, 1e9), st.just(0.0) | st.floats(1e-3, 1e9)),
+    ),
     st.one_of(st.none(), st.floats(-0.9, 100)),
     st.builds(Aims, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
 )

@@ -13,10 +13,11 @@ from service.corona.events import (
     Received,
     RingChanged,
     Send,
+    StartPolling,
     Tick,
 )
 from service.corona.messages import Assign, Assignment, Summary, Unassign
-from service.corona.policy import Aims, Goal, Policy
+from service.corona.policy import UNBOUNDED, Aims, Bounds, Goal, Policy
 from service.corona.reasons import Bound
 from service.corona.schedule import Rota
 from service.model import NodeId
@@ -54,6 +55,12 @@ def _rota(effects: list[Effect]) -> Rota:
         if isinstance(effect, Send) and isinstance(effect.message, Assign):
             return effect.message.assignments[0].rota
     raise AssertionError("nothing was assigned")
+
+
+def _gap_s(effects: list[Effect]) -> float:
+    """Return how far apart the polls are that this node itself takes part in."""
+    (started,) = (effect for effect in effects if isinstance(effect, StartPolling))
+    return started.rota.gap_s
 
 
 def test_a_fleet_of_one_polls_once_per_interval() -> None:
@@ -129,6 +136,29 @@ def test_aims_change_while_the_fleet_runs() -> None:
     why = node.why(CHANNEL, 2)
     assert why is not None
     assert why.wait_s == pytest.approx(300.0)
+
+
+def test_a_channels_own_bounds_hold_at_once_and_end_as_they_came() -> None:
+    node = _owner(NEXT, FAR)
+    _told(node, 0, NEXT, FAR)
+    for bounds, gap_s, bound in (
+        (Bounds(shortest_interval_s=90.0), 90.0, Bound.CHANNEL_INTERVAL),
+        (Bounds(longest_wait_s=5.0), 10.0, Bound.NODES),
+        (UNBOUNDED, 20.0, Bound.NODES),
+    ):
+        assert _gap_s(node.handle(AimsRead(Aims(), bounds={CHANNEL: bounds}), 1)) == gap_s
+        why = node.why(CHANNEL, 1)
+        assert why is not None
+        assert (why.interval_s / len(why.turns), why.bound) == (gap_s, bound)
+    assert node.handle(AimsRead(Aims(), bounds={FAR: Bounds(longest_wait_s=5.0)}), 4) == []
+
+
+def test_what_was_set_before_a_channel_is_adopted_holds_from_its_first_poll_on() -> None:
+    node = Node(ME, POLICY)
+    node.handle(AimsRead(Aims(), bounds={CHANNEL: Bounds(shortest_interval_s=90.0)}), 0)
+    node.handle(RingChanged(ring([ME, NEXT, FAR])), 0)
+    node.handle(_subscribed(SUBSCRIBERS), 0)
+    assert _gap_s(node.handle(Adopted(CHANNEL, 1, 1), 0)) == 90.0
 
 
 def test_why_tells_how_often_the_channel_is_updated() -> None:

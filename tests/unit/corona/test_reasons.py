@@ -15,7 +15,9 @@ TAU_S = 1800.0
 CHANNEL = "4000004" + "0" * 33
 NODES = ("a" * 40, "b" * 40, "c" * 40)
 bounds = st.one_of(st.just(inf), st.floats(0, 100))
-every_limits = st.builds(Limits, nodes=bounds, channel_budget=bounds, host_budget=bounds)
+every_limits = st.builds(
+    Limits, own_wait=st.booleans(), channel_interval=bounds, nodes=bounds, channel_budget=bounds, host_budget=bounds
+)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,9 @@ every_limits = st.builds(Limits, nodes=bounds, channel_budget=bounds, host_budge
         (3.0, 0.0, Limits(nodes=30), (30, Bound.NODES)),
         (2.9, 0.0, Limits(nodes=30), (29, Bound.NONE)),
         (5.0, 0.0, Limits(), (50, Bound.NONE)),
+        (2.0, 25.0, Limits(nodes=30, own_wait=True), (25, Bound.CHANNEL_WAIT)),
+        (2.0, 25.0, Limits(nodes=30, own_wait=True, channel_interval=5), (5, Bound.CHANNEL_INTERVAL)),
+        (4.0, 1.0, Limits(channel_budget=6, channel_interval=6, host_budget=6), (6, Bound.CHANNEL_INTERVAL)),
     ],
 )
 def test_the_bound_that_binds_is_named(

@@ -1,0 +1,96 @@
+"""Answers what the console asks: what somebody would be told. Nothing is done, and nothing is sent."""
+
+import asyncio
+
+import structlog
+
+from bots import commands
+from bots.desk import worded
+from bots.dialogue import converse
+from bots.exchange import Question
+from bots.house import House
+from bots.notifications import notification
+from bots.replies import others
+from bots.understudy import Understudy
+from bots.voice import SOURCE, voice
+from service.clock import Clock
+from service.errors import CoronetError, NotSubscribed, StoreUnavailable, to_fault
+from service.model import Change, ChannelId, Delta
+from service.store import Store
+from service.store.rehearsals import Answer, Draft, Drafted, Line, Rehearse, Rehearsed
+from service.store.rehearsals import Question as Asked
+from service.store.requests import Failed
+
+_RETRY_S = 1.0
+_WITHIN_S = 11.0
+_AT_ONCE = 2
+
+_log = structlog.get_logger()
+
+
+class Rehearsing:
+    """Waits for questions; :meth:`run` drives it."""
+
+    def __init__(self, store: Store, house: House, clock: Clock) -> None:
+        """Answer as ``house`` would."""
+        self._store = store
+        self._house = house
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Answer until cancelled, a few questions at a time."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        while True:
+            try:
+                question = await self._store.rehearsals.asked()
+                if question is not None:
+                    await self._store.rehearsals.answer(question, await self._answer(question))
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_S)
+
+    async def _answer(self, question: Asked) -> Answer:
+        """Return the answer. A bug in one stays that question's."""
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                match question.body:
+                    case Rehearse(jid, said):
+                        return Rehearsed(await self.rehearsed(jid, said))
+                    case Draft(cid):
+                        return Drafted(await self.drafted(cid))
+        except CoronetError as error:
+            return Failed(to_fault(error))
+        except TimeoutError:
+            return Failed(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
+        except Exception:  # noqa: BLE001 - whatever it is, the next question has nothing to do with it
+            _log.exception("a rehearsal failed")
+            return Failed(to_fault(CoronetError("The bot failed at that; its log says more.")))
+
+    async def rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[Line, ...]:
+        """Return what a person would be answered to these commands, each by what there is now."""
+        known, asked, lines = await self._store.users.get(jid), None, []
+        for text in said:
+            if known.suspended:
+                lines.append(Line(text, (), ("Say nothing: they are suspended.",)))
+                continue
+            understudy = Understudy(self._store, self._house)
+            dialogue = converse(commands.parse(text), asked, self._house.limits.of(known.most_subscriptions))
+            reply = await understudy.conduct(jid, dialogue, lambda: None)
+            words = worded(known, reply, self._clock.wall_s())
+            lines.append(Line(text, (words, *others(reply)), tuple(understudy.would)))
+            asked = reply if isinstance(reply, Question) else None
+        return tuple(lines)
+
+    async def drafted(self, cid: ChannelId) -> str:
+        """Return the message that would tell of a channel's newest entry."""
+        channel = await self._store.channels.get(cid)
+        if channel is None:
+            raise NotSubscribed("There is no such channel.")
+        latest = await self._store.channels.latest(cid, 1)
+        line = 1 if channel.kind == "page" else 0
+        changes = tuple(Change("addition", entry, line) for entry in latest)
+        delta = Delta(cid, channel.version, channel.version + 1, self._clock.wall_s(), changes)
+        return notification([channel], [delta] if changes else [], {}, {}, voice(SOURCE))

@@ -1,0 +1,122 @@
+"""What the console asks the bot: what it would say. It answers without doing anything, nor telling anybody.
+
+Only the bot that is connected takes questions; they wait in one list. Answers lie where those of requests lie.
+"""
+
+import secrets
+import time
+
+import msgspec
+
+from service.errors import NoWorker, from_fault
+from service.model import ChannelId
+from service.store import keys
+from service.store.link import BLOCK_AT_MOST_S, Link
+from service.store.requests import Failed
+
+_WITHIN_S = 12.0
+_KEPT_S = 60
+_BELIEVED_S = 20
+
+
+class Rehearse(msgspec.Struct, frozen=True, tag=True):
+    """Say what this person would be answered if they wrote these commands, one after the other."""
+
+    jid: str
+    commands: tuple[str, ...]
+
+
+class Draft(msgspec.Struct, frozen=True, tag=True):
+    """Write the message that would tell of a channel's newest entry, as if it were news."""
+
+    channel: ChannelId
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A command, all messages that would answer it, and what would be done, a sentence each."""
+
+    command: str
+    replies: tuple[str, ...]
+    would: tuple[str, ...]
+
+
+class Rehearsed(msgspec.Struct, frozen=True, tag=True):
+    """What would be said."""
+
+    lines: tuple[Line, ...]
+
+
+class Drafted(msgspec.Struct, frozen=True, tag=True):
+    """The message; "" if there is nothing that could be told."""
+
+    text: str
+
+
+Answer = Rehearsed | Drafted | Failed
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked, and where to answer. After ``until_s`` (on Redis's clock, Unix s) nobody waits any more."""
+
+    id: str
+    body: Rehearse | Draft
+    until_s: float
+
+
+class Rehearsals:
+    """Ask the bot, and wait for its answer. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def rehearse(self, jid: str, commands: tuple[str, ...]) -> tuple[Line, ...]:
+        """Return what a person would be answered. Raises what the bot met, or :class:`NoWorker`."""
+        answer = await self._ask(Rehearse(jid, commands))
+        if isinstance(answer, Rehearsed):
+            return answer.lines
+        raise NoWorker(f"The bot answered {type(answer).__name__} to a rehearsal: the fleet's versions differ.")
+
+    async def draft(self, channel: ChannelId) -> str:
+        """Return the message that would tell of a channel's newest entry. Raises as :meth:`rehearse`."""
+        answer = await self._ask(Draft(channel))
+        if isinstance(answer, Drafted):
+            return answer.text
+        raise NoWorker(f"The bot answered {type(answer).__name__} to a draft: the fleet's versions differ.")
+
+    async def asked(self) -> Question | None:
+        """Wait for a question (bots); None if there is none for a while, or nobody waits for its answer any more."""
+        await self._link.call("SET", keys.BOT_ANSWERS, 1, "EX", _BELIEVED_S)
+        found = await self._link.wait("BLPOP", keys.BOT_ASKED, BLOCK_AT_MOST_S)
+        if not found:
+            return None
+        try:
+            question = msgspec.msgpack.decode(found[1], type=Question)
+        except msgspec.MsgspecError:
+            return None  # of another version
+        return question if question.until_s > await self._now_s() else None
+
+    async def answer(self, question: Question, answer: Answer) -> None:
+        """Answer a question (bots)."""
+        key = keys.answer(question.id)
+        await self._link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _KEPT_S)])
+
+    async def _ask(self, body: Rehearse | Draft) -> Rehearsed | Drafted:
+        if not await self._link.call("EXISTS", keys.BOT_ANSWERS):
+            raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
+        question = Question(secrets.token_urlsafe(12), body, await self._now_s() + _WITHIN_S)
+        packed = msgspec.msgpack.encode(question)
+        await self._link.many([("RPUSH", keys.BOT_ASKED, packed), ("EXPIRE", keys.BOT_ASKED, _KEPT_S)])
+        deadline_s = time.monotonic() + _WITHIN_S
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            found = await self._link.wait("BLPOP", keys.answer(question.id), min(left_s, BLOCK_AT_MOST_S))
+            if found:
+                answer: Answer = msgspec.msgpack.decode(found[1], type=Answer)
+                if isinstance(answer, Failed):
+                    raise from_fault(answer.fault)
+                return answer
+        raise NoWorker(f"The bot did not answer within {_WITHIN_S:.0f} s. Is one connected?")
+
+    async def _now_s(self) -> float:
+        seconds, micros = await self._link.call("TIME")
+        return int(seconds) + int(micros) / 1e6

@@ -1,0 +1,17 @@
+-- Bound a channel's polls, keeping what held before so that it can be had back.
+-- KEYS bounds, edition   ARGV channel, bounds (JSON), who, how many channels at most.
+-- Returns 1, or 0 if too many have some; the same once more changes nothing.
+local raw = redis.call('HGET', KEYS[1], ARGV[1])
+local before = '{}'
+if raw then
+  before = cjson.decode(raw).bounds
+elseif redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[4]) then
+  return 0
+end
+if before == ARGV[2] then
+  return 1
+end
+local set = {bounds = ARGV[2], before = before, by = ARGV[3], at_s = tonumber(redis.call('TIME')[1])}
+redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(set))
+redis.call('INCR', KEYS[2])
+return 1

@@ -1,0 +1,8 @@
+-- Count that a batch is sent once more. KEYS in flight   ARGV message id.
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+if held then
+  local batch = cjson.decode(held)
+  batch['tries'] = (batch['tries'] or 1) + 1
+  redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(batch))
+end
+return 1

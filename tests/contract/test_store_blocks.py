@@ -1,0 +1,60 @@
+"""What admins block is known by every name that a host goes by, and nothing else is."""
+
+from unittest import mock
+
+import pytest
+
+from service.errors import HostBlocked, LimitReached
+from service.net.sites import names_over
+from service.store import Store, keys
+from service.store.blocks import Block
+
+BLOCK = Block("ada", 1.0, "asked us to")
+
+
+def test_a_host_stands_in_lists_by_itself_and_the_domains_that_it_is_of() -> None:
+    assert names_over("a.b.example.co.uk") == ["a.b.example.co.uk", "b.example.co.uk", "example.co.uk"]
+    assert names_over("example.org") == ["example.org"]
+    assert names_over("192.0.2.7") == ["192.0.2.7"]
+    assert names_over("[2001:db8::1]") == ["2001:db8::1"]
+    assert names_over("localhost") == ["localhost"]
+
+
+async def test_a_domain_is_blocked_with_all_its_hosts_and_a_host_alone(store: Store) -> None:
+    await store.blocks.add("example.org", BLOCK)
+    await store.blocks.add("news.example.net", BLOCK)
+    hosts = [
+        "example.org",
+        "a.b.example.org",
+        "example.net",
+        "news.example.net",
+        "x.news.example.net",
+        "notexample.org",
+    ]
+    over = await store.blocks.over([*hosts, ""])
+    assert over == ["example.org", "example.org", "", "news.example.net", "news.example.net", "", ""]
+    with pytest.raises(HostBlocked, match=r"example\.org is blocked"):
+        await store.blocks.refuse("www.example.org")
+    await store.blocks.refuse("example.net")
+
+
+async def test_a_block_is_lifted_once(store: Store) -> None:
+    await store.blocks.add("example.org", BLOCK)
+    assert await store.blocks.all() == {"example.org": BLOCK}
+    assert await store.blocks.lift("example.org")
+    assert not await store.blocks.lift("example.org")
+    assert await store.blocks.all() == {}
+    await store.blocks.refuse("example.org")
+
+
+async def test_what_another_version_wrote_blocks_all_the_same(store: Store) -> None:
+    await store.link.call("HSET", keys.BLOCKED_HOSTS, "example.org", b"nonsense")
+    assert await store.blocks.all() == {"example.org": Block("", 0.0)}
+    assert await store.blocks.over(["example.org"]) == ["example.org"]
+
+
+async def test_so_many_are_blocked_and_no_more(store: Store) -> None:
+    with mock.patch("service.store.blocks.MOST_BLOCKED", 1):
+        await store.blocks.add("example.org", BLOCK)
+        with pytest.raises(LimitReached):
+            await store.blocks.add("example.net", BLOCK)

@@ -1,0 +1,86 @@
+"""What somebody would be answered is what they are answered, and nothing is done for it."""
+
+from typing import Any
+
+import pytest
+
+from service.store import Store, keys
+from service.store.blocks import Block
+from tests.support.bot import Person
+from tests.support.channels import make_channel
+from tests.support.worker import scripted_worker
+
+pytestmark = [pytest.mark.usefixtures("bot"), pytest.mark.parametrize("login", ["component"])]
+
+FEED, OTHER = "https://example.org/feed", "https://example.net/feed"
+COMMANDS = (
+    *("list", "help", "show #1", "why #1", "status", f"subscribe {OTHER}", "pause #1", "resume", "set #1 title Other"),
+    *("filter #1 deny tea", "quiet 22:00-07:00", "digest daily 08:00", "timezone Europe/Berlin", "language de"),
+    *("watch tag=python", "unwatch #1", "find tag=python", "export", "unsubscribe #1", "enter abc", "nonsense"),
+)
+
+
+async def _held(store: Store) -> dict[bytes, Any]:
+    """Return all that is in Redis but for what only counts, or waits."""
+    found: dict[bytes, Any] = {}
+    for key in sorted(await store.link.call("KEYS", "*")):
+        passing = (b":rate:", b"{q:", b":answers", b":asked", b"{r}", b"{n:", b"{l:", b"{m:", b"{mx}", b"{d}:bots")
+        if not any(part in key for part in passing):
+            found[key] = await store.link.call("DUMP", key)
+    return found
+
+
+async def _answered(store: Store, jid: str, *said: str) -> tuple[list[str], list[str]]:
+    """Return the last answer, and what would be done for it."""
+    line = (await store.rehearsals.rehearse(jid, said))[-1]
+    return list(line.replies), list(line.would)
+
+
+async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Person, store: Store) -> None:
+    alice = await person()
+    await make_channel(store, OTHER)
+    async with scripted_worker(store, {FEED: None}):
+        await alice.say(FEED)
+        before = await _held(store)
+        rehearsed = {command: await _answered(store, alice.jid, command) for command in COMMANDS}
+        assert await _held(store) == before
+        for command in ("list", "show #1", "status", "help", "filter #1 deny tea", f"subscribe {OTHER}", "export"):
+            assert rehearsed[command][0][0] == await alice.say(command), command
+    assert rehearsed["list"][1] == []
+    assert rehearsed[f"subscribe {OTHER}"][1] == ["Subscribe them to A feed."]
+    assert rehearsed["unsubscribe #1"][1] == ["End the subscription to A feed."]
+    assert rehearsed["pause #1"][1] == ["Pause 1 subscriptions."]
+    assert rehearsed["watch tag=python"][1] == ["Watch for that from now on."]
+    assert rehearsed["set #1 title Other"][1] == ["Keep what they prefer of #1."]
+
+
+async def test_a_question_is_answered_by_the_next_command(person: Person, store: Store) -> None:
+    alice = await person()
+    async with scripted_worker(store, {FEED: None}):
+        await alice.say(FEED)
+    (said,), would = await _answered(store, alice.jid, "forget me", "yes")
+    assert "forgotten" in said.lower()
+    assert would == ["Forget everything about them."]
+    assert len(await store.subscriptions.of_user(alice.jid)) == 1
+
+
+async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_would_be(
+    person: Person, store: Store
+) -> None:
+    (said,), _ = await _answered(store, "new@example.org", "status")
+    assert said.startswith("Hello! I am Coronet")
+    assert not (await store.users.get("new@example.org")).welcomed
+    alice = await person()
+    await alice.say("status")
+    await make_channel(store)
+    await store.blocks.add("example.org", Block("ada", 1.0))
+    (said,), would = await _answered(store, alice.jid, FEED)
+    assert "example.org is blocked here by an admin." in said
+    assert would == []
+    await store.people.suspend(keys.user_id(alice.jid), suspended=True)
+    assert await _answered(store, alice.jid, "list") == ([], ["Say nothing: they are suspended."])
+
+
+async def test_a_draft_is_the_message_that_subscribers_get(store: Store) -> None:
+    channel = await make_channel(store, FEED)
+    assert await store.rehearsals.draft(channel.id) == f"*A feed*\nFirst\n{FEED}/1"

@@ -1,0 +1,74 @@
+"""Admins block hosts, see which are, and allow them again; who would add something there is told."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest_asyncio
+from aiohttp import web
+
+from service.store import Store
+from service.store.blocks import Block
+from tests.support.channels import make_channel
+from tests.support.console import TOKEN, Visitor
+
+SITE = "/hosts/example.org"
+
+
+@pytest_asyncio.fixture
+async def api(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(f"{served[0]}/api/v1/", headers={"Authorization": f"Bearer {TOKEN}"}) as session:
+        yield session
+
+
+async def test_a_host_is_blocked_which_its_channels_say_and_allowed(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, "https://news.example.org/feed", listed=True)
+    other = await make_channel(store, "https://example.org/feed", listed=True)
+    blocked = await ada.post(f"{SITE}/block", name="News.Example.org", why="they asked us to")
+    assert blocked == (303, f"{SITE}#blocked")
+    _, text = await ada.get(SITE)
+    assert "they asked us to" in text
+    assert "Allow news.example.org" in text
+    _, text = await ada.get(f"/channels/{channel.id}")
+    assert "An admin has blocked" in text
+    assert "An admin has blocked" not in (await ada.get(f"/channels/{other.id}"))[1]
+    _, text = await ada.get("/channels?state=blocked")
+    assert channel.id in text
+    assert other.id not in text
+    assert "Blocked" in (await ada.get("/hosts"))[1]
+    assert await ada.post(f"{SITE}/allow", name="news.example.org") == (303, f"{SITE}#blocked")
+    assert "An admin has blocked" not in (await ada.get(f"/channels/{channel.id}"))[1]
+    assert (await ada.post(f"{SITE}/allow", name="news.example.org"))[0] == 404
+
+
+async def test_only_hosts_of_the_site_are_blocked_on_its_page(store: Store, ada: Visitor) -> None:
+    status, text = await ada.post(f"{SITE}/block", name="example.net")
+    assert status == 422
+    assert "is no host of example.org" in text
+    assert (await ada.post(f"{SITE}/block", name="not a host"))[0] == 422
+    assert await store.blocks.all() == {}
+
+
+async def test_nothing_is_added_at_a_blocked_host(store: Store, ada: Visitor, api: aiohttp.ClientSession) -> None:
+    await store.blocks.add("example.org", Block("ada", 1.0))
+    status, text = await ada.post("/channels", url="https://www.example.org/feed")
+    assert status == 422
+    assert "example.org is blocked here by an admin." in text
+    async with api.post("channels", json={"url": "https://example.org/feed"}) as answer:
+        assert (answer.status, (await answer.json())["code"]) == (422, "host-blocked")
+
+
+async def test_programs_block_and_allow_hosts(api: aiohttp.ClientSession) -> None:
+    async with api.put("hosts/www.example.org/block", json={"why": "spam"}) as answer:
+        assert answer.status == 200
+        (name,) = (await answer.json())["items"]
+    assert name == "www.example.org"
+    async with api.get("hosts") as answer:
+        assert [(site["site"], site["blocked"]) for site in (await answer.json())["items"]] == [
+            ("example.org", ["www.example.org"])
+        ]
+    async with api.delete("hosts/www.example.org/block") as answer:
+        assert answer.status == 204
+    async with api.delete("hosts/www.example.org/block") as answer:
+        assert answer.status == 404
+    async with api.get("blocked-hosts") as answer:
+        assert await answer.json() == {"items": {}}

@@ -1,0 +1,69 @@
+"""How often one channel is polled has bounds that admins set, see the reason of, and take back."""
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from service.console.api import OPERATIONS
+from service.console.commands import Call, understood
+from service.corona.policy import UNBOUNDED, Bounds
+from service.store import Store
+from tests.support.channels import make_channel
+from tests.support.console import TOKEN, Visitor
+
+
+async def test_bounds_are_set_shown_and_undone(store: Store, ada: Visitor) -> None:
+    path = f"/channels/{(channel := await make_channel(store, listed=True)).id}"
+    assert "Undo" not in (await ada.get(path))[1]
+    assert await ada.post(f"{path}/bounds", longest_wait_s="2 h", shortest_interval_s="15 min") == (
+        303,
+        f"{path}#bounds",
+    )
+    found = await store.bounds.get(channel.id)
+    assert found is not None
+    assert (found.bounds, found.before, found.by) == (Bounds(7_200.0, 900.0), UNBOUNDED, "ada")
+    _, text = await ada.get(path)
+    assert "A mean wait of at most 2 h and at least 15 min between two polls" in text
+    assert "Undo: back to as the policy has it" in text
+    assert await ada.post(f"{path}/bounds", undo="1", longest_wait_s="1 s") == (303, f"{path}#bounds")
+    found = await store.bounds.get(channel.id)
+    assert found is not None
+    assert (found.bounds, found.before) == (UNBOUNDED, Bounds(7_200.0, 900.0))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"longest_wait_s": "soon"}, "is no length of time"),
+        ({"shortest_interval_s": "0"}, "These are no bounds"),
+        ({"longest_wait_s": "1 min", "shortest_interval_s": "1 h"}, "Choose a shorter interval, or a longer wait"),
+        ({"undo": "1"}, "there is no change to undo"),
+    ],
+)
+async def test_what_are_no_bounds_is_explained(store: Store, ada: Visitor, fields: dict[str, str], words: str) -> None:
+    channel = await make_channel(store)
+    status, text = await ada.post(f"/channels/{channel.id}/bounds", **fields)
+    assert status == 422
+    assert words in text
+    assert await store.bounds.get(channel.id) is None
+
+
+async def test_programs_set_and_undo_bounds_which_is_logged(store: Store, served: tuple[str, web.Application]) -> None:
+    channel = await make_channel(store, listed=True)
+    path = f"/api/v1/channels/{channel.id}/bounds"
+    async with aiohttp.ClientSession(served[0], headers={"Authorization": f"Bearer {TOKEN}"}) as api:
+        async with api.put(path, json={"longest_wait_s": 60.0}) as answer:
+            assert (answer.status, (await answer.json())["bounds"]["bounds"]) == (200, {"longest_wait_s": 60.0})
+        async with api.put(path, json={"longest_wait_s": 1.0, "shortest_interval_s": 3.0}) as answer:
+            assert answer.status == 422
+        async with api.post(f"{path}/undo") as answer:
+            assert (answer.status, (await answer.json())["bounds"]["bounds"]) == (200, {})
+        async with api.get("/api/v1/log") as answer:
+            details = [noted["deed"]["detail"] for noted in (await answer.json())["items"]]
+    assert "a mean wait of at most 1 min" in details
+
+
+def test_the_command_line_sets_bounds_too() -> None:
+    call = understood(OPERATIONS, ["set-bounds", "c" * 40, "--shortest-interval-s", "600"])
+    assert isinstance(call, Call)
+    assert (call.path, call.body) == (f"/channels/{'c' * 40}/bounds", b'{"shortest_interval_s":600.0}')

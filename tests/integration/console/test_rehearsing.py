@@ -1,0 +1,66 @@
+"""What the bot would say is shown before anything is said: to a person, and of a channel before it is kept."""
+
+import aiohttp
+from aiohttp import web
+
+from service.store import Store, keys
+from service.store.rehearsals import Draft, Drafted, Line, Rehearse, Rehearsed
+from service.store.requests import Probed
+from tests.support.channels import make_channel
+from tests.support.console import TOKEN, Visitor, rehearsing, worker
+
+BOB = "bob@example.org"
+
+
+def _echo(asked: Rehearse | Draft) -> Rehearsed | Drafted:
+    if isinstance(asked, Draft):
+        return Drafted("*A feed*\n<b>First</b>")
+    lines = (Line(command, (f"{asked.jid} said <b>{command}</b>",), ("Do it.",)) for command in asked.commands)
+    return Rehearsed(tuple(lines))
+
+
+async def test_what_a_person_would_be_answered_is_shown_command_by_command(store: Store, ada: Visitor) -> None:
+    await store.users.mark(BOB)
+    path = f"/people/{keys.user_id(BOB)}"
+    assert "As this person" in (await ada.get(path))[1]
+    async with rehearsing(store, _echo):
+        status, text = await ada.post(f"{path}/rehearsal", command="yes", before="forget me")
+    assert status == 200
+    assert f"{BOB} said &lt;b&gt;forget me&lt;/b&gt;" in text
+    assert f"{BOB} said &lt;b&gt;yes&lt;/b&gt;" in text
+    assert "Do it." in text
+    assert 'name="before" value="yes"' in text
+
+
+async def test_without_a_bot_nobody_knows_what_it_would_say(store: Store, ada: Visitor) -> None:
+    await store.users.mark(BOB)
+    status, text = await ada.post(f"/people/{keys.user_id(BOB)}/rehearsal", command="list")
+    assert status == 503
+    assert "No bot is connected" in text
+    assert (await ada.post(f"/people/{keys.user_id(BOB)}/rehearsal", command=" "))[0] == 422
+    assert (await ada.post("/people/nobody/rehearsal", command="list"))[0] == 404
+
+
+async def test_the_preview_of_a_channel_has_the_message_that_subscribers_would_get(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    async with worker(store, lambda _: Probed(channel)):
+        async with rehearsing(store, _echo):
+            _, text = await ada.post("/channels", url=channel.url)
+        assert "*A feed*\n&lt;b&gt;First&lt;/b&gt;" in text
+        status, text = await ada.post("/channels", url=channel.url)
+    assert status == 200
+    assert "Keep this channel" in text
+
+
+async def test_programs_rehearse_too(store: Store, served: tuple[str, web.Application]) -> None:
+    await store.users.mark(BOB)
+    channel = await make_channel(store)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(f"{served[0]}/api/v1/", headers=headers) as api, rehearsing(store, _echo):
+        async with api.post(f"people/{keys.user_id(BOB)}/rehearsal", json={"commands": ["list"]}) as answer:
+            (line,) = (await answer.json())["lines"]
+            assert (answer.status, line["command"], line["would"]) == (200, "list", ["Do it."])
+        async with api.post(f"people/{keys.user_id(BOB)}/rehearsal", json={"commands": []}) as answer:
+            assert answer.status == 422
+        async with api.get(f"channels/{channel.id}/message") as answer:
+            assert await answer.json() == {"text": "*A feed*\n<b>First</b>"}
