@@ -69,7 +69,9 @@ class Clusters:
         It is :func:`honeycomb.scale_for_budget`, on the feasible side.
         """
         held_back = HELD_BACK if self.lines.max(initial=1) > 1 else _ROUNDED
-        return honeycomb.scale_for_budget(self._lines(), budget * (1 - held_back))
+        # What all cost at their least is a sum, and known exactly: it may take the whole budget.
+        given = max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
+        return honeycomb.scale_for_budget(self._lines(), given)
 
     def scale_for_delay(self, delay_s: float, poll_interval_s: float) -> float:
         """Return the scale that all channels together need; see :func:`honeycomb.scale_for_delay`."""
