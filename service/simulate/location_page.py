@@ -1,6 +1,6 @@
 """The page ``docs/experiments/location.md``: what was done, the figures, and what they say."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from service.simulate.location import DYNAMIC_SIZES, Outcome
@@ -116,10 +116,15 @@ def page(outcomes: Sequence[Outcome]) -> str:
         static=static(outcomes),
         dynamic=dynamic(outcomes),
         algorithms=ALGORITHMS_INDEX_BYTES / 1000,
-        even=", ".join(f"{mean(run.index.even_failed for run in runs):.1%}" for runs in restricted),
-        missing=", ".join(f"{mean_of(runs, 'missing'):.1%}" for runs in published),
+        even=_listed(mean(run.index.even_failed for run in runs) for runs in restricted),
+        missing=_listed(mean_of(runs, "missing") for runs in published),
         pointers=mean_of(published[0], "pointer_bytes"),
     )
+
+
+def _listed(shares: Iterable[float]) -> str:
+    *before, last = (f"{share:.1%}" for share in shares)
+    return f"{', '.join(before)} and {last}"
 
 
 def against(outcomes: Sequence[Outcome]) -> str:
