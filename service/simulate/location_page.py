@@ -79,10 +79,11 @@ were measured. Stretches are means over them; bytes are MB on interdomain edges.
   distances in a plane: stub nodes 1 ms, their transit nodes 5 ms, transit domains up to 80 ms apart.
 - **The product's updates pass on what is known already.** The paper's tell a neighbour only what it was not told
   before. But with filtering, a neighbour has not all that it was told: documents that share bits with others
-  are lost, {missing} of them at depths 2, 3 and 4. So the three algorithms of Figure 8 are the paper's, as
-  published, and the product's stand beside them (`service/location/protocol.py`). Its destination filtering, which
-  nobody uses, would cost more than none where there are few loops. Algorithms are compared at {algorithms:.2f} kB:
-  where filters are nearly full, an update changes and costs nothing.
+  are lost, {missing} of them at depths 2, 3 and 4, until all is flushed and told anew. So the three
+  algorithms of Figure 8 are the paper's, as published, and the product's stand beside them
+  (`service/location/protocol.py`). Its destination filtering, which nobody uses, would cost more than none where there
+  are few loops. Algorithms are compared at {algorithms:.2f} kB: where filters are nearly full, an update changes and
+  costs nothing.
 - **Figure 8** has, as in the paper, Tapestry's messages besides the updates: {pointers:.0f} bytes.
 - **The reference stream** has SURGE's popularity and stack distances, and fewer large files than SURGE
   (`service/simulate/location_trace.py`), so that the mean is the paper's 21 kB. It asks for each of the 50,000 files at
