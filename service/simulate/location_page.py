@@ -1,6 +1,6 @@
 """The page ``docs/experiments/location.md``: what was done, the figures, and what they say."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from service.simulate.location import DYNAMIC_SIZES, Outcome
@@ -79,10 +79,11 @@ were measured. Stretches are means over them; bytes are MB on interdomain edges.
   distances in a plane: stub nodes 1 ms, their transit nodes 5 ms, transit domains up to 80 ms apart.
 - **The product's updates pass on what is known already.** The paper's tell a neighbour only what it was not told
   before. But with filtering, a neighbour has not all that it was told: documents that share bits with others
-  are lost, {missing} of them at depths 2, 3 and 4. So the three algorithms of Figure 8 are the paper's, as
-  published, and the product's stand beside them (`service/location/protocol.py`). Its destination filtering, which
-  nobody uses, would cost more than none where there are few loops. Algorithms are compared at {algorithms:.2f} kB:
-  where filters are nearly full, an update changes and costs nothing.
+  are lost, {missing} of them at depths 2, 3 and 4, until all is flushed and told anew. So the three
+  algorithms of Figure 8 are the paper's, as published, and the product's stand beside them
+  (`service/location/protocol.py`). Its destination filtering, which nobody uses, would cost more than none where there
+  are few loops. Algorithms are compared at {algorithms:.2f} kB: where filters are nearly full, an update changes and
+  costs nothing.
 - **Figure 8** has, as in the paper, Tapestry's messages besides the updates: {pointers:.0f} bytes.
 - **The reference stream** has SURGE's popularity and stack distances, and fewer large files than SURGE
   (`service/simulate/location_trace.py`), so that the mean is the paper's 21 kB. It asks for each of the 50,000 files at
@@ -116,10 +117,15 @@ def page(outcomes: Sequence[Outcome]) -> str:
         static=static(outcomes),
         dynamic=dynamic(outcomes),
         algorithms=ALGORITHMS_INDEX_BYTES / 1000,
-        even=", ".join(f"{mean(run.index.even_failed for run in runs):.1%}" for runs in restricted),
-        missing=", ".join(f"{mean_of(runs, 'missing'):.1%}" for runs in published),
+        even=_listed(mean(run.index.even_failed for run in runs) for runs in restricted),
+        missing=_listed(mean_of(runs, "missing") for runs in published),
         pointers=mean_of(published[0], "pointer_bytes"),
     )
+
+
+def _listed(shares: Iterable[float]) -> str:
+    *before, last = (f"{share:.1%}" for share in shares)
+    return f"{', '.join(before)} and {last}"
 
 
 def against(outcomes: Sequence[Outcome]) -> str:

@@ -1,7 +1,8 @@
 """One worker of :mod:`tests.live.peers`, as it is, but for its links: ``python -m tests.live.peer_worker FILE``.
 
 It reaches others through the proxies of its group, writes down what it looks for and has, and on SIGUSR1 looks for what
-nobody has, on SIGUSR2 begins to spoil what it hands over.
+nobody has, on SIGUSR2 begins to spoil what it hands over. Bases that are found nowhere are fetched from their
+publisher, with a header that says so.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from service.location.cache import Cache
@@ -21,6 +23,7 @@ from service.location.contents import DIGEST_BYTES, Content, Digest
 from service.model import ChannelId, NodeId
 from service.net.peers import Peer, PeerClient
 from service.settings import Settings, load
+from service.store.channels import Channels
 from workers.heap import tend_heap
 from workers.main import work
 from workers.peers.contents import Contents, Located
@@ -29,13 +32,19 @@ from workers.peers.finding import HERE, Finder
 from workers.peers.main import Peers
 
 LOOKUPS = 60
+WHY = "Coronet-Why"
+"""A header of those requests to a publisher that fetch a base."""
 
 
 class Told(msgspec.Struct):
-    """Its part: the group's proxies by the worker's port, and where it writes down what happens."""
+    """Its part: the group's proxies by the worker's port, and where it writes down what happens.
+
+    ``fetches``: the store has no bases for it, and with no secret there are no peers either.
+    """
 
     proxies: dict[int, int]
     journal: str
+    fetches: bool
 
 
 class Event(msgspec.Struct, omit_defaults=True):
@@ -126,6 +135,32 @@ def note_lookups(journal: Journal) -> None:
     Contents.locate = noted  # type: ignore[method-assign]  # wrapped
 
 
+def fetch_what_is_nowhere() -> None:
+    """Ask the publisher for each base that is not found elsewhere."""
+    located = Contents._located
+
+    async def fetched(self: Contents, cid: ChannelId, version: int, digest: Digest) -> Located:
+        found = await located(self, cid, version, digest)
+        if found.source == "publisher":
+            (state,) = await self._channels.states([cid])
+            if state is not None:
+                async with aiohttp.ClientSession() as session, session.get(state.channel.url, headers={WHY: "base"}):
+                    pass
+        return found
+
+    Contents._located = fetched  # type: ignore[method-assign]  # wrapped
+
+
+def have_no_store() -> None:
+    """Find no content in the store."""
+
+    async def nothing(self: Channels, cid: ChannelId) -> tuple[int, Digest, Content]:
+        (state,) = await self.states([cid])
+        return state.channel.version if state else 0, b"", Content(b"", b"")
+
+    Channels.content = nothing  # type: ignore[method-assign]  # wrapped
+
+
 class Lookups:
     """Looks for what nobody has, and measures what the way past the neighbours added to asking the owner."""
 
@@ -186,6 +221,9 @@ async def live(settings: Settings, told: Told) -> None:
     journal = Journal(told.journal)
     through_proxies(told)
     note_contents(journal)
+    fetch_what_is_nowhere()
+    if told.fetches:
+        have_no_store()
     note_lookups(journal)
     lookups, lies = Lookups(journal), Lies()
     loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()

@@ -3,7 +3,8 @@
 Own processes on one Redis; workers of one place are a millisecond apart, those of different places 100 or 200 ms (round
 trips, by proxies that hold everything up). Feeds whose bytes differ at every poll, so that whoever begins to poll one
 needs its base. Twelve workers begin; then one more joins at each place; then one lies, and a last one joins beside it.
-Prints JSON: where bases were found, and what was reached of what is wanted.
+Before, the same up to there with workers that fetch every base from its publisher. Prints JSON: where bases were found,
+how many requests publishers got for bases, and what was reached of what is wanted.
 
 What a worker finds at the very moment at which another one of its place gets it counts as had by that one.
 """
@@ -16,7 +17,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ from service.settings import Settings
 from service.stack import ports
 from service.stack.redis import PrivateRedis
 from service.store import Store, connect
-from tests.live.peer_worker import Event, Told
+from tests.live.peer_worker import WHY, Event, Told
 from tests.support.tcp_proxy import proxy
 from tests.support.waiting import until
 
@@ -43,7 +43,6 @@ FAR_ONE_WAY_S = (0.05, 0.1)
 FEEDS = 24
 POLL_INTERVAL_S = 16.0
 SETTINGS = {
-    "CORONET_CLUSTER_SECRET": "sixteen workers",
     "CORONET_ALLOW_PRIVATE": "1",
     "CORONET_POLL_INTERVAL_S": str(POLL_INTERVAL_S),
     "CORONET_MAINTENANCE_INTERVAL_S": "6",
@@ -58,6 +57,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self.requests = 0
+        self.for_bases = 0
         self._entries = [1] * FEEDS
 
     def publish(self, feed: int) -> None:
@@ -65,6 +65,7 @@ class Publisher:
 
     async def answer(self, request: web.Request) -> web.Response:
         self.requests += 1
+        self.for_bases += WHY in request.headers
         feed = int(request.match_info["feed"])
         items = "".join(
             f"<item><guid>{feed}-{number}</guid><title>Entry {number}</title><description>{'news ' * 60}</description>"
@@ -86,9 +87,10 @@ class Worker:
         self.log = directory / f"{number}.log"
         self.process: asyncio.subprocess.Process | None = None
 
-    async def start(self, redis_url: str, proxies: dict[int, int]) -> None:
-        self.told.write_bytes(msgspec.json.encode(Told(proxies, str(self.journal))))
+    async def start(self, redis_url: str, proxies: dict[int, int], *, fetches: bool) -> None:
+        self.told.write_bytes(msgspec.json.encode(Told(proxies, str(self.journal), fetches)))
         environ = {**os.environ, **SETTINGS, "CORONET_REDIS_URL": redis_url, "CORONET_METRICS_PORT": str(self.port)}
+        environ["CORONET_CLUSTER_SECRET"] = "" if fetches else "sixteen workers"
         with self.log.open("wb") as log:
             self.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "tests.live.peer_worker", str(self.told)), env=environ, stdout=log, stderr=log
@@ -126,7 +128,10 @@ class Worker:
 class Fleet:
     """All workers, and the links between them."""
 
-    def __init__(self, store: Store, redis_url: str, directory: Path, stack: contextlib.AsyncExitStack) -> None:
+    def __init__(
+        self, store: Store, redis_url: str, directory: Path, stack: contextlib.AsyncExitStack, *, fetches: bool
+    ) -> None:
+        self._fetches = fetches
         self._store = store
         self._redis_url = redis_url
         numbers = range(FIRST + JOINING + 1)
@@ -148,7 +153,7 @@ class Fleet:
         present = len(await self._store.ring.view())
         for worker in workers:
             self._stack.push_async_callback(worker.stop)
-            await worker.start(self._redis_url, self._proxies[worker.place])
+            await worker.start(self._redis_url, self._proxies[worker.place], fetches=self._fetches)
 
         async def joined() -> bool:
             return len(await self._store.ring.view()) == present + len(workers)
@@ -254,25 +259,43 @@ async def published() -> AsyncIterator[tuple[Publisher, str]]:
         await runner.cleanup()
 
 
-async def live(seconds: float, directory: Path) -> dict[str, Any]:
-    """Run it; return the report."""
+@contextlib.asynccontextmanager
+async def sixteen(seconds: float, directory: Path, *, fetches: bool) -> AsyncIterator[tuple[Fleet, Publisher]]:
+    """Yield a fleet that polls, and to which one worker of each place has joined meanwhile, and its publisher."""
     async with contextlib.AsyncExitStack() as stack:
         redis = await stack.enter_async_context(PrivateRedis(directory / "redis"))
         store = await connect(Settings(redis_url=redis.url))
         stack.push_async_callback(store.close)
         publisher, url = await stack.enter_async_context(published())
-        fleet = Fleet(store, redis.url, directory, stack)
+        fleet = Fleet(store, redis.url, directory, stack, fetches=fetches)
         await fleet.lay_links()
-        first, joining, last = fleet.workers[:FIRST], fleet.workers[FIRST:-1], fleet.workers[-1]
-        await fleet.start(first)
+        await fleet.start(fleet.workers[:FIRST])
         for feed in range(FEEDS):
             await subscribe(store, f"{url}/{feed}.xml")
         news = asyncio.create_task(publishing(publisher, 2.0))
         stack.callback(news.cancel)
         await asyncio.sleep(seconds)
-        joined_s = time.monotonic()
-        await fleet.start(joining)
+        await fleet.start(fleet.workers[FIRST:-1])
         await asyncio.sleep(seconds)
+        yield fleet, publisher
+
+
+def asked(fleet: Fleet, publisher: Publisher) -> dict[str, int]:
+    """Return how many bases were needed so far, and how many of them were fetched from the publisher."""
+    needed = sum(event.kind == "located" for worker in fleet.workers for event in worker.events)
+    return {"bases_needed": needed, "requests_for_bases": publisher.for_bases, "requests": publisher.requests}
+
+
+async def live(seconds: float, directory: Path) -> dict[str, Any]:
+    """Run it; return the report."""
+    apart = directory / "fetching"
+    apart.mkdir(exist_ok=True)
+    async with sixteen(seconds, apart, fetches=True) as (fleet, publisher):
+        fetching = asked(fleet, publisher)
+    async with sixteen(seconds, directory, fetches=False) as (fleet, publisher):
+        found = asked(fleet, publisher)
+        fewer = 1 - found["requests_for_bases"] / fetching["requests_for_bases"]
+        first, joining, last = fleet.workers[:FIRST], fleet.workers[FIRST:-1], fleet.workers[-1]
         for worker in (*first, *joining):
             worker.tell(signal.SIGUSR1)
 
@@ -293,8 +316,7 @@ async def live(seconds: float, directory: Path) -> dict[str, Any]:
             "failed_lookups": account.failures(),
             "one_that_joined_beside_a_liar": account.of([last]),
             **told(counts),
-            "requests_to_the_publisher": publisher.requests,
-            "seconds_after_joining": round(time.monotonic() - joined_s),
+            "publisher": {"fetching": fetching, "as_it_is": found, "fewer_requests_for_bases": round(fewer, 4)},
         }
 
 

@@ -2,18 +2,22 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from io import BytesIO
 
+import aiohttp
+from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
 from service.clock import SystemClock
 from service.console.health import HealthServer, serve_health
 from service.location.contents import Content, Digest, digest_of, packed
 from service.model import Channel, Entry, NodeId, NodeInfo
-from service.net.peers import Peer, peer_of
+from service.net.peers import SEAL, Peer, peer_of
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from tests.support.channels import make_channel
+from tests.support.waiting import until_so
 from workers.peers.contents import Located
 from workers.peers.door import Door
 from workers.peers.main import Peers
@@ -98,3 +102,34 @@ async def owned_by(store: Store, owner: Worker, ring: RingView) -> Channel:
         if ring.owner(channel.id) == owner.info.id:
             return channel
         number += 1
+
+
+def counted(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def refused(reason: str) -> float:
+    return counted("coronet_peer_refusals_total", reason=reason)
+
+
+async def linked(workers: list[Worker]) -> None:
+    """Wait until all are neighbours of all."""
+    await until_so(
+        lambda: all(len(each.neighbours) == len(workers) - 1 for each in workers), "all are neighbours of all"
+    )
+
+
+async def known(asker: Worker, document: bytes) -> None:
+    """Wait until an asker's filters have a document."""
+    overlay = asker.peers._overlay
+    assert overlay is not None
+    await until_so(lambda: overlay.first(document.hex()), "the filters know it")
+
+
+async def posted(to: Worker, verb: str, body: bytes, seal: str, *, worker_id: str = "") -> int:
+    url = f"{to.me.url}/peers/{worker_id or to.me.id}/{verb}"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=BytesIO(body), headers={SEAL: seal}) as answer,
+    ):
+        return answer.status

@@ -12,9 +12,8 @@ from service.model import Channel, Validators
 from service.net.peers import Peer
 from service.store import Store
 from service.store.channels import Snapshot
-from tests.integration.workers.test_peers import known
 from tests.support.channels import make_channel
-from tests.support.peers import Worker, introduce, owned_by, some_content, worker
+from tests.support.peers import Worker, introduce, known, owned_by, some_content, worker
 from tests.support.waiting import until_so
 from workers.peers.overlay import Overlay
 

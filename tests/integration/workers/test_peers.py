@@ -1,41 +1,34 @@
 """Contents that travel from worker to worker: found near by, at the owner, or in the store; bad ones are refused."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from io import BytesIO
+from collections.abc import AsyncIterator
 
-import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
-from aiohttp import web
-from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
-from service.errors import PeerRefused, PeerSilent, StoreUnavailable
-from service.location import wire
-from service.location.bloom import MOST_WIDTH, Shape
+from service.errors import StoreUnavailable
 from service.location.contents import Content, digest_of, newest, packed
-from service.location.messages import Hello, Update
-from service.location.streams import Batch
 from service.model import Change, Delta, Entry
-from service.net.peers import MOST_REQUEST_BYTES, SEAL, PeerClient
-from service.net.seals import WINDOW_S, Sealer
+from service.net.peers import PeerClient
 from service.store import Store
 from tests.support.channels import make_channel
-from tests.support.peers import SECRET, SETTINGS, Worker, fleet, introduce, owned_by, some_content, worker
-from tests.support.waiting import until, until_so
+from tests.support.peers import (
+    SETTINGS,
+    Worker,
+    fleet,
+    introduce,
+    known,
+    linked,
+    owned_by,
+    posted,
+    refused,
+    some_content,
+    worker,
+)
+from tests.support.waiting import until
 from workers.peers.finding import question
-
-STRANGER = "f" * 40
-
-
-def counted(name: str, **labels: str) -> float:
-    return REGISTRY.get_sample_value(name, labels) or 0.0
-
-
-def refused(reason: str) -> float:
-    return counted("coronet_peer_refusals_total", reason=reason)
 
 
 @pytest_asyncio.fixture
@@ -52,20 +45,6 @@ def no_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         raise StoreUnavailable(f"Nobody was to ask for {cid}.")
 
     monkeypatch.setattr(store.channels, "content", nothing)
-
-
-async def linked(workers: list[Worker]) -> None:
-    """Wait until all are neighbours of all."""
-    await until_so(
-        lambda: all(len(each.neighbours) == len(workers) - 1 for each in workers), "all are neighbours of all"
-    )
-
-
-async def known(asker: Worker, document: bytes) -> None:
-    """Wait until an asker's filters have a document."""
-    overlay = asker.peers._overlay
-    assert overlay is not None
-    await until_so(lambda: overlay.first(document.hex()), "the filters know it")
 
 
 @pytest.mark.usefixtures("no_store")
@@ -155,53 +134,6 @@ async def test_a_neighbours_wrong_copy_is_refused_and_the_owner_is_asked(store: 
     assert refused("digest") == before + 1
 
 
-async def test_an_answer_that_is_too_large_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
-        channel = await owned_by(store, liar, introduce([asker, liar]))
-        monkeypatch.setitem(liar.door._answerers, "find", lambda _sender, _body: b"\x01" * (5 * 1024 * 1024))
-        before = refused("size")
-        assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
-        assert refused("size") == before + 1
-
-
-async def test_an_answer_that_grows_without_end_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its head says of its length, or not."""
-
-    async def endless() -> AsyncIterator[bytes]:
-        while True:
-            yield b"\x01" * 65_536
-
-    async def streamed(*_: object) -> web.Response:
-        return web.Response(body=endless())
-
-    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
-        channel = await owned_by(store, liar, introduce([asker, liar]))
-        monkeypatch.setattr(liar.door, "_answered", streamed)
-        before = refused("size")
-        assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
-        assert refused("size") > before
-
-
-@pytest.mark.parametrize("forged", ["", "0" * 64, "of another request"])
-async def test_an_answer_that_is_not_sealed_for_this_request_is_refused(
-    store: Store, monkeypatch: pytest.MonkeyPatch, forged: str
-) -> None:
-    async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
-        channel = await owned_by(store, liar, introduce([asker, liar]))
-        digest = liar.has(channel, some_content("news"))
-        sealer = liar.door._sealer
-        assert sealer is not None
-        of_another = sealer.answer_mac
-        monkeypatch.setattr(
-            sealer,
-            "answer_mac",
-            lambda _nonce, status, body: of_another("1" * 24, status, body) if " " in forged else forged,
-        )
-        before = refused("signature")
-        assert (await asker.locate(channel, digest)).source == "publisher"
-        assert refused("signature") == before + 1
-
-
 async def test_a_worker_that_is_gone_is_passed_over(store: Store) -> None:
     async with worker(store, "0" * 40) as asker:
         async with worker(store, "8" + "0" * 39) as gone:
@@ -288,136 +220,6 @@ async def test_alone_nothing_is_sent_and_without_a_secret_nobody_is_answered(
         assert (await alone.locate(channel, b"\5" * 16)).source == "publisher"
     async with worker(store, "0" * 40, SETTINGS.model_copy(update={"cluster_secret": SecretStr("")})) as closed:
         assert await posted(closed, "ping", b"", "") == 404
-
-
-# What comes to the door
-
-
-async def posted(to: Worker, verb: str, body: bytes, seal: str, *, worker_id: str = "") -> int:
-    url = f"{to.me.url}/peers/{worker_id or to.me.id}/{verb}"
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(url, data=BytesIO(body), headers={SEAL: seal}) as answer,
-    ):
-        return answer.status
-
-
-def sealed(to: Worker, verb: str, body: bytes, *, secret: str = SECRET, late_s: float = 0.0, for_: str = "") -> str:
-    now_s = to.peers.fleet_s() + late_s
-    return Sealer(secret, STRANGER).seal(for_ or to.me.id, verb, body, "0" * 24, now_s).header()
-
-
-Forged = Callable[[Worker, bytes], str]
-
-
-@pytest.mark.parametrize(
-    ("reason", "forged"),
-    [
-        ("signature", lambda _to, _body: ""),
-        ("signature", lambda _to, _body: "coronet1 x y z"),
-        ("signature", lambda to, body: sealed(to, "find", body, secret="another's")),
-        ("signature", lambda to, body: sealed(to, "tell", body)),
-        ("signature", lambda to, body: sealed(to, "find", body + b"!")),
-        ("signature", lambda to, body: sealed(to, "find", body, for_="1" * 40)),
-        ("late", lambda to, body: sealed(to, "find", body, late_s=-WINDOW_S - 1)),
-        ("late", lambda to, body: sealed(to, "find", body, late_s=WINDOW_S + 1)),
-    ],
-)
-async def test_what_is_not_sealed_for_us_and_now_is_refused_and_counted(
-    store: Store, reason: str, forged: Forged
-) -> None:
-    async with worker(store, "0" * 40) as here:
-        body, before = b"\0" * 17, refused(reason)
-        assert await posted(here, "find", body, forged(here, body)) == 403
-        assert refused(reason) == before + 1
-        assert await posted(here, "find", body, sealed(here, "find", body)) == 200
-
-
-async def test_a_request_is_answered_once(store: Store) -> None:
-    async with worker(store, "0" * 40) as here:
-        body, before = b"\0" * 17, refused("replay")
-        seal = sealed(here, "find", body)
-        assert await posted(here, "find", body, seal) == 200
-        assert await posted(here, "find", body, seal) == 403
-        assert refused("replay") == before + 1
-
-
-async def test_a_request_that_is_too_large_is_refused(store: Store) -> None:
-    async with worker(store, "0" * 40) as here:
-        body, before = b"\0" * (MOST_REQUEST_BYTES + 1), refused("size")
-        assert await posted(here, "find", body, sealed(here, "find", body)) == 403
-        assert refused("size") == before + 1
-
-
-async def test_who_means_another_worker_or_asks_for_something_else_finds_nothing(store: Store) -> None:
-    async with worker(store, "0" * 40) as here:
-        assert await posted(here, "ping", b"", sealed(here, "ping", b""), worker_id="1" * 40) == 404
-        assert await posted(here, "dance", b"", sealed(here, "dance", b"")) == 404
-
-
-@pytest.mark.parametrize(
-    ("verb", "body", "reason"),
-    [
-        ("find", b"", "malformed"),
-        ("find", b"\0" * 16 + b"\xff", "malformed"),
-        ("find", b"\0" * 16 + b"\1" + b"\0" * 21, "malformed"),
-        ("find", b"\0" * 17 + b"\0" * 20 * 12, "malformed"),
-        ("tell", b"", "malformed"),
-        ("tell", b"\xc1", "malformed"),
-        ("tell", msgspec.msgpack.encode(Batch(b"short", None, 0, ())), "malformed"),
-        ("tell", msgspec.msgpack.encode((b"8 bytes!", None, -1, ())), "malformed"),
-        ("tell", msgspec.msgpack.encode(Batch(b"8 bytes!", None, 0, ())), "stranger"),
-    ],
-)
-async def test_nonsense_is_refused_and_counted(store: Store, verb: str, body: bytes, reason: str) -> None:
-    async with worker(store, "0" * 40) as here:
-        before = refused(reason)
-        assert await posted(here, verb, body, sealed(here, verb, body)) == 403
-        assert refused(reason) == before + 1
-        assert await posted(here, "ping", b"", sealed(here, "ping", b"")) == 403, "a number serves once"
-
-
-OTHER_WIDTH = Shape(0, 512, 3, 3)
-
-
-@pytest.mark.parametrize(
-    ("frame", "reason"),
-    [
-        (b"", "malformed"),
-        (b"\x00", "malformed"),
-        (b"\x00\x09", "malformed"),
-        (b"\x09\x01", "malformed"),
-        (b"\x01", "malformed"),
-        (b"\x01" + b"\x02" + wire.encode(Hello(OTHER_WIDTH))[1:], "version"),
-        (b"\x01" + b"\0" * (wire.MOST_BYTES + 1), "size"),
-        (b"\x01" + wire.encode(Update(OTHER_WIDTH, STRANGER, 1, 1, 0)), "shape"),
-        (b"\x01\x01\x00" + b"\0" * 3 + b"\1" + (MOST_WIDTH + 1).to_bytes(4, "big") + b"\x03\x03", "malformed"),
-    ],
-)
-async def test_a_neighbours_nonsense_is_refused_counted_and_changes_nothing(
-    store: Store, frame: bytes, reason: str
-) -> None:
-    async with fleet(store, 2) as workers:
-        await linked(workers)
-        here, there = workers
-        overlay = there.peers._overlay
-        assert overlay is not None
-        before = refused(reason)
-        overlay._say(here.me.id, frame)
-        await until_so(lambda: refused(reason) == before + 1, "it is counted")
-        digest = there.has(await make_channel(store), some_content("news"))
-        await known(here, digest)
-
-
-async def test_another_secret_or_a_dead_address_is_no_answer(store: Store) -> None:
-    async with worker(store, "0" * 40) as here:
-        sealer = Sealer("another's", STRANGER)
-        async with PeerClient(sealer, here.peers.fleet_s) as client:
-            with pytest.raises(PeerRefused):
-                await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)
-    async with PeerClient(sealer, here.peers.fleet_s) as client:
-        with pytest.raises(PeerSilent):
-            await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)
 
 
 async def test_a_query_is_sent_on_to_nobody_twice(store: Store, three: list[Worker]) -> None:
