@@ -74,10 +74,10 @@ Means over the seeds, of the runs with long streams: servers used, their mean lo
   formula.
 - **The map** gives all servers the same part of the hashes, as the product's does. *Chord's map* is the paper's:
   servers at random points of the circle. DHT(24) has random servers instead of SHA-1's, for speed.
-- **Messages** are questions and answers of lookups, a load report for each pair that could merge, the steps of moves,
-  and one for each query that moves. They are divided by all {servers:,} servers, which is how the paper's 10 to 12 can
-  be understood; each *used* server has {per_used:.0f} in the worst case. A probe is one hop, because every process
-  knows the map; over Chord it would be about five.
+- **Messages** are questions and answers of lookups, a load report for each pair that could merge and each right half
+  that could come back, the steps of moves, and one for each query that moves. They are divided by all {servers:,}
+  servers, which is how the paper's 10 to 12 can be understood; each *used* server has {per_used:.0f} in the worst
+  case. A probe is one hop, because every process knows the map; over Chord it would be about five.
 - **Memory.** A client enters by one server, always the same, which remembers depths for all its clients, as a process
   of Coronet does. {followed} of the {servers:,} are followed. In the paper nothing is said to be remembered beyond a
   stream; *without memory* is that.

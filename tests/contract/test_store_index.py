@@ -8,7 +8,7 @@ import pytest
 
 from service.clash.groups import KeyGroup
 from service.clash.migration import following
-from service.clash.steps import MergeGroup, SplitGroup, Step
+from service.clash.steps import MergeGroup, RecallGroup, SplitGroup, Step
 from service.errors import StepRefused, StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, UserId
@@ -63,10 +63,10 @@ async def test_two_channels_of_the_same_keys_are_told_apart(store: Store) -> Non
     assert sorted(await _everybody(store, both[1].id)) == sorted(PEOPLE[:4])
 
 
-async def test_at_every_step_of_splits_and_merges_all_is_found_counted_and_written(
+async def test_at_every_step_of_splits_recalls_and_merges_all_is_found_counted_and_written(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The group of a channel is split until its people are in several keyspaces, and merged again."""
+    """The group of a channel is split until its people are in several keyspaces, recalls some, and is merged again."""
     monkeypatch.setattr("service.store.keyspaces.PAGE", 15)
     channel = await _subscribed(store)
     prefix, place = LAYOUT.channel_group(SITE, channel.id), store.keyspaces.map.keyspace_of
@@ -76,6 +76,12 @@ async def test_at_every_step_of_splits_and_merges_all_is_found_counted_and_writt
         await _carried_through(SplitGroup(place(group), group), people, checks=group.depth >= prefix.depth)
     used = [number for number in range(store.keyspaces.map.count) if await _holds(store, number)]
     assert len(used) > 2
+    recalling = path[prefix.depth : -1]
+    for group in recalling:
+        await _carried_through(RecallGroup(place(group), group), people, checks=True)
+    recalled = [number for number in range(store.keyspaces.map.count) if await _holds(store, number)]
+    assert set(recalled) < set(used)
+    await _carried_through(SplitGroup(place(path[prefix.depth]), recalling[0].right), people, checks=True)
     for group in reversed(path):
         await _carried_through(MergeGroup(place(group), group), people, checks=group.depth >= prefix.depth)
     assert [number for number in range(store.keyspaces.map.count) if await _holds(store, number)] == [place(path[0])]
