@@ -121,13 +121,14 @@ class Naming:
         self._plan(counts, {name.id for name in (*alike, *changed)}, now_s)
 
     def _plan(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
+        refreshed_s, looked_again_s = now_s + REFRESHED_S, now_s + LOOKED_AGAIN_S
         for cid, count in counts.items():
             own, other = self._tables(count)
             other.pop(cid, None)
             if cid in public:
-                own[cid] = now_s + REFRESHED_S
+                own[cid] = refreshed_s
             elif own is self._followed_s:
-                own[cid] = now_s + LOOKED_AGAIN_S
+                own[cid] = looked_again_s
             else:
                 own.pop(cid, None)
 

@@ -142,20 +142,20 @@ async def test_of_those_who_lead_at_once_one_does(store: Store) -> None:
 
 
 async def test_what_is_copied_from_other_cells_is_no_registration(store: Store) -> None:
-    place, now_ms = head_of(HOT), int(time.time() * 1000)
+    place = head_of(HOT)
     many = tuple(Record(f"n{n}", 1, frozenset({HOT}), FAR_MS) for n in range(20))
     await opened(store, place)
-    for believes, rate_s in ((None, 0.0), (Size(), 10.0)):
-        await store.link.call("HSET", keys.cell(place)[0], "w", f"0 {now_ms - 2_000} 0 0")
+    for believes in (None, Size()):
+        began_ms = int(time.time() * 1000) - 2_000
+        await store.link.call("HSET", keys.cell(place)[0], "w", f"0 {began_ms} 0 0")
         (answer,) = await store.cells.carry_out([cell.Put(place, many, believes=believes)])
-        assert answer.load.registrations_s == pytest.approx(rate_s, rel=0.3)
+        assert (0 < answer.load.registrations_s < 11) is (believes is not None)
 
 
 async def test_a_cell_tells_how_often_it_is_asked(store: Store) -> None:
     place = head_of(HOT)
     await opened(store, place)
-    for _ in range(50):
-        (answer,) = await store.cells.carry_out([cell.Find(place, frozenset({HOT}), 1)])
+    *_, answer = await store.cells.carry_out([cell.Find(place, frozenset({HOT}), 1)] * 50)
     assert answer.load.queries_s == 0.0, "a moment is no rate"
     now_ms = int(time.time() * 1000)
     await store.link.call("HSET", keys.cell(place)[0], "q", f"19 {now_ms - 2_000} 30 {now_ms - 5_000}")
