@@ -46,6 +46,7 @@ QUESTION_STANDS_S: Final = 600.0
 _MOST_WAITING = 100
 _MOST_REMEMBERED = 10_000
 """People without unread commands of whom we remember a question, or that they ask too fast."""
+_NOWHERE = (0, 0)
 _log = structlog.get_logger()
 
 
@@ -63,7 +64,6 @@ class _Person:
 
     def __init__(self) -> None:
         self.unread: deque[_Task] = deque(maxlen=_MOST_WAITING)
-        self.taken: set[Place] = set()
         self.asked: Question | None = None
         self.asked_s = 0.0
         self.told_too_fast = False
@@ -95,6 +95,7 @@ class Desk:
         self._limits = limits
         self._people: dict[str, _Person] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}
+        self._latest: dict[str, tuple[int, int]] = {}  # of what each said and stands in the store, what we had last
 
     def hear(self, said: Said) -> None:
         """Queue what was said and stands nowhere; of more than a hundred unread commands the oldest are dropped."""
@@ -102,12 +103,15 @@ class Desk:
         self._queue(whose, _Task(said, address=self._link.address))
 
     def read(self, unanswered: Sequence[Unanswered]) -> None:
-        """Queue what stands in the store, in order; what is queued already is not queued again."""
+        """Queue what stands in the store, in order, but for what we had already: it may have been read before it went."""
         for each in unanswered:
             said = msgspec.msgpack.decode(each.said, type=Said)
-            person = self._people.get(said.jid)
-            if person is None or each.place not in person.taken:
+            latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.place)
+            if place > latest:
+                self._latest[said.jid] = place
                 self._queue(said.jid, _Task(said, each.place, each.address, each.answers))
+        while len(self._latest) > _MOST_REMEMBERED:
+            del self._latest[next(iter(self._latest))]
 
     async def finished(self) -> None:
         """Return when what was begun is answered, of those whom we have served but do not serve any more."""
@@ -118,7 +122,6 @@ class Desk:
     def _queue(self, whose: str, task: _Task) -> None:
         person = self._people.setdefault(whose, _Person())
         person.unread.append(task)
-        person.taken.add(task.place)
         if whose not in self._serving:
             self._serving[whose] = asyncio.create_task(self._serve(whose))
 
@@ -134,7 +137,8 @@ class Desk:
                 task = person.unread.popleft()
                 if not task.place or self._charges.holds(user_id(whose)):  # else whoever serves them now has read it
                     await self._answer(person, task)
-                person.taken.discard(task.place)
+                else:
+                    self._latest.pop(whose, None)
         finally:
             del self._serving[whose], self._people[whose]
             if person.asked is not None or person.told_too_fast:
@@ -221,6 +225,11 @@ class Desk:
             return stanzas.message(task.address, said.jid, ident, content, kind="groupchat")
         content = stanzas.payload(words) + stanzas.REQUEST + stanzas.ACTIVE
         return stanzas.message(task.address, said.sender, ident, content, said.thread)
+
+
+def _order(place: Place) -> tuple[int, int]:
+    at_ms, _, serial = place.partition("-")
+    return int(at_ms), int(serial)
 
 
 def _guarded(text: str, limits: Limits) -> Dialogue:
