@@ -103,7 +103,7 @@ class Desk:
         self._queue(whose, _Task(said, address=self._link.address))
 
     def read(self, unanswered: Sequence[Unanswered]) -> None:
-        """Queue what stands in the store, in order, but for what we had already: it may have been read before it went."""
+        """Queue what stands in the store, in order; not again what we had: it may have been read before it went."""
         for each in unanswered:
             said = msgspec.msgpack.decode(each.said, type=Said)
             latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.place)

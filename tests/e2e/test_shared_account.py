@@ -117,7 +117,9 @@ async def test_one_of_two_bots_is_killed_amidst_news_and_commands_and_nothing_is
         for person in people:
             await store.subscriptions.subscribe(person.jid, channel.id)
         await publish(store, people, range(1, 3))
-        await until_so(lambda: all(entries(person) == [1, 2] for person in people), "everybody is told")
+        await until_so(
+            lambda: all(entries(person) == [1, 2] for person in people), "everybody is told", within_s=HEALED_WITHIN_S
+        )
         voices = {message.resource for person in people for message in person.received if ENTRY.search(message.body)}
         serving = {(await servers(store, settings))[part_of(user_id(person.jid))] for person in people}
         assert voices == {f"coronet-{bot}" for bot in serving}, "each is told by the bot that serves them"
@@ -125,7 +127,7 @@ async def test_one_of_two_bots_is_killed_amidst_news_and_commands_and_nothing_is
         said = {person.jid: [secrets.token_hex(8) for _ in range(COMMANDS)] for person in people}
         talking = [asyncio.create_task(talk(person, said[person.jid])) for person in people]
         publishing = asyncio.create_task(publish(store, people, range(3, VERSIONS + 1)))
-        await until_so(lambda: len(entries(people[0])) > VERSIONS // 3, "in the middle of it")
+        await until_so(lambda: len(entries(people[0])) > VERSIONS // 3, "in the middle of it", within_s=HEALED_WITHIN_S)
         await running[0].kill()
         await asyncio.gather(publishing, *talking)
 
