@@ -173,18 +173,18 @@ class Components:
         self._addresses = addresses(settings)
         self._share = _Share(store, name(settings), len(self._addresses), settings.lease_ttl_s)
         self._bots: dict[int, tuple[Bot, Charges, asyncio.Task[None]]] = {}
+        self._ending: dict[int, asyncio.Task[None]] = {}
 
     async def keep(self) -> None:
         """See :meth:`Post.keep`."""
-        back: frozenset[int] = frozenset()
         try:
             while True:
-                back = await self._once(back)
-                if not back:
-                    running = [task for _, _, task in self._bots.values()]
-                    await _sleep_unless_ended(running)
+                await self._once()
+                await _sleep_unless_ended([task for _, _, task in self._bots.values()])
         finally:
-            await self._stop(frozenset(self._bots))
+            for number in tuple(self._bots):
+                self._end(number)
+            await asyncio.gather(*self._ending.values())
             await self._share.leave()
 
     def ready(self) -> None:
@@ -192,23 +192,25 @@ class Components:
         for bot, _, _ in self._bots.values():
             _raise_if_away(bot)
 
-    async def _once(self, back: frozenset[int]) -> frozenset[int]:
-        """Return what is to be given back: bots of it have ended."""
-        answered = await self._share.beat(back, self._clock.monotonic_s)
+    async def _once(self) -> None:
+        ended = frozenset(number for number, task in self._ending.items() if task.done())
+        answered = await self._share.beat(ended, self._clock.monotonic_s)
         if answered is None:
-            return frozenset()
+            return
         spread, until_s = answered
-        await self._stop(frozenset(self._bots) - spread.mine)
-        for number in sorted(spread.mine - frozenset(self._bots)):
+        for number in ended:
+            del self._ending[number]
+        for number in frozenset(self._bots) - spread.mine:
+            self._end(number)
+        for number in sorted(spread.mine - frozenset(self._bots) - frozenset(self._ending)):
             self._start(number)
         for bot, charges, _ in self._bots.values():
             charges.hold(EVERYBODY, until_s)
             bot.certain()
         for dead in spread.dead:  # our connection takes the place of theirs
             await self._share.bury(dead)
-        surplus = frozenset(sorted(spread.mine)[spread.most :])
-        await self._stop(surplus)
-        return surplus
+        for number in sorted(self._bots)[spread.most :]:
+            self._end(number)
 
     def _start(self, number: int) -> None:
         address = self._addresses[number]
@@ -219,11 +221,11 @@ class Components:
         bot = Bot(settings, self._store, self._clock, charges, self._share.me)
         self._bots[number] = (bot, charges, asyncio.create_task(bot.run()))
 
-    async def _stop(self, numbers: frozenset[int]) -> None:
-        for number in numbers:
-            _log.info("another process serves it now", jid=self._addresses[number])
-            _, _, task = self._bots.pop(number)
-            await end(task)
+    def _end(self, number: int) -> None:
+        """Have a bot finish, which takes longer than a heartbeat; its address is given back when it has."""
+        _log.info("another process is to serve it", jid=self._addresses[number])
+        _, _, task = self._bots.pop(number)
+        self._ending[number] = asyncio.create_task(end(task))
 
 
 def addresses(settings: Settings) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def settings(clean_redis: str, sharded: PrivateProsody) -> Settings:
         xmpp_password=SecretStr(sharded.component_secret),
         xmpp_host="127.0.0.1",
         xmpp_port=sharded.component_port,
-        lease_ttl_s=2.0,
+        lease_ttl_s=4.0,
         max_commands_per_minute=10_000,
     )
 

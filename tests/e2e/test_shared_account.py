@@ -45,7 +45,7 @@ async def settings(clean_redis: str, prosody: PrivateProsody) -> Settings:
         xmpp_host="localhost",
         xmpp_port=prosody.c2s_port,
         xmpp_ca_file=str(prosody.ca_file),
-        lease_ttl_s=2.0,
+        lease_ttl_s=4.0,
         max_commands_per_minute=10_000,
         messages_per_s_per_user=20.0,
     )
