@@ -37,6 +37,7 @@ check: $(venv)/dev.stamp
 bench: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.bench.bench_fanout
+	@$(bin)/python -m tests.bench.bench_bots
 	@$(bin)/python -m tests.bench.bench_talk
 	@$(bin)/python -m tests.bench.bench_feeds
 	@$(bin)/python -m tests.bench.bench_tls

@@ -5,8 +5,10 @@ forgotten first, and whoever comes back to a forgotten one is told so (``session
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections import OrderedDict
+from collections.abc import Coroutine
 from typing import Final
 
 import msgspec
@@ -72,14 +74,17 @@ class Counter:
         if len(self._at_work) >= MOST_AT_WORK:
             self._refuse(ordered, "wait", "resource-constraint")
             return
-        task = asyncio.create_task(self._serve(ordered))
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
+        self._begin_task(self._serve(ordered))
 
     async def close(self) -> None:
         """Stop answering."""
         for task in tuple(self._at_work):
             await end(task)
+
+    def _begin_task(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
 
     async def _serve(self, ordered: Ordered) -> None:
         """Answer one step; a bug in it is logged and stays that person's."""
@@ -178,11 +183,25 @@ class Counter:
         self._answer(ordered, adhoc.completed(ordered.node, session, words, wrong=wrong))
 
     def _answer(self, ordered: Ordered, payload: str) -> None:
-        self._link.hint(stanzas.result(self._link.address, ordered.sender, ordered.id, payload))
+        self._write(ordered, stanzas.result(self._address(ordered), ordered.sender, ordered.id, payload))
 
     def _refuse(self, ordered: Ordered, kind: str, condition: str, detail: str = "") -> None:
         told = f"<{detail} xmlns='{introduction.COMMANDS}'/>" if detail else ""
-        self._link.hint(stanzas.refusal(self._link.address, ordered.sender, ordered.id, (kind, condition), told))
+        error = (kind, condition)
+        self._write(ordered, stanzas.refusal(self._address(ordered), ordered.sender, ordered.id, error, told))
+
+    def _address(self, ordered: Ordered) -> str:
+        return stanzas.bare(ordered.voice) if ordered.voice else self._link.address
+
+    def _write(self, ordered: Ordered, stanza: str) -> None:
+        if ordered.voice in ("", self._link.voice):
+            self._link.hint(stanza)
+        else:
+            self._begin_task(self._pass_back(ordered.voice, stanza))
+
+    async def _pass_back(self, voice: str, stanza: str) -> None:
+        with contextlib.suppress(StoreUnavailable):  # their software asks again
+            await self._store.heard.say(voice, [stanza])
 
     def _text(self, reply: Reply, speaker: Voice) -> str:
         return text(reply, self._clock.wall_s(), speaker.language)

@@ -2,25 +2,27 @@
 
 A batch has its message id before it is sent and keeps it. It is forgotten (``done``) when its receipt
 comes, for people whose client sends receipts; for others when the server has it. Whatever happens
-before that, a later session finds it in flight and sends it again.
+before that, a later session, or the bot that takes over, finds it in flight and sends it again.
 """
 
 import asyncio
 import contextlib
 import math
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
-import msgspec
 import structlog
 
 from bots import stanzas
-from bots.bodies import Bodies, Body
+from bots.adopting import Adopting
+from bots.bodies import Bodies
+from bots.charges import Charges
+from bots.completing import Sent, completed, count_waiting
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.ids import is_batch, is_own
+from bots.knowing import Knowing
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.looks import looks_of
 from bots.resting import Resting
@@ -30,10 +32,8 @@ from bots.unreachable import rest_unreachable
 from bots.withholding import LOOKED_AT, Withholding
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.habits import Habits
-from service.metrics import OUTBOX_USERS
 from service.model import UserId
-from service.preferences import ByNumber, chooses
+from service.preferences import chooses
 from service.store import Store
 from service.store.keys import user_id
 from service.store.outbox import Batch, MessageId
@@ -45,31 +45,18 @@ BURSTS: Final = 4
 MOST_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
 
-MOST_UNANSWERED: Final = 20
-"""After so many batches without a receipt we stop waiting for any, until one comes: what a later session
-would have to send again is bounded."""
-
 _SWEEP_EVERY_S = 60.0
-_COUNT_EVERY_S = 5.0
 _RETRY_S = 0.5
 
 _log = structlog.get_logger()
 
 
-class _Sent(msgspec.Struct, frozen=True):
-    """A batch on its way to one person; whether its receipt was asked for."""
-
-    uid: UserId
-    batch: Batch
-    body: Body
-    asked: bool
-
-
 class Delivery:
     """One bot's delivery. :meth:`run` drives it; the other methods tell it what comes in and never wait."""
 
-    def __init__(self, store: Store, link: Link, clock: Clock, messages_per_s: float) -> None:
-        """Deliver what ``store`` holds through ``link``; nothing starts before :meth:`run`."""
+    def __init__(self, store: Store, link: Link, clock: Clock, charges: Charges, messages_per_s: float) -> None:
+        """Deliver what ``store`` holds for ``charges`` through ``link``; nothing starts before :meth:`run`."""
+        self._charges = charges
         self._store = store
         self._link = link
         self._clock = clock
@@ -82,19 +69,18 @@ class Delivery:
         self._tracks = Tracks()
         self._received = asyncio.Event()
         self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
-        self._sends_receipts: dict[UserId, bool] = {}
-        self._habits: dict[UserId, Habits] = {}
-        self._unanswered: Counter[UserId] = Counter()
+        self._known = Knowing(store)
         self._bodies = Bodies(store.channels)
-        self._preferences: dict[UserId, ByNumber] = {}
         self._resting = Resting(store.outbox, link, clock)
         self._corrections = Corrections(store)
+        self._adopting = Adopting(store.outbox, charges, clock)
         self._withholding = Withholding(store)
 
     async def run(self) -> None:
         """Deliver until cancelled; then let the bursts under way come to their end, for at most 2 s."""
         try:
-            await together(self._complete(), self._listen(), self._recover(), self._pump(), self._count())
+            looking = (self._listen(), self._recover(), self._adopt())
+            await together(self._complete(), *looking, self._pump(), count_waiting(self._store.outbox))
         finally:
             if self._bursts:
                 await asyncio.wait(self._bursts, timeout=2.0)
@@ -105,14 +91,28 @@ class Delivery:
 
     def started(self) -> None:
         """A session began that continues no earlier one."""
+        self._adopting.started()
         self._resting.started()
         self._renewed.set()
+
+    def gained(self, parts: frozenset[int]) -> None:
+        """There are more people whom we serve; what is in flight for them was begun by another bot."""
+        self._adopting.gained(parts)
+
+    def lost(self) -> None:
+        """There are fewer people whom we serve: what we know of the others will soon be old."""
+        self._known.keep(self._charges.holds)
+
+    async def finished(self) -> None:
+        """Return when nothing is under way for people whom we do not serve any more."""
+        async with self._freed:
+            await self._freed.wait_for(lambda: all(map(self._charges.holds, self._dispatch.busy())))
 
     def receipt(self, event: Receipt) -> None:
         """A client has a message: a batch is finished. Any message of ours teaches that it sends receipts."""
         uid = user_id(event.jid)
-        if is_batch(uid, event.message_id) or (is_own(uid, event.message_id) and not self._sends_receipts.get(uid)):
-            self._unanswered.pop(uid, None)
+        if is_batch(uid, event.message_id) or (is_own(uid, event.message_id) and not self._known.receipts.get(uid)):
+            self._known.answers(uid)
             self._receipts.append((uid, event.message_id))
             self._answered(event.message_id)
             self._tracks.received(event.message_id)
@@ -121,7 +121,7 @@ class Delivery:
     def bounced(self, event: Bounced) -> None:
         """A message came back."""
         uid = user_id(event.jid)
-        if is_batch(uid, event.message_id):
+        if is_batch(uid, event.message_id) and self._charges.holds(uid):
             self._answered(event.message_id)
             self._hold(uid, event.condition)
             _log.info("bounced", user=uid, condition=event.condition)
@@ -145,15 +145,14 @@ class Delivery:
     def changed(self, jid: str) -> None:
         """A person has other habits or preferences now."""
         uid = user_id(jid)
-        self._habits.pop(uid, None)
+        self._known.changed(uid)
         self._dispatch.rouse(uid, self._clock.monotonic_s())
         self._stirred.set()
 
     def forget(self, jid: str) -> None:
         """Remember nothing of a person; inside of :meth:`paused`."""
         uid = user_id(jid)
-        for told in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
-            told.pop(uid, None)
+        self._known.forget(uid)
         self._resting.forget(uid)
         self._tracks.forget(uid)
 
@@ -181,27 +180,24 @@ class Delivery:
         while True:
             try:
                 uids, after = await self._store.outbox.wake(after, 5.0)
-                if self._clock.monotonic_s() - swept_s > _SWEEP_EVERY_S:
+                swept = self._clock.monotonic_s() - swept_s > _SWEEP_EVERY_S
+                if swept:
                     uids, swept_s = await self._store.outbox.waiting(), self._clock.monotonic_s()
+                uids = await self._charges.among(uids)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
+            if swept:  # a bot that was stopped as it lost its people may have claimed something for them
+                self._dispatch.doubt(uids)
             self._dispatch.queued(uids, self._clock.monotonic_s())
             self._stirred.set()
-
-    async def _count(self) -> None:
-        """Keep the gauge of how many people wait for something."""
-        while True:
-            with contextlib.suppress(StoreUnavailable):
-                OUTBOX_USERS.set(await self._store.outbox.depth())
-            await asyncio.sleep(_COUNT_EVERY_S)
 
     async def _recover(self) -> None:
         """At each new session, doubt every batch in flight, and ask after those people's presence."""
         while True:
             await self._renewed.wait()
             try:
-                waiting = await self._store.outbox.waiting()
+                waiting = await self._charges.among(await self._store.outbox.waiting())
                 jids = await self._store.outbox.address(waiting)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
@@ -212,13 +208,31 @@ class Delivery:
             for jid in filter(None, jids):
                 self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
 
+    async def _adopt(self) -> None:
+        """Look at what is in flight for people whom we have not served before."""
+        while True:
+            lost, others = await self._adopting.adopted()
+            now_s = self._clock.monotonic_s()
+            self._dispatch.recover(lost, now_s)
+            self._dispatch.doubt([*lost, *others])
+            self._dispatch.queued(others, now_s)
+            self._stirred.set()
+
+    def _taken(self, now_s: float) -> list[UserId]:
+        """Return our people whose turn it is, their lanes taken."""
+        taken = self._dispatch.take(BURST_USERS, now_s)
+        for uid in taken:
+            if not self._charges.holds(uid):
+                self._dispatch.drop(uid)
+        return [uid for uid in taken if self._charges.holds(uid)]
+
     async def _pump(self) -> None:
         while True:
             self._stirred.clear()
             await self._link.up.wait()
             now_s = self._clock.monotonic_s()
-            room = len(self._bursts) < BURSTS and not self._renewed.is_set()
-            if room and (uids := self._dispatch.take(BURST_USERS, now_s)):
+            room = len(self._bursts) < BURSTS and not self._renewed.is_set() and self._charges.are_certain()
+            if room and (uids := self._taken(now_s)):
                 burst = asyncio.create_task(self._burst(uids))
                 self._bursts.add(burst)
                 burst.add_done_callback(self._ended)
@@ -228,6 +242,10 @@ class Delivery:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if wait_s == math.inf else max(wait_s, 0.001)):
                     await self._stirred.wait()
+
+    def certain(self) -> None:
+        """We can be sure of our people again."""
+        self._stirred.set()
 
     def _ended(self, burst: asyncio.Task[None]) -> None:
         self._bursts.discard(burst)
@@ -266,13 +284,15 @@ class Delivery:
     async def _send(self, uids: Sequence[UserId]) -> Iterable[UserId]:
         """Return who may have more to get."""
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
-        await self._learn(uids)
+        await self._known.learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._resting.of({uid: self._habits[uid] for uid in clear if self._habits[uid].waits})
+        resting = await self._resting.of(
+            {uid: self._known.habits[uid] for uid in clear if self._known.habits[uid].waits}
+        )
         for uid, rest_s in resting.items():
             self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
         clear = [uid for uid in clear if uid not in resting]
-        choosy = {uid: self._preferences[uid] for uid in clear if chooses(self._preferences[uid])}
+        choosy = {uid: self._known.preferences[uid] for uid in clear if chooses(self._known.preferences[uid])}
         withheld = await self._withholding.of(choosy) if choosy else {}
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s(), withheld)
         more = {uid for uid in choosy if len(withheld[uid]) == LOOKED_AT}
@@ -281,26 +301,28 @@ class Delivery:
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         sent, written, empty = [], [], []
         for uid, own in batches.items():
-            preferences, zone = self._preferences[uid], self._habits[uid].zone
+            preferences, zone = self._known.preferences[uid], self._known.habits[uid].zone
             looks = await looks_of(self._store.subscriptions, uid, own, preferences, zone)
-            asked = self._sends_receipts[uid]
+            asked = self._known.receipts[uid]
             request = stanzas.REQUEST if asked and jids[uid] not in self._link.rooms else ""
             for batch in own:
-                body = await self._bodies.of(batch, self._habits[uid].speaks, looks)
+                body = await self._bodies.of(batch, self._known.habits[uid].speaks, looks)
                 if not body.xml:
                     empty.append((uid, batch.message_id))
                     continue
                 content = body.xml + (stanzas.replace(batch.replaces) if batch.replaces else "") + request
                 kind = "groupchat" if jids[uid] in self._link.rooms else "chat"
                 written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content, kind=kind))
-                sent.append(_Sent(uid, batch, body, asked))
+                sent.append(Sent(uid, batch, body, asked))
                 self._dispatch.sent(uid, len(batch.items), self._clock.monotonic_s())
         await self._hand_over(written, sent)
-        await self._surely((), empty)
+        await completed(self._store.outbox, (), empty)
         return batches.keys() | more
 
-    async def _hand_over(self, written: Sequence[str], sent: Sequence[_Sent]) -> None:
+    async def _hand_over(self, written: Sequence[str], sent: Sequence[Sent]) -> None:
         """Send, and complete what the server took and did not send back: await the receipts that were asked for."""
+        if not self._charges.are_certain():
+            raise LinkLost("Another bot may have taken these people over.")
         self._under_way.update((one.batch.message_id, False) for one in sent)
         self._tracks.sending([(one.batch, one.body) for one in sent], self._clock.wall_s())
         try:
@@ -315,12 +337,11 @@ class Delivery:
             uid, pair = one.uid, (one.uid, one.batch.message_id)
             self._dispatch.accepted(uid)
             last_time = one.batch.acked and self._dispatch.has_met(uid)
-            if one.asked and not last_time and self._unanswered[uid] < MOST_UNANSWERED:
-                self._unanswered[uid] += 1
+            if one.asked and not last_time and self._known.is_awaited(uid):
                 receipted.append(pair)
             else:
                 finished.append(pair)
-        await self._surely(receipted, finished)
+        await completed(self._store.outbox, receipted, finished)
 
     async def _resends(self, uids: Sequence[UserId]) -> dict[UserId, Sequence[Batch]]:
         found: dict[UserId, Sequence[Batch]] = {}
@@ -339,35 +360,15 @@ class Delivery:
                 await self._store.outbox.retried(uid, [batch.message_id for batch in again])
         return found
 
-    async def _surely(
-        self,
-        receipted: Sequence[tuple[UserId, MessageId]],
-        finished: Sequence[tuple[UserId, MessageId]],
-        received: Sequence[tuple[UserId, MessageId]] = (),
-    ) -> None:
-        """Complete, however long Redis is away: to forget that something was sent would mean to send it twice."""
-        while True:
-            try:
-                if receipted:
-                    await self._store.outbox.acked(receipted)
-                if finished:
-                    await self._store.outbox.done(finished)
-                if received:
-                    await self._store.outbox.received(received)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
-
     async def _complete(self) -> None:
         """Forget what has its receipt; note who sends receipts."""
         while True:
             await self._received.wait()
             self._received.clear()
             arrived, self._receipts = self._receipts, []
-            new = {uid for uid, _ in arrived if not self._sends_receipts.get(uid)}
-            self._sends_receipts.update(dict.fromkeys(new, True))
-            await self._surely((), (), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
+            new = {uid for uid, _ in arrived if not self._known.receipts.get(uid)}
+            self._known.receipts.update(dict.fromkeys(new, True))
+            await completed(self._store.outbox, (), (), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
             now_s = self._clock.monotonic_s()
             for uid, _ in arrived:
                 self._dispatch.settled(uid, now_s)
@@ -390,15 +391,3 @@ class Delivery:
         self._stirred.set()
         async with self._freed:
             self._freed.notify_all()
-
-    async def _learn(self, uids: Iterable[UserId]) -> None:
-        """Find out whose clients send receipts, and who wants to be told what when, for those we do not remember."""
-        unknown = [uid for uid in uids if uid not in self._habits]
-        receipts, habits, preferences = await asyncio.gather(
-            self._store.users.receipts(unknown),
-            self._store.users.habits(unknown),
-            self._store.preferences.of_users(unknown),
-        )
-        self._sends_receipts = dict(zip(unknown, receipts, strict=True)) | self._sends_receipts
-        self._habits.update(zip(unknown, habits, strict=True))
-        self._preferences.update(zip(unknown, preferences, strict=True))

@@ -1,17 +1,20 @@
 """Answers people: one command at a time per person, many people in parallel.
 
-Drives :mod:`bots.dialogue` against the store and sends what it says. An answer is written again
-after a lost session, under the same id, until the server has it.
+Drives :mod:`bots.dialogue` against the store; :mod:`bots.speaking` sends what it says. An answer is written again
+after a lost session, or by whoever takes over, under the same id, until the server has it.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from bots import commands, stanzas
 from bots.asking import Limits
+from bots.charges import Charges
 from bots.dialogue import Dialogue, converse
 from bots.exchange import (
     Failed,
@@ -21,18 +24,20 @@ from bots.exchange import (
     TooFast,
 )
 from bots.house import House
-from bots.ids import answer_id
+from bots.ids import answer_id, fresh_id
 from bots.length import LONGEST_MESSAGE_BYTES, clip
-from bots.link import Link, LinkLost, Said
+from bots.link import Link, Said
 from bots.pointing import pointed, reacted
 from bots.replies import others, text
 from bots.replies.talking import broken, welcome, welcome_back
+from bots.speaking import Answer, Speaking
 from bots.tasks import end
 from bots.verbs import LEAVE
 from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store import Store
+from service.store.heard import Place, Unanswered
 from service.store.keys import user_id
 from service.store.users import UserState
 
@@ -42,14 +47,24 @@ QUESTION_STANDS_S: Final = 600.0
 _MOST_WAITING = 100
 _MOST_REMEMBERED = 10_000
 """People without unread commands of whom we remember a question, or that they ask too fast."""
+_NOWHERE = (0, 0)
 _log = structlog.get_logger()
+
+
+class _Task(msgspec.Struct, frozen=True):
+    """Something that was said to ``address``; its place in the store, "" if it stands nowhere."""
+
+    said: Said
+    place: Place = ""
+    address: str = ""
+    answers: tuple[str, ...] = ()
 
 
 class _Person:
     """One person's unread commands, and the question they were asked last."""
 
     def __init__(self) -> None:
-        self.unread: deque[Said] = deque(maxlen=_MOST_WAITING)
+        self.unread: deque[_Task] = deque(maxlen=_MOST_WAITING)
         self.asked: Question | None = None
         self.asked_s = 0.0
         self.told_too_fast = False
@@ -60,8 +75,20 @@ class _Person:
 class Desk:
     """Takes what people say; :meth:`hear` never waits."""
 
-    def __init__(self, store: Store, link: Link, house: House, clock: Clock, limits: Limits) -> None:
-        """Answer through ``link`` what ``house`` has done."""
+    def __init__(
+        self,
+        store: Store,
+        link: Link,
+        house: House,
+        *,
+        speaking: Speaking,
+        charges: Charges,
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        """Have ``speaking`` say what ``house`` has done, to whom ``charges`` has; ``link`` says that we are at work."""
+        self._speaking = speaking
+        self._charges = charges
         self._house = house
         self._store = store
         self._link = link
@@ -69,11 +96,33 @@ class Desk:
         self._limits = limits
         self._people: dict[str, _Person] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}
+        self._latest: dict[str, tuple[int, int]] = {}  # of what each said and stands in the store, what we had last
 
     def hear(self, said: Said) -> None:
-        """Queue what a person said; of more than a hundred unread commands the oldest are dropped."""
+        """Queue what was said and stands nowhere; of more than a hundred unread commands the oldest are dropped."""
         whose = said.jid if said.jid not in self._link.rooms or said.aloud else said.sender
-        self._people.setdefault(whose, _Person()).unread.append(said)
+        self._queue(whose, _Task(said, address=self._link.address))
+
+    def read(self, unanswered: Sequence[Unanswered]) -> None:
+        """Queue what stands in the store, in order; not again what we had: it may have been read before it went."""
+        for each in unanswered:
+            said = msgspec.msgpack.decode(each.said, type=Said)
+            latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.place)
+            if place > latest:
+                self._latest[said.jid] = place
+                self._queue(said.jid, _Task(said, each.place, each.address, each.answers))
+        while len(self._latest) > _MOST_REMEMBERED:
+            del self._latest[next(iter(self._latest))]
+
+    async def finished(self) -> None:
+        """Return when what was begun is answered, of those whom we have served but do not serve any more."""
+        begun = [task for whose, task in self._serving.items() if not self._charges.holds(user_id(whose))]
+        if begun:
+            await asyncio.wait(begun)
+
+    def _queue(self, whose: str, task: _Task) -> None:
+        person = self._people.setdefault(whose, _Person())
+        person.unread.append(task)
         if whose not in self._serving:
             self._serving[whose] = asyncio.create_task(self._serve(whose))
 
@@ -82,15 +131,19 @@ class Desk:
         for task in tuple(self._serving.values()):
             await end(task)
 
-    async def _serve(self, jid: str) -> None:
-        person = self._people[jid]
+    async def _serve(self, whose: str) -> None:
+        person = self._people[whose]
         try:
             while person.unread:
-                await self._answer(person, person.unread.popleft())
+                task = person.unread.popleft()
+                if not task.place or self._charges.holds(user_id(whose)):  # else whoever serves them now has read it
+                    await self._answer(person, task)
+                else:
+                    self._latest.pop(whose, None)
         finally:
-            del self._serving[jid], self._people[jid]
+            del self._serving[whose], self._people[whose]
             if person.asked is not None or person.told_too_fast:
-                self._remember(jid, person)
+                self._remember(whose, person)
 
     def _remember(self, jid: str, person: _Person) -> None:
         """Keep somebody; forget whom we kept longest, if there are too many."""
@@ -99,21 +152,27 @@ class Desk:
             idle = (other for other in self._people if other not in self._serving)
             del self._people[next(idle)]
 
-    async def _answer(self, person: _Person, said: Said) -> None:
-        """Answer one command; a bug in one answer is logged and stays that person's."""
-        if said.wants_receipt:
-            self._link.hint(stanzas.receipt(self._link.address, said.sender, said.id))
+    async def _answer(self, person: _Person, task: _Task) -> None:
+        """Answer one command, or say what it was going to be answered."""
+        uid = user_id(task.said.jid)
+        if task.answers:
+            await self._speaking.say(Answer(uid, task.place, task.address, task.answers, noted=True))
+            return
+        words = [await self._reply(person, task)]
+        more, person.more = person.more, ()
+        stanzas_ = tuple(self._stanza(task, each, count) for count, each in enumerate((*words, *more)) if each)
+        await self._speaking.say(Answer(uid, task.place, task.address, stanzas_))
+
+    async def _reply(self, person: _Person, task: _Task) -> str:
+        """Return the answer to one command; a bug in it is logged and stays that person's."""
+        said = task.said
         try:
-            words = await self._words(person, said)
+            return await self._words(person, said)
         except StoreUnavailable as error:
-            words = text(Failed(error, ""), self._clock.wall_s(), person.language or said.language)
+            return text(Failed(error, ""), self._clock.wall_s(), person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
-            words = broken(voice(person.language or said.language))
-        more, person.more = person.more, ()
-        for each in (words, *more):
-            if each:
-                await self._say(said, each)
+            return broken(voice(person.language or said.language))
 
     async def _words(self, person: _Person, said: Said) -> str:
         """Return what to say, "" for nothing."""
@@ -155,23 +214,20 @@ class Desk:
             return pointed(said.text, said.points_at, asked, limits)
         return converse(commands.parse(said.text), asked, limits)
 
-    async def _say(self, said: Said, words: str) -> None:
-        stanza = self._answer_to(said, words)
-        while True:
-            await self._link.up.wait()
-            try:
-                await self._link.send([stanza])
-            except LinkLost:
-                continue
-            return
-
-    def _answer_to(self, said: Said, words: str) -> str:
-        address, ident = self._link.address, answer_id(user_id(said.jid))
+    def _stanza(self, task: _Task, words: str, count: int) -> str:
+        said, uid = task.said, user_id(task.said.jid)
+        ident = answer_id(uid, task.place, count) if task.place else fresh_id(uid)
         if said.aloud:
             nick = said.sender.partition("/")[2]
-            return stanzas.message(address, said.jid, ident, stanzas.payload(f"{nick}: {words}"), kind="groupchat")
+            content = stanzas.payload(f"{nick}: {words}")
+            return stanzas.message(task.address, said.jid, ident, content, kind="groupchat")
         content = stanzas.payload(words) + stanzas.REQUEST + stanzas.ACTIVE
-        return stanzas.message(address, said.sender, ident, content, said.thread)
+        return stanzas.message(task.address, said.sender, ident, content, said.thread)
+
+
+def _order(place: Place) -> tuple[int, int]:
+    at_ms, _, serial = place.partition("-")
+    return int(at_ms), int(serial)
 
 
 def worded(known: UserState, reply: Reply, now_s: float) -> str:

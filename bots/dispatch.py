@@ -126,10 +126,18 @@ class Dispatch:
 
     def release(self, uid: UserId, now_s: float, *, again: bool = False) -> None:
         """Give a lane back; ``again`` if there may be more to send."""
-        lane = self._lanes[uid]
+        lane = self._lane(uid)
         lane.busy = False
         lane.wanted = lane.wanted or again
         self._plan(uid, lane, now_s)
+
+    def drop(self, uid: UserId) -> None:
+        """Somebody else serves this person now."""
+        self._lanes.pop(uid, None)
+
+    def busy(self) -> list[UserId]:
+        """Return whose lanes are taken."""
+        return [uid for uid, lane in self._lanes.items() if lane.busy]
 
     def rest(self, uid: UserId, until_s: float) -> None:
         """A taken lane has something to get that its person does not want before this moment."""

@@ -77,6 +77,7 @@ class House:
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
             await self._store.users.mark(jid, welcomed=True)
+            await self._store.heard.settle(jid)
         if known.unreachable:
             mine = await self._store.subscriptions.of_user(jid)
             await self._store.pauses.reinstate(jid, [held.channel for held in mine])
@@ -120,6 +121,7 @@ class House:
             case MySubscriptions():
                 return await self._followed(jid)
             case AddSubscription(cid):
+                await self._store.heard.settle(jid)
                 return await follow(self._store, jid, cid)
             case EndSubscription(cid):
                 async with self.delivery.paused(jid):

@@ -3,12 +3,18 @@
 import secrets
 
 from service.model import UserId
+from service.store.heard import Place
 from service.store.outbox import MessageId
 
 
-def answer_id(uid: UserId) -> MessageId:
-    """Return a fresh id for an answer: also bound to the person, but no batch's."""
+def fresh_id(uid: UserId) -> MessageId:
+    """Return a fresh id for what is no batch: an answer to what stands nowhere, or news of our own."""
     return f"{uid}.{secrets.token_hex(8)}"
+
+
+def answer_id(uid: UserId, place: Place, count: int) -> MessageId:
+    """Return the id of an answer to what stands in the store: the same, whoever gives it."""
+    return f"{uid}.{place}.{count}"
 
 
 def is_own(uid: UserId, message_id: MessageId) -> bool:

@@ -9,9 +9,10 @@ import structlog
 
 from bots import stanzas
 from bots.asking import Limits
+from bots.charges import Charges
 from bots.exchange import Imported
 from bots.following import follow
-from bots.ids import answer_id
+from bots.ids import fresh_id
 from bots.link import Link, LinkLost
 from bots.replies import text
 from bots.tasks import end
@@ -34,8 +35,9 @@ _log = structlog.get_logger()
 class Importing:
     """The imports of one bot's people. :meth:`run` drives it."""
 
-    def __init__(self, store: Store, link: Link, clock: Clock, limits: Limits) -> None:
-        """Import for the people of the bot of this link's address."""
+    def __init__(self, store: Store, link: Link, charges: Charges, clock: Clock, limits: Limits) -> None:
+        """Import for those whom ``charges`` has, of the people of the bot of this link's address."""
+        self._charges = charges
         self._store = store
         self._link = link
         self._clock = clock
@@ -54,6 +56,12 @@ class Importing:
         if task is not None:
             await end(task)
 
+    async def lost(self) -> None:
+        """Leave off for those whom another bot serves now."""
+        for uid, task in tuple(self._at_work.items()):
+            if not self._charges.holds(uid):
+                await end(task)
+
     async def run(self) -> None:
         """Import until cancelled; what is left is imported by whoever comes next."""
         try:
@@ -71,7 +79,7 @@ class Importing:
 
     async def _begin(self) -> None:
         try:
-            waiting = await self._store.imports.waiting(self._link.address)
+            waiting = await self._charges.among(await self._store.imports.waiting(self._link.address))
         except StoreUnavailable:
             return
         for uid in waiting:
@@ -142,7 +150,7 @@ class Importing:
     async def _tell(self, jid: str, came: Imported) -> None:
         (habits,) = await self._store.users.habits([user_id(jid)])
         content = stanzas.payload(text(came, self._clock.wall_s(), habits.speaks)) + stanzas.REQUEST
-        stanza = stanzas.message(self._link.address, jid, answer_id(user_id(jid)), content)
+        stanza = stanzas.message(self._link.address, jid, fresh_id(user_id(jid)), content)
         while True:
             await self._link.up.wait()
             try:

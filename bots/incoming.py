@@ -4,6 +4,7 @@ A reaction (XEP-0444) is a short way to write a command under a message; a reply
 it quotes for old clients (XEP-0428) is not part of what was said.
 """
 
+import hashlib
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -19,6 +20,7 @@ _FALLBACK: Final = "urn:xmpp:fallback:0"
 _REACTIONS: Final = "urn:xmpp:reactions:0"
 _STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
 _MOST_REACTIONS: Final = 10
+_UNNAMED_S: Final = 10.0
 _LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
 """XEP-0203: history, not somebody talking to us now. A late receipt is a receipt all the same."""
@@ -41,6 +43,26 @@ def read(stanza: Element) -> Said | SaidInRoom | Invited | Receipt | Bounced | N
     if kind == "groupchat":
         return _in_room(stanza)
     return muc.invitation(stanza) or _said(stanza)
+
+
+def name(stanza: Element, account: str, wall_s: float) -> str:
+    """Return what names a message to an account for all sessions that it is brought to.
+
+    That is its id in the account's archive (XEP-0359; only the account's own server can write that). If there is none,
+    the sender's id and words; and if there is no such id, either, the words within some seconds.
+    """
+    found = (each.get("id", "") for each in stanza.iterfind(_STANZA_ID) if each.get("by") == account)
+    own = next(found, "")
+    if own:
+        return archived(own)
+    ident = stanza.get("id", "") or f"{wall_s // _UNNAMED_S:.0f}"
+    words = "\0".join((stanza.get("from", ""), ident, *(part for part in stanza.itertext())))
+    return hashlib.sha256(words.encode()).hexdigest()[:32]
+
+
+def archived(ident: str) -> str:
+    """Return what names the message with this id in the account's archive."""
+    return f"a {ident[:LONGEST_TOKEN]}"
 
 
 def _said(stanza: Element) -> Said | None:

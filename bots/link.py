@@ -23,7 +23,8 @@ class Said(msgspec.Struct, frozen=True):
     the message that it was written under, ``reacted`` says that it stands for a reaction to that.
 
     In a room ``jid`` is the room, and ``sender`` who spoke there, ``aloud`` or to us alone; ``may_change`` says whether
-    they may change what the room is told.
+    they may change what the room is told. ``token`` names these words for all bots that the server may bring them to,
+    "" if that is only us.
     """
 
     jid: str
@@ -37,6 +38,7 @@ class Said(msgspec.Struct, frozen=True):
     reacted: bool = False
     aloud: bool = False
     may_change: bool = True
+    token: str = ""
 
 
 class SaidInRoom(msgspec.Struct, frozen=True):
@@ -88,6 +90,7 @@ class Ordered(msgspec.Struct, frozen=True):
     """A person's software goes on with an ad-hoc command (XEP-0050); ``values`` are what they filled in, by field.
 
     ``id`` is that of the stanza, ``session`` empty at the beginning; ``language`` is what their software speaks.
+    ``voice``, unless empty, is that of the bot that has to answer.
     """
 
     jid: str
@@ -98,6 +101,7 @@ class Ordered(msgspec.Struct, frozen=True):
     session: str
     values: dict[str, tuple[str, ...]]
     language: str
+    voice: str = ""
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -145,6 +149,8 @@ class Link(Protocol):
     """Set while there is a session."""
     address: str
     """What we send as."""
+    voice: str
+    """Where what is said to us comes to this very session: our full JID, if we are an account."""
     rooms: set[str]
     """Where we speak to all at once; whoever is in the rooms keeps it."""
 
@@ -168,4 +174,15 @@ class AskingLink(Link, Protocol):
 
         Bound the time by yourself: others may never answer.
         """
+        ...
+
+    async def search(self, since_s: float, after: str, most: int) -> tuple[list[Element], Element]:
+        """Return what our account's archive (XEP-0313) has since a moment (Unix s), at most so many, and its answer.
+
+        ``after`` is the archive's id of where to go on, "" for the beginning. Raises :class:`LinkLost`.
+        """
+        ...
+
+    async def lay_to_rest(self, session: str) -> None:
+        """End what is left of a session of our account that died: nothing it wrote is handled after that."""
         ...

@@ -13,11 +13,12 @@ import structlog
 
 from bots import bounces, introduction, muc, stanzas
 from bots.asking import ForgetEverything
+from bots.charges import Charges
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
 from bots.house import House
-from bots.ids import answer_id
+from bots.ids import fresh_id
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
 from bots.replies.talking import in_a_room, kept_out
 from bots.verbs import LEAVE
@@ -45,9 +46,22 @@ class Rooms:
     """One bot's rooms. :meth:`run` drives them; the other methods tell what comes in and never wait."""
 
     def __init__(
-        self, store: Store, link: AskingLink, desk: Desk, *, delivery: Delivery, house: House, door: Door, clock: Clock
+        self,
+        store: Store,
+        link: AskingLink,
+        desk: Desk,
+        *,
+        charges: Charges,
+        delivery: Delivery,
+        house: House,
+        door: Door,
+        clock: Clock,
     ) -> None:
-        """Hand what is said to us to ``desk``; invitations of whom ``door`` does not admit are not followed."""
+        """Hand what is said to us to ``desk``; invitations of whom ``door`` does not admit are not followed.
+
+        Of the rooms of our address only those are ours that ``charges`` has.
+        """
+        self._charges = charges
         self._store = store
         self._link = link
         self._desk = desk
@@ -60,17 +74,23 @@ class Rooms:
         self._pinged_s = clock.monotonic_s()
 
     async def load(self) -> None:
-        """Remember the rooms that are ours, before anything is sent."""
+        """Remember the rooms that are ours, before anything is sent to them; leave those that are not any more."""
         while True:
             try:
                 found = await self._store.rooms.of(self._link.address)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
-            known = {room: (kept.nick, kept.password) for room, kept in found.items()}
+            known = {room: (kept.nick, kept.password) for room, kept in found.items() if self._is_ours(room)}
             self._visits.remember(known, self._clock.monotonic_s())
             self._link.rooms.update(known)
+            for room in [room for room in self._link.rooms if not self._is_ours(room)]:
+                self._plan(self._visits.handed_over(room))
+                self._link.rooms.discard(room)
             return
+
+    def _is_ours(self, room: str) -> bool:
+        return self._charges.holds(user_id(room))
 
     async def run(self) -> None:
         """Enter, leave and remember rooms until cancelled."""
@@ -96,7 +116,7 @@ class Rooms:
 
     def invited(self, event: Invited) -> None:
         """Somebody wants us in a room."""
-        if self._deeds.qsize() < _MOST_WAITING:
+        if self._deeds.qsize() < _MOST_WAITING and self._is_ours(event.room):
             self._deeds.put_nowait(event)
 
     def moved(self, event: InRoom | RoomRefused) -> None:
@@ -169,7 +189,7 @@ class Rooms:
             case Excuse(to, room):
                 speaks = (await self._store.users.get(to)).habits.speaks
                 content = stanzas.payload(kept_out(room, voice(speaks)))
-                self._link.hint(stanzas.message(address, to, answer_id(user_id(to)), content))
+                self._link.hint(stanzas.message(address, to, fresh_id(user_id(to)), content))
             case Inside(room):
                 self._delivery.presence(Seen(room))
 
@@ -188,7 +208,7 @@ class Rooms:
         if not known.welcomed:
             await self._store.users.mark(room, welcomed=True)
             content = stanzas.payload(in_a_room(nick, voice(known.habits.speaks)))
-            ident = answer_id(user_id(room))
+            ident = fresh_id(user_id(room))
             self._link.hint(stanzas.message(self._link.address, room, ident, content, kind="groupchat"))
         await self._bookmarked(muc.bookmark(room, nick))
 

@@ -204,6 +204,11 @@ class Visits:
         nick = self._visits[room].nick
         return [Leave(room, nick), *self._ended(room)]
 
+    def handed_over(self, room: str) -> list[Deed]:
+        """Another bot of ours is in the room now, or will be."""
+        visit = self._visits.pop(room, None)
+        return [Leave(room, visit.nick)] if visit is not None and visit.inside else []
+
     def _ended(self, room: str) -> list[Deed]:
         return [GiveUp(room)] if self._visits.pop(room).ours else []
 

@@ -45,6 +45,7 @@ def up(
     *,
     state: Annotated[Path, typer.Option(help="Where everything is kept; the same directory continues it.")] = STATE,
     workers: Annotated[int, typer.Option(min=1, max=64, help="How many workers.")] = 3,
+    bots: Annotated[int, typer.Option(min=1, max=16, help="How many bots, each with an address of its own.")] = 1,
     console_port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, always the same.")] = 0,
     xmpp_port: Annotated[int, typer.Option(min=0, max=65535, help="For chat clients; 0 as above.")] = 0,
     sample_feeds: Annotated[
@@ -65,6 +66,7 @@ def up(
     wanted = Wanted(
         directory=state.absolute(),
         workers=workers,
+        bots=bots,
         console_port=console_port,
         xmpp_port=xmpp_port,
         sample_feeds=allow_private if sample_feeds is None else sample_feeds,

@@ -55,6 +55,9 @@ class Settings(BaseModel):
     xmpp_jid: str = "feeds.localhost"
     """Whom people write to: any name at the component's domain, or the domain alone, or the client account's bare JID.
     A name is better: some clients do not show what comes from a bare domain."""
+    xmpp_shards: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    """More components like ``xmpp_jid``, with the same password, for more people than one connection can serve: each
+    serves those who wrote to it first. Every bot process is told all of them, and takes what is free."""
     xmpp_password: SecretStr = SecretStr("")
     xmpp_host: str = ""
     """Where to connect; empty means what the JID's domain says."""

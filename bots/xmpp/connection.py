@@ -9,16 +9,18 @@ without. Pings also pace us (at most 32 kB are unconfirmed per sender) and show 
 
 import asyncio
 import random
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 import structlog
 from slixmpp import ClientXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots import adhoc, incoming, introduction, muc, stanzas
+from bots import adhoc, archive, incoming, introduction, muc, stanzas
 from bots.link import Absent, Event, LinkLost, Said, Seen, Started
 from bots.voice import voice
 from bots.xmpp import stream
@@ -45,15 +47,23 @@ _log = structlog.get_logger()
 class Connection:
     """A :class:`bots.link.AskingLink` that reconnects by itself while :meth:`run` is running."""
 
-    def __init__(self, settings: Settings, on_event: Callable[[Event], None]) -> None:
-        """Prepare to log in as the settings say; every event is handed to ``on_event``, which must not wait."""
+    def __init__(self, settings: Settings, session: str, on_event: Callable[[Event], None]) -> None:
+        """Prepare to log in as the settings say; every event is handed to ``on_event``, which must not wait.
+
+        Of several connections of one account each needs a ``session`` of its own.
+        """
         self.up = asyncio.Event()
+        self.leads = True
+        """Whether it is on us to answer those who want to see our account's presence."""
         self.address = settings.xmpp_jid
         self.is_account = settings.xmpp_login == "client"
+        self.voice = f"{self.address}/{stream.resource(session)}" if self.is_account else self.address
+        self._settings = settings
+        self._searches: dict[str, list[Any]] = {}
         self.rooms: set[str] = set()
         self._on_event = on_event
         self._host, self._port = stream.endpoint(settings)
-        self._stream = stream.made(settings)
+        self._stream = stream.made(settings, session)
         self._sm = self._stream.plugin["xep_0198"] if isinstance(self._stream, ClientXMPP) else None
         self._ping_to = self.address if self._sm is None else self.address.partition("@")[2]
         self._down = asyncio.Event()
@@ -139,6 +149,21 @@ class Connection:
             raise LinkLost("The XMPP connection is gone.") from None
         return await answer
 
+    async def search(self, since_s: float, after: str, most: int) -> tuple[list[Any], Any]:
+        """See :meth:`bots.link.AskingLink.search`."""
+        search = secrets.token_hex(8)
+        results = self._searches[search] = []
+        try:
+            answer = await self.ask(self.address, "set", archive.query(search, since_s, after, most))
+        finally:
+            del self._searches[search]
+        return results, answer
+
+    async def lay_to_rest(self, session: str) -> None:
+        """See :meth:`bots.link.AskingLink.lay_to_rest`."""
+        if self.is_account:
+            await stream.lay_to_rest(self._settings, session)
+
     def _ping(self) -> Answer:
         ident, confirmed = self._questions.opened(self._ping_to)
         self._write(stanzas.ping(self.address, self._ping_to, ident))
@@ -180,9 +205,9 @@ class Connection:
             _log.warning("xmpp login took too long", limit_s=CONNECT_WITHIN_S)
         except InvalidCABundle as error:
             _log.error("xmpp_ca_file cannot be read", path=str(error))
-        finally:
-            self._stream.cancel_connection_attempt()
-            self._stream.abort()
+        # Not when we are cancelled: then the session is ended in order, and nothing of it lingers at the server.
+        self._stream.cancel_connection_attempt()
+        self._stream.abort()
 
     async def _watch(self) -> None:
         """Ping an idle server; drop a connection on which nothing comes back (half-open)."""
@@ -197,12 +222,10 @@ class Connection:
                 self._ping().add_done_callback(_ignore_outcome)
 
     async def _close(self) -> None:
-        await self._stream.disconnect(wait=2.0, ignore_send_queue=True)
+        self._stream.cancel_connection_attempt()
+        await stream.ended(self._stream)
+        self._stream.abort()
         self._session_ended(None)
-        sender = self._stream._run_out_filters  # noqa: SLF001 - slixmpp ends it only when it is garbage
-        if sender is not None:
-            sender.cancel()
-            await asyncio.gather(sender, return_exceptions=True)
 
     # What slixmpp tells.
 
@@ -210,6 +233,7 @@ class Connection:
         self._session_ended(None)
         self._heard_s = self._since_s = time.monotonic()
         if isinstance(self._stream, ClientXMPP):
+            self.voice = self._stream.boundjid.full
             self._stream.get_roster()
             self._write(stanzas.presence(self.address, content=introduction.PRESENT))
         self._deadline.reschedule(None)
@@ -269,9 +293,17 @@ class Connection:
         return self._questions.closed(iq)
 
     def _message(self, element: Any) -> None:
-        event = incoming.read(element)
-        if event is None or stanzas.bare(element.get("from", "")) == self.address:
+        sender = element.get("from", self.address)
+        if stanzas.bare(sender) == self.address:
+            result = element.find(archive.RESULT) if sender == self.address else None
+            if result is not None and result.get("queryid") in self._searches:
+                self._searches[result.get("queryid")].append(result)
             return
+        event = incoming.read(element)
+        if event is None:
+            return
+        if isinstance(event, Said) and self.is_account and event.jid not in self.rooms:
+            event = msgspec.structs.replace(event, token=incoming.name(element, self.address, time.time()))
         if isinstance(event, Said) and event.jid not in self.rooms:
             self._on_event(Seen(event.jid))
         self._on_event(event)
@@ -285,7 +317,7 @@ class Connection:
         if moved is not None:
             self._on_event(moved)
             return
-        for answer in _PRESENCE_ANSWERS.get(kind, ()):
+        for answer in _PRESENCE_ANSWERS.get(kind, ()) if self.leads else ():
             self.hint(stanzas.presence(self.address, jid, answer, content=introduction.PRESENT if not answer else ""))
         if kind == "":
             self._online[jid].add(resource)

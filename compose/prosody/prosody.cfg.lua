@@ -1,4 +1,4 @@
--- The private XMPP server: people on c2s, the bot as a component. No server-to-server, no HTTP.
+-- The private XMPP server: people on c2s, the bots as components. No server-to-server, no HTTP.
 -- This file is a program: it reads the secret itself, so that no password stands in it.
 local secret_file = assert(io.open("/run/secrets/xmpp_component_password"))
 local bot_secret = assert(secret_file:read("l"), "the component's password file is empty")
@@ -32,7 +32,12 @@ modules_disabled = { "s2s" }
 VirtualHost "localhost"
 	ssl = { certificate = "/run/secrets/xmpp_tls.crt", key = "/run/secrets/xmpp_tls.key" }
 
+-- Each lets in one connection: as many as there are to be bots at work (xmpp_jid and xmpp_shards).
+-- A stopped bot keeps its connection; its successor is let in all the same.
 Component "feeds.localhost"
 	component_secret = bot_secret
-	-- A stopped bot keeps its connection; its successor is let in all the same.
+	component_conflict_resolve = "kick_old"
+
+Component "b2.feeds.localhost"
+	component_secret = bot_secret
 	component_conflict_resolve = "kick_old"

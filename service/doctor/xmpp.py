@@ -2,7 +2,7 @@
 
 A component's handshake (XEP-0114 §3) is made in full: a server that already has the component says
 ``conflict`` only after it has found the secret right. A client account is checked up to STARTTLS
-and the certificate (RFC 6120 §5): a login would take the running bot's place.
+and the certificate (RFC 6120 §5): a login would be one more session that people's words may be brought to.
 """
 
 import asyncio

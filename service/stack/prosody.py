@@ -1,6 +1,6 @@
 """An XMPP server of our own: Prosody 0.12 on loopback, with a certificate made for it.
 
-It has one domain (``localhost``) for people, one component for the bot and one for rooms. No
+It has one domain (``localhost``) for people, a component for each bot and one for rooms. No
 limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
 Of two bots the newer one is let in: the older one's connection may be all that is left of it.
 """
@@ -51,11 +51,15 @@ modules_disabled = {{ "s2s" }}
 VirtualHost "{domain}"
   ssl = {{ key = "{directory}/certs/localhost.key", certificate = "{directory}/certs/localhost.crt" }}
 
+{components}
+Component "rooms.{domain}" "muc"
+"""
+
+
+_COMPONENT: Final = """\
 Component "{component}"
   component_secret = "{secret}"
   component_conflict_resolve = "kick_old"
-
-Component "rooms.{domain}" "muc"
 """
 
 
@@ -68,8 +72,8 @@ class PrivateProsody:
     """What people write to. Some clients take who has no name before the @ for a server, and do not show what
     it says."""
 
-    def __init__(self, directory: Path, c2s_port: int = 0, component_port: int = 0) -> None:
-        """Take the ports given; 0 means a free one, the same at every start.
+    def __init__(self, directory: Path, c2s_port: int = 0, component_port: int = 0, *, shards: int = 0) -> None:
+        """Take the ports given; 0 means a free one, the same at every start. Besides the component have ``shards``.
 
         Raises :class:`OperationalError` when a given port is taken.
         """
@@ -81,6 +85,8 @@ class PrivateProsody:
         self.component_port = chosen["component"]
         self._http_port = chosen["http"]
         self._child: Child | None = None
+        self.shards = tuple(f"coronet@b{number}.{self.component_jid}" for number in range(2, shards + 2))
+        """What people write to at the other components, which have the same password."""
 
     @property
     def ca_file(self) -> Path:
@@ -165,6 +171,7 @@ class PrivateProsody:
         return self.directory / "prosody.cfg.lua"
 
     def _configuration(self) -> str:
+        domains = (self.component_jid, *(jid.rpartition("@")[2] for jid in self.shards))
         return _CONFIG.format(
             directory=self.directory,
             as_root=str(os.geteuid() == 0).lower(),
@@ -172,8 +179,7 @@ class PrivateProsody:
             component_port=self.component_port,
             http_port=self._http_port,
             domain=self.jid_domain,
-            component=self.component_jid,
-            secret=self.component_secret,
+            components="\n".join(_COMPONENT.format(component=each, secret=self.component_secret) for each in domains),
         )
 
     async def _make_certificate(self) -> None:

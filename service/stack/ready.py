@@ -10,12 +10,16 @@ from service.stack.state import TrialAccount
 
 
 class Xmpp(msgspec.Struct, frozen=True):
-    """Where and as whom to chat; ``ca_file`` is the certificate that clients are to trust."""
+    """Where and as whom to chat; ``ca_file`` is the certificate that clients are to trust.
+
+    ``shards`` are the bot's other addresses.
+    """
 
     host: str
     port: int
     domain: str
     bot_jid: str
+    shards: list[str]
     ca_file: str
     accounts: list[TrialAccount]
 
@@ -46,7 +50,7 @@ def processes(pids: Mapping[str, int]) -> Processes:
     return Processes(
         redis=pids["redis"],
         prosody=pids["prosody"],
-        bot=[pids["bot"]],
+        bot=[pid for name, pid in sorted(pids.items()) if name.startswith("bot-")],
         workers=[pid for name, pid in sorted(pids.items()) if name.startswith("worker-")],
         console=pids["console"],
     )

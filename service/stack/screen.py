@@ -54,6 +54,7 @@ def greeting(ready: Ready, state: Path, setup_link: str | None, *, loopback_open
         f"  Console   {setup_link or ready.console_url}",
         *(["            This link works once: it makes the console's first admin."] if setup_link else []),
         f"  Bot       {ready.xmpp.bot_jid}",
+        *([f"            and {', '.join(ready.xmpp.shards)}"] if ready.xmpp.shards else []),
         f"  Account   {first.jid}   password  {first.password}",
         f"            and {len(ready.xmpp.accounts) - 1} more in {state / 'accounts.json'}",
         f"  Server    {ready.xmpp.host}, port {ready.xmpp.port}, STARTTLS. It made its certificate itself: trust it",

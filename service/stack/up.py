@@ -34,6 +34,7 @@ class Wanted:
 
     directory: Path
     workers: int
+    bots: int
     console_port: int
     xmpp_port: int
     sample_feeds: bool
@@ -68,10 +69,12 @@ class Machine:
         self._ports = ports.choose(
             wanted.directory / "ports.json",
             {"console": wanted.console_port, "xmpp": wanted.xmpp_port}
-            | dict.fromkeys(["component", "sample publisher", "bot", *self._worker_names()], 0),
+            | dict.fromkeys(["component", "sample publisher", *self._bot_names(), *self._worker_names()], 0),
         )
         self._redis = PrivateRedis(wanted.directory / "redis")
-        self._prosody = PrivateProsody(wanted.directory / "prosody", self._ports["xmpp"], self._ports["component"])
+        self._prosody = PrivateProsody(
+            wanted.directory / "prosody", self._ports["xmpp"], self._ports["component"], shards=wanted.bots - 1
+        )
         self._admin_token_file = state.secret_file(wanted.directory, "admin-token")
         self._cluster_secret_file = state.secret_file(wanted.directory, "cluster-secret")
         self._accounts: list[state.TrialAccount] = []
@@ -107,7 +110,8 @@ class Machine:
                 group.create_task(self._add(self._coronet(name, "worker")))
             await prosody
             group.create_task(self._add(self._console()))
-            await self._add(self._coronet("bot", "bot"))
+            for name in self._bot_names():
+                group.create_task(self._add(self._coronet(name, "bot")))
 
     async def _start_prosody(self) -> None:
         program = await self._prosody.program()
@@ -119,6 +123,9 @@ class Machine:
 
     def _worker_names(self) -> list[str]:
         return [f"worker-{number}" for number in range(1, self._wanted.workers + 1)]
+
+    def _bot_names(self) -> list[str]:
+        return [f"bot-{number}" for number in range(1, self._wanted.bots + 1)]
 
     def _sample_publisher(self) -> Program:
         port = self._ports["sample publisher"]
@@ -157,6 +164,7 @@ class Machine:
             "CORONET_REDIS_URL": self._redis.url,
             "CORONET_XMPP_LOGIN": "component",
             "CORONET_XMPP_JID": self._prosody.bot_jid,
+            "CORONET_XMPP_SHARDS": " ".join(self._prosody.shards),
             "CORONET_XMPP_HOST": ports.LOOPBACK,
             "CORONET_XMPP_PORT": str(self._prosody.component_port),
             "CORONET_XMPP_PASSWORD_FILE": str(self._prosody.component_secret_file),
@@ -181,6 +189,7 @@ class Machine:
                 port=self._prosody.c2s_port,
                 domain=self._prosody.jid_domain,
                 bot_jid=self._prosody.bot_jid,
+                shards=list(self._prosody.shards),
                 ca_file=str(self._prosody.ca_file),
                 accounts=self._accounts,
             ),

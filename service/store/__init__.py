@@ -24,13 +24,13 @@ from service.store.channels import Channels
 from service.store.dead_letters import DeadLetters
 from service.store.directory import Directory
 from service.store.forgetting import Forgetting
+from service.store.heard import Heard
 from service.store.hosts import Hosts
 from service.store.imports import Imports
 from service.store.inbox import Inboxes
 from service.store.index import GroupIndex
 from service.store.invites import Invites
 from service.store.keyspaces import KeyspaceStore
-from service.store.leases import Leases
 from service.store.link import Link
 from service.store.loads import LoadStore
 from service.store.moves import Moves
@@ -48,6 +48,7 @@ from service.store.ring import Ring
 from service.store.rooms import Rooms
 from service.store.search import Search
 from service.store.sessions import Sessions
+from service.store.spread import Spreads
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
 from service.store.together import Together
@@ -86,7 +87,8 @@ class Store:
         self.bots = Bots(link)
         self.policy = PolicyStore(link)
         self.bounds = BoundsStore(link)
-        self.leases = Leases(link)
+        self.spreads = Spreads(link)
+        self.heard = Heard(link)
         self.hosts = Hosts(together)
         self.remarks = Remarks(together)
         self.paces = Paces(together)

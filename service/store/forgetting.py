@@ -48,8 +48,10 @@ class Forgetting:
         await self._link.many(
             [("ZREM", keys.WAITING, uid), ("ZREM", keys.INTENT_USERS, uid), ("HDEL", keys.IMPORTING, uid)]
         )
+        await self._link.call("ZREM", keys.UNREAD, uid)
         await self._out_of_wake(uid)
-        await self._out_of_dead_letters(uid)
+        await self._out_of(keys.HEARD, uid)
+        await self._out_of(keys.DEAD_LETTERS, uid)
         await self._link.many([("SREM", each, uid) for each in (keys.USERS, keys.GUESTS, keys.LEAVING)])
 
     async def _out_of_wake(self, uid: UserId) -> None:
@@ -62,10 +64,10 @@ class Forgetting:
                     await self._link.call("XADD", keys.WAKE, "MAXLEN", "~", 10_000, "*", "u", others)
                 await self._link.call("XDEL", keys.WAKE, place)
 
-    async def _out_of_dead_letters(self, uid: UserId) -> None:
-        async for place, fields in self._entries(keys.DEAD_LETTERS):
+    async def _out_of(self, stream: str, uid: UserId) -> None:
+        async for place, fields in self._entries(stream):
             if fields.get(b"u") == uid.encode():
-                await self._link.call("XDEL", keys.DEAD_LETTERS, place)
+                await self._link.call("XDEL", stream, place)
 
     async def _entries(self, stream: str) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
         """Yield what is in a stream now, and not what comes meanwhile."""

@@ -16,7 +16,8 @@ key                          type    meaning
 ``cn:{p}:revision``          string  how many revisions there were
 ``cn:{p}:bounds``            hash    channel id → what admins want of its polls, and wanted before (JSON)
 ``cn:{p}:bounds:edition``    string  grows with each change of that
-``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
+``cn:{l:NAME}:holders``      zset    processes that share parts of something → when their leases end (ms)
+``cn:{l:NAME}:parts``        hash    number of a part → the process that has it
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
 ``cn:{q:ID}``                list    the one answer to a request; expires
 ``cn:{g:XX}:channels``       set     registry: channel ids that start with these two digits
@@ -63,6 +64,10 @@ key                          type    meaning
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
 ``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all → Preferences (msgpack)
 ``cn:{u:UID}:imports``       list    what is still to be imported: Subscribed (msgpack)
+``cn:{u:UID}:heard``         stream  what they said and nobody has answered: ``s`` Said (msgpack), ``v`` to which bot
+``cn:{u:UID}:answers``       hash    place there → the answers that are on their way (JSON); expires
+``cn:{u:UID}:known``         zset    names of what they said lately → when (Unix s); expires
+``cn:{u:UID}:home``          string  the address they wrote to first; expires if they were not let in
 ``cn:{u:UID}:watches``       hash    number of a standing query → its id and itself: Watch (msgpack)
 ``cn:{u:UID}:hits``          set     channel id and version of what their standing queries were told; expires
 ``cn:{w:B}``                 hash    bucket B of standing queries: id → Standing (msgpack)
@@ -77,6 +82,10 @@ key                          type    meaning
 ``cn:{b:ADDRESS}:rooms``     hash    a bot's rooms: JID → Room (msgpack)
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
+``cn:{d}:unread``            zset    user ids who said what nobody has answered → when (ms)
+``cn:{d}:heard``             stream  ``u``: user ids who said something to a bot that does not serve them; or
+                                     ``o``: what their software ordered there (msgpack), ``v`` from whom; ~10,000
+``cn:{d}:say:VOICE``         stream  ``s``: what others have this bot write; expires
 ``cn:{d}:bots``              zset    where bots serve their metrics (URL) → when they said so (Unix s)
 ``cn:{d}:asked``             list    what the console asks the bot: Question (msgpack); expires
 ``cn:{d}:answers``           string  a bot takes such questions; expires
@@ -129,6 +138,8 @@ WAKE = "cn:{d}:wake"
 BOTS = "cn:{d}:bots"
 BOT_ASKED = "cn:{d}:asked"
 BOT_ANSWERS = "cn:{d}:answers"
+UNREAD = "cn:{d}:unread"
+HEARD = "cn:{d}:heard"
 DEAD_LETTERS = "cn:{d}:dead"
 STANDING_LOG = "cn:{w}:log"
 
@@ -138,9 +149,9 @@ def user_id(jid: str) -> UserId:
     return urlsafe_b64encode(hashlib.sha256(jid.encode()).digest()[:12]).decode()
 
 
-def lease(name: str) -> str:
-    """A single-holder lease."""
-    return f"cn:{{l:{name}}}"
+def spread(name: str) -> tuple[str, str]:
+    """Who shares parts of something, and who has which."""
+    return f"cn:{{l:{name}}}:holders", f"cn:{{l:{name}}}:parts"
 
 
 def inbox(node: NodeId) -> str:
@@ -303,6 +314,17 @@ def imports(uid: UserId) -> str:
     return f"cn:{{u:{uid}}}:imports"
 
 
+def said(uid: UserId) -> tuple[str, str, str, str]:
+    """What a user said: what is not answered, answers on their way, names of what they said, and where they began."""
+    own = f"cn:{{u:{uid}}}"
+    return f"{own}:heard", f"{own}:answers", f"{own}:known", f"{own}:home"
+
+
+def say(voice: str) -> str:
+    """What others have a bot write."""
+    return f"cn:{{d}}:say:{voice}"
+
+
 def watches(uid: UserId) -> str:
     """A user's standing queries."""
     return f"cn:{{u:{uid}}}:watches"
@@ -330,7 +352,7 @@ RATES = ("command", "url", "import")
 def all_of_user(uid: UserId) -> tuple[str, ...]:
     """Every key of one user; who adds one, adds it here, or `forget me` forgets to forget it."""
     own = (user, user_index, intents, outbox, in_flight, told, articles, older_articles, preferences, watches, hits)
-    return (*(key(uid) for key in (*own, imports)), *(rate(uid, what) for what in RATES))
+    return (*(key(uid) for key in (*own, imports)), *said(uid), *(rate(uid, what) for what in RATES))
 
 
 def host(site: str) -> str:

@@ -8,8 +8,6 @@ An article that another of the person's channels has told is left out when a bat
 messages are remembered, by what they told, so that a batch of edits can become the correction of one.
 """
 
-import secrets
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -19,6 +17,7 @@ from service.feeds.parts import Marks, Parts
 from service.model import ChannelId, UserId
 from service.store import keys
 from service.store.link import BLOCK_AT_MOST_S, Link, script
+from service.store.stamps import stamp
 
 MessageId = str
 
@@ -168,7 +167,7 @@ class Outbox:
     async def wake_up(self, waiting: Sequence[UserId]) -> None:
         """Have delivery look after these users, for something was queued for them."""
         if waiting:
-            stamps = [value for uid in waiting for value in (_stamp(), uid)]
+            stamps = [value for uid in waiting for value in (stamp(), uid)]
             await self._link.many(
                 [
                     ("ZADD", keys.WAITING, *stamps),
@@ -318,11 +317,6 @@ class Outbox:
                 if (stamp := stamps[uid]) is not None
             ]
         )
-
-
-def _stamp() -> float:
-    """Return a score that sorts by time and that no two writers share, so that a removal knows its own."""
-    return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
 
 
 def _queued_keys(uid: UserId) -> tuple[str, ...]:

@@ -58,17 +58,6 @@ async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the
     assert await store.ring.view() == [successor]
 
 
-async def test_one_holder_at_a_time_holds_a_lease_and_epochs_grow(store: Store) -> None:
-    first = await store.leases.hold("bot", "a", 60)
-    assert first == 1
-    assert await store.leases.hold("bot", "a", 60) == first
-    assert await store.leases.hold("bot", "b", 60) is None
-    await store.leases.release("bot", "b")
-    assert await store.leases.hold("bot", "b", 60) is None
-    await store.leases.release("bot", "a")
-    assert await store.leases.hold("bot", "b", 60) == 2
-
-
 async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever(store: Store) -> None:
     node, letters = "a" * 40, [Letter("peer", "", b"one"), Letter("ask", "", b"two")]
     await store.inboxes.send([(node, letter) for letter in letters])

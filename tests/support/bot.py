@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from pydantic import SecretStr
 
-from bots.main import Bot
+from bots.bot import Bot
+from bots.charges import EVERYBODY, Charges
 from service.clock import SystemClock
 from service.feeds.parts import Parts
 from service.model import Channel, Delta
@@ -25,7 +27,10 @@ Person = Callable[[], Awaitable[ChatClient]]
 @contextlib.asynccontextmanager
 async def serving(settings: Settings, store: Store) -> AsyncIterator[Bot]:
     """Run a bot; it has a session when the block begins."""
-    bot = Bot(settings, store, SystemClock())
+    clock = SystemClock()
+    charges = Charges(store.heard, clock, settings.xmpp_jid)
+    charges.hold(EVERYBODY)
+    bot = Bot(settings, store, clock, charges, secrets.token_hex(4))
     running = asyncio.create_task(bot.run())
     try:
         async with asyncio.timeout(20):

@@ -22,7 +22,10 @@ RECONNECT_S = 0.3
 
 @dataclass(frozen=True)
 class Received:
-    """One message with a body, as it arrived (``at_s`` is Unix time); ``replaces``: the id of what it corrects."""
+    """One message with a body, as it arrived (``at_s`` is Unix time); ``replaces``: the id of what it corrects.
+
+    ``resource`` is that of the sender's session.
+    """
 
     id: str
     sender: str
@@ -30,6 +33,7 @@ class Received:
     at_s: float
     thread: str
     replaces: str = ""
+    resource: str = ""
 
 
 class ChatClient:
@@ -166,8 +170,8 @@ class ChatClient:
         if message["type"] not in ("chat", "normal"):
             return
         sender, body = message["from"].bare, message["body"]
-        replaced = message["replace"]["id"]
-        self.received.append(Received(message["id"], sender, body, time.time(), message["thread"], replaced))
+        replaced, resource = message["replace"]["id"], message["from"].resource
+        self.received.append(Received(message["id"], sender, body, time.time(), message["thread"], replaced, resource))
         async with self._news:
             self._news.notify_all()
 

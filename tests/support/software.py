@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from bots.main import Bot
-from service.settings import Settings
+from bots.bot import Bot
 from tests.support.chat import ChatClient
 
 PLUGINS = ("xep_0004", "xep_0030", "xep_0050", "xep_0054", "xep_0060", "xep_0084", "xep_0092", "xep_0115", "xep_0292")
@@ -16,9 +15,9 @@ def software(client: ChatClient) -> Any:
     return client._xmpp
 
 
-def where(bot: Bot, settings: Settings) -> str:
+def where(bot: Bot) -> str:
     """Where a bot's own software is reached: behind an account, only under its full address."""
-    return bot.connection.address if settings.xmpp_login == "component" else f"{bot.connection.address}/coronet"
+    return bot.connection.voice
 
 
 class Errand:

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from bots.main import Bot
+from bots.bot import Bot
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store, connect

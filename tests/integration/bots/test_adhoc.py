@@ -6,11 +6,10 @@ import pytest
 from slixmpp.exceptions import IqError
 
 from bots import counter
+from bots.bot import Bot
 from bots.commands import VERBS
-from bots.main import Bot
 from service.feeds.urls import channel_id
 from service.model import FeedLink
-from service.settings import Settings
 from service.store import Store
 from service.store.requests import Probed
 from tests.support.bot import Person
@@ -22,9 +21,9 @@ FEED, OTHER = "https://example.org/feed", "https://example.org/other"
 
 
 @pytest.fixture
-def at(bot: Bot, settings: Settings) -> str:
+def at(bot: Bot) -> str:
     """Where the bot takes orders."""
-    return where(bot, settings)
+    return where(bot)
 
 
 async def test_every_command_is_in_the_menu_and_can_be_begun(at: str, person: Person) -> None:

@@ -6,16 +6,15 @@ import hashlib
 import pytest
 
 from bots import introduction
-from bots.main import Bot
-from service.settings import Settings
+from bots.bot import Bot
 from tests.support.bot import Person
 from tests.support.software import software, where
 from tests.support.waiting import until
 
 
-async def test_it_says_what_it_is_and_shows_its_picture(bot: Bot, settings: Settings, person: Person) -> None:
+async def test_it_says_what_it_is_and_shows_its_picture(bot: Bot, person: Person) -> None:
     stream = software(await person())
-    at = where(bot, settings)
+    at = where(bot)
     info = (await stream.plugin["xep_0030"].get_info(at, timeout=10))["disco_info"]
     assert ("client", "bot", None, "Coronet") in info["identities"]
     assert {"http://jabber.org/protocol/commands", "urn:xmpp:receipts", "urn:xmpp:reply:0"} <= set(info["features"])

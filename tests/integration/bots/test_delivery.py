@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bots.charges import EVERYBODY, Charges
 from bots.delivery import Delivery
 from bots.link import LinkLost
 from service.clock import SystemClock
@@ -166,7 +167,7 @@ async def _nothing_waits(store: Store) -> None:
 class _FailingOnce:
     """A link that loses its connection at the first send, and goes on in the same session."""
 
-    address = "feeds.localhost"
+    address = voice = "feeds.localhost"
 
     def __init__(self) -> None:
         self.up = asyncio.Event()
@@ -186,7 +187,10 @@ class _FailingOnce:
 @pytest.mark.parametrize("login", ["component"])
 async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store: Store) -> None:
     link = _FailingOnce()
-    delivery = Delivery(store, link, SystemClock(), 5.0)
+    clock = SystemClock()
+    charges = Charges(store.heard, clock, link.address)
+    charges.hold(EVERYBODY)
+    delivery = Delivery(store, link, clock, charges, 5.0)
     alice = ChatClient("alice@localhost", "", "127.0.0.1", 0, link.address)
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)

@@ -11,7 +11,7 @@ import pytest
 from slixmpp import ComponentXMPP, Message
 
 from bots import desk
-from bots.main import Bot
+from bots.bot import Bot
 from bots.stanzas import clean
 from service.feeds.parts import Parts
 from service.model import Change, Entry

@@ -1,7 +1,6 @@
 """A person's language, from their client or their own word, to what they are told much later."""
 
-from bots.main import Bot
-from service.settings import Settings
+from bots.bot import Bot
 from service.store import Store
 from service.store.keys import user_id
 from tests.support.bot import Person, tell
@@ -57,9 +56,9 @@ async def test_a_choice_stays_whatever_the_client_says(bot: Bot, person: Person)
     assert (await alice.say("language auto")).startswith("From now on I speak English")
 
 
-async def test_forms_are_in_the_language_that_was_chosen(bot: Bot, person: Person, settings: Settings) -> None:
+async def test_forms_are_in_the_language_that_was_chosen(bot: Bot, person: Person) -> None:
     alice = await person()
-    at = where(bot, settings)
+    at = where(bot)
     assert "You have no subscriptions" in Errand.note(await Errand(alice, at, "list").step())[1]
     await alice.say("language de")
     assert "Sie haben keine Abonnements" in Errand.note(await Errand(alice, at, "list").step())[1]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bots.main import Bot
+from bots.bot import Bot
 from service.store import Store
 from tests.support.bot import Person, tell
 from tests.support.channels import make_channel

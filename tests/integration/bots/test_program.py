@@ -6,7 +6,9 @@ import signal
 
 import pytest
 
-from bots.main import Bot, run
+from bots import posts
+from bots.bot import Bot
+from bots.main import run
 from service.feeds.urls import channel_id
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
@@ -16,12 +18,10 @@ from tests.support.channels import make_channel
 from tests.support.waiting import until, until_so
 from tests.support.worker import scripted_worker
 
-POST = "bot:{}"
-
 
 async def held(store: Store, settings: Settings) -> bool:
-    """Whether some bot holds the post."""
-    return await store.leases.hold(POST.format(settings.xmpp_jid), "an onlooker", 0.001) is None
+    """Whether some bot serves."""
+    return bool(await store.spreads.holders(posts.name(settings)))
 
 
 async def test_sigterm_ends_it_in_order_and_frees_the_post(settings: Settings, store: Store, person: Person) -> None:
@@ -34,7 +34,9 @@ async def test_sigterm_ends_it_in_order_and_frees_the_post(settings: Settings, s
     assert not await held(store, settings)
 
 
-async def test_a_second_bot_stands_by_until_the_first_leaves(settings: Settings, store: Store, person: Person) -> None:
+async def test_two_bots_give_one_answer_and_the_second_goes_on_when_the_first_leaves(
+    settings: Settings, store: Store, person: Person
+) -> None:
     alice = await person()
     first = asyncio.create_task(run(settings))
     await reach(alice)
@@ -54,12 +56,8 @@ async def test_it_waits_for_a_server_that_is_not_there_yet(
 ) -> None:
     late = await moved(settings, own_prosody)
     running = asyncio.create_task(run(late))
-
-    async def on_post() -> bool:
-        return await held(store, late)
-
     try:
-        await until(on_post, "the bot is on its post, without a server")
+        await until(store.bots.metrics_urls, "the bot runs, without a server")
         await own_prosody.start()
         log = own_prosody.directory / "prosody.log"
         sign = "External component successfully authenticated" if login == "component" else "Authenticated as bot@"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from slixmpp import JID
 
-from bots.main import Bot
+from bots.bot import Bot
 from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store

@@ -1,0 +1,67 @@
+"""An account's archive (XEP-0313): what the server has had of us and for us, read after a bot's death. Pure."""
+
+import datetime as dt
+from collections.abc import Iterable
+from typing import Final
+from xml.etree.ElementTree import Element
+from xml.sax.saxutils import escape, quoteattr
+
+import msgspec
+
+from bots import incoming
+from bots.link import Receipt, Said
+from bots.stanzas import bare
+from service.store.outbox import MessageId
+
+MAM: Final = "urn:xmpp:mam:2"
+RESULT: Final = f"{{{MAM}}}result"
+_FORWARDED: Final = "{urn:xmpp:forward:0}forwarded"
+_RSM: Final = "http://jabber.org/protocol/rsm"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a stretch of the archive holds: the ids of what we sent, the receipts we got, and what people said to us."""
+
+    sent: frozenset[MessageId]
+    receipts: tuple[Receipt, ...]
+    said: tuple[Said, ...]
+
+
+def query(search: str, since_s: float, after: str, most: int) -> str:
+    """Return what asks for at most so many messages since a moment (Unix s), beyond the one with the id ``after``."""
+    start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    fields = f"<field var='FORM_TYPE' type='hidden'><value>{MAM}</value></field>"
+    fields += f"<field var='start'><value>{start}</value></field>"
+    page = f"<max>{most}</max>" + (f"<after>{escape(after)}</after>" if after else "")
+    return (
+        f"<query xmlns='{MAM}' queryid={quoteattr(search)}><x xmlns='jabber:x:data' type='submit'>{fields}</x>"
+        f"<set xmlns='{_RSM}'>{page}</set></query>"
+    )
+
+
+def read(results: Iterable[Element], account: str) -> Kept:
+    """Return what archived messages were, of the account with this bare JID."""
+    sent: set[MessageId] = set()
+    receipts: list[Receipt] = []
+    said: list[Said] = []
+    for result in results:
+        message = result.find(f"{_FORWARDED}/{{*}}message")
+        if message is None:
+            continue
+        if bare(message.get("from", "")) == account:
+            sent.add(message.get("id", ""))
+            continue
+        event = incoming.read(message)
+        if isinstance(event, Receipt):
+            receipts.append(event)
+        elif isinstance(event, Said):
+            said.append(msgspec.structs.replace(event, token=incoming.archived(result.get("id", ""))))
+    return Kept(frozenset(sent), tuple(receipts), tuple(said))
+
+
+def next_page(answer: Element) -> str | None:
+    """Return after which id the next page begins; None if that was the last, or there is no archive."""
+    fin = answer.find(f"{{{MAM}}}fin")
+    if fin is None or fin.get("complete") == "true":
+        return None
+    return fin.findtext(f"{{{_RSM}}}set/{{{_RSM}}}last") or None

@@ -1,0 +1,139 @@
+"""One bot: its parts, wired, and what comes in, handed to them."""
+
+from bots.appearance import Appearance
+from bots.asking import Limits
+from bots.charges import Charges
+from bots.counter import Counter
+from bots.delivery import Delivery
+from bots.desk import Desk
+from bots.door import Door
+from bots.hearing import Hearing
+from bots.house import House
+from bots.importing import Importing
+from bots.link import (
+    Absent,
+    Bounced,
+    Event,
+    InRoom,
+    Invited,
+    Ordered,
+    Receipt,
+    RoomRefused,
+    Said,
+    SaidInRoom,
+    Seen,
+    Started,
+)
+from bots.rehearsing import Rehearsing
+from bots.rooms import Rooms
+from bots.speaking import Speaking
+from bots.tasks import together
+from bots.undertaker import Undertaker, settled
+from bots.xmpp import Connection
+from service.clock import Clock
+from service.settings import Settings
+from service.store import Store
+from service.store.spread import Dead
+
+
+class Bot:
+    """One XMPP connection, and all that is done for those whom ``charges`` has."""
+
+    def __init__(self, settings: Settings, store: Store, clock: Clock, charges: Charges, session: str) -> None:
+        """Wire the parts; nothing runs before :meth:`run`. ``session`` tells an account's connections apart."""
+        limits = Limits(
+            subscriptions=settings.max_subscriptions_per_user,
+            new_urls_per_hour=settings.max_new_urls_per_hour,
+            commands_per_minute=settings.max_commands_per_minute,
+            watches=settings.max_watches_per_user,
+            public_from_subscribers=settings.public_from_subscribers,
+        )
+        self._charges = charges
+        self.connection = Connection(settings, session, self._on_event)
+        self._delivery = Delivery(store, self.connection, clock, charges, settings.messages_per_s_per_user)
+        door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
+        self._importing = Importing(store, self.connection, charges, clock, limits)
+        house = House(store, self._delivery, limits, door, self._importing)
+        self._speaking = Speaking(store.heard, self.connection, charges)
+        self._desk = Desk(
+            store, self.connection, house, speaking=self._speaking, charges=charges, clock=clock, limits=limits
+        )
+        self._rehearsing = Rehearsing(store, house, clock)
+        self._counter = Counter(store, self.connection, house, clock, limits)
+        self._hearing = Hearing(store.heard, self.connection, charges, desk=self._desk, orders=self._counter)
+        self._appearance = Appearance(self.connection)
+        self._undertaker = Undertaker(store, self.connection, clock, self._hearing.said)
+        self._rooms = Rooms(
+            store,
+            self.connection,
+            self._desk,
+            charges=charges,
+            delivery=self._delivery,
+            house=house,
+            door=door,
+            clock=clock,
+        )
+
+    async def run(self) -> None:
+        """Serve until cancelled; then finish what is under way, in order."""
+        try:
+            await self._rooms.load()
+            keeping = (self._rooms.run(), self._appearance.run(), self._undertaker.run(), self._importing.run())
+            talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
+            await together(self.connection.run(), *talking, self._delivery.run(), *keeping)
+        finally:
+            await self._desk.close()
+            await self._counter.close()
+
+    # Whom we serve.
+
+    async def gained(self, parts: frozenset[int]) -> None:
+        """``charges`` has these parts, too."""
+        self.connection.leads = self._charges.leads
+        await self._rooms.load()
+        self._delivery.gained(parts)
+        self._hearing.gained()
+
+    async def lost(self) -> None:
+        """``charges`` has fewer people; return when nothing is under way for the others, or will ever be."""
+        self.connection.leads = self._charges.leads
+        await self._rooms.load()
+        await self._importing.lost()
+        await self._desk.finished()
+        await self._delivery.finished()
+        self._delivery.lost()
+
+    def certain(self) -> None:
+        """``charges`` can be sure again of what it has."""
+        self._delivery.certain()
+
+    async def settle(self, dead: Dead, ttl_s: float) -> bool:
+        """Whether what another bot began before it died is settled; to be tried again if not."""
+        return await settled(self._undertaker, dead, ttl_s)
+
+    def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
+        match event:
+            case Said() if event.jid in self.connection.rooms:
+                self._rooms.whispered(event)
+            case Said():
+                self._hearing.said(event)
+            case Ordered():
+                self._hearing.ordered(event)
+            case Receipt() if event.jid not in self.connection.rooms:  # a room's receipt is what it gives back
+                self._delivery.receipt(event)
+            case Bounced():
+                self._delivery.bounced(event)
+                self._rooms.bounced(event)
+            case Seen() | Absent():
+                self._delivery.presence(event)
+            case SaidInRoom():
+                self._rooms.heard(event)
+            case Invited():
+                self._rooms.invited(event)
+            case InRoom() | RoomRefused():
+                self._rooms.moved(event)
+            case Started():
+                self._delivery.started()
+                self._rooms.started()
+                self._appearance.started()
+                self._undertaker.started()

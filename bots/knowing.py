@@ -1,0 +1,67 @@
+"""What delivery remembers of people: whose clients send receipts, and who wants to be told what, when and how."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any, Final
+
+from service.habits import Habits
+from service.model import UserId
+from service.preferences import ByNumber
+from service.store import Store
+
+MOST_UNANSWERED: Final = 20
+"""After so many batches without a receipt we stop waiting for any, until one comes: what a later session
+would have to send again is bounded."""
+
+
+class Knowing:
+    """Remembered until it changes, or somebody else serves them."""
+
+    def __init__(self, store: Store) -> None:
+        """Learn from ``store``."""
+        self._store = store
+        self.receipts: dict[UserId, bool] = {}
+        self.habits: dict[UserId, Habits] = {}
+        self.preferences: dict[UserId, ByNumber] = {}
+        self._unanswered: Counter[UserId] = Counter()
+
+    async def learn(self, uids: Iterable[UserId]) -> None:
+        """Find out what we do not remember of these people. Raises StoreUnavailable."""
+        unknown = [uid for uid in uids if uid not in self.habits]
+        receipts, habits, preferences = await asyncio.gather(
+            self._store.users.receipts(unknown),
+            self._store.users.habits(unknown),
+            self._store.preferences.of_users(unknown),
+        )
+        self.receipts = dict(zip(unknown, receipts, strict=True)) | self.receipts
+        self.habits.update(zip(unknown, habits, strict=True))
+        self.preferences.update(zip(unknown, preferences, strict=True))
+
+    def answers(self, uid: UserId) -> None:
+        """Somebody's client has sent a receipt."""
+        self._unanswered.pop(uid, None)
+
+    def is_awaited(self, uid: UserId) -> bool:
+        """Whether to wait for one more receipt of somebody whose client sends some; counts that."""
+        awaited = self._unanswered[uid] < MOST_UNANSWERED
+        self._unanswered[uid] += awaited
+        return awaited
+
+    def changed(self, uid: UserId) -> None:
+        """Somebody has other habits or preferences now."""
+        self.habits.pop(uid, None)
+
+    def forget(self, uid: UserId) -> None:
+        """Remember nothing of somebody."""
+        for told in self._all():
+            told.pop(uid, None)
+
+    def keep(self, holds: Callable[[UserId], bool]) -> None:
+        """Remember only some: what we know of the others will soon be old."""
+        for told in self._all():
+            for uid in [uid for uid in told if not holds(uid)]:
+                del told[uid]
+
+    def _all(self) -> tuple[MutableMapping[UserId, Any], ...]:
+        return self.habits, self.preferences, self.receipts, self._unanswered

@@ -1,0 +1,114 @@
+"""What is done when another bot of our account has died, before its people become ours.
+
+The end of its session is seen to first: whatever it wrote last has been handled then, or never will be. The account's
+archive says the rest: what arrived at the server is not sent again, which receipts came, and what people said to that
+very session and nobody read. A server without an archive says nothing: then what the server had not confirmed is sent
+again, under the same id.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+
+import structlog
+
+from bots import archive
+from bots.archive import Kept
+from bots.ids import answer_id, is_batch
+from bots.link import AskingLink, LinkLost, Receipt, Said
+from service.clock import Clock
+from service.errors import StoreUnavailable
+from service.store import Store
+from service.store.keys import user_id
+from service.store.outbox import MessageId
+from service.store.spread import Dead
+
+CLOCKS_DIFFER_S: Final = 10.0
+"""How far the server's clock and Redis's may be apart."""
+MOST_PAGES: Final = 500
+PAGE: Final = 200
+_WITHIN_S: Final = 30.0
+_UID_LENGTH: Final = len(user_id(""))
+_log = structlog.get_logger()
+
+
+class Undertaker:
+    """One bot's. What is done may be done again: by the next, should this bot die, too."""
+
+    def __init__(self, store: Store, link: AskingLink, clock: Clock, hear: Callable[[Said], None]) -> None:
+        """Have ``hear`` take in what people said."""
+        self._store = store
+        self._link = link
+        self._clock = clock
+        self._hear = hear
+        self._began = asyncio.Event()
+
+    def started(self) -> None:
+        """A session began."""
+        self._began.set()
+
+    async def run(self) -> None:
+        """Look into the archive once in each session: the server then knows that we read what we were not brought."""
+        while True:
+            await self._began.wait()
+            self._began.clear()
+            if self._link.is_account:
+                try:
+                    async with asyncio.timeout(_WITHIN_S):
+                        await self._link.search(self._clock.wall_s(), "", 1)
+                except (TimeoutError, LinkLost):
+                    continue
+
+    async def settle(self, dead: Dead, ttl_s: float) -> None:
+        """Settle what a bot began whose lease of ``ttl_s`` has ended. Raises StoreUnavailable, LinkLost."""
+        try:
+            await self._link.lay_to_rest(dead.holder)
+        except TimeoutError:
+            _log.warning("a dead bot's session could not be ended", session=dead.holder)
+        since_s, after, pages = dead.ended_s - ttl_s - CLOCKS_DIFFER_S, "", 0
+        while pages < MOST_PAGES:
+            async with asyncio.timeout(_WITHIN_S):
+                results, answer = await self._link.search(since_s, after, PAGE)
+            await self._take_note(archive.read(results, self._link.address))
+            pages += 1
+            found = archive.next_page(answer)
+            if found is None:
+                break
+            after = found
+        _log.info("a dead bot's work is settled", session=dead.holder, pages=pages)
+
+    async def _take_note(self, kept: Kept) -> None:
+        arrived = {(user_id(each.jid), each.message_id) for each in kept.receipts if _is_batch(each)}
+        sent = {(mid[:_UID_LENGTH], mid) for mid in kept.sent if is_batch(mid[:_UID_LENGTH], mid)} - arrived
+        outbox = self._store.outbox
+        await outbox.done(sorted(arrived))
+        uids = sorted({uid for uid, _ in sent})
+        awaits = dict(zip(uids, await self._store.users.receipts(uids), strict=True))
+        flying = await outbox.inflight(uids)
+        unconfirmed = {(uid, each.message_id) for uid in uids for each in flying[uid] if not each.acked}
+        await outbox.acked([pair for pair in sorted(sent & unconfirmed) if awaits[pair[0]]])
+        await outbox.done([pair for pair in sorted(sent & unconfirmed) if not awaits[pair[0]]])
+        await self._strike_off(kept.sent)
+        for said in kept.said:
+            self._hear(said)
+
+    async def _strike_off(self, sent: Collection[MessageId]) -> None:
+        """Do not say again what was said: answers of which the last part has arrived."""
+        uids = sorted({mid[:_UID_LENGTH] for mid in sent if mid[_UID_LENGTH : _UID_LENGTH + 1] == "."})
+        said = [each for each in await self._store.heard.read(uids) if each.answers]
+        last = {(each.uid, each.place): answer_id(each.uid, each.place, len(each.answers) - 1) for each in said}
+        await self._store.heard.done([pair for pair, mid in last.items() if mid in sent])
+
+
+def _is_batch(receipt: Receipt) -> bool:
+    return is_batch(user_id(receipt.jid), receipt.message_id)
+
+
+async def settled(undertaker: Undertaker, dead: Dead, ttl_s: float) -> bool:
+    """Whether a dead bot's work is settled; if not, it is tried again with the next heartbeat."""
+    try:
+        await undertaker.settle(dead, ttl_s)
+    except (StoreUnavailable, LinkLost, TimeoutError) as error:
+        _log.warning("a dead bot's work waits", session=dead.holder, reason=str(error))
+        return False
+    return True

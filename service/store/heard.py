@@ -1,0 +1,214 @@
+"""What people said to a bot, kept until it is answered, so that no bot's death loses or repeats it.
+
+A server may bring what is said to all bots of an account, or to any one. Whoever hears it puts it in, once, under the
+name that the server gave it; whoever serves that person reads it, in order, answers, and takes it out.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from service.model import UserId
+from service.store import keys
+from service.store.keys import user_id
+from service.store.link import BLOCK_AT_MOST_S, Command, Link, script
+from service.store.stamps import stamp
+
+MOST_UNREAD: Final = 100
+_LENGTH: Final = 10_000
+_SAID_KEPT_S: Final = 86_400
+_ARRIVED_KEPT_S: Final = 3_600
+
+Place = str
+"""Of something in what a person said."""
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """Something that a person said: ``said`` as the bots wrote it down, to which address.
+
+    ``token`` names it, "" if nobody can hear it twice.
+    """
+
+    jid: str
+    token: str
+    said: bytes
+    address: str
+
+
+class Unanswered(msgspec.Struct, frozen=True):
+    """A sentence in its place; ``answers``, unless empty, are on their way already."""
+
+    uid: UserId
+    place: Place
+    said: bytes
+    address: str
+    answers: tuple[str, ...]
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What somebody's software ordered, as the bots wrote it down, and the voice that has to answer it."""
+
+    uid: UserId
+    ordered: bytes
+    voice: str
+
+
+class News(msgspec.Struct, frozen=True):
+    """What other bots heard: who said something, what was ordered; both by where that stands."""
+
+    said: dict[str, UserId]
+    orders: dict[str, Order]
+    after: str
+
+
+class Heard:
+    """Sentences, by person. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def put(self, sentences: Sequence[Sentence], default_home: str) -> list[bool]:
+        """Take in what was said; return whether each was new, in the same order.
+
+        Whom we know since before homes were noted has the default one.
+        """
+        if not sentences:
+            return []
+        # First: the list may name too many, never too few.
+        await self._link.call("ZADD", keys.UNREAD, *(part for one in sentences for part in (stamp(), user_id(one.jid))))
+        commands: list[Command] = []
+        for one in sentences:
+            uid = user_id(one.jid)
+            given = (one.token, one.said, one.address, default_home, MOST_UNREAD)
+            heard, _, known, home = keys.said(uid)
+            commands.append(script("heard_put", (heard, known, home, keys.user(uid)), *given))
+        return [reply == 1 for reply in await self._link.many(commands)]
+
+    async def read(self, uids: Sequence[UserId]) -> list[Unanswered]:
+        """Return what these people said and nobody has answered, each one's in order."""
+        found = await self._link.many([("XRANGE", _heard(uid), "-", "+") for uid in uids])
+        full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
+        begun = await self._link.many([("HGETALL", _answers(uid)) for uid in full])
+        answers = dict(zip(full, begun, strict=True))
+        return [
+            Unanswered(
+                uid,
+                place.decode(),
+                fields[b"s"],
+                fields[b"v"].decode(),
+                msgspec.json.decode(answers[uid].get(place, b"[]"), type=tuple[str, ...]),
+            )
+            for uid, entries in zip(uids, found, strict=True)
+            for place, fields in entries
+        ]
+
+    async def unread(self) -> list[UserId]:
+        """Return everybody of whom something may wait for an answer, longest waiting first."""
+        return [uid.decode() for uid in await self._link.call("ZRANGE", keys.UNREAD, 0, -1)]
+
+    async def answered(self, answers: Sequence[tuple[UserId, Place, Sequence[str]]]) -> None:
+        """Note the answers that are about to be sent: whoever takes over sends the same ones."""
+        await self._link.many(
+            [
+                script("heard_answered", keys.said(uid)[:2], place, msgspec.json.encode(tuple(said)))
+                for uid, place, said in answers
+            ]
+        )
+
+    async def done(self, pairs: Sequence[tuple[UserId, Place]]) -> None:
+        """These sentences are answered."""
+        uids = list(dict.fromkeys(uid for uid, _ in pairs))
+        if not uids:
+            return
+        stamps = dict(zip(uids, await self._link.call("ZMSCORE", keys.UNREAD, *uids), strict=True))
+        gone: list[Command] = [("XDEL", _heard(uid), place) for uid, place in pairs]
+        gone += [("HDEL", _answers(uid), place) for uid, place in pairs]
+        left = (await self._link.many([*gone, *(("XLEN", _heard(uid)) for uid in uids)]))[len(gone) :]
+        await self._link.many(
+            [
+                script("zrem_if", (keys.UNREAD,), uid, repr(stamp))
+                for uid, count in zip(uids, left, strict=True)
+                if not count and (stamp := stamps[uid]) is not None
+            ]
+        )
+
+    # Who serves whom.
+
+    async def homes(self, uids: Sequence[UserId]) -> list[str]:
+        """Return the address that each wrote to first, "" if we do not know, in the same order."""
+        found = await self._link.many([("GET", _home(uid)) for uid in uids])
+        return [address.decode() if address else "" for address in found]
+
+    async def arrive(self, jid: str, address: str) -> None:
+        """Note where somebody came to first, for an hour, until they are let in."""
+        await self._link.call("SET", _home(user_id(jid)), address, "NX", "EX", _ARRIVED_KEPT_S)
+
+    async def settle(self, jid: str) -> None:
+        """Keep somebody's home for good: they were let in."""
+        await self._link.call("PERSIST", _home(user_id(jid)))
+
+    # From bot to bot.
+
+    async def tell(self, uids: Sequence[UserId]) -> None:
+        """Tell the other bots that these people said something."""
+        await self._link.many([("XADD", keys.HEARD, "MAXLEN", "~", _LENGTH, "*", "u", uid) for uid in uids])
+
+    async def order(self, order: Order) -> None:
+        """Pass on what somebody's software ordered."""
+        fields = ("u", order.uid, "o", order.ordered, "v", order.voice)
+        await self._link.call("XADD", keys.HEARD, "MAXLEN", "~", _LENGTH, "*", *fields)
+
+    async def news(self, after: str) -> News:
+        """Wait until others heard something, for some seconds; ``after=""`` means from now."""
+        if not after:
+            newest = await self._link.call("XREVRANGE", keys.HEARD, "+", "-", "COUNT", 1)
+            after = newest[0][0].decode() if newest else "0-0"
+        block_ms = int(BLOCK_AT_MOST_S * 1000)
+        found = await self._link.wait("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", keys.HEARD, after)
+        said: dict[str, UserId] = {}
+        orders: dict[str, Order] = {}
+        for _, entries in found or ():
+            for entry, fields in entries:
+                after, uid = entry.decode(), fields[b"u"].decode()
+                if b"o" in fields:
+                    orders[after] = Order(uid, fields[b"o"], fields[b"v"].decode())
+                else:
+                    said[after] = uid
+        return News(said, orders, after)
+
+    async def taken(self, places: Sequence[str]) -> None:
+        """This news is seen to."""
+        if places:
+            await self._link.call("XDEL", keys.HEARD, *places)
+
+    async def say(self, voice: str, stanzas: Sequence[str]) -> None:
+        """Have the bot with this voice write something."""
+        commands: list[Command] = [
+            ("XADD", keys.say(voice), "MAXLEN", "~", _LENGTH, "*", "s", each) for each in stanzas
+        ]
+        await self._link.many([*commands, ("EXPIRE", keys.say(voice), _SAID_KEPT_S)])
+
+    async def to_say(self, voice: str, after: str) -> dict[str, str]:
+        """Wait, for some seconds, until others have us write something; return that by its place; "0" is the first."""
+        block_ms = int(BLOCK_AT_MOST_S * 1000)
+        found = await self._link.wait("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.say(voice), after)
+        return {place.decode(): fields[b"s"].decode() for _, entries in found or () for place, fields in entries}
+
+    async def wrote(self, voice: str, places: Sequence[str]) -> None:
+        """We wrote these."""
+        if places:
+            await self._link.call("XDEL", keys.say(voice), *places)
+
+
+def _heard(uid: UserId) -> str:
+    return keys.said(uid)[0]
+
+
+def _answers(uid: UserId) -> str:
+    return keys.said(uid)[1]
+
+
+def _home(uid: UserId) -> str:
+    return keys.said(uid)[3]

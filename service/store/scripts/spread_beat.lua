@@ -1,0 +1,39 @@
+-- One heartbeat of a process among those that share numbered parts: renew the lease, give parts back, take what is free
+-- up to a fair part. The parts of the dead are not free before they are buried.
+-- KEYS holders, parts   ARGV holder, ttl ms, how many parts there are, numbers to give back (spaces between them)
+-- Returns the numbers that are ours, how many each may have, the dead with when they ended, and who buries them.
+local now = redis.call('TIME')
+local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+for number in string.gmatch(ARGV[4], '%S+') do
+  if redis.call('HGET', KEYS[2], number) == ARGV[1] then
+    redis.call('HDEL', KEYS[2], number)
+  end
+end
+redis.call('ZADD', KEYS[1], now_ms + tonumber(ARGV[2]), ARGV[1])
+local living, dead = {}, {}
+local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+for i = 1, #all, 2 do
+  if tonumber(all[i + 1]) >= now_ms then
+    living[#living + 1] = all[i]
+  else
+    dead[#dead + 1] = all[i]
+    dead[#dead + 1] = all[i + 1]
+  end
+end
+table.sort(living)
+local most = math.ceil(tonumber(ARGV[3]) / #living)
+local held, mine = {}, {}
+local pairs_held = redis.call('HGETALL', KEYS[2])
+for i = 1, #pairs_held, 2 do
+  held[tonumber(pairs_held[i])] = true
+  if pairs_held[i + 1] == ARGV[1] then
+    mine[#mine + 1] = tonumber(pairs_held[i])
+  end
+end
+for number = 0, tonumber(ARGV[3]) - 1 do
+  if #mine < most and not held[number] then
+    redis.call('HSET', KEYS[2], number, ARGV[1])
+    mine[#mine + 1] = number
+  end
+end
+return {mine, most, dead, living[1]}

@@ -1,0 +1,107 @@
+"""How fast one entry reaches thousands of subscribers from one account, with one bot and with two that share it.
+
+All on one machine, in the same run, to the same clients, by one Prosody, which archives nothing. A rate is messages per
+second from the moment the entry is in the outboxes until the last client has its message; the median of the rounds
+counts.
+
+``python -m tests.bench.bench_bots [--users N] [--rounds N]`` prints JSON.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from bots import posts
+from bots.charges import PARTS
+from service.feeds.parts import parts
+from service.model import Channel
+from service.settings import Settings
+from service.stack.redis import PrivateRedis
+from service.store import Store, connect
+from service.store.keys import user_id
+from tests.bench.bench_fanout import PASSWORD, Crowd, make_accounts, rates
+from tests.support.bot_process import bots
+from tests.support.channels import make_channel, publish
+from tests.support.prosody import ForgetfulProsody
+from tests.support.waiting import until
+
+
+async def measured(
+    settings: Settings, store: Store, channel: Channel, crowd: Crowd, jids: list[str], **plan: int
+) -> list[float]:
+    """Return messages per second of each of ``rounds`` with ``count`` bots; ``first`` is the first version's number."""
+    uids = [user_id(jid) for jid in jids]
+
+    async def send(number: int) -> float:
+        number += plan["first"] - 1
+        delta = await publish(store, channel, f"round {number}", base=number)
+        await store.outbox.enqueue(uids, channel.id, delta.version, time.time(), parts(delta))
+        return time.monotonic()
+
+    async def shared() -> bool:
+        holders = await store.spreads.holders(posts.name(settings))
+        return len(holders) == PARTS and len(set(holders.values())) == plan["count"]
+
+    with tempfile.TemporaryDirectory() as logs:
+        async with bots(settings, Path(logs), plan["count"]):
+            await until(shared, f"{plan['count']} bots serve", within_s=60.0)
+            return await rates(send, crowd, len(jids), plan["rounds"])
+
+
+async def measure(directory: Path, users: int, rounds: int) -> dict[str, object]:
+    """Return the rates of both, and their ratio."""
+    names = [f"u{number}" for number in range(users)]
+    make_accounts(directory / "prosody", [*names, "bot"])
+    prosody = ForgetfulProsody(directory / "prosody")
+    async with prosody, PrivateRedis(directory / "redis") as redis:
+        settings = Settings(
+            redis_url=redis.url,
+            xmpp_login="client",
+            xmpp_jid=f"bot@{prosody.jid_domain}",
+            xmpp_password=SecretStr(PASSWORD),
+            xmpp_host="localhost",
+            xmpp_port=prosody.c2s_port,
+            xmpp_ca_file=str(prosody.ca_file),
+            messages_per_s_per_user=1000,
+            lease_ttl_s=2.0,
+        )
+        store = await connect(settings)
+        crowd = await Crowd.start(prosody, names, receipts=False)
+        try:
+            jids = [f"{name}@{prosody.jid_domain}" for name in names]
+            channel = await make_channel(store)
+            for jid in jids:
+                await store.subscriptions.subscribe(jid, channel.id)
+            one = await measured(settings, store, channel, crowd, jids, count=1, first=1, rounds=rounds)
+            two = await measured(settings, store, channel, crowd, jids, count=2, first=rounds + 1, rounds=rounds)
+        finally:
+            await crowd.stop()
+            await store.close()
+    return {
+        "users": users,
+        "one_bot_messages_per_s": [round(rate) for rate in one],
+        "two_bots_messages_per_s": [round(rate) for rate in two],
+        "ratio": round(statistics.median(two) / statistics.median(one), 2),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--users", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="coronet-") as directory:
+        found = asyncio.run(measure(Path(directory), options.users, options.rounds))
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What people said is kept once, in order, until it is answered; and who serves them knows where they came from."""
+
+from collections.abc import Sequence
+
+from service.store import Store, keys
+from service.store.heard import MOST_UNREAD, Order, Sentence
+from tests.support.waiting import until
+
+ALICE, BOB = "alice@localhost", "bob@localhost"
+UID = keys.user_id(ALICE)
+HERE, THERE = "one@feeds.localhost", "two@feeds.localhost"
+
+
+async def say(store: Store, *texts: str, jid: str = ALICE, token: str = "", address: str = HERE) -> list[bool]:
+    return await store.heard.put([Sentence(jid, token, text.encode(), address) for text in texts], HERE)
+
+
+async def unanswered(store: Store, *uids: str) -> Sequence[bytes]:
+    return [each.said for each in await store.heard.read(uids or (UID,))]
+
+
+async def test_what_was_said_stands_in_order_until_it_is_answered(store: Store) -> None:
+    assert await say(store, "one", "two", "three") == [True, True, True]
+    await say(store, "other", jid=BOB)
+    assert await unanswered(store) == [b"one", b"two", b"three"]
+    assert set(await store.heard.unread()) == {UID, keys.user_id(BOB)}
+    first, second, third = await store.heard.read([UID])
+    await store.heard.done([(UID, first.place), (UID, third.place)])
+    assert await unanswered(store) == [b"two"]
+    await store.heard.done([(UID, second.place), (UID, second.place)])
+    assert await store.heard.unread() == [keys.user_id(BOB)]
+
+
+async def test_what_two_bots_were_brought_is_kept_once(store: Store) -> None:
+    assert await say(store, "list", token="m1") == [True]
+    assert await say(store, "list", token="m1") == [False]
+    assert await say(store, "list", token="m2") == [True], "somebody may say the same again"
+    (first, _) = await store.heard.read([UID])
+    await store.heard.done([(UID, first.place)])
+    assert await say(store, "list", token="m1") == [False], "also when it is answered"
+
+
+async def test_of_too_much_the_oldest_is_dropped(store: Store) -> None:
+    await say(store, *(f"number {n}" for n in range(MOST_UNREAD + 10)))
+    said = await unanswered(store)
+    assert (len(said), said[0]) == (MOST_UNREAD, b"number 10")
+
+
+async def test_answers_that_are_on_their_way_are_known_to_whoever_takes_over(store: Store) -> None:
+    await say(store, "list", "help")
+    first, second = await store.heard.read([UID])
+    await store.heard.answered([(UID, first.place, ("<message/>", "<message/>"))])
+    again = await store.heard.read([UID])
+    assert [each.answers for each in again] == [("<message/>", "<message/>"), ()]
+    await store.heard.done([(UID, first.place), (UID, second.place)])
+    assert await store.link.call("EXISTS", keys.said(UID)[1]) == 0
+
+
+async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in(store: Store) -> None:
+    await say(store, "hello", address=THERE)
+    await say(store, "hello", address=HERE)
+    assert await store.heard.homes([UID, "nobody"]) == [THERE, ""]
+    assert await store.link.call("TTL", keys.said(UID)[3]) > 0
+    await store.heard.settle(ALICE)
+    assert await store.link.call("TTL", keys.said(UID)[3]) == -1
+    await store.users.mark(BOB, welcomed=True)
+    await say(store, "hello", jid=BOB, address=THERE)
+    assert await store.heard.homes([keys.user_id(BOB)]) == [HERE], "whom we know from before stays where they were"
+
+
+async def test_bots_tell_each_other_what_they_heard(store: Store) -> None:
+    after = (await store.heard.news("0")).after
+    await store.heard.tell([UID])
+    await store.heard.order(Order(UID, b"subscribe", "bot/a"))
+    news = await store.heard.news(after)
+    assert list(news.said.values()) == [UID]
+    assert list(news.orders.values()) == [Order(UID, b"subscribe", "bot/a")]
+    await store.heard.taken([*news.said, *news.orders])
+    assert await store.link.call("XLEN", keys.HEARD) == 0
+
+
+async def test_what_others_have_a_bot_write_waits_until_it_is_written(store: Store) -> None:
+    await store.heard.say("bot/a", ["<iq id='1'/>", "<iq id='2'/>"])
+
+    async def found() -> dict[str, str]:
+        return await store.heard.to_say("bot/a", "0")
+
+    await until(found, "it is there")
+    written = await found()
+    assert list(written.values()) == ["<iq id='1'/>", "<iq id='2'/>"]
+    await store.heard.wrote("bot/a", list(written)[:1])
+    assert list((await found()).values()) == ["<iq id='2'/>"]
+
+
+async def test_nothing_that_a_forgotten_person_said_is_left(store: Store) -> None:
+    await say(store, "forget me", token="m1")
+    await store.heard.tell([UID])
+    await store.forgetting.forget(ALICE)
+    assert [key for key in await store.link.call("KEYS", "*") if UID.encode() in key] == []
+    assert await store.heard.unread() == []
+    assert await store.link.call("XLEN", keys.HEARD) == 0

@@ -1,0 +1,146 @@
+"""Two bots share one account: both deliver, one answers, and when one is killed nothing is lost or comes twice."""
+
+import asyncio
+import contextlib
+import re
+import secrets
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+
+from bots import posts
+from bots.charges import PARTS, part_of
+from service.settings import Settings
+from service.stack.prosody import PrivateProsody
+from service.store import Store, connect
+from service.store.keys import user_id
+from tests.support.bot import reach, tell
+from tests.support.bot_process import bots
+from tests.support.channels import make_channel
+from tests.support.chat import ChatClient
+from tests.support.waiting import until, until_so
+
+pytestmark = pytest.mark.e2e
+
+PEOPLE = 8
+VERSIONS = 20
+COMMANDS = 20
+HEALED_WITHIN_S = 60.0
+ENTRY = re.compile(r"\bEntry k(\d+)\b")
+
+
+@pytest_asyncio.fixture
+async def settings(clean_redis: str, prosody: PrivateProsody) -> Settings:
+    """Settings of bots with an account of their own."""
+    jid = await prosody.register(f"bot-{secrets.token_hex(4)}", "a bot's password")
+    return Settings(
+        redis_url=clean_redis,
+        xmpp_login="client",
+        xmpp_jid=jid,
+        xmpp_password=SecretStr("a bot's password"),
+        xmpp_host="localhost",
+        xmpp_port=prosody.c2s_port,
+        xmpp_ca_file=str(prosody.ca_file),
+        lease_ttl_s=4.0,
+        max_commands_per_minute=10_000,
+        messages_per_s_per_user=20.0,
+    )
+
+
+@pytest_asyncio.fixture
+async def store(settings: Settings) -> AsyncIterator[Store]:
+    opened = await connect(settings)
+    yield opened
+    await opened.close()
+
+
+@pytest_asyncio.fixture
+async def people(settings: Settings, prosody: PrivateProsody) -> AsyncIterator[list[ChatClient]]:
+    """Some people, online."""
+    clients = []
+    for _ in range(PEOPLE):
+        jid = await prosody.register(f"person-{secrets.token_hex(4)}", "pw")
+        clients.append(ChatClient(jid, "pw", "127.0.0.1", prosody.c2s_port, settings.xmpp_jid))
+    await asyncio.gather(*(client.start() for client in clients))
+    yield clients
+    await asyncio.gather(*(client.stop() for client in clients))
+
+
+async def servers(store: Store, settings: Settings) -> list[str]:
+    """Which bot serves each part of the people; empty until all are served."""
+    holders = await store.spreads.holders(posts.name(settings))
+    return [holders[part] for part in range(PARTS)] if len(holders) == PARTS else []
+
+
+async def shared_by(store: Store, settings: Settings, count: int) -> bool:
+    """Whether so many bots serve about as many people each."""
+    shares = Counter(await servers(store, settings))
+    return len(shares) == count and max(shares.values()) - min(shares.values()) <= 1
+
+
+def entries(person: ChatClient) -> list[int]:
+    """The numbers of the entries somebody was told, in the order they came; what came twice is there twice."""
+    return [int(number) for message in person.received for number in ENTRY.findall(message.body)]
+
+
+async def talk(person: ChatClient, threads: list[str]) -> None:
+    """Say one thing after another, and wait for no answer."""
+    for number in range(COMMANDS):
+        person.send("list" if number % 2 else "status", thread=threads[number])
+        await asyncio.sleep(0.05)
+
+
+async def publish(store: Store, people: list[ChatClient], versions: range) -> None:
+    channel = await make_channel(store)
+    for version in versions:
+        await tell(store, people, channel, f"k{version}", base=version)
+        await asyncio.sleep(0.05)
+
+
+def answered(person: ChatClient, threads: list[str]) -> list[str]:
+    """The threads that were answered, in the order of the answers; what was answered twice is there twice."""
+    return [message.thread for message in person.received if message.thread in threads]
+
+
+@pytest.mark.timeout(180)
+async def test_one_of_two_bots_is_killed_amidst_news_and_commands_and_nothing_is_lost_or_doubled(
+    settings: Settings, store: Store, people: list[ChatClient], tmp_path: Path
+) -> None:
+    channel = await make_channel(store)
+    async with bots(settings, tmp_path, 2) as running:
+        await until(lambda: shared_by(store, settings, 2), "two bots share the account", within_s=HEALED_WITHIN_S)
+        await asyncio.gather(*(reach(person) for person in people))
+        for person in people:
+            await store.subscriptions.subscribe(person.jid, channel.id)
+        await publish(store, people, range(1, 3))
+        await until_so(
+            lambda: all(entries(person) == [1, 2] for person in people), "everybody is told", within_s=HEALED_WITHIN_S
+        )
+        voices = {message.resource for person in people for message in person.received if ENTRY.search(message.body)}
+        serving = {(await servers(store, settings))[part_of(user_id(person.jid))] for person in people}
+        assert voices == {f"coronet-{bot}" for bot in serving}, "each is told by the bot that serves them"
+
+        said = {person.jid: [secrets.token_hex(8) for _ in range(COMMANDS)] for person in people}
+        talking = [asyncio.create_task(talk(person, said[person.jid])) for person in people]
+        publishing = asyncio.create_task(publish(store, people, range(3, VERSIONS + 1)))
+        await until_so(lambda: len(entries(people[0])) > VERSIONS // 3, "in the middle of it", within_s=HEALED_WITHIN_S)
+        await running[0].kill()
+        await asyncio.gather(publishing, *talking)
+
+        def done(person: ChatClient) -> bool:
+            return len(set(entries(person))) == VERSIONS and len(set(answered(person, said[person.jid]))) == COMMANDS
+
+        with contextlib.suppress(AssertionError):  # what is missing is said below
+            await until_so(lambda: all(map(done, people)), "all is told and answered", within_s=HEALED_WITHIN_S)
+        await until(lambda: shared_by(store, settings, 1), "the other bot serves everybody", within_s=HEALED_WITHIN_S)
+        for person in people:
+            assert await person.say("status"), "and goes on"
+    for person in people:
+        assert entries(person) == list(range(1, VERSIONS + 1)), "each entry, once, in order"
+        assert answered(person, said[person.jid]) == said[person.jid], "each command, once, in order"
+        ids = [message.id for message in person.received]
+        assert len(ids) == len(set(ids)), "no message id came twice"

@@ -1,0 +1,74 @@
+"""Whom a bot serves, and how long it can be sure of that."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from bots.charges import EVERYBODY, PARTS, Charges, part_of
+from service.clock import Clock
+from service.model import UserId
+from service.store.heard import Heard
+from service.store.keys import user_id
+
+ONE, TWO, GONE = "coronet@b1.example", "coronet@b2.example", "coronet@b3.example"
+PEOPLE = [user_id(f"person-{number}@example.org") for number in range(1_000)]
+
+
+class Now:
+    """A clock that stands where it is put."""
+
+    at_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.at_s
+
+
+class Homes:
+    """Where people wrote first."""
+
+    def __init__(self, homes: dict[UserId, str]) -> None:
+        self._homes = homes
+
+    async def homes(self, uids: Sequence[UserId]) -> list[str]:
+        return [self._homes.get(uid, "") for uid in uids]
+
+
+def charges(address: str = ONE, addresses: Sequence[str] = (), homes: dict[UserId, str] | None = None) -> Charges:
+    return Charges(cast("Heard", Homes(homes or {})), cast("Clock", Now()), address, addresses)
+
+
+def test_everybody_is_in_one_part_and_parts_are_about_as_many() -> None:
+    sizes = Counter(map(part_of, PEOPLE))
+    assert set(sizes) <= EVERYBODY
+    assert max(sizes.values()) < 4 * len(PEOPLE) / PARTS
+
+
+async def test_parts_divide_people_so_that_each_is_somebodys() -> None:
+    first, second = charges(), charges()
+    first.hold(frozenset(range(PARTS // 2)))
+    second.hold(EVERYBODY - frozenset(range(PARTS // 2)))
+    ours, theirs = await first.among(PEOPLE), await second.among(PEOPLE)
+    assert sorted(ours + theirs) == sorted(PEOPLE)
+    assert (first.leads, second.leads) == (True, False)
+
+
+async def test_of_several_addresses_each_serves_whose_home_it_is_and_the_first_all_others() -> None:
+    homes = {PEOPLE[0]: TWO, PEOPLE[1]: ONE, PEOPLE[2]: GONE}
+    found = []
+    for address in (ONE, TWO):
+        own = charges(address, (ONE, TWO), homes)
+        own.hold(EVERYBODY)
+        found.append(await own.among(PEOPLE[:4]))
+    assert found == [PEOPLE[1:4], PEOPLE[:1]]
+
+
+@pytest.mark.parametrize(("now_s", "certain"), [(9.9, True), (10.0, False)])
+def test_it_is_sure_of_them_as_long_as_its_lease_lasts_by_its_own_clock(now_s: float, *, certain: bool) -> None:
+    now = Now()
+    own = Charges(cast("Heard", Homes({})), cast("Clock", now), ONE)
+    assert not own.are_certain()
+    own.hold(EVERYBODY, 10.0)
+    now.at_s = now_s
+    assert own.are_certain() is certain
