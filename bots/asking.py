@@ -95,6 +95,14 @@ class ReadList(msgspec.Struct, frozen=True):
     url: str
 
 
+class Share(msgspec.Struct, frozen=True):
+    """→ the URL of the file, which lies on the XMPP server from then on; None if that takes none. UploadRefused."""
+
+    name: str
+    body: bytes
+    media_type: str
+
+
 class ImportThese(msgspec.Struct, frozen=True):
     """→ None; durable by then, and begun: each is subscribed to in its turn, and the person told of the end."""
 
@@ -159,7 +167,7 @@ class ToldBy(msgspec.Struct, frozen=True):
 Request = (
     LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
     | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits
-    | ReadList | ImportThese | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences
+    | ReadList | Share | ImportThese | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences
     | PutPreferences | ToldBy
 )  # fmt: skip
 

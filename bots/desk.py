@@ -14,6 +14,7 @@ from bots import commands, stanzas
 from bots.asking import Limits
 from bots.dialogue import Dialogue, converse
 from bots.exchange import (
+    ExportedAsFile,
     Failed,
     OnlyManagers,
     Question,
@@ -53,6 +54,7 @@ class _Person:
         self.asked_s = 0.0
         self.told_too_fast = False
         self.more: tuple[str, ...] = ()
+        """The contents of the messages that are to follow an answer."""
         self.language = ""
 
 
@@ -110,9 +112,9 @@ class Desk:
             _log.exception("a command failed", jid=said.jid)
             words = broken(voice(person.language or said.language))
         more, person.more = person.more, ()
-        for each in (words, *more):
-            if each:
-                await self._say(said, each)
+        for content in (self._payload(said, words), *more):
+            if content:
+                await self._say(said, content)
 
     async def _words(self, person: _Person, said: Said) -> str:
         """Return what to say, "" for nothing."""
@@ -143,7 +145,8 @@ class Desk:
                 self._link.hint(stanzas.composing(self._link.address, said.sender))
 
         reply = await self._house.conduct(said.jid, dialogue, at_work)
-        person.more = others(reply)
+        written = stanzas.file if isinstance(reply, ExportedAsFile) else stanzas.payload
+        person.more = tuple(map(written, others(reply, person.language)))
         person.asked = reply if isinstance(reply, Question) else None
         person.asked_s = self._clock.monotonic_s()
         return reply
@@ -157,8 +160,8 @@ class Desk:
             return pointed(said.text, said.points_at, asked, limits)
         return converse(commands.parse(said.text), asked, limits)
 
-    async def _say(self, said: Said, words: str) -> None:
-        stanza = self._answer_to(said, words)
+    async def _say(self, said: Said, content: str) -> None:
+        stanza = self._answer_to(said, content)
         while True:
             await self._link.up.wait()
             try:
@@ -167,13 +170,17 @@ class Desk:
                 continue
             return
 
-    def _answer_to(self, said: Said, words: str) -> str:
+    def _payload(self, said: Said, words: str) -> str:
+        """Return the content of what is said first, "" for nothing; in a room it names whom it is for."""
+        if not words:
+            return ""
+        return stanzas.payload(f"{said.sender.partition('/')[2]}: {words}" if said.aloud else words)
+
+    def _answer_to(self, said: Said, content: str) -> str:
         address, ident = self._link.address, answer_id(user_id(said.jid))
         if said.aloud:
-            nick = said.sender.partition("/")[2]
-            return stanzas.message(address, said.jid, ident, stanzas.payload(f"{nick}: {words}"), kind="groupchat")
-        content = stanzas.payload(words) + stanzas.REQUEST + stanzas.ACTIVE
-        return stanzas.message(address, said.sender, ident, content, said.thread)
+            return stanzas.message(address, said.jid, ident, content, kind="groupchat")
+        return stanzas.message(address, said.sender, ident, content + stanzas.REQUEST + stanzas.ACTIVE, said.thread)
 
 
 def _guarded(text: str, limits: Limits) -> Dialogue:

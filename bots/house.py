@@ -34,6 +34,7 @@ from bots.asking import (
     ResumePlease,
     Search,
     SetHabits,
+    Share,
     TakeNewUrl,
     ToldBy,
     WhatItTold,
@@ -44,6 +45,7 @@ from bots.door import Door
 from bots.exchange import NotAdmitted, Reply
 from bots.following import follow
 from bots.importing import Importing
+from bots.uploads import Uploads
 from bots.voice import spoken
 from service.discovery.grammar import Finding, Query
 from service.errors import CoronetError, NotSubscribed, NoWorker
@@ -61,8 +63,11 @@ _HOUR_S = 3600.0
 class House:
     """Serves one request at a time; each may raise a CoronetError."""
 
-    def __init__(self, store: Store, delivery: Delivery, limits: Limits, door: Door, importing: Importing) -> None:
+    def __init__(
+        self, store: Store, delivery: Delivery, limits: Limits, *, door: Door, importing: Importing, uploads: Uploads
+    ) -> None:
         """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends."""
+        self._uploads = uploads
         self._importing = importing
         self._door = door
         self._store = store
@@ -95,7 +100,7 @@ class House:
                 dialogue.close()
                 return NotAdmitted()
             while True:
-                if isinstance(request, Probe | ReadList):
+                if isinstance(request, Probe | ReadList | Share):
                     at_work()
                 try:
                     result = await self.serve(jid, request)
@@ -144,7 +149,9 @@ class House:
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
             case ReadList(url):
-                return await self._store.requests.outline(url)
+                return await (self._uploads if self._uploads.is_own(url) else self._store.requests).outline(url)
+            case Share(name, body, media_type):
+                return await self._uploads.share(name, body, media_type)
             case ImportThese(feeds):
                 await self._importing.add(jid, feeds)
                 return None

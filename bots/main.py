@@ -36,10 +36,12 @@ from bots.link import (
 )
 from bots.rooms import Rooms
 from bots.tasks import together
+from bots.uploads import Uploads
 from bots.xmpp import Connection
 from service.clock import Clock, SystemClock
 from service.console.health import serve_health
 from service.errors import StoreUnavailable
+from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store, connect
 
@@ -64,7 +66,14 @@ class Bot:
         self._delivery = Delivery(store, self.connection, clock, settings.messages_per_s_per_user)
         door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
         self._importing = Importing(store, self.connection, clock, limits)
-        house = House(store, self._delivery, limits, door, self._importing)
+        house = House(
+            store,
+            self._delivery,
+            limits,
+            door=door,
+            importing=self._importing,
+            uploads=Uploads(self.connection, _files(settings)),
+        )
         self._desk = Desk(store, self.connection, house, clock, limits)
         self._counter = Counter(store, self.connection, house, clock, limits)
         self._appearance = Appearance(self.connection)
@@ -107,6 +116,10 @@ class Bot:
                 self._delivery.started()
                 self._rooms.started()
                 self._appearance.started()
+
+
+def _files(settings: Settings) -> Files:
+    return Files(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
 
 
 async def run(settings: Settings) -> None:

@@ -1,6 +1,6 @@
 """An XMPP server of our own: Prosody 0.12 on loopback, with a certificate made for it.
 
-It has one domain (``localhost``) for people, one component for the bot and one for rooms. No
+It has one domain (``localhost``) for people, one component for the bot, one for rooms and one for files. No
 limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
 Of two bots the newer one is let in: the older one's connection may be all that is left of it.
 """
@@ -56,6 +56,10 @@ Component "{component}"
   component_conflict_resolve = "kick_old"
 
 Component "rooms.{domain}" "muc"
+
+Component "files.{domain}" "http_file_share"
+  http_host = "{domain}"
+  http_external_url = "{http_url}"
 """
 
 
@@ -91,6 +95,11 @@ class PrivateProsody:
     def websocket_url(self) -> str:
         """Where browsers connect, on this machine (RFC 7395)."""
         return f"ws://127.0.0.1:{self._http_port}/xmpp-websocket"
+
+    @property
+    def http_url(self) -> str:
+        """What the URLs of files that people and the bot upload begin with (XEP-0363)."""
+        return f"http://127.0.0.1:{self._http_port}/"
 
     @property
     def component_secret_file(self) -> Path:
@@ -171,6 +180,7 @@ class PrivateProsody:
             c2s_port=self.c2s_port,
             component_port=self.component_port,
             http_port=self._http_port,
+            http_url=self.http_url,
             domain=self.jid_domain,
             component=self.component_jid,
             secret=self.component_secret,

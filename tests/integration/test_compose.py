@@ -131,16 +131,16 @@ async def test_the_store_needs_no_command_that_is_refused(redis_url: str) -> Non
 
 
 async def test_prosody_lets_the_bot_in_with_its_secret(secrets: Path, tmp_path: Path) -> None:
-    people, bot = unused_port(), unused_port()
+    people, bot, files = unused_port(), unused_port(), unused_port()
     config = tmp_path / "prosody.cfg.lua"
-    config.write_text(prosody_config(secrets, tmp_path, people, bot), encoding="utf-8")
+    config.write_text(prosody_config(secrets, tmp_path, people, bot, files), encoding="utf-8")
     command = ("prosodyctl", "--root", "--config", str(config), "check", "config")
     checked = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
     words, _ = await checked.communicate()
     assert "All checks passed" in words.decode()
 
     async def answers() -> bool:
-        return await ports.accepts(people) and await ports.accepts(bot)
+        return await ports.accepts(people) and await ports.accepts(bot) and await ports.accepts(files)
 
     child = await running("prosody", ["prosody", "--config", str(config), "-F"], tmp_path, answers)
     try:
@@ -151,7 +151,7 @@ async def test_prosody_lets_the_bot_in_with_its_secret(secrets: Path, tmp_path: 
         await child.stop()
 
 
-def prosody_config(secrets: Path, folder: Path, people: int, bot: int) -> str:
+def prosody_config(secrets: Path, folder: Path, people: int, bot: int, files: int) -> str:
     """The configuration with this test's paths and ports in place of the container's."""
     text = (COMPOSE / "prosody/prosody.cfg.lua").read_text(encoding="utf-8")
     here = {
@@ -161,6 +161,7 @@ def prosody_config(secrets: Path, folder: Path, people: int, bot: int) -> str:
         '"*" }': '"127.0.0.1" }',
         "{ 5222 }": f"{{ {people} }}",
         "{ 5347 }": f"{{ {bot} }}",
+        "{ 5280 }": f"{{ {files} }}",
     }
     for there, instead in here.items():
         assert there in text

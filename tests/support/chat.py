@@ -22,7 +22,10 @@ RECONNECT_S = 0.3
 
 @dataclass(frozen=True)
 class Received:
-    """One message with a body, as it arrived (``at_s`` is Unix time); ``replaces``: the id of what it corrects."""
+    """One message with a body, as it arrived (``at_s`` is Unix time); ``replaces``: the id of what it corrects.
+
+    ``file`` is the URL of a file that the message is (XEP-0066).
+    """
 
     id: str
     sender: str
@@ -30,6 +33,7 @@ class Received:
     at_s: float
     thread: str
     replaces: str = ""
+    file: str = ""
 
 
 class ChatClient:
@@ -167,7 +171,8 @@ class ChatClient:
             return
         sender, body = message["from"].bare, message["body"]
         replaced = message["replace"]["id"]
-        self.received.append(Received(message["id"], sender, body, time.time(), message["thread"], replaced))
+        file = message.xml.findtext("{jabber:x:oob}x/{jabber:x:oob}url", "")
+        self.received.append(Received(message["id"], sender, body, time.time(), message["thread"], replaced, file))
         async with self._news:
             self._news.notify_all()
 

@@ -30,6 +30,7 @@ from bots.asking import (
     ResumePlease,
     Search,
     SetHabits,
+    Share,
     TakeNewUrl,
 )
 from bots.commands import parse
@@ -40,7 +41,7 @@ from bots.replies import text
 from service.corona.reasons import Reason
 from service.discovery.grammar import Finding
 from service.discovery.standing import Watch
-from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled
+from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled, UploadRefused
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import channel_id
 from service.habits import NONE, Habits
@@ -88,6 +89,9 @@ class Person:
     lists: dict[str, Outline] = field(default_factory=dict)
     """By URL, lists of feeds."""
     importing: tuple[Subscribed, ...] = ()
+    shared: list[bytes] = field(default_factory=list)
+    files: str | UploadRefused | None = None
+    """Where the server puts files; why it takes none now; None: it never takes any."""
     preferences: dict[int, Preferences] = field(default_factory=dict)
 
     def hear(self, line: str) -> Reply:
@@ -159,6 +163,11 @@ class Person:
                 return code == "good"
             case ReadList(url):
                 return self.lists[url]
+            case Share(body=body):
+                if isinstance(self.files, UploadRefused):
+                    raise self.files
+                self.shared.append(body)
+                return self.files
             case ImportThese(feeds):
                 self.importing += feeds
                 return None
