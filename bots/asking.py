@@ -62,6 +62,12 @@ class AskWhy(msgspec.Struct, frozen=True):
     channel: ChannelId
 
 
+class NodeOf(msgspec.Struct, frozen=True):
+    """→ the xmpp: URI of the pubsub node on which the channel is published; "" if there is none."""
+
+    channel: ChannelId
+
+
 class MyHabits(msgspec.Struct, frozen=True):
     """→ ``service.habits.Habits``: when the person wants to hear from us."""
 
@@ -165,7 +171,7 @@ class ToldBy(msgspec.Struct, frozen=True):
 
 
 Request = (
-    LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
+    LookUp | TakeNewUrl | Probe | NodeOf | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
     | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits
     | ReadList | Share | ImportThese | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences
     | PutPreferences | ToldBy

@@ -26,6 +26,7 @@ from bots.asking import (
     LookUp,
     MySubscriptions,
     MyWatches,
+    NodeOf,
     Probe,
     Request,
     Search,
@@ -291,7 +292,8 @@ def _why(target: commands.Target) -> Dialogue:
     found = yield from _find(target)
     if found is None:
         return NoSuchSubscription()
-    return Reasoned(found, (yield AskWhy(found.channel.id)))
+    reason = yield AskWhy(found.channel.id)
+    return Reasoned(found, reason, (yield NodeOf(found.channel.id)))
 
 
 def _status() -> Dialogue:

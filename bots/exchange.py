@@ -107,10 +107,11 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Reasoned(msgspec.Struct, frozen=True):
-    """Why a channel is polled as it is."""
+    """Why a channel is polled as it is; ``node`` is the URI of where it is published for everybody, or ""."""
 
     followed: Followed
     reason: Reason
+    node: str = ""
 
 
 class NothingMore(msgspec.Struct, frozen=True):

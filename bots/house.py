@@ -26,6 +26,7 @@ from bots.asking import (
     MyPreferences,
     MySubscriptions,
     MyWatches,
+    NodeOf,
     PausePlease,
     Probe,
     PutPreferences,
@@ -39,6 +40,7 @@ from bots.asking import (
     ToldBy,
     WhatItTold,
 )
+from bots.atom import node_uri
 from bots.delivery import Delivery
 from bots.dialogue import Dialogue
 from bots.door import Door
@@ -64,9 +66,21 @@ class House:
     """Serves one request at a time; each may raise a CoronetError."""
 
     def __init__(
-        self, store: Store, delivery: Delivery, limits: Limits, *, door: Door, importing: Importing, uploads: Uploads
+        self,
+        store: Store,
+        delivery: Delivery,
+        limits: Limits,
+        *,
+        door: Door,
+        importing: Importing,
+        uploads: Uploads,
+        pubsub_service: str,
     ) -> None:
-        """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends."""
+        """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends.
+
+        ``pubsub_service`` is where public channels are published, or "".
+        """
+        self._pubsub_service = pubsub_service
         self._uploads = uploads
         self._importing = importing
         self._door = door
@@ -132,6 +146,8 @@ class House:
                 return await self._latest(cid, count)
             case AskWhy(cid):
                 return await self._store.requests.why(cid)
+            case NodeOf(cid):
+                return await self._node_of(cid)
             case MyHabits():
                 return (await self._store.users.habits([user_id(jid)]))[0]
             case SetHabits(habits):
@@ -191,6 +207,11 @@ class House:
             with contextlib.suppress(NoWorker, NotSubscribed):
                 return (await self._store.requests.show(cid)).latest[:count]
         return await self._store.channels.latest(cid, count)
+
+    async def _node_of(self, cid: ChannelId) -> str:
+        service = self._pubsub_service
+        position = (await self._store.nodes.of(service, [cid])).get(cid) if service else None
+        return node_uri(service, cid) if position is not None and position.version else ""
 
     async def _followed(self, jid: str) -> tuple[Followed, ...]:
         subscriptions, (preferences,) = await asyncio.gather(

@@ -34,6 +34,8 @@ from bots.link import (
     Seen,
     Started,
 )
+from bots.nodes import Nodes
+from bots.publishing import Publishing
 from bots.rooms import Rooms
 from bots.tasks import together
 from bots.uploads import Uploads
@@ -73,10 +75,12 @@ class Bot:
             door=door,
             importing=self._importing,
             uploads=Uploads(self.connection, _files(settings)),
+            pubsub_service=settings.pubsub_service,
         )
         self._desk = Desk(store, self.connection, house, clock, limits)
         self._counter = Counter(store, self.connection, house, clock, limits)
         self._appearance = Appearance(self.connection)
+        self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
         self._rooms = Rooms(
             store, self.connection, self._desk, delivery=self._delivery, house=house, door=door, clock=clock
         )
@@ -85,7 +89,9 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = (self._rooms.run(), self._appearance.run())
+            keeping = [self._rooms.run(), self._appearance.run()]
+            if self._nodes is not None:
+                keeping.append(self._nodes.run())
             await together(self.connection.run(), self._delivery.run(), *keeping, self._importing.run())
         finally:
             await self._desk.close()
@@ -120,6 +126,18 @@ class Bot:
 
 def _files(settings: Settings) -> Files:
     return Files(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
+
+
+def _nodes(settings: Settings, store: Store, link: Connection, clock: Clock) -> Nodes:
+    service = settings.pubsub_service
+    return Nodes(
+        store,
+        Publishing(store, link, service, settings.public_from_subscribers),
+        clock,
+        service=service,
+        every_s=settings.maintenance_interval_s,
+        lease_ttl_s=settings.lease_ttl_s,
+    )
 
 
 async def run(settings: Settings) -> None:

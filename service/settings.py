@@ -143,6 +143,10 @@ class Settings(BaseModel):
     """A channel can be found by others, and its entries reach their `watch`, once so many people subscribe to it, or an
     admin lists it; never if its URL carries what may be a secret."""
 
+    pubsub_service: str = ""
+    """Where each channel that anybody may find is published as a node of its own (XEP-0060, Atom): the address of a
+    service such as ``pubsub.example.org``, on which the bot may make nodes. Empty: nowhere."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool = True
 

@@ -39,6 +39,10 @@ Component "feeds.localhost"
 	-- A stopped bot keeps its connection; its successor is let in all the same.
 	component_conflict_resolve = "kick_old"
 
+-- Where the bot publishes public channels, if compose.yaml gives it CORONET_PUBSUB_SERVICE.
+Component "pubsub.localhost" "pubsub"
+	admins = { "coronet@feeds.localhost" }
+
 -- Lists of feeds that people send and get as files (XEP-0363), at the address that compose.yaml publishes.
 Component "files.localhost" "http_file_share"
 	http_host = "localhost"

@@ -1,7 +1,7 @@
 """An XMPP server of our own: Prosody 0.12 on loopback, with a certificate made for it.
 
-It has one domain (``localhost``) for people, one component for the bot, one for rooms and one for files. No
-limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
+It has one domain (``localhost``) for people, one component for the bot, and one each for rooms, files
+and pubsub. No limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
 Of two bots the newer one is let in: the older one's connection may be all that is left of it.
 """
 
@@ -57,6 +57,9 @@ Component "{component}"
 
 Component "rooms.{domain}" "muc"
 
+Component "pubsub.{domain}" "pubsub"
+  admins = {{ "{component}", "{bot}" }}
+
 Component "files.{domain}" "http_file_share"
   http_host = "{domain}"
   http_external_url = "{http_url}"
@@ -67,6 +70,8 @@ class PrivateProsody:
     """One Prosody over one directory; what it chose (ports, secret, certificate) stays there."""
 
     jid_domain: Final = "localhost"
+    pubsub_jid: Final = "pubsub.localhost"
+    """Where the bot may make nodes."""
     component_jid: Final = "feeds.localhost"
     bot_jid: Final = f"coronet@{component_jid}"
     """What people write to. Some clients take who has no name before the @ for a server, and do not show what
@@ -183,6 +188,7 @@ class PrivateProsody:
             http_url=self.http_url,
             domain=self.jid_domain,
             component=self.component_jid,
+            bot=self.bot_jid,
             secret=self.component_secret,
         )
 

@@ -32,6 +32,7 @@ from service.store.leases import Leases
 from service.store.link import Link
 from service.store.loads import LoadStore
 from service.store.moves import Moves
+from service.store.nodes import Nodes
 from service.store.outbox import Outbox
 from service.store.pauses import Pauses
 from service.store.people import People
@@ -96,6 +97,7 @@ class Store:
         self.imports = Imports(link)
         self.websub = WebSub(link)
         self.rooms = Rooms(link)
+        self.nodes = Nodes(link)
 
     async def ping(self) -> None:
         """Return if Redis answers. Raises :class:`service.errors.StoreUnavailable`."""

@@ -75,6 +75,8 @@ key                          type    meaning
 ``cn:{b:ADDRESS}:rooms``     hash    a bot's rooms: JID → Room (msgpack)
 ``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
+``cn:{ps:SERVICE}:nodes``    hash    channel id → Position (msgpack): how far it is published on a pubsub service
+``cn:{d}:news``              stream  ``c``: channel that has a new version, while somebody publishes; ~10,000; expires
 ``cn:{d}:bots``              zset    where bots serve their metrics (URL) → when they said so (Unix s)
 ``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
 ``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
@@ -119,6 +121,7 @@ INVITES = "cn:{v}:invites"
 GUESTS = "cn:{v}:guests"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
+NEWS = "cn:{d}:news"
 BOTS = "cn:{d}:bots"
 DEAD_LETTERS = "cn:{d}:dead"
 STANDING_LOG = "cn:{w}:log"
@@ -287,6 +290,11 @@ def preferences(uid: UserId) -> str:
 def rooms(address: str) -> str:
     """The rooms that the bot of this address is in."""
     return f"cn:{{b:{address}}}:rooms"
+
+
+def nodes(service: str) -> str:
+    """Which channels have a node on a pubsub service."""
+    return f"cn:{{ps:{service}}}:nodes"
 
 
 def imports(uid: UserId) -> str:

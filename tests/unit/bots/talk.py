@@ -22,6 +22,7 @@ from bots.asking import (
     MyPreferences,
     MySubscriptions,
     MyWatches,
+    NodeOf,
     PausePlease,
     Probe,
     PutPreferences,
@@ -75,6 +76,8 @@ class Person:
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
     reasons: dict[ChannelId, Reason] = field(default_factory=dict)
     limits: Limits = field(default_factory=lambda: Limits(3, 4, 20, 2, 3))
+    nodes: dict[ChannelId, str] = field(default_factory=dict)
+    """By channel, the URI of the node on which it is published."""
     directory: tuple[Finding, ...] = ()
     """What a search for tag=python finds."""
     watches: dict[int, Watch] = field(default_factory=dict)
@@ -139,6 +142,8 @@ class Person:
                 if cid not in self.reasons:
                     raise NotSettled("It is not settled yet.")
                 return self.reasons[cid]
+            case NodeOf(cid):
+                return self.nodes.get(cid, "")
             case MyHabits():
                 return self.habits
             case SetHabits(habits):
