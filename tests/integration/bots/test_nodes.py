@@ -64,6 +64,11 @@ class Reader:
         found = await self._stream.plugin["xep_0030"].get_items(jid=self._service, timeout=10)
         return {node: name for _, node, name in found["disco_items"]["items"] if node}
 
+    async def kind(self, node: str) -> str:
+        """Return of which kind a node says it is."""
+        found = await self._stream.plugin["xep_0030"].get_info(jid=self._service, node=node, timeout=10)
+        return str(found.xml.findtext(".//{jabber:x:data}field[@var='pubsub#type']/{jabber:x:data}value", ""))
+
     async def entries(self, node: str) -> dict[str, Element]:
         """Return the items on a node by id."""
         found = await self._stream.plugin["xep_0060"].get_items(self._service, node, timeout=10)
@@ -93,6 +98,7 @@ async def test_a_public_channels_entries_are_items_and_corrections_take_their_pl
         await arrived(store, settings, channel, 1)
         await reader.follow(channel.id)
         assert (await reader.nodes())[channel.id] == "A feed"
+        assert await reader.kind(channel.id) == "urn:xmpp:pubsub-social-feed:1"
         assert await bot._desk._house.serve("", NodeOf(channel.id)) == node_uri(settings.pubsub_service, channel.id)
         assert len(await reader.entries(channel.id)) == 1, "what was there before is on it, and nobody is told of that"
         await publish(store, channel, "a", "b")
