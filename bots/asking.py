@@ -62,6 +62,12 @@ class AskWhy(msgspec.Struct, frozen=True):
     channel: ChannelId
 
 
+class NodeOf(msgspec.Struct, frozen=True):
+    """→ the xmpp: URI of the pubsub node on which the channel is published; "" if there is none."""
+
+    channel: ChannelId
+
+
 class MyHabits(msgspec.Struct, frozen=True):
     """→ ``service.habits.Habits``: when the person wants to hear from us."""
 
@@ -93,6 +99,14 @@ class ReadList(msgspec.Struct, frozen=True):
     """→ ``service.feeds.opml.Outline``: what the list of feeds at this canonical URL says; a worker fetches it."""
 
     url: str
+
+
+class Share(msgspec.Struct, frozen=True):
+    """→ the URL of the file, which lies on the XMPP server from then on; None if that takes none. UploadRefused."""
+
+    name: str
+    body: bytes
+    media_type: str
 
 
 class ImportThese(msgspec.Struct, frozen=True):
@@ -157,9 +171,9 @@ class ToldBy(msgspec.Struct, frozen=True):
 
 
 Request = (
-    LookUp | TakeNewUrl | Probe | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
+    LookUp | TakeNewUrl | Probe | NodeOf | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
     | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits
-    | ReadList | ImportThese | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences
+    | ReadList | Share | ImportThese | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences
     | PutPreferences | ToldBy
 )  # fmt: skip
 

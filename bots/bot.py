@@ -24,13 +24,17 @@ from bots.link import (
     Seen,
     Started,
 )
+from bots.nodes import Nodes
+from bots.publishing import Publishing
 from bots.rehearsing import Rehearsing
 from bots.rooms import Rooms
 from bots.speaking import Speaking
 from bots.tasks import together
 from bots.undertaker import Undertaker, settled
+from bots.uploads import Uploads
 from bots.xmpp import Connection
 from service.clock import Clock
+from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
 from service.store.spread import Dead
@@ -53,7 +57,15 @@ class Bot:
         self._delivery = Delivery(store, self.connection, clock, charges, settings.messages_per_s_per_user)
         door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
         self._importing = Importing(store, self.connection, charges, clock, limits)
-        house = House(store, self._delivery, limits, door, self._importing)
+        house = House(
+            store,
+            self._delivery,
+            limits,
+            door=door,
+            importing=self._importing,
+            uploads=Uploads(self.connection, _files(settings)),
+            pubsub_service=settings.pubsub_service,
+        )
         self._speaking = Speaking(store.heard, self.connection, charges)
         self._desk = Desk(
             store, self.connection, house, speaking=self._speaking, charges=charges, clock=clock, limits=limits
@@ -62,6 +74,7 @@ class Bot:
         self._counter = Counter(store, self.connection, house, clock, limits)
         self._hearing = Hearing(store.heard, self.connection, charges, desk=self._desk, orders=self._counter)
         self._appearance = Appearance(self.connection)
+        self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
         self._undertaker = Undertaker(store, self.connection, clock, self._hearing.said)
         self._rooms = Rooms(
             store,
@@ -78,7 +91,9 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = (self._rooms.run(), self._appearance.run(), self._undertaker.run(), self._importing.run())
+            keeping = [self._rooms.run(), self._appearance.run(), self._undertaker.run(), self._importing.run()]
+            if self._nodes is not None:
+                keeping.append(self._nodes.run())
             talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
             await together(self.connection.run(), *talking, self._delivery.run(), *keeping)
         finally:
@@ -137,3 +152,19 @@ class Bot:
                 self._rooms.started()
                 self._appearance.started()
                 self._undertaker.started()
+
+
+def _files(settings: Settings) -> Files:
+    return Files(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
+
+
+def _nodes(settings: Settings, store: Store, link: Connection, clock: Clock) -> Nodes:
+    service = settings.pubsub_service
+    return Nodes(
+        store,
+        Publishing(store, link, service, settings.public_from_subscribers),
+        clock,
+        service=service,
+        every_s=settings.maintenance_interval_s,
+        lease_ttl_s=settings.lease_ttl_s,
+    )

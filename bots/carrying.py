@@ -1,25 +1,41 @@
-"""The part of the dialogue that takes subscriptions out and in, as lists (OPML). Pure."""
+"""The part of the dialogue that takes subscriptions out and in, as lists (OPML). Pure.
+
+A list goes out as a file if it is too long for one message and the XMPP server takes files, else as messages.
+"""
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Final
 
 from bots import commands
-from bots.asking import Followed, ImportThese, MySubscriptions, ReadList, Request
-from bots.exchange import Exported, ImportBegun, Incomplete, Reply
-from bots.exporting import documents
+from bots.asking import Followed, ImportThese, MySubscriptions, ReadList, Request, Share
+from bots.exchange import Exported, ExportedAsFile, ImportBegun, Incomplete, Reply
+from bots.exporting import documents, whole
 from bots.length import LONGEST_MESSAGE_BYTES
+from service.errors import UploadRefused
 from service.feeds import opml
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import canonical_url
 
 Part = Generator[Request, Any, Reply]
 
+_FILE: Final = ("subscriptions.opml", "text/x-opml")
+
 
 def exported() -> Part:
     """Write down what a person follows."""
     mine: tuple[Followed, ...] = yield MySubscriptions()
     feeds = [Subscribed(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page") for each in mine]
-    return Exported(tuple(documents(feeds, LONGEST_MESSAGE_BYTES)), len(mine))
+    parts, refused = tuple(documents(feeds, LONGEST_MESSAGE_BYTES)), None
+    if len(parts) > 1:
+        name, media_type = _FILE
+        try:
+            url: str | None = yield Share(name, whole(feeds), media_type)
+        except UploadRefused as error:
+            refused = error
+        else:
+            if url is not None:
+                return ExportedAsFile(url, len(mine))
+    return Exported(parts, len(mine), refused)
 
 
 def imported(command: commands.Import) -> Part:
@@ -27,11 +43,17 @@ def imported(command: commands.Import) -> Part:
     words = command.words.strip()
     if not words:
         return Incomplete("import")
-    outline: Outline
     if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
-        outline = opml.read(words.encode("utf-8", "replace"))
-    else:
-        outline = yield ReadList(canonical_url(words.split(maxsplit=1)[0].strip("<>")))
+        return (yield from _begun(opml.read(words.encode("utf-8", "replace"))))
+    return (yield from imported_from(canonical_url(words.split(maxsplit=1)[0].strip("<>"))))
+
+
+def imported_from(url: str) -> Part:
+    """Have the feeds subscribed to that the list at a canonical URL names. Raises CoronetError."""
+    return (yield from _begun((yield ReadList(url))))
+
+
+def _begun(outline: Outline) -> Part:
     if outline.feeds:
         yield ImportThese(outline.feeds)
     return ImportBegun(len(outline.feeds), outline.problems)

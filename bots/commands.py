@@ -228,7 +228,7 @@ def parse(text: str) -> Command:
     if (number := _NUMBER.fullmatch(line)) is not None:
         return Pick(int(number[1]))
     if "://" in verb or looks_like_url(_url(verb)):
-        return Subscribe(_url(verb))
+        return _subscribe(_url(verb), "")
     return Unknown(line, _suggestion(verb, rest))
 
 
@@ -254,6 +254,12 @@ def _selector(words: str) -> str:
     """Return what follows the URL; nothing, if a comma shows that somebody just goes on talking."""
     url, *rest = words.split() or [""]
     return "" if url.endswith((",", ";")) else " ".join(rest)
+
+
+def _subscribe(url: str, selector: str) -> Command:
+    """Return what is wanted of a URL: what is called a list of feeds is to be imported."""
+    path = url.partition("#")[0].partition("?")[0]
+    return Import(url) if path.lower().endswith(".opml") and not selector else Subscribe(url, selector)
 
 
 def _unsubscribe(rest: str) -> Command:
@@ -293,7 +299,7 @@ def _help(rest: str) -> Command:
 
 
 _READERS: Final[dict[str, Callable[[str], Command]]] = {
-    "subscribe": lambda rest: Subscribe(_url(rest), _selector(rest)),
+    "subscribe": lambda rest: _subscribe(_url(rest), _selector(rest)),
     "unsubscribe": _unsubscribe,
     "list": List,
     "find": Find,

@@ -26,7 +26,7 @@ from bots.exchange import (
 )
 from bots.house import House
 from bots.link import Link, Ordered
-from bots.replies import text
+from bots.replies import others, text
 from bots.replies.talking import broken
 from bots.tasks import end
 from bots.voice import Voice, voice
@@ -148,7 +148,9 @@ class Counter:
         else:
             said = [forms.answer(errand.asked, ordered.values)]
         replies = await self._replies(ordered.jid, said, errand.asked)
-        words = "\n".join(self._text(reply, speaker) for reply in replies)
+        words = "\n".join(
+            said for reply in replies for said in (self._text(reply, speaker), *others(reply, speaker.language))
+        )
         last = replies[-1]
         wrong = any(isinstance(reply, forms.TROUBLE) for reply in replies)
         if isinstance(last, Question):

@@ -17,6 +17,7 @@ from bots.asking import Limits
 from bots.charges import Charges
 from bots.dialogue import Dialogue, converse
 from bots.exchange import (
+    ExportedAsFile,
     Failed,
     OnlyManagers,
     Question,
@@ -69,6 +70,7 @@ class _Person:
         self.asked_s = 0.0
         self.told_too_fast = False
         self.more: tuple[str, ...] = ()
+        """The contents of the messages that are to follow an answer."""
         self.language = ""
 
 
@@ -158,9 +160,9 @@ class Desk:
         if task.answers:
             await self._speaking.say(Answer(uid, task.place, task.address, task.answers, noted=True))
             return
-        words = [await self._reply(person, task)]
+        words = self._payload(task.said, await self._reply(person, task))
         more, person.more = person.more, ()
-        stanzas_ = tuple(self._stanza(task, each, count) for count, each in enumerate((*words, *more)) if each)
+        stanzas_ = tuple(self._stanza(task, each, count) for count, each in enumerate((words, *more)) if each)
         await self._speaking.say(Answer(uid, task.place, task.address, stanzas_))
 
     async def _reply(self, person: _Person, task: _Task) -> str:
@@ -200,7 +202,8 @@ class Desk:
                 self._link.hint(stanzas.composing(self._link.address, said.sender))
 
         reply = await self._house.conduct(said.jid, dialogue, at_work)
-        person.more = others(reply)
+        written = stanzas.file if isinstance(reply, ExportedAsFile) else stanzas.payload
+        person.more = tuple(map(written, others(reply, person.language)))
         person.asked = reply if isinstance(reply, Question) else None
         person.asked_s = self._clock.monotonic_s()
         return reply
@@ -214,14 +217,18 @@ class Desk:
             return pointed(said.text, said.points_at, asked, limits)
         return converse(commands.parse(said.text), asked, limits)
 
-    def _stanza(self, task: _Task, words: str, count: int) -> str:
+    def _payload(self, said: Said, words: str) -> str:
+        """Return the content of what is said first, "" for nothing; in a room it names whom it is for."""
+        if not words:
+            return ""
+        return stanzas.payload(f"{said.sender.partition('/')[2]}: {words}" if said.aloud else words)
+
+    def _stanza(self, task: _Task, content: str, count: int) -> str:
         said, uid = task.said, user_id(task.said.jid)
         ident = answer_id(uid, task.place, count) if task.place else fresh_id(uid)
         if said.aloud:
-            nick = said.sender.partition("/")[2]
-            content = stanzas.payload(f"{nick}: {words}")
             return stanzas.message(task.address, said.jid, ident, content, kind="groupchat")
-        content = stanzas.payload(words) + stanzas.REQUEST + stanzas.ACTIVE
+        content += stanzas.REQUEST + stanzas.ACTIVE
         return stanzas.message(task.address, said.sender, ident, content, said.thread)
 
 

@@ -26,6 +26,7 @@ from bots.asking import (
     LookUp,
     MySubscriptions,
     MyWatches,
+    NodeOf,
     Probe,
     Request,
     Search,
@@ -68,7 +69,7 @@ from bots.exchange import (
 from bots.mine import meant
 from bots.settling import settled, spoken_with
 from service.discovery.grammar import Finding, parse_query, parse_watch
-from service.errors import CoronetError
+from service.errors import CoronetError, ListOfFeeds
 from service.feeds.urls import canonical_url, channel_id, looks_like_url, page_url
 from service.model import Channel
 
@@ -184,8 +185,11 @@ def _subscribe(url: str, limits: Limits, *, as_page: bool = False) -> Dialogue:
 
 
 def _probe(probe: Probe, *, moved: bool = False) -> Dialogue:
-    """Have a worker look, and subscribe to what it finds."""
-    probed = yield probe
+    """Have a worker look, and subscribe to what it finds: to one feed, or all of a list."""
+    try:
+        probed = yield probe
+    except ListOfFeeds:
+        return (yield from carrying.imported_from(probe.url))
     if probed.channel is None:
         return OfferPage(probe.url) if probed.page else Choose(probed.choices)
     number, new = yield AddSubscription(probed.channel.id)
@@ -288,7 +292,8 @@ def _why(target: commands.Target) -> Dialogue:
     found = yield from _find(target)
     if found is None:
         return NoSuchSubscription()
-    return Reasoned(found, (yield AskWhy(found.channel.id)))
+    reason = yield AskWhy(found.channel.id)
+    return Reasoned(found, reason, (yield NodeOf(found.channel.id)))
 
 
 def _status() -> Dialogue:

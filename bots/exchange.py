@@ -6,7 +6,7 @@ from bots.asking import Followed
 from service.corona.reasons import Reason
 from service.discovery.grammar import Finding, Query
 from service.discovery.standing import Watch
-from service.errors import CoronetError
+from service.errors import CoronetError, UploadRefused
 from service.filters import Rule
 from service.habits import Habits
 from service.model import Entry, FeedLink
@@ -107,10 +107,11 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 class Reasoned(msgspec.Struct, frozen=True):
-    """Why a channel is polled as it is."""
+    """Why a channel is polled as it is; ``node`` is the URI of where it is published for everybody, or ""."""
 
     followed: Followed
     reason: Reason
+    node: str = ""
 
 
 class NothingMore(msgspec.Struct, frozen=True):
@@ -222,9 +223,17 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """A person's subscriptions as OPML documents, each of which fits a message."""
+    """A person's subscriptions as OPML documents, each of which fits a message; ``refused``: no file, for that."""
 
     documents: tuple[str, ...]
+    count: int
+    refused: UploadRefused | None = None
+
+
+class ExportedAsFile(msgspec.Struct, frozen=True):
+    """A person's subscriptions as one OPML document, which lies at this URL."""
+
+    url: str
     count: int
 
 
@@ -341,7 +350,7 @@ Reply = (
     | Unwatched | NoSuchWatch | Unsubscribed | NoSuchSubscription | Listing | Shown | Reasoned | StatusReport
     | HabitsTold | UnreadableTime | NoSuchZone | LanguageTold | NoSuchLanguage
     | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
-    | Exported | ImportBegun | Imported | ReallyForget | Forgotten | NotAdmitted | Admitted
+    | Exported | ExportedAsFile | ImportBegun | Imported | ReallyForget | Forgotten | NotAdmitted | Admitted
     | Paused | Resumed | Preferred | NoSuchSetting | UnreadableSetting | NotSettable | Filters | NoSuchFilter
     | FiltersFull | TooFast | LetBe | NothingAsked | OnlyManagers | NotUnderstood | Failed
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Subscriptions as text that fits messages: OPML documents, each of which can be imported alone. Pure."""
+"""Subscriptions as OPML documents: one, or several that fit messages and can be imported alone. Pure."""
 
 from collections.abc import Sequence
 
@@ -23,6 +23,11 @@ def documents(feeds: Sequence[Subscribed], most_bytes: int) -> list[str]:
     return found
 
 
+def whole(feeds: Sequence[Subscribed]) -> bytes:
+    """Return the feeds as one OPML document, however long."""
+    return opml.write(_TITLE, feeds)
+
+
 def _fitting(feeds: Sequence[Subscribed], most_bytes: int) -> int:
     """Return how many of the first feeds fit one document, found by halving: each more makes it longer."""
     fits, too_many = 0, len(feeds) + 1
@@ -36,4 +41,4 @@ def _fitting(feeds: Sequence[Subscribed], most_bytes: int) -> int:
 
 
 def _written(feeds: Sequence[Subscribed]) -> str:
-    return opml.write(_TITLE, feeds).decode().strip()
+    return whole(feeds).decode().strip()

@@ -59,6 +59,9 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.NotAFeed: marked(
         "There is neither a feed nor a page I can read at {it}. Look there for an RSS or Atom link and send me that."
     ),
+    errors.ListOfFeeds: marked(
+        "{it} is a list of feeds (OPML). `import` with its address subscribes you to what is on it."
+    ),
     errors.BrokenFeed: marked(
         "There is a feed at {it}, but it is broken and cannot be read. Its publisher has to repair it."
     ),

@@ -26,6 +26,7 @@ from bots.asking import (
     MyPreferences,
     MySubscriptions,
     MyWatches,
+    NodeOf,
     PausePlease,
     Probe,
     PutPreferences,
@@ -34,16 +35,19 @@ from bots.asking import (
     ResumePlease,
     Search,
     SetHabits,
+    Share,
     TakeNewUrl,
     ToldBy,
     WhatItTold,
 )
+from bots.atom import node_uri
 from bots.delivery import Delivery
 from bots.dialogue import Dialogue
 from bots.door import Door
 from bots.exchange import NotAdmitted, Reply
 from bots.following import follow
 from bots.importing import Importing
+from bots.uploads import Uploads
 from bots.voice import spoken
 from service.discovery.grammar import Finding, Query
 from service.errors import CoronetError, NotSubscribed, NoWorker
@@ -62,8 +66,23 @@ _HOUR_S = 3600.0
 class House:
     """Serves one request at a time; each may raise a CoronetError."""
 
-    def __init__(self, store: Store, delivery: Delivery, limits: Limits, door: Door, importing: Importing) -> None:
-        """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends."""
+    def __init__(
+        self,
+        store: Store,
+        delivery: Delivery,
+        limits: Limits,
+        *,
+        door: Door,
+        importing: Importing,
+        uploads: Uploads,
+        pubsub_service: str,
+    ) -> None:
+        """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends.
+
+        ``pubsub_service`` is where public channels are published, or "".
+        """
+        self.pubsub_service = pubsub_service
+        self.uploads = uploads
         self.importing = importing
         self.door = door
         self._store = store
@@ -97,7 +116,7 @@ class House:
                 dialogue.close()
                 return NotAdmitted()
             while True:
-                if isinstance(request, Probe | ReadList):
+                if isinstance(request, Probe | ReadList | Share):
                     at_work()
                 try:
                     result = await self.serve(jid, request)
@@ -132,6 +151,8 @@ class House:
                 channel = await self._store.channels.get(cid)
                 await self._store.blocks.refuse(host_of(channel.url) if channel else "")
                 return await self._store.requests.why(cid)
+            case NodeOf(cid):
+                return await self._node_of(cid)
             case MyHabits():
                 return (await self._store.users.habits([user_id(jid)]))[0]
             case SetHabits(habits):
@@ -149,7 +170,9 @@ class House:
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
             case ReadList(url):
-                return await self._store.requests.outline(url)
+                return await (self.uploads if self.uploads.is_own(url) else self._store.requests).outline(url)
+            case Share(name, body, media_type):
+                return await self.uploads.share(name, body, media_type)
             case ImportThese(feeds):
                 await self.importing.add(jid, feeds)
                 return None
@@ -189,6 +212,11 @@ class House:
             with contextlib.suppress(NoWorker, NotSubscribed):
                 return (await self._store.requests.show(cid)).latest[:count]
         return await self._store.channels.latest(cid, count)
+
+    async def _node_of(self, cid: ChannelId) -> str:
+        service = self.pubsub_service
+        position = (await self._store.nodes.of(service, [cid])).get(cid) if service else None
+        return node_uri(service, cid) if position is not None and position.version else ""
 
     async def _followed(self, jid: str) -> tuple[Followed, ...]:
         subscriptions, (preferences,) = await asyncio.gather(

@@ -1,7 +1,7 @@
 """What the messages that we get mean. Pure.
 
 A reaction (XEP-0444) is a short way to write a command under a message; a reply (XEP-0461) names its message, and what
-it quotes for old clients (XEP-0428) is not part of what was said.
+it quotes for old clients (XEP-0428) is not part of what was said. A file (XEP-0066) is a list of feeds to import.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ from bots.bounces import condition_of
 from bots.commands import cut
 from bots.link import Bounced, Invited, Receipt, Said, SaidInRoom
 from bots.pointing import reaction
-from bots.stanzas import LONGEST_TOKEN, RECEIPTS, bare
+from bots.stanzas import LONGEST_TOKEN, OUT_OF_BAND, RECEIPTS, bare
+from bots.verbs import VERB_OF
 
 _REPLY: Final = "urn:xmpp:reply:0"
 _FALLBACK: Final = "urn:xmpp:fallback:0"
@@ -101,11 +102,24 @@ def _words(stanza: Element) -> tuple[str | None, str, bool]:
         emojis = tuple((child.text or "").strip()[:16] for child in list(reactions)[:_MOST_REACTIONS])
         return reaction(emojis) or None, reactions.get("id", "")[:LONGEST_TOKEN], True
     body = stanza.find("{*}body")
+    shared = _file(stanza, (body.text or "") if body is not None else "")
+    if shared:
+        return cut(f"import {shared}"), "", False
     if body is None:
         return None, "", False
     reply = stanza.find(f"{{{_REPLY}}}reply")
     points_at = reply.get("id", "")[:LONGEST_TOKEN] if reply is not None else ""
     return cut(_without_quote(stanza, body.text or "")), points_at, False
+
+
+def _file(stanza: Element, text: str) -> str:
+    """Return the URL of a file that somebody sends (XEP-0066), with nothing said to it but perhaps what it is for.
+
+    A list of feeds is the only file that we can do anything with.
+    """
+    url = (stanza.findtext(f"{{{OUT_OF_BAND}}}x/{{{OUT_OF_BAND}}}url") or "").strip()
+    said = text.strip()
+    return url if said in ("", url) or VERB_OF.get(said.lower()) == "import" else ""
 
 
 def _without_quote(stanza: Element, text: str) -> str:

@@ -80,7 +80,7 @@ class Rehearsing:
             dialogue = converse(commands.parse(text), asked, self._house.limits.of(known.most_subscriptions))
             reply = await understudy.conduct(jid, dialogue, lambda: None)
             words = worded(known, reply, self._clock.wall_s())
-            lines.append(Line(text, (words, *others(reply)), tuple(understudy.would)))
+            lines.append(Line(text, (words, *others(reply, known.habits.speaks)), tuple(understudy.would)))
             asked = reply if isinstance(reply, Question) else None
         return tuple(lines)
 

@@ -8,6 +8,7 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 RECEIPTS: Final = "urn:xmpp:receipts"
+OUT_OF_BAND: Final = "jabber:x:oob"
 CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
 
 REQUEST: Final = f"<request xmlns='{RECEIPTS}'/>"
@@ -33,6 +34,11 @@ def payload(text: str) -> str:
     return f"<body>{escape(clean(text))}</body>"
 
 
+def file(url: str) -> str:
+    """Return the content of a message that is nothing but a file (XEP-0066, as XEP-0363 §7 has it)."""
+    return f"{payload(url)}<x xmlns='{OUT_OF_BAND}'><url>{escape(clean(url))}</url></x>"
+
+
 def replace(message_id: str) -> str:
     """Return what makes a message the correction of an earlier one (XEP-0308 §3: of the original, however often)."""
     return f"<replace xmlns='urn:xmpp:message-correct:0' id={quoteattr(message_id)}/>"
@@ -41,7 +47,8 @@ def replace(message_id: str) -> str:
 def message(sender: str, to: str, message_id: str, content: str, thread: str = "", *, kind: str = "chat") -> str:
     """Return a message whose id is also its origin id (XEP-0359); ``kind`` is "groupchat" for all in a room.
 
-    ``content`` is what :func:`payload` returned, and perhaps :func:`replace`, ``REQUEST`` and ``ACTIVE``.
+    ``content`` is what :func:`payload` or :func:`file` returned, and perhaps :func:`replace`, ``REQUEST`` and
+    ``ACTIVE``.
     """
     told = f"<thread>{escape(thread)}</thread>" if thread else ""
     ident = quoteattr(message_id)

@@ -21,6 +21,7 @@ from bots.asking import (
     MyPreferences,
     MySubscriptions,
     MyWatches,
+    NodeOf,
     PausePlease,
     Probe,
     PutPreferences,
@@ -29,6 +30,7 @@ from bots.asking import (
     ResumePlease,
     Search,
     SetHabits,
+    Share,
     TakeNewUrl,
     ToldBy,
 )
@@ -47,7 +49,15 @@ class Understudy(House):
 
     def __init__(self, store: Store, house: House) -> None:
         """Read from ``store``; whom to let in, and what anybody may have, is as in the other house."""
-        super().__init__(store, house.delivery, house.limits, house.door, house.importing)
+        super().__init__(
+            store,
+            house.delivery,
+            house.limits,
+            door=house.door,
+            importing=house.importing,
+            uploads=house.uploads,
+            pubsub_service=house.pubsub_service,
+        )
         self.would: list[str] = []
         self._looked_at: dict[ChannelId, Channel] = {}
 
@@ -56,7 +66,7 @@ class Understudy(House):
         match request:
             case LookUp() | MySubscriptions() | AskWhy() | MyHabits() | Search() | MyWatches():
                 return await super().serve(jid, request)
-            case ReadList() | MyPreferences() | ToldBy() | CheckHealth():
+            case ReadList() | MyPreferences() | ToldBy() | CheckHealth() | NodeOf():
                 return await super().serve(jid, request)
             case LatestEntries(cid, count):
                 return await self._store.channels.latest(cid, count)
@@ -74,6 +84,9 @@ class Understudy(House):
                 return self._noted(f"Keep what they prefer of {f'#{number}' if number else 'everything'}.")
             case ImportThese(feeds):
                 return self._noted(f"Subscribe them to {len(feeds):,} feeds of a list, one after the other.")
+            case Share():
+                self._noted("Send the list as a file if their server takes one, and as messages otherwise.")
+                return None
             case ForgetEverything():
                 return self._noted("Forget everything about them.")
             case PausePlease(cids, watches):

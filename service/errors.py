@@ -26,6 +26,7 @@
     │   └── FeedError
     │       ├── EmptyBody         nothing, or only white space and comments
     │       ├── NotAFeed          readable, but neither a feed nor leading to one
+    │       ├── ListOfFeeds       a list of feeds (OPML), which is imported rather than watched
     │       ├── BrokenFeed        looks like a feed and cannot be read
     │       └── ParseKilled       the parser needed more time or memory than we give one body
     └── OperationalError          our side; retrying is right
@@ -39,6 +40,7 @@
         ├── CellsLost             the cells of a matrix vanish faster than they are made
         ├── GroupsMoving          a subscription's key group was not found: groups kept moving
         ├── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
+        ├── UploadRefused         the XMPP server takes no file of ours (the text says why)
         ├── PeerSilent            another worker does not answer, or not in time
         └── PeerRefused           what another worker sent is not taken; has ``reason``, nothing changed
 
@@ -226,6 +228,12 @@ class NotAFeed(FeedError):
     code = "not-a-feed"
 
 
+class ListOfFeeds(FeedError):
+    """It is a list of feeds (OPML): not to be watched itself, but imported."""
+
+    code = "list-of-feeds"
+
+
 class BrokenFeed(FeedError):
     """It looks like a feed and cannot be read."""
 
@@ -307,6 +315,12 @@ class NewerTable(OperationalError):
     """A keyspace's table has a version that this Coronet does not know."""
 
     code = "newer-table"
+
+
+class UploadRefused(OperationalError):
+    """The XMPP server does not take a file of ours, or not now; the text says why."""
+
+    code = "upload-refused"
 
 
 class PeerSilent(OperationalError):

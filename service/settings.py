@@ -65,6 +65,10 @@ class Settings(BaseModel):
     """0 means the usual one (5222 for clients, 5347 for components)."""
     xmpp_ca_file: str = ""
     """A CA to trust besides the system's: for a server with a private certificate."""
+    upload_url: str = ""
+    """What the URLs of files on our own XMPP server (XEP-0363) begin with, if that is at no public address: the bot
+    then reads and writes them itself, at ``xmpp_host``. Files elsewhere are written where the server says, and read by
+    workers, if it is a public address."""
 
     console_bind: str = "127.0.0.1"
     console_port: int = Field(default=8080, ge=0, le=65535)
@@ -151,6 +155,10 @@ class Settings(BaseModel):
     public_from_subscribers: int = Field(default=3, ge=1)
     """A channel can be found by others, and its entries reach their `watch`, once so many people subscribe to it, or an
     admin lists it; never if its URL carries what may be a secret."""
+
+    pubsub_service: str = ""
+    """Where each channel that anybody may find is published as a node of its own (XEP-0060, Atom): the address of a
+    service such as ``pubsub.example.org``, on which the bot may make nodes. Empty: nowhere."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool = True

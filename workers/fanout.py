@@ -18,7 +18,8 @@ PAGE = 500
 async def fan_out(store: Store, cid: ChannelId, epoch: int, hits: Hits) -> bool:
     """Queue every version that is not fully fanned out, in order; False if another node owns the channel now.
 
-    First for subscribers, then for those whose standing queries it meets, by ``hits``.
+    First for subscribers, then for those whose standing queries it meets, by ``hits``; last, who publishes public
+    channels is told that there is something.
 
     Raises :class:`service.errors.StoreUnavailable`; call it again then.
     """
@@ -46,6 +47,7 @@ async def _fan_out_version(store: Store, cid: ChannelId, epoch: int, version: in
             await store.index.remove(cid, [entry for entry in entries if entry[0] in gone])
         if not cursor:
             await hits.take_in(delta)
+            await store.nodes.changed(cid)
         if not await store.channels.fanned(cid, epoch, version, cursor):
             return False
         if not cursor:

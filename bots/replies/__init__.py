@@ -22,9 +22,15 @@ def text(reply: say.Reply, now_s: float, language: str) -> str:
     return clip(said, LONGEST_MESSAGE_BYTES)
 
 
-def others(reply: say.Reply) -> tuple[str, ...]:
+def others(reply: say.Reply, language: str) -> tuple[str, ...]:
     """Return the messages that follow a reply's text, each valid XML 1.0 and at most 4 kB."""
-    return reply.documents[1:] if isinstance(reply, say.Exported) else ()
+    match reply:
+        case say.Exported():
+            return tuple(filter(None, (*reply.documents[1:], carrying.refused(reply, voice(language)))))
+        case say.ExportedAsFile(url):
+            return (url,)
+        case _:
+            return ()
 
 
 _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
@@ -52,6 +58,7 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
     say.NoSuchLanguage: settings.no_such_language,
     say.ReallyForget: talking.really_forget,
     say.Exported: carrying.exported,
+    say.ExportedAsFile: carrying.exported_as_file,
     say.ImportBegun: carrying.import_begun,
     say.Imported: carrying.imported,
     say.Forgotten: talking.forgotten,

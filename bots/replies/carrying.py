@@ -16,6 +16,27 @@ def exported(reply: say.Exported, voice: Voice) -> str:
     return reply.documents[0]
 
 
+def refused(reply: say.Exported, voice: Voice) -> str:
+    """Say why a long list came in several messages; "" if it did not, or no file was to be had."""
+    if reply.refused is None:
+        return ""
+    return voice.say(
+        "Your list is in {count} messages, each of which can be imported alone: the server took no file. {detail}",
+        count=len(reply.documents),
+        detail=one_line(str(reply.refused), 300),
+    )
+
+
+def exported_as_file(reply: say.ExportedAsFile, voice: Voice) -> str:
+    """Announce the file, which is a message of its own: only so do clients show it as one."""
+    return voice.many(
+        "Your list of {count} subscription (OPML), for other readers or for `import`; the server keeps it for a while:",
+        "Your list of {count} subscriptions (OPML), for other readers or for `import`; the server keeps it for a "
+        "while:",
+        reply.count,
+    )
+
+
 def import_begun(reply: say.ImportBegun, voice: Voice) -> str:
     """Say how many feeds there are, and what is wrong with the list."""
     if not reply.count:

@@ -116,11 +116,11 @@ HELP: Final = {
     ),
     "export": Topic(
         marked("`export`: your subscriptions as a list that other readers take (OPML)"),
-        marked("A long one comes in several messages, each of which is a whole list."),
+        marked("A long one comes as a file, or in several messages, each of which is a whole list."),
     ),
     "import": Topic(
         marked("`import URL`: subscribe to everything on a list (OPML), e.g. one that another reader exported"),
-        marked("Or paste the list itself after `import`."),
+        marked("Or send me the file, or paste the list itself after `import`."),
     ),
     "forget": Topic(
         marked("`forget me`: delete everything I know about you, after asking"),

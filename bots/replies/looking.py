@@ -72,7 +72,7 @@ def shown(reply: say.Shown, voice: Voice) -> str:
 
 
 def reasoned(reply: say.Reasoned, voice: Voice, now_s: float) -> str:
-    """Say how often a channel is looked at, when next, and why."""
+    """Say how often a channel is looked at, when next, and why; and where everybody can read it."""
     reason, workers = reply.reason, len(reply.reason.turns)
     next_s = min(turn.next_poll_s for turn in reason.turns) - now_s
     return "\n".join(
@@ -91,6 +91,7 @@ def reasoned(reply: say.Reasoned, voice: Voice, now_s: float) -> str:
                 "As far as I can tell, something is new about every {interval}.",
                 interval=voice.span(reason.update_interval_s),
             ),
+            *([voice.say("Everybody can read it as a pubsub node: {uri}", uri=reply.node)] if reply.node else []),
         ]
     )
 

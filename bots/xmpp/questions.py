@@ -21,6 +21,7 @@ class Questions:
         ident = secrets.token_hex(8)
         answer: Answer = asyncio.get_running_loop().create_future()
         self._open[ident] = (to, answer)
+        answer.add_done_callback(lambda _: self._open.pop(ident, None))  # also when nobody waits any more
         return ident, answer
 
     def closed(self, iq: Any) -> bool:

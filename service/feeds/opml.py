@@ -115,7 +115,8 @@ class _Reading:
         )
         whole = self._fed(parser, text)
         if self._root != "opml":
-            raise UserError(f"The file is not OPML: it begins with {f'<{self._root}>' if self._root else 'no tag'}.")
+            begins = f"<{self._root}>" if self._root else "no tag"
+            raise UserError(f"The file is not OPML: it begins with {begins}. A feed is added by its address instead.")
         if not whole:
             self._problem(f"only the first {min(self._outlines, MAX_OUTLINES):,} outlines are read.", self._line)
             return

@@ -7,7 +7,7 @@ else with feedparser, would say. JSON Feed is in ``jsonfeed``.
 import re
 from collections.abc import Mapping
 
-from service.errors import EmptyBody, NotAFeed
+from service.errors import EmptyBody, ListOfFeeds, NotAFeed
 from service.feeds import jsonfeed, strict, tolerant
 from service.feeds.charset import text_of
 from service.feeds.familiar import Familiar
@@ -24,7 +24,7 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: Famili
 
     Links are absolute; text is ``str``, capped; impossible dates are None; of more than 500
     entries the newest stay. If it is said which are ``familiar``, these may be left out, and then all are
-    marked. Raises :class:`EmptyBody`, :class:`NotAFeed` or :class:`BrokenFeed`.
+    marked. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     text = text_of(body, lowered.get("content-type", ""))
@@ -33,6 +33,8 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: Famili
         raise EmptyBody("There is nothing in the document.")
     if root == "{":
         return jsonfeed.parse(text, url=url)
+    if root == "opml":
+        raise ListOfFeeds("The document is a list of feeds (OPML), not a feed itself: import it.")
     if root not in _FEED_ROOTS:
         # Some servers print warnings before the feed.
         found = None if root == "html" else _FEED_WITHIN.search(text, 0, _JUNK_CHARS)

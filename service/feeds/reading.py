@@ -11,7 +11,7 @@ from service.model import FeedLink
 def read(job: Read) -> Reading:
     """Return the feed, or the page with the feeds that it names. A selector makes a page of anything.
 
-    Raises :class:`EmptyBody`, :class:`BrokenFeed`, or :class:`NotAFeed` for what is neither.
+    Raises :class:`EmptyBody`, :class:`BrokenFeed`, :class:`ListOfFeeds`, or :class:`NotAFeed` for what is neither.
     """
     document = job.document
     links: tuple[FeedLink, ...] = ()

@@ -8,4 +8,5 @@ rebinding, a check in the resolver by literals.
 
 ``fetch`` asks, ``guard`` allows, ``answer`` reads within the caps, ``encoding`` decompresses, ``links`` reads the
 hubs in the headers, ``failures`` says in words what went wrong, ``useragent`` who we are, ``sites`` who is asked.
+``uploads`` is for what is no publisher: files on XMPP servers.
 """

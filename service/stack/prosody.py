@@ -1,7 +1,7 @@
 """An XMPP server of our own: Prosody 0.12 on loopback, with a certificate made for it.
 
-It has one domain (``localhost``) for people, a component for each bot and one for rooms. No
-limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
+It has one domain (``localhost``) for people, a component for each bot, and one each for rooms, files and pubsub.
+No limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
 Of two bots the newer one is let in: the older one's connection may be all that is left of it.
 """
 
@@ -53,6 +53,13 @@ VirtualHost "{domain}"
 
 {components}
 Component "rooms.{domain}" "muc"
+
+Component "pubsub.{domain}" "pubsub"
+  admins = {{ {admins} }}
+
+Component "files.{domain}" "http_file_share"
+  http_host = "{domain}"
+  http_external_url = "{http_url}"
 """
 
 
@@ -67,6 +74,8 @@ class PrivateProsody:
     """One Prosody over one directory; what it chose (ports, secret, certificate) stays there."""
 
     jid_domain: Final = "localhost"
+    pubsub_jid: Final = "pubsub.localhost"
+    """Where the bot may make nodes."""
     component_jid: Final = "feeds.localhost"
     bot_jid: Final = f"coronet@{component_jid}"
     """What people write to. Some clients take who has no name before the @ for a server, and do not show what
@@ -97,6 +106,11 @@ class PrivateProsody:
     def websocket_url(self) -> str:
         """Where browsers connect, on this machine (RFC 7395)."""
         return f"ws://127.0.0.1:{self._http_port}/xmpp-websocket"
+
+    @property
+    def http_url(self) -> str:
+        """What the URLs of files that people and the bot upload begin with (XEP-0363)."""
+        return f"http://127.0.0.1:{self._http_port}/"
 
     @property
     def component_secret_file(self) -> Path:
@@ -178,8 +192,10 @@ class PrivateProsody:
             c2s_port=self.c2s_port,
             component_port=self.component_port,
             http_port=self._http_port,
+            http_url=self.http_url,
             domain=self.jid_domain,
             components="\n".join(_COMPONENT.format(component=each, secret=self.component_secret) for each in domains),
+            admins=", ".join(f'"{each}"' for each in (*domains, self.bot_jid, *self.shards)),
         )
 
     async def _make_certificate(self) -> None:

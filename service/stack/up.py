@@ -168,6 +168,7 @@ class Machine:
             "CORONET_XMPP_HOST": ports.LOOPBACK,
             "CORONET_XMPP_PORT": str(self._prosody.component_port),
             "CORONET_XMPP_PASSWORD_FILE": str(self._prosody.component_secret_file),
+            "CORONET_UPLOAD_URL": self._prosody.http_url,
             "CORONET_CONSOLE_BIND": ports.LOOPBACK,
             "CORONET_CONSOLE_PORT": str(self._ports["console"]),
             "CORONET_CONSOLE_ADMIN_TOKEN_FILE": str(self._admin_token_file),

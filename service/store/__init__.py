@@ -31,9 +31,11 @@ from service.store.inbox import Inboxes
 from service.store.index import GroupIndex
 from service.store.invites import Invites
 from service.store.keyspaces import KeyspaceStore
+from service.store.leases import Leases
 from service.store.link import Link
 from service.store.loads import LoadStore
 from service.store.moves import Moves
+from service.store.nodes import Nodes
 from service.store.outbox import Outbox
 from service.store.paces import Paces
 from service.store.pauses import Pauses
@@ -87,6 +89,7 @@ class Store:
         self.bots = Bots(link)
         self.policy = PolicyStore(link)
         self.bounds = BoundsStore(link)
+        self.leases = Leases(link)
         self.spreads = Spreads(link)
         self.heard = Heard(link)
         self.hosts = Hosts(together)
@@ -106,6 +109,7 @@ class Store:
         self.imports = Imports(link)
         self.websub = WebSub(link)
         self.rooms = Rooms(link)
+        self.nodes = Nodes(link)
 
     async def ping(self) -> None:
         """Return if Redis answers. Raises :class:`service.errors.StoreUnavailable`."""

@@ -16,6 +16,7 @@ key                          type    meaning
 ``cn:{p}:revision``          string  how many revisions there were
 ``cn:{p}:bounds``            hash    channel id → what admins want of its polls, and wanted before (JSON)
 ``cn:{p}:bounds:edition``    string  grows with each change of that
+``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
 ``cn:{l:NAME}:holders``      zset    processes that share parts of something → when their leases end (ms)
 ``cn:{l:NAME}:parts``        hash    number of a part → the process that has it
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
@@ -86,6 +87,8 @@ key                          type    meaning
 ``cn:{d}:heard``             stream  ``u``: user ids who said something to a bot that does not serve them; or
                                      ``o``: what their software ordered there (msgpack), ``v`` from whom; ~10,000
 ``cn:{d}:say:VOICE``         stream  ``s``: what others have this bot write; expires
+``cn:{ps:SERVICE}:nodes``    hash    channel id → Position (msgpack): how far it is published on a pubsub service
+``cn:{d}:news``              stream  ``c``: channel that has a new version, while somebody publishes; ~10,000; expires
 ``cn:{d}:bots``              zset    where bots serve their metrics (URL) → when they said so (Unix s)
 ``cn:{d}:asked``             list    what the console asks the bot: Question (msgpack); expires
 ``cn:{d}:answers``           string  a bot takes such questions; expires
@@ -135,6 +138,7 @@ INVITES = "cn:{v}:invites"
 GUESTS = "cn:{v}:guests"
 WAITING = "cn:{d}:waiting"
 WAKE = "cn:{d}:wake"
+NEWS = "cn:{d}:news"
 BOTS = "cn:{d}:bots"
 BOT_ASKED = "cn:{d}:asked"
 BOT_ANSWERS = "cn:{d}:answers"
@@ -243,6 +247,11 @@ def keyspace_rates(number: Keyspace) -> str:
     return f"cn:{{clash:{number}}}:load"
 
 
+def lease(name: str) -> str:
+    """A single-holder lease."""
+    return f"cn:{{l:{name}}}"
+
+
 def cell(place: Place) -> tuple[str, str, str, str]:
     """A cell of a matrix: itself, its names, their index, and which slots they have in it."""
     own = f"cn:{{m:{place.pair.encode('latin-1').hex()}:{place.partition}:{place.replica}}}"
@@ -307,6 +316,11 @@ def preferences(uid: UserId) -> str:
 def rooms(address: str) -> str:
     """The rooms that the bot of this address is in."""
     return f"cn:{{b:{address}}}:rooms"
+
+
+def nodes(service: str) -> str:
+    """Which channels have a node on a pubsub service."""
+    return f"cn:{{ps:{service}}}:nodes"
 
 
 def imports(uid: UserId) -> str:

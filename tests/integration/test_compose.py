@@ -12,13 +12,18 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from aiohttp.test_utils import unused_port
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
+from bots import pubsub
+from bots.uploads import Uploads
+from bots.xmpp import Connection
 from service.errors import StoreUnavailable
+from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.stack import ports
 from service.stack.child import Child, Program
@@ -130,28 +135,63 @@ async def test_the_store_needs_no_command_that_is_refused(redis_url: str) -> Non
     assert {name.lower() for name in commands_of_the_store()} & refused == set()
 
 
-async def test_prosody_lets_the_bot_in_with_its_secret(secrets: Path, tmp_path: Path) -> None:
-    people, bot = unused_port(), unused_port()
+class Prosody(NamedTuple):
+    """The stack's Prosody: its configuration, and the ports of people, the bot, and files."""
+
+    config: Path
+    people: int
+    bot: int
+    files: int
+
+
+@pytest.fixture
+async def prosody(secrets: Path, tmp_path: Path) -> AsyncIterator[Prosody]:
     config = tmp_path / "prosody.cfg.lua"
-    config.write_text(prosody_config(secrets, tmp_path, people, bot), encoding="utf-8")
-    command = ("prosodyctl", "--root", "--config", str(config), "check", "config")
-    checked = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
-    words, _ = await checked.communicate()
-    assert "All checks passed" in words.decode()
+    server = Prosody(config, unused_port(), unused_port(), unused_port())
+    config.write_text(prosody_config(secrets, tmp_path, server), encoding="utf-8")
 
     async def answers() -> bool:
-        return await ports.accepts(people) and await ports.accepts(bot)
+        return all([await ports.accepts(port) for port in server[1:]])
 
     child = await running("prosody", ["prosody", "--config", str(config), "-F"], tmp_path, answers)
     try:
-        secret = (secrets / "xmpp_component_password").read_text().strip()
-        assert "<handshake/>" in await component_login(bot, secret)
-        assert "not-authorized" in await component_login(bot, "a guess")
+        yield server
     finally:
         await child.stop()
 
 
-def prosody_config(secrets: Path, folder: Path, people: int, bot: int) -> str:
+async def test_prosody_lets_the_bot_in_with_its_secret(secrets: Path, prosody: Prosody) -> None:
+    command = ("prosodyctl", "--root", "--config", str(prosody.config), "check", "config")
+    checked = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
+    words, _ = await checked.communicate()
+    assert "All checks passed" in words.decode()
+    secret = (secrets / "xmpp_component_password").read_text().strip()
+    assert "<handshake/>" in await component_login(prosody.bot, secret)
+    assert "not-authorized" in await component_login(prosody.bot, "a guess")
+
+
+async def test_prosody_takes_the_bots_files_and_nodes(secrets: Path, prosody: Prosody) -> None:
+    settings = Settings(
+        xmpp_jid="coronet@feeds.localhost",
+        xmpp_password=SecretStr((secrets / "xmpp_component_password").read_text().strip()),
+        xmpp_host="127.0.0.1",
+        xmpp_port=prosody.bot,
+    )
+    connection = Connection(settings, "test", lambda _: None)
+    files = Files(own_url=f"http://localhost:{prosody.files}/", own_host=settings.xmpp_host, allow_private=False)
+    keeping = asyncio.create_task(connection.run())
+    try:
+        url = await Uploads(connection, files).share("a.opml", b"<opml/>", "text/x-opml")
+        assert url is not None
+        assert await files.read(url) == b"<opml/>"
+        made = await connection.ask("pubsub.localhost", "set", pubsub.creation("node", "A node", ""))
+        assert made.get("type") == "result"
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+def prosody_config(secrets: Path, folder: Path, server: Prosody) -> str:
     """The configuration with this test's paths and ports in place of the container's."""
     text = (COMPOSE / "prosody/prosody.cfg.lua").read_text(encoding="utf-8")
     here = {
@@ -159,8 +199,10 @@ def prosody_config(secrets: Path, folder: Path, people: int, bot: int) -> str:
         '"/run/secrets/': f'"{secrets}/',
         '"/data"': f'"{folder}/data"',
         '"*" }': '"127.0.0.1" }',
-        "{ 5222 }": f"{{ {people} }}",
-        "{ 5347 }": f"{{ {bot} }}",
+        "{ 5222 }": f"{{ {server.people} }}",
+        "{ 5347 }": f"{{ {server.bot} }}",
+        "{ 5280 }": f"{{ {server.files} }}",
+        ":5280/": f":{server.files}/",
     }
     for there, instead in here.items():
         assert there in text

@@ -24,7 +24,7 @@ RECONNECT_S = 0.3
 class Received:
     """One message with a body, as it arrived (``at_s`` is Unix time); ``replaces``: the id of what it corrects.
 
-    ``resource`` is that of the sender's session.
+    ``resource`` is that of the sender's session, ``file`` the URL of a file that the message is (XEP-0066).
     """
 
     id: str
@@ -34,6 +34,7 @@ class Received:
     thread: str
     replaces: str = ""
     resource: str = ""
+    file: str = ""
 
 
 class ChatClient:
@@ -171,7 +172,9 @@ class ChatClient:
             return
         sender, body = message["from"].bare, message["body"]
         replaced, resource = message["replace"]["id"], message["from"].resource
-        self.received.append(Received(message["id"], sender, body, time.time(), message["thread"], replaced, resource))
+        file = message.xml.findtext("{jabber:x:oob}x/{jabber:x:oob}url", "")
+        said = Received(message["id"], sender, body, time.time(), message["thread"], replaced, resource, file)
+        self.received.append(said)
         async with self._news:
             self._news.notify_all()
 

@@ -41,6 +41,7 @@ async def settings(clean_redis: str, prosody: PrivateProsody, login: str) -> Set
         xmpp_host="127.0.0.1" if login == "component" else "localhost",
         xmpp_port=port,
         xmpp_ca_file=str(prosody.ca_file),
+        upload_url=prosody.http_url,
         max_commands_per_minute=1_000,
         messages_per_s_per_user=5.0,
     )

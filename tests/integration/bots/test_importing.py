@@ -21,6 +21,7 @@ from workers.main import work
 pytestmark = pytest.mark.parametrize("login", ["component"])
 
 LIST = "/list.opml"
+UNNAMED = "/mine"
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ async def publisher() -> AsyncIterator[RawPublisher]:
 
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         path = head.split()[1]
-        if path == LIST:
+        if path in (LIST, UNNAMED):
             feeds = [Subscribed(running.url(f"/{name}"), f"My {name}") for name in ("a", "b", "c", "gone")]
             writer.write(ok(opml.write("Mine", feeds), "Content-Type: text/x-opml"))
         elif path == "/gone":
@@ -71,6 +72,13 @@ async def test_a_list_at_a_url_is_imported_and_its_end_is_told(person: Person, p
     assert "3 new" not in await alice.say(f"import {publisher.url(LIST)}")
     again = await alice.wait_for(lambda message: "3 you had already" in message.body)
     assert "0 new subscriptions" in again.body
+
+
+@pytest.mark.usefixtures("bot", "worker")
+async def test_an_address_that_leads_to_a_list_is_imported(person: Person, publisher: RawPublisher) -> None:
+    alice = await person()
+    assert "4 feeds" in await alice.say(publisher.url(UNNAMED))
+    await alice.wait_for(lambda message: "3 new subscriptions" in message.body)
 
 
 async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(

@@ -22,6 +22,7 @@ from bots.asking import (
     MyPreferences,
     MySubscriptions,
     MyWatches,
+    NodeOf,
     PausePlease,
     Probe,
     PutPreferences,
@@ -30,6 +31,7 @@ from bots.asking import (
     ResumePlease,
     Search,
     SetHabits,
+    Share,
     TakeNewUrl,
 )
 from bots.commands import parse
@@ -40,7 +42,7 @@ from bots.replies import text
 from service.corona.reasons import Reason
 from service.discovery.grammar import Finding
 from service.discovery.standing import Watch
-from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled
+from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled, UploadRefused
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import channel_id
 from service.habits import NONE, Habits
@@ -74,6 +76,8 @@ class Person:
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
     reasons: dict[ChannelId, Reason] = field(default_factory=dict)
     limits: Limits = field(default_factory=lambda: Limits(3, 4, 20, 2, 3))
+    nodes: dict[ChannelId, str] = field(default_factory=dict)
+    """By channel, the URI of the node on which it is published."""
     directory: tuple[Finding, ...] = ()
     """What a search for tag=python finds."""
     watches: dict[int, Watch] = field(default_factory=dict)
@@ -88,6 +92,9 @@ class Person:
     lists: dict[str, Outline] = field(default_factory=dict)
     """By URL, lists of feeds."""
     importing: tuple[Subscribed, ...] = ()
+    shared: list[bytes] = field(default_factory=list)
+    files: str | UploadRefused | None = None
+    """Where the server puts files; why it takes none now; None: it never takes any."""
     preferences: dict[int, Preferences] = field(default_factory=dict)
 
     def hear(self, line: str) -> Reply:
@@ -135,6 +142,8 @@ class Person:
                 if cid not in self.reasons:
                     raise NotSettled("It is not settled yet.")
                 return self.reasons[cid]
+            case NodeOf(cid):
+                return self.nodes.get(cid, "")
             case MyHabits():
                 return self.habits
             case SetHabits(habits):
@@ -159,6 +168,11 @@ class Person:
                 return code == "good"
             case ReadList(url):
                 return self.lists[url]
+            case Share(body=body):
+                if isinstance(self.files, UploadRefused):
+                    raise self.files
+                self.shared.append(body)
+                return self.files
             case ImportThese(feeds):
                 self.importing += feeds
                 return None

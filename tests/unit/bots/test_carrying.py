@@ -1,13 +1,14 @@
 """Lists of subscriptions: what is exported in parts that fit messages can be imported again, part by part."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.exchange import Exported, Failed, ImportBegun, Imported
+from bots.exchange import Exported, ExportedAsFile, Failed, ImportBegun, Imported
 from bots.exporting import documents
 from bots.length import LONGEST_MESSAGE_BYTES
 from bots.replies import others, text
-from service.errors import BadStatus, LimitReached
+from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import canonical_url
@@ -46,11 +47,52 @@ def test_what_somebody_exports_another_imports() -> None:
     alice.follows[60] = page("https://example.org/page", "A page")
     exported = alice.hear("export")
     assert isinstance(exported, Exported)
-    parts = (text(exported, NOW_S, "en"), *others(exported))
+    parts = (text(exported, NOW_S, "en"), *others(exported, "en"))
     assert len(parts) > 1
     begun = [bob.hear(f"import {part}") for part in parts]
     assert sum(each.count for each in begun if isinstance(each, ImportBegun)) == 60
     assert [each.url for each in bob.importing] == [each.url for each in alice.follows.values()]
+
+
+def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
+    alice = Person(follows={n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)})
+    alice.files = "https://files.example/1/subscriptions.opml"
+    reply = alice.hear("export")
+    assert reply == ExportedAsFile(alice.files, 59)
+    assert "59 subscriptions" in text(reply, NOW_S, "en")
+    assert others(reply, "en") == (alice.files,)
+    assert [each.url for each in opml.read(alice.shared[0]).feeds] == [each.url for each in alice.follows.values()]
+
+
+def test_a_short_list_is_a_message_whatever_the_server_takes() -> None:
+    alice = Person(follows={1: feed("https://example.org/1", "Feed")}, files="https://files.example/1")
+    assert isinstance(alice.hear("export"), Exported)
+    assert not alice.shared
+
+
+def test_a_file_that_is_refused_is_messages_and_the_last_one_says_why() -> None:
+    alice = Person(follows={n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)})
+    alice.files = UploadRefused("files.example says: Daily quota reached.")
+    reply = alice.hear("export")
+    assert isinstance(reply, Exported)
+    *parts, why = others(reply, "en")
+    assert sum(len(opml.read(part.encode()).feeds) for part in (reply.documents[0], *parts)) == 59
+    assert "Daily quota reached" in why
+
+
+@pytest.mark.parametrize("line", ["https://example.org/list.OPML?x=1", "subscribe https://example.org/list.opml"])
+def test_an_address_that_is_called_a_list_is_imported(line: str) -> None:
+    person = Person()
+    listed = Outline((Subscribed("https://example.org/1"),))
+    person.lists = dict.fromkeys(("https://example.org/list.OPML?x=1", "https://example.org/list.opml"), listed)
+    assert person.hear(line) == ImportBegun(1, ())
+    assert person.probes == 0
+
+
+def test_an_address_that_turns_out_to_be_a_list_is_imported() -> None:
+    person = Person(web={"https://example.org/feeds": ListOfFeeds("It is a list of feeds.")})
+    person.lists = {"https://example.org/feeds": Outline((Subscribed("https://example.org/1"),))}
+    assert person.hear("example.org/feeds") == ImportBegun(1, ())
 
 
 def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None:

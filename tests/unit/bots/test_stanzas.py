@@ -43,6 +43,22 @@ def test_chat_is_read_with_its_bare_sender() -> None:
     assert read == Said("alice@localhost", "alice@localhost/phone", "q", "hi", "t", wants_receipt=True)
 
 
+@pytest.mark.parametrize("body", ["", "<body>https://files.example/1.xml</body>", "<body> Import </body>"])
+def test_a_file_is_a_list_to_import(body: str) -> None:
+    oob = "<x xmlns='jabber:x:oob'><url>https://files.example/1.xml</url></x>"
+    read = incoming.read(message(f"{ALICE} type='chat'", body + oob))
+    assert isinstance(read, Said)
+    assert read.text == "import https://files.example/1.xml"
+
+
+def test_what_is_said_with_a_file_counts_for_itself() -> None:
+    oob = "<x xmlns='jabber:x:oob'><url>https://files.example/1.xml</url></x>"
+    read = incoming.read(message(f"{ALICE} type='chat'", f"<body>list</body>{oob}"))
+    assert isinstance(read, Said)
+    assert read.text == "list"
+    assert incoming.read(message(f"{ALICE} type='chat'", "<x xmlns='jabber:x:oob'/>")) is None
+
+
 def test_receipts_count_even_when_they_come_late() -> None:
     received = "<received xmlns='urn:xmpp:receipts' id='m1'/>"
     delay = "<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"

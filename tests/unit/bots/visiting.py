@@ -1,5 +1,6 @@
 """Somebody new, in front of a small web in which much goes wrong."""
 
+from bots.atom import node_uri
 from service import errors
 from service.corona.reasons import Bound, Limits, Reason, explain
 from service.corona.schedule import Rota
@@ -56,6 +57,7 @@ def visitor() -> Person:
             *(Finding(feed(f"https://python{number}.example/feed", f"Python {number}")) for number in range(1, 4)),
             Finding(feed(BLOG, "A Blog")),
         ),
+        nodes={channel_id(NEWS): node_uri("pubsub.example", channel_id(NEWS))},
         reasons={channel_id(NEWS): polled(3, 900.0, Bound.NONE), channel_id(BLOG): polled(1, 1.0, Bound.NODES)},
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed
+from service.errors import BrokenFeed, EmptyBody, FeedError, ListOfFeeds, NotAFeed
 from service.feeds import strict_fields
 from service.feeds.parse import parse
 from service.model import ParsedFeed, Wishes
@@ -30,6 +30,12 @@ def test_xml_feeds_give_their_entries(document: bytes) -> None:
     assert feed.title == "Example"
     assert feed.link == "https://example.com/"
     assert feed.entries == (ENTRY,)
+
+
+@pytest.mark.parametrize("document", [b"<?xml version='1.0'?><opml version='2.0'/>", b"<!-- mine --><OPML><body/>"])
+def test_a_list_of_feeds_is_told_apart(document: bytes) -> None:
+    with pytest.raises(ListOfFeeds, match="import it"):
+        read(document)
 
 
 def test_a_json_feed_gives_its_entries() -> None:

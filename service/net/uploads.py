@@ -1,0 +1,122 @@
+"""Files on XMPP servers (XEP-0363): written where our server says, read where it keeps its own.
+
+What our server names may be anywhere, so that is connected to behind the guard, and only with TLS: with the file goes
+a header that allows to write it. One place may be excepted: where our own server, which need not be public, keeps its
+files. Nothing else is read here; what people uploaded elsewhere is fetched by workers, as everything of strangers.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from service.errors import AddressRefused, BadStatus, TooLarge, Unreachable
+from service.feeds.urls import canonical_url
+from service.net import guard
+from service.net.answer import MAX_BODY_BYTES
+from service.net.failures import as_error
+
+WITHIN_S: Final = 15.0
+_WRITTEN: Final = range(200, 300)
+_OK: Final = 200
+_PORTS: Final = {"http": 80, "https": 443}
+_READ_AT_ONCE_BYTES: Final = 64 * 1024
+
+
+class Uploads:
+    """Writes and reads files. ``own_url`` is what the URLs of our own server's files begin with, "" for none.
+
+    ``own_host`` is where that server is reached, "" for where the URL says; ``allow_private`` is the guard's.
+    """
+
+    def __init__(self, *, own_url: str, own_host: str, allow_private: bool) -> None:
+        self._own_url = f"{own_url.rstrip('/')}/" if own_url else ""  # else it would begin other hosts' names, too
+        self._own_host = own_host
+        self._allow_private = allow_private
+
+    def is_own(self, url: str) -> bool:
+        """Say whether a URL is that of a file on our own server."""
+        return bool(self._own_url) and url.startswith(self._own_url) and "/../" not in url
+
+    async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Put a file at a URL. Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`."""
+        async with self._answered("PUT", url, body, headers) as response:
+            if response.status not in _WRITTEN:
+                raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
+
+    async def read(self, url: str) -> bytes:
+        """Return a file of our own server. Raises as :meth:`write` does, and :class:`TooLarge`."""
+        body = bytearray()
+        async with self._answered("GET", url, None, {"Accept-Encoding": "identity"}) as response:
+            if response.status != _OK:
+                raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
+            async for part in response.content.iter_chunked(_READ_AT_ONCE_BYTES):
+                body += part
+                if len(body) > MAX_BODY_BYTES:
+                    raise TooLarge(f"The file is larger than {MAX_BODY_BYTES:,} bytes.")
+        return bytes(body)
+
+    @asynccontextmanager
+    async def _answered(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Ask within the time that there is; redirects are not followed, for nobody has checked where they lead."""
+        connector = self._connector(url)
+        try:
+            async with (
+                asyncio.timeout(WITHIN_S),
+                aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False) as session,
+                session.request(
+                    method, URL(url, encoded=True), data=body, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                yield response
+        except TimeoutError as error:
+            raise Unreachable(
+                "{host} took longer than {seconds} s to answer.", host=_host(url), seconds=f"{WITHIN_S:g}"
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise as_error(error, _host(url)) from error
+
+    def _connector(self, url: str) -> aiohttp.TCPConnector:
+        canonical_url(url)  # refuses what parsers disagree about
+        parts = urlsplit(url)
+        if self.is_own(url):
+            return aiohttp.TCPConnector(resolver=_At(self._own_host) if self._own_host else None, use_dns_cache=False)
+        if parts.scheme != "https" and not self._allow_private:
+            raise AddressRefused(f"{_host(url)}: files are written with https only, and its URL is another.")
+        # The port is our server's word: those of the guard are for publishers.
+        ports = (parts.port or _PORTS.get(parts.scheme, 0),)
+        return aiohttp.TCPConnector(
+            socket_factory=guard.socket_factory(allow_private=self._allow_private, extra_ports=ports),
+            use_dns_cache=False,
+        )
+
+
+class _At(AbstractResolver):
+    """Finds every name at one host: the one that our server is reached at."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._resolver = aiohttp.ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of that host under the name that is asked for."""
+        found = await self._resolver.resolve(self._host, port, family)
+        return [ResolveResult(**{**each, "hostname": host}) for each in found]
+
+    async def close(self) -> None:
+        """Let go of nothing."""
+        await self._resolver.close()
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or url[:80]

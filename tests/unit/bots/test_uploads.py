@@ -1,0 +1,110 @@
+"""Files on the XMPP server: who takes them, of what size, and what is sent along; nothing goes where it should not."""
+
+from collections.abc import AsyncIterator
+from xml.etree.ElementTree import XML, Element
+
+import pytest
+import pytest_asyncio
+
+from bots.uploads import Uploads
+from service.errors import AddressRefused, UploadRefused
+from service.net.uploads import Uploads as Files
+from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
+
+INFO = "http://jabber.org/protocol/disco#info"
+FORM = "<x xmlns='jabber:x:data'><field var='max-file-size'><value>1000</value></field></x>"
+TAKES = f"<iq><query xmlns='{INFO}'><feature var='urn:xmpp:http:upload:0'/>{FORM}</query></iq>"
+ITEMS = (
+    "<iq><query xmlns='http://jabber.org/protocol/disco#items'><item jid='rooms.example.org'/>"
+    "<item jid='files.example.org'/></query></iq>"
+)
+
+
+class Server:
+    """An XMPP server with a service that takes files of a thousand bytes, as a link shows it."""
+
+    address = "coronet@feeds.example.org"
+    is_account = False
+
+    def __init__(self, slot: str) -> None:
+        self.slot = slot
+
+    async def ask(self, to: str, _kind: str, content: str) -> Element:
+        if "http:upload" in content:
+            return XML(self.slot)
+        if "disco#items" in content:
+            return XML(ITEMS if to == "example.org" else "<iq/>")
+        return XML(TAKES if to == "files.example.org" else f"<iq><query xmlns='{INFO}'/></iq>")
+
+
+def slot(url: str, headers: str = "") -> str:
+    return f"<iq><slot xmlns='urn:xmpp:http:upload:0'><put url='{url}'>{headers}</put><get url='{url}'/></slot></iq>"
+
+
+def files(own_url: str = "", *, allow_private: bool = False) -> Files:
+    return Files(own_url=own_url, own_host="127.0.0.1" if own_url else "", allow_private=allow_private)
+
+
+def uploads(server: Server, own: Files) -> Uploads:
+    return Uploads(server, own)  # type: ignore[arg-type] # as much of a link as is asked
+
+
+@pytest_asyncio.fixture
+async def http() -> AsyncIterator[RawPublisher]:
+    async with raw_publisher(answering(ok(b"<opml/>"))) as running:
+        yield running
+
+
+async def test_a_file_goes_with_no_other_headers_than_the_servers_may_name(http: RawPublisher) -> None:
+    headers = "<header name='authorization'>Bearer&#10; x</header><header name='Host'>evil.example</header>"
+    server = Server(slot(http.url("/1"), headers))
+    assert await uploads(server, files(http.url("/"))).share("a.opml", b"body", "text/x-opml") == http.url("/1")
+    (head,) = http.requests
+    assert head.startswith("PUT /1 ")
+    assert "Authorization: Bearer x\r\n" in head
+    assert "Content-Length: 4\r\n" in head
+    assert "evil" not in head
+
+
+async def test_its_own_server_is_reached_where_it_is_by_whatever_name_its_files_have(http: RawPublisher) -> None:
+    url = http.url("/files/1", host="chat.example.org")
+    own = files(http.url("/files/", host="chat.example.org"))
+    assert await own.read(url) == b"<opml/>"
+    assert own.is_own(url)
+    assert not own.is_own(http.url("/files/../admin", host="chat.example.org"))
+    assert not own.is_own(http.url("/files", host="chat.example.org.evil.example"))
+
+
+async def test_without_a_service_there_is_no_file() -> None:
+    server = Server("<iq/>")
+    server.address = "coronet@feeds.example.net"
+    assert await uploads(server, files()).share("a.opml", b"body", "text/x-opml") is None
+
+
+QUOTA = (
+    "<iq type='error'><error type='wait'><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>"
+    "<text xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'>Daily quota reached</text></error></iq>"
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "size_bytes", "why"),
+    [
+        (QUOTA, 10, "Daily quota reached"),
+        (slot("https://127.0.0.1/1"), 10, "not a public address"),
+        (slot("https://10.0.0.1:5443/1"), 10, "not a public address"),
+        (slot("http://files.example/1"), 10, "with https only"),
+        (slot("file:///etc/passwd"), 10, "only http and https"),
+        ("<iq/>", 10, "undefined-condition"),
+        (slot("https://files.example/1"), 1001, "up to 1,000 bytes"),
+    ],
+)
+async def test_what_cannot_be_uploaded_is_refused_with_the_reason(answer: str, size_bytes: int, why: str) -> None:
+    with pytest.raises(UploadRefused, match=why):
+        await uploads(Server(answer), files()).share("a.opml", b"x" * size_bytes, "text/x-opml")
+
+
+@pytest.mark.parametrize("url", ["https://[::1]/1", "http://127.0.0.1/1"])
+async def test_a_private_place_is_not_read_unless_it_is_our_servers(url: str) -> None:
+    with pytest.raises(AddressRefused):
+        await files("https://files.example/").read(url)
