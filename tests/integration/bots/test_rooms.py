@@ -6,11 +6,13 @@ import secrets
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import pytest
 from slixmpp import JID
 
 from bots.main import Bot
+from bots.stanzas import clean
 from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store
@@ -18,6 +20,7 @@ from service.store.keys import user_id
 from tests.support.bot import Person, serving
 from tests.support.channels import make_channel, publish
 from tests.support.chat import ChatClient
+from tests.support.naughty import STRINGS
 from tests.support.waiting import until, until_so
 
 
@@ -53,6 +56,11 @@ class Guest:
     def say(self, text: str) -> None:
         """Speak to all."""
         self._xmpp.send_message(self._at, text, mtype="groupchat")
+
+    def say_as(self, nick: str, text: str) -> None:
+        """Ask for another name, and speak, whatever the room says to that."""
+        self._xmpp.send_raw(f"<presence to={quoteattr(f'{self.room}/{nick}')}/>")
+        self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body></message>")
 
     def invite(self, jid: str, *, direct: bool = False) -> None:
         """Have the room invite somebody, or do so oneself."""
@@ -209,3 +217,20 @@ async def test_two_rooms_and_a_person_keep_their_own(
     await two.hears("You have no subscriptions")
     bob = await person()
     assert "You have no subscriptions" in await bob.say("list")
+
+
+@pytest.mark.parametrize("login", ["component"])
+async def test_whatever_its_owner_is_called_the_room_is_answered(
+    bot: Bot, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    """What is no name, the room refuses, and they keep the one they had."""
+    alice = await owner()
+    alice.invite(bot.connection.address)
+    await alice.hears("Hello!")
+    names = list(filter(None, (clean(name)[:200] for name in STRINGS)))[::4]
+    for first in range(0, len(names), 80):
+        for name in names[first : first + 80]:
+            alice.say_as(name, "Coronet: list")
+        await alice.hears("You have no subscriptions", times=min(first + 80, len(names)))
+    assert len({text.partition(": You have")[0] for _, text in alice.heard}) > len(names) / 2
+    assert bot.connection.up.is_set()
