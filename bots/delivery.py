@@ -64,6 +64,13 @@ class _Sent(msgspec.Struct, frozen=True):
     asked: bool
 
 
+class _Wishes(msgspec.Struct, frozen=True):
+    """When and what of it one person wants to be told: as it was when their burst began."""
+
+    habits: Habits
+    preferences: ByNumber
+
+
 class Delivery:
     """One bot's delivery. :meth:`run` drives it; the other methods tell it what comes in and never wait."""
 
@@ -82,6 +89,7 @@ class Delivery:
         self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
         self._sends_receipts: dict[UserId, bool] = {}
         self._habits: dict[UserId, Habits] = {}
+        self._changes = 0
         self._unanswered: Counter[UserId] = Counter()
         self._bodies = Bodies(store.channels)
         self._preferences: dict[UserId, ByNumber] = {}
@@ -142,6 +150,7 @@ class Delivery:
     def changed(self, jid: str) -> None:
         """A person has other habits or preferences now."""
         uid = user_id(jid)
+        self._changes += 1
         self._habits.pop(uid, None)
         self._dispatch.rouse(uid, self._clock.monotonic_s())
         self._stirred.set()
@@ -149,6 +158,7 @@ class Delivery:
     def forget(self, jid: str) -> None:
         """Remember nothing of a person; inside of :meth:`paused`."""
         uid = user_id(jid)
+        self._changes += 1
         for told in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
             told.pop(uid, None)
         self._resting.forget(uid)
@@ -262,13 +272,13 @@ class Delivery:
     async def _send(self, uids: Sequence[UserId]) -> Iterable[UserId]:
         """Return who may have more to get."""
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
-        await self._learn(uids)
+        wishes = await self._learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._resting.of({uid: self._habits[uid] for uid in clear if self._habits[uid].waits})
+        resting = await self._resting.of({uid: wishes[uid].habits for uid in clear if wishes[uid].habits.waits})
         for uid, rest_s in resting.items():
             self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
         clear = [uid for uid in clear if uid not in resting]
-        choosy = {uid: self._preferences[uid] for uid in clear if chooses(self._preferences[uid])}
+        choosy = {uid: wishes[uid].preferences for uid in clear if chooses(wishes[uid].preferences)}
         withheld = await self._withholding.of(choosy) if choosy else {}
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s(), withheld)
         more = {uid for uid in choosy if len(withheld[uid]) == LOOKED_AT}
@@ -277,12 +287,12 @@ class Delivery:
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         sent, written, empty = [], [], []
         for uid, own in batches.items():
-            preferences, zone = self._preferences[uid], self._habits[uid].zone
-            looks = await looks_of(self._store.subscriptions, uid, own, preferences, zone)
-            asked = self._sends_receipts[uid]
+            habits = wishes[uid].habits
+            looks = await looks_of(self._store.subscriptions, uid, own, wishes[uid].preferences, habits.zone)
+            asked = self._sends_receipts.get(uid, False)
             request = stanzas.REQUEST if asked and jids[uid] not in self._link.rooms else ""
             for batch in own:
-                body = await self._bodies.of(batch, self._habits[uid].speaks, looks)
+                body = await self._bodies.of(batch, habits.speaks, looks)
                 if not body.xml:
                     empty.append((uid, batch.message_id))
                     continue
@@ -330,13 +340,10 @@ class Delivery:
             return found
         wall_s = self._clock.wall_s()
         for uid, flying in (await self._store.outbox.inflight(uids)).items():
-            hopeless = [batch for batch in flying if self._dispatch.is_hopeless(uid, batch.claimed_s, wall_s)]
-            for batch in hopeless:
-                await self._store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+            hopeless = any(self._dispatch.is_hopeless(uid, batch.claimed_s, wall_s) for batch in flying)
             if hopeless:
-                await rest_unreachable(self._store, uid)
-            alive = [batch for batch in flying if batch not in hopeless]
-            if again := self._dispatch.resend(uid, alive, self._clock.monotonic_s()):
+                await rest_unreachable(self._store, uid, flying)
+            if again := self._dispatch.resend(uid, () if hopeless else flying, self._clock.monotonic_s()):
                 found[uid] = again
         return found
 
@@ -387,14 +394,18 @@ class Delivery:
         async with self._freed:
             self._freed.notify_all()
 
-    async def _learn(self, uids: Iterable[UserId]) -> None:
-        """Find out whose clients send receipts, and who wants to be told what when, for those we do not remember."""
-        unknown = [uid for uid in uids if uid not in self._habits]
+    async def _learn(self, uids: Sequence[UserId]) -> dict[UserId, _Wishes]:
+        """Return who wants to be told what when; find that out, and whose clients send receipts, where we forgot it."""
+        known = {uid: _Wishes(self._habits[uid], self._preferences[uid]) for uid in uids if uid in self._habits}
+        unknown = [uid for uid in uids if uid not in known]
+        changes = self._changes
         receipts, habits, preferences = await asyncio.gather(
             self._store.users.receipts(unknown),
             self._store.users.habits(unknown),
             self._store.preferences.of_users(unknown),
         )
         self._sends_receipts = dict(zip(unknown, receipts, strict=True)) | self._sends_receipts
-        self._habits.update(zip(unknown, habits, strict=True))
-        self._preferences.update(zip(unknown, preferences, strict=True))
+        if changes == self._changes:  # else it may have been read before somebody changed it
+            self._habits.update(zip(unknown, habits, strict=True))
+            self._preferences.update(zip(unknown, preferences, strict=True))
+        return known | dict(zip(unknown, map(_Wishes, habits, preferences), strict=True))

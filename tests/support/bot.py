@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pydantic import SecretStr
 
 from bots.main import Bot
-from service.clock import SystemClock
+from service.clock import Clock, SystemClock
 from service.feeds.parts import Parts
 from service.model import Channel, Delta
 from service.settings import Settings
@@ -22,10 +22,22 @@ Person = Callable[[], Awaitable[ChatClient]]
 """Makes a person with an account of their own, online."""
 
 
+class JumpingClock(SystemClock):
+    """The machine's clocks, but so many seconds ahead."""
+
+    ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+    def wall_s(self) -> float:
+        return super().wall_s() + self.ahead_s
+
+
 @contextlib.asynccontextmanager
-async def serving(settings: Settings, store: Store) -> AsyncIterator[Bot]:
+async def serving(settings: Settings, store: Store, clock: Clock | None = None) -> AsyncIterator[Bot]:
     """Run a bot; it has a session when the block begins."""
-    bot = Bot(settings, store, SystemClock())
+    bot = Bot(settings, store, clock or SystemClock())
     running = asyncio.create_task(bot.run())
     try:
         async with asyncio.timeout(20):

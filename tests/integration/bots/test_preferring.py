@@ -150,7 +150,7 @@ async def test_who_was_suspended_is_welcomed_back_and_told_in_brief(
     alice = await person()
     channel = await subscribed(store, [alice])
     await store.users.mark(alice.jid, welcomed=True)
-    await rest_unreachable(store, user_id(alice.jid))
+    await rest_unreachable(store, user_id(alice.jid), ())
     async with serving(settings, store):
         for version, key in enumerate(("one", "two"), start=1):
             await tell(store, [alice], channel, key, base=version)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bots import incoming, muc, stanzas
-from bots.link import SaidInRoom
+from bots.link import InRoom, SaidInRoom
 from bots.notifications import notification
 from bots.visits import Visits
 from bots.voice import LANGUAGES, voice
@@ -107,7 +107,7 @@ def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
         there = muc.presence(come)
-        assert there is not None
+        assert isinstance(there, InRoom)
         visits.moved(there, 0.0)
         spoken = ET.Element("message", {"from": f"{ROOM}/{nick}", "type": "groupchat"})
         ET.SubElement(spoken, "body").text = f"{nick}: status"
