@@ -20,7 +20,7 @@ from bots import stanzas
 from bots.bodies import Bodies, Body
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
-from bots.ids import is_batch, is_own
+from bots.ids import answer_id, is_batch, is_own
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.looks import looks_of
 from bots.resting import Resting
@@ -162,6 +162,18 @@ class Delivery:
         for told in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
             told.pop(uid, None)
         self._resting.forget(uid)
+
+    async def part(self, jid: str) -> None:
+        """Be no contact of a person's any more: neither of us sees when the other is online."""
+        if jid in self._link.rooms:
+            return
+        ident = answer_id(user_id(jid))
+        farewells = stanzas.no_contact(self._link.address, jid, ident, is_account=self._link.is_account)
+        while True:
+            await self._link.up.wait()
+            with contextlib.suppress(LinkLost):
+                await self._link.send(farewells)
+                return
 
     def befriend(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""

@@ -24,6 +24,7 @@ from bots.house import House
 from bots.ids import answer_id
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, LinkLost, Said
+from bots.paces import may_command
 from bots.pointing import pointed, reacted
 from bots.replies import others, text
 from bots.replies.talking import broken, welcome, welcome_back
@@ -39,6 +40,8 @@ QUESTION_STANDS_S: Final = 600.0
 """After this long a question is forgotten, so that a stray "yes" does nothing."""
 
 _MOST_WAITING = 100
+_MOST_WAITING_OF_ONE = 20
+"""Of one occupant of a room, which all of it share."""
 _MOST_REMEMBERED = 10_000
 """People without unread commands of whom we remember a question, or that they ask too fast."""
 _log = structlog.get_logger()
@@ -51,7 +54,7 @@ class _Person:
         self.unread: deque[Said] = deque(maxlen=_MOST_WAITING)
         self.asked: Question | None = None
         self.asked_s = 0.0
-        self.told_too_fast = False
+        self.told_too_fast: set[str] = set()
         self.more: tuple[str, ...] = ()
         self.language = ""
 
@@ -70,9 +73,15 @@ class Desk:
         self._serving: dict[str, asyncio.Task[None]] = {}
 
     def hear(self, said: Said) -> None:
-        """Queue what a person said; of more than a hundred unread commands the oldest are dropped."""
+        """Queue what a person said; of more than a hundred unread commands the oldest are dropped.
+
+        Of one of many in a room, whose commands stand in one line, the newest are, and sooner.
+        """
         whose = said.jid if said.jid not in self._link.rooms or said.aloud else said.sender
-        self._people.setdefault(whose, _Person()).unread.append(said)
+        unread = self._people.setdefault(whose, _Person()).unread
+        if said.aloud and sum(each.occupant == said.occupant for each in unread) >= _MOST_WAITING_OF_ONE:
+            return
+        unread.append(said)
         if whose not in self._serving:
             self._serving[whose] = asyncio.create_task(self._serve(whose))
 
@@ -117,12 +126,12 @@ class Desk:
     async def _words(self, person: _Person, said: Said) -> str:
         """Return what to say, "" for nothing."""
         per_minute = self._limits.commands_per_minute
-        if not await self._store.users.allow(said.jid, "command", per_minute, 60.0):
-            if person.told_too_fast:
+        if not await may_command(self._store.users, said, per_minute):
+            if said.occupant in person.told_too_fast or len(person.told_too_fast) >= _MOST_WAITING:
                 return ""
-            person.told_too_fast = True
+            person.told_too_fast.add(said.occupant)
             return text(TooFast(per_minute), self._clock.wall_s(), person.language or said.language)
-        person.told_too_fast = False
+        person.told_too_fast.discard(said.occupant)
         # A room is spoken to as its owners and admins speak, not as whoever spoke last.
         known = await self._house.greet(said.jid, said.language if said.may_change else "")
         if known.suspended:

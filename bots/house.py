@@ -153,6 +153,7 @@ class House:
             case ForgetEverything():
                 await self._importing.stop(jid)
                 async with self._delivery.paused(jid):
+                    await self._delivery.part(jid)
                     await self._store.forgetting.forget(jid)
                     self._delivery.forget(jid)
                 return None

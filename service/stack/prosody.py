@@ -56,6 +56,7 @@ Component "{component}"
   component_conflict_resolve = "kick_old"
 
 Component "rooms.{domain}" "muc"
+  modules_enabled = {{ "muc_mam" }}
 """
 
 

@@ -4,6 +4,7 @@ from service.discovery.standing import Phrase
 from service.feeds.parts import Parts
 from service.store import Store, keys
 from service.store.outbox import Batch, OutboxItem
+from service.store.rooms import TOLD_KEPT
 from tests.support.channels import make_channel
 
 ADA = "ada@example.org"
@@ -149,3 +150,14 @@ async def test_a_drained_worker_stays_out_until_it_is_restored(store: Store) -> 
     assert await store.ring.restore("w1")
     assert not await store.ring.restore("w1")
     assert not await store.ring.kept_out("w1")
+
+
+async def test_how_a_room_calls_the_last_messages_is_remembered_for_a_while(store: Store) -> None:
+    room, other = "lounge@rooms.localhost", "library@rooms.localhost"
+    for number in range(TOLD_KEPT + 2):
+        for _ in range(2):
+            await store.rooms.keep_told(room, f"theirs {number}", f"ours {number}")
+    told = await store.rooms.told([other, room])
+    assert told[other] == {}
+    assert list(told[room].items()) == [(f"theirs {n}", f"ours {n}") for n in range(2, TOLD_KEPT + 2)]
+    assert 0 < await store.link.call("TTL", keys.echoes(keys.user_id(room))) <= 30 * 86_400

@@ -202,6 +202,7 @@ class _FailingOnce:
     """A link that loses its connection at the first send, and goes on in the same session."""
 
     address = "feeds.localhost"
+    is_account = False
 
     def __init__(self) -> None:
         self.up = asyncio.Event()

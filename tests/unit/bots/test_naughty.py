@@ -102,7 +102,7 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
 def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
     """A server lets fewer names through than these; what it lets through is XML."""
     visits = Visits()
-    visits.remember({ROOM: ("Coronet", "")}, 0.0)
+    visits.remember({ROOM: ("Coronet", "")}, {}, 0.0)
     for nick in filter(None, map(stanzas.clean, STRINGS)):
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
