@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import math
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
@@ -21,6 +20,7 @@ from bots.bodies import Bodies, Body
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.ids import answer_id, is_batch, is_own
+from bots.knowing import Knowing
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.looks import looks_of
 from bots.resting import Resting
@@ -29,10 +29,9 @@ from bots.unreachable import rest_unreachable
 from bots.withholding import LOOKED_AT, Withholding
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.habits import Habits
 from service.metrics import DELIVERY, OUTBOX_USERS
 from service.model import UserId
-from service.preferences import ByNumber, chooses
+from service.preferences import chooses
 from service.store import Store
 from service.store.keys import user_id
 from service.store.outbox import Batch, MessageId
@@ -43,10 +42,6 @@ BURSTS: Final = 4
 """Bursts at once: while one waits for the server, others claim and render."""
 MOST_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
-
-MOST_UNANSWERED: Final = 20
-"""After so many batches without a receipt we stop waiting for any, until one comes: what a later session
-would have to send again is bounded."""
 
 _SWEEP_EVERY_S = 60.0
 _COUNT_EVERY_S = 5.0
@@ -62,13 +57,6 @@ class _Sent(msgspec.Struct, frozen=True):
     batch: Batch
     body: Body
     asked: bool
-
-
-class _Wishes(msgspec.Struct, frozen=True):
-    """When and what of it one person wants to be told: as it was when their burst began."""
-
-    habits: Habits
-    preferences: ByNumber
 
 
 class Delivery:
@@ -87,12 +75,8 @@ class Delivery:
         self._receipts: list[tuple[UserId, MessageId]] = []
         self._received = asyncio.Event()
         self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
-        self._sends_receipts: dict[UserId, bool] = {}
-        self._habits: dict[UserId, Habits] = {}
-        self._changes = 0
-        self._unanswered: Counter[UserId] = Counter()
+        self._known = Knowing(store)
         self._bodies = Bodies(store.channels)
-        self._preferences: dict[UserId, ByNumber] = {}
         self._resting = Resting(store.outbox, link, clock)
         self._corrections = Corrections(store)
         self._withholding = Withholding(store)
@@ -117,8 +101,8 @@ class Delivery:
     def receipt(self, event: Receipt) -> None:
         """A client has a message: a batch is finished. Any message of ours teaches that it sends receipts."""
         uid = user_id(event.jid)
-        if is_batch(uid, event.message_id) or (is_own(uid, event.message_id) and not self._sends_receipts.get(uid)):
-            self._unanswered.pop(uid, None)
+        if is_batch(uid, event.message_id) or (is_own(uid, event.message_id) and not self._known.receipts.get(uid)):
+            self._known.answers(uid)
             self._receipts.append((uid, event.message_id))
             self._answered(event.message_id)
             self._received.set()
@@ -150,17 +134,14 @@ class Delivery:
     def changed(self, jid: str) -> None:
         """A person has other habits or preferences now."""
         uid = user_id(jid)
-        self._changes += 1
-        self._habits.pop(uid, None)
+        self._known.changed(uid)
         self._dispatch.rouse(uid, self._clock.monotonic_s())
         self._stirred.set()
 
     def forget(self, jid: str) -> None:
         """Remember nothing of a person; inside of :meth:`paused`."""
         uid = user_id(jid)
-        self._changes += 1
-        for told in (self._habits, self._preferences, self._sends_receipts, self._unanswered):
-            told.pop(uid, None)
+        self._known.forget(uid)
         self._resting.forget(uid)
 
     async def part(self, jid: str) -> None:
@@ -284,7 +265,7 @@ class Delivery:
     async def _send(self, uids: Sequence[UserId]) -> Iterable[UserId]:
         """Return who may have more to get."""
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
-        wishes = await self._learn(uids)
+        wishes = await self._known.learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
         resting = await self._resting.of({uid: wishes[uid].habits for uid in clear if wishes[uid].habits.waits})
         for uid, rest_s in resting.items():
@@ -301,7 +282,7 @@ class Delivery:
         for uid, own in batches.items():
             habits = wishes[uid].habits
             looks = await looks_of(self._store.subscriptions, uid, own, wishes[uid].preferences, habits.zone)
-            asked = self._sends_receipts.get(uid, False)
+            asked = self._known.receipts.get(uid, False)
             request = stanzas.REQUEST if asked and jids[uid] not in self._link.rooms else ""
             for batch in own:
                 body = await self._bodies.of(batch, habits.speaks, looks)
@@ -332,8 +313,7 @@ class Delivery:
             uid, pair = one.uid, (one.uid, one.batch.message_id)
             self._dispatch.accepted(uid)
             last_time = one.batch.acked and self._dispatch.has_met(uid)
-            if one.asked and not last_time and self._unanswered[uid] < MOST_UNANSWERED:
-                self._unanswered[uid] += 1
+            if one.asked and not last_time and self._known.is_awaited(uid):
                 receipted.append(pair)
             else:
                 finished.append(pair)
@@ -380,8 +360,8 @@ class Delivery:
             await self._received.wait()
             self._received.clear()
             arrived, self._receipts = self._receipts, []
-            new = {uid for uid, _ in arrived if not self._sends_receipts.get(uid)}
-            self._sends_receipts.update(dict.fromkeys(new, True))
+            new = {uid for uid, _ in arrived if not self._known.receipts.get(uid)}
+            self._known.receipts.update(dict.fromkeys(new, True))
             await self._surely((), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
             now_s = self._clock.monotonic_s()
             for uid, _ in arrived:
@@ -405,19 +385,3 @@ class Delivery:
         self._stirred.set()
         async with self._freed:
             self._freed.notify_all()
-
-    async def _learn(self, uids: Sequence[UserId]) -> dict[UserId, _Wishes]:
-        """Return who wants to be told what when; find that out, and whose clients send receipts, where we forgot it."""
-        known = {uid: _Wishes(self._habits[uid], self._preferences[uid]) for uid in uids if uid in self._habits}
-        unknown = [uid for uid in uids if uid not in known]
-        changes = self._changes
-        receipts, habits, preferences = await asyncio.gather(
-            self._store.users.receipts(unknown),
-            self._store.users.habits(unknown),
-            self._store.preferences.of_users(unknown),
-        )
-        self._sends_receipts = dict(zip(unknown, receipts, strict=True)) | self._sends_receipts
-        if changes == self._changes:  # else it may have been read before somebody changed it
-            self._habits.update(zip(unknown, habits, strict=True))
-            self._preferences.update(zip(unknown, preferences, strict=True))
-        return known | dict(zip(unknown, map(_Wishes, habits, preferences), strict=True))

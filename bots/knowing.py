@@ -1,0 +1,77 @@
+"""What delivery remembers of people: whose clients send receipts, and who wants to be told what, when and how."""
+
+import asyncio
+from collections import Counter
+from collections.abc import MutableMapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from service.habits import Habits
+from service.model import UserId
+from service.preferences import ByNumber
+from service.store import Store
+
+MOST_UNANSWERED: Final = 20
+"""After so many batches without a receipt we stop waiting for any, until one comes: what a later session
+would have to send again is bounded."""
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """When one person wants to be told, and what and how: as it was when a burst for them began."""
+
+    habits: Habits
+    preferences: ByNumber
+
+
+class Knowing:
+    """Remembered until it changes."""
+
+    def __init__(self, store: Store) -> None:
+        """Learn from ``store``."""
+        self._store = store
+        self.receipts: dict[UserId, bool] = {}
+        self.habits: dict[UserId, Habits] = {}
+        self.preferences: dict[UserId, ByNumber] = {}
+        self._unanswered: Counter[UserId] = Counter()
+        self._changes = 0
+
+    async def learn(self, uids: Sequence[UserId]) -> dict[UserId, Wishes]:
+        """Find out what we do not remember of these people; return what they want. Raises StoreUnavailable."""
+        known = {uid: Wishes(self.habits[uid], self.preferences[uid]) for uid in uids if uid in self.habits}
+        unknown = [uid for uid in uids if uid not in known]
+        changes = self._changes
+        receipts, habits, preferences = await asyncio.gather(
+            self._store.users.receipts(unknown),
+            self._store.users.habits(unknown),
+            self._store.preferences.of_users(unknown),
+        )
+        self.receipts = dict(zip(unknown, receipts, strict=True)) | self.receipts
+        if changes == self._changes:  # else it may have been read before somebody changed it
+            self.habits.update(zip(unknown, habits, strict=True))
+            self.preferences.update(zip(unknown, preferences, strict=True))
+        return known | dict(zip(unknown, map(Wishes, habits, preferences), strict=True))
+
+    def answers(self, uid: UserId) -> None:
+        """Somebody's client has sent a receipt."""
+        self._unanswered.pop(uid, None)
+
+    def is_awaited(self, uid: UserId) -> bool:
+        """Whether to wait for one more receipt of somebody whose client sends some; counts that."""
+        awaited = self._unanswered[uid] < MOST_UNANSWERED
+        self._unanswered[uid] += awaited
+        return awaited
+
+    def changed(self, uid: UserId) -> None:
+        """Somebody has other habits or preferences now."""
+        self._changes += 1
+        self.habits.pop(uid, None)
+
+    def forget(self, uid: UserId) -> None:
+        """Remember nothing of somebody."""
+        self._changes += 1
+        for told in self._all():
+            told.pop(uid, None)
+
+    def _all(self) -> tuple[MutableMapping[UserId, Any], ...]:
+        return self.habits, self.preferences, self.receipts, self._unanswered
