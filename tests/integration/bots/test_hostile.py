@@ -68,7 +68,7 @@ async def test_every_naughty_string_gets_an_answer(bot: Bot, person: Person) -> 
     people = await asyncio.gather(*(person() for _ in range(8)))
     for number, line in enumerate(lines):
         people[number % 8].send(line, thread=f"thread {number} {line[:50]}")
-    await asyncio.gather(*(eve.say("status") for eve in people))
+    await asyncio.gather(*(eve.say("status", timeout_s=120) for eve in people))
     assert sum(len(eve.received) for eve in people) == len(lines) + 8
     assert all(heard.body for eve in people for heard in eve.received)
     assert bot.connection.up.is_set()
