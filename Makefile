@@ -1,5 +1,5 @@
 # Each target brings what it needs: a virtual environment with the locked packages, and Debian's
-# redis-server, prosody and chromium where they are missing and apt can be used. Nothing else is
+# redis-server, prosody, chromium, tmux and profanity where they are missing and apt can be used. Nothing else is
 # written outside this folder. ARGS goes to the program: make run ARGS="--workers 3".
 
 venv := .venv
@@ -18,7 +18,7 @@ run: setup
 	@exec $(bin)/coronet up --state .coronet --allow-private $(ARGS)
 
 test: $(venv)/dev.stamp
-	@scripts/need redis-server prosody openssl chromium ip:iproute2
+	@scripts/need redis-server prosody openssl chromium ip:iproute2 tmux profanity
 	@$(bin)/pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(venv)/dev.stamp

@@ -1,8 +1,9 @@
 """What people write, as values. Pure: text in, one :data:`Command` out, never an exception.
 
 Verbs are case-insensitive and have the synonyms people try first. A URL alone means *subscribe*; what
-follows it is a selector only after the verb, elsewhere it is talk. A number alone answers a numbered question,
-and what is nearly a verb comes back as :class:`Unknown` with the verb that was probably meant.
+follows it is a selector only after the verb, elsewhere it is talk, unless it is ``with key=value``. A number alone
+answers a numbered question, and what is nearly a verb comes back as :class:`Unknown` with the verb that was probably
+meant.
 """
 
 import difflib
@@ -23,10 +24,14 @@ LONGEST = 4096
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """Watch the channel at this URL (empty when none was given); with a CSS selector, that part of the page."""
+    """Watch the channel at this URL (empty when none was given); with a CSS selector, that part of the page.
+
+    ``wishes`` are settings, each with its value, as they were written.
+    """
 
     url: str
     selector: str = ""
+    wishes: tuple[tuple[str, str], ...] = ()
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -216,6 +221,8 @@ VERBS: Final = (
 """What ``help`` explains."""
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
+_WITH = re.compile(r"\s(?:with|mit|avec|con)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
+_NEXT_WISH = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
 
 
 def parse(text: str) -> Command:
@@ -228,7 +235,7 @@ def parse(text: str) -> Command:
     if (number := _NUMBER.fullmatch(line)) is not None:
         return Pick(int(number[1]))
     if "://" in verb or looks_like_url(_url(verb)):
-        return _subscribe(_url(verb), "")
+        return _subscribe(line, bare=True)
     return Unknown(line, _suggestion(verb, rest))
 
 
@@ -256,10 +263,15 @@ def _selector(words: str) -> str:
     return "" if url.endswith((",", ";")) else " ".join(rest)
 
 
-def _subscribe(url: str, selector: str) -> Command:
+def _subscribe(rest: str, *, bare: bool = False) -> Command:
     """Return what is wanted of a URL: what is called a list of feeds is to be imported."""
+    words, *wishes = _WITH.split(rest, maxsplit=1)
+    url, selector = _url(words), "" if bare else _selector(words)
+    pairs = [wish.partition("=") for wish in _NEXT_WISH.split(wishes[0])] if wishes else []
     path = url.partition("#")[0].partition("?")[0]
-    return Import(url) if path.lower().endswith(".opml") and not selector else Subscribe(url, selector)
+    if path.lower().endswith(".opml") and not selector and not pairs:
+        return Import(url)
+    return Subscribe(url, selector, tuple((key, value.strip(' "“”„')) for key, _, value in pairs))
 
 
 def _unsubscribe(rest: str) -> Command:
@@ -299,7 +311,7 @@ def _help(rest: str) -> Command:
 
 
 _READERS: Final[dict[str, Callable[[str], Command]]] = {
-    "subscribe": lambda rest: _subscribe(_url(rest), _selector(rest)),
+    "subscribe": _subscribe,
     "unsubscribe": _unsubscribe,
     "list": List,
     "find": Find,

@@ -21,7 +21,7 @@ from bots.charges import Charges
 from bots.completing import Sent, completed, count_waiting
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
-from bots.ids import is_batch, is_own
+from bots.ids import fresh_id, is_batch, is_own
 from bots.knowing import Knowing
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.looks import looks_of
@@ -156,6 +156,18 @@ class Delivery:
         self._resting.forget(uid)
         self._tracks.forget(uid)
 
+    async def part(self, jid: str) -> None:
+        """Be no contact of a person's any more: neither of us sees when the other is online."""
+        if jid in self._link.rooms:
+            return
+        ident = fresh_id(user_id(jid))
+        farewells = stanzas.no_contact(self._link.address, jid, ident, is_account=self._link.is_account)
+        while True:
+            await self._link.up.wait()
+            with contextlib.suppress(LinkLost):
+                await self._link.send(farewells)
+                return
+
     def befriend(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""
         self._link.hint(stanzas.presence(self._link.address, jid, "subscribe"))
@@ -284,15 +296,13 @@ class Delivery:
     async def _send(self, uids: Sequence[UserId]) -> Iterable[UserId]:
         """Return who may have more to get."""
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
-        await self._known.learn(uids)
+        wishes = await self._known.learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._resting.of(
-            {uid: self._known.habits[uid] for uid in clear if self._known.habits[uid].waits}
-        )
+        resting = await self._resting.of({uid: wishes[uid].habits for uid in clear if wishes[uid].habits.waits})
         for uid, rest_s in resting.items():
             self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
         clear = [uid for uid in clear if uid not in resting]
-        choosy = {uid: self._known.preferences[uid] for uid in clear if chooses(self._known.preferences[uid])}
+        choosy = {uid: wishes[uid].preferences for uid in clear if chooses(wishes[uid].preferences)}
         withheld = await self._withholding.of(choosy) if choosy else {}
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s(), withheld)
         more = {uid for uid in choosy if len(withheld[uid]) == LOOKED_AT}
@@ -301,12 +311,12 @@ class Delivery:
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         sent, written, empty = [], [], []
         for uid, own in batches.items():
-            preferences, zone = self._known.preferences[uid], self._known.habits[uid].zone
-            looks = await looks_of(self._store.subscriptions, uid, own, preferences, zone)
-            asked = self._known.receipts[uid]
+            habits = wishes[uid].habits
+            looks = await looks_of(self._store.subscriptions, uid, own, wishes[uid].preferences, habits.zone)
+            asked = self._known.receipts.get(uid, False)
             request = stanzas.REQUEST if asked and jids[uid] not in self._link.rooms else ""
             for batch in own:
-                body = await self._bodies.of(batch, self._known.habits[uid].speaks, looks)
+                body = await self._bodies.of(batch, habits.speaks, looks)
                 if not body.xml:
                     empty.append((uid, batch.message_id))
                     continue
@@ -349,13 +359,10 @@ class Delivery:
             return found
         wall_s = self._clock.wall_s()
         for uid, flying in (await self._store.outbox.inflight(uids)).items():
-            hopeless = [batch for batch in flying if self._dispatch.is_hopeless(uid, batch.claimed_s, wall_s)]
-            for batch in hopeless:
-                await self._store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+            hopeless = any(self._dispatch.is_hopeless(uid, batch.claimed_s, wall_s) for batch in flying)
             if hopeless:
-                await rest_unreachable(self._store, uid)
-            alive = [batch for batch in flying if batch not in hopeless]
-            if again := self._dispatch.resend(uid, alive, self._clock.monotonic_s()):
+                await rest_unreachable(self._store, uid, flying)
+            if again := self._dispatch.resend(uid, () if hopeless else flying, self._clock.monotonic_s()):
                 found[uid] = again
                 await self._store.outbox.retried(uid, [batch.message_id for batch in again])
         return found

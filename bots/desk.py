@@ -28,6 +28,7 @@ from bots.house import House
 from bots.ids import answer_id, fresh_id
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, Said
+from bots.paces import may_command
 from bots.pointing import pointed, reacted
 from bots.replies import others, text
 from bots.replies.talking import broken, welcome, welcome_back
@@ -46,6 +47,8 @@ QUESTION_STANDS_S: Final = 600.0
 """After this long a question is forgotten, so that a stray "yes" does nothing."""
 
 _MOST_WAITING = 100
+_MOST_WAITING_OF_ONE = 20
+"""Of one occupant of a room, which all of it share."""
 _MOST_REMEMBERED = 10_000
 """People without unread commands of whom we remember a question, or that they ask too fast."""
 _NOWHERE = (0, 0)
@@ -68,7 +71,7 @@ class _Person:
         self.unread: deque[_Task] = deque(maxlen=_MOST_WAITING)
         self.asked: Question | None = None
         self.asked_s = 0.0
-        self.told_too_fast = False
+        self.told_too_fast: set[str] = set()
         self.more: tuple[str, ...] = ()
         """The contents of the messages that are to follow an answer."""
         self.language = ""
@@ -101,8 +104,14 @@ class Desk:
         self._latest: dict[str, tuple[int, int]] = {}  # of what each said and stands in the store, what we had last
 
     def hear(self, said: Said) -> None:
-        """Queue what was said and stands nowhere; of more than a hundred unread commands the oldest are dropped."""
+        """Queue what was said and stands nowhere; of more than a hundred unread commands the oldest are dropped.
+
+        Of one of many in a room, whose commands stand in one line, the newest are, and sooner.
+        """
         whose = said.jid if said.jid not in self._link.rooms or said.aloud else said.sender
+        waiting = self._people[whose].unread if said.aloud and whose in self._people else ()
+        if sum(each.said.occupant == said.occupant for each in waiting) >= _MOST_WAITING_OF_ONE:
+            return
         self._queue(whose, _Task(said, address=self._link.address))
 
     def read(self, unanswered: Sequence[Unanswered]) -> None:
@@ -179,12 +188,12 @@ class Desk:
     async def _words(self, person: _Person, said: Said) -> str:
         """Return what to say, "" for nothing."""
         per_minute = self._limits.commands_per_minute
-        if not await self._store.users.allow(said.jid, "command", per_minute, 60.0):
-            if person.told_too_fast:
+        if not await may_command(self._store.users, said, per_minute):
+            if said.occupant in person.told_too_fast or len(person.told_too_fast) >= _MOST_WAITING:
                 return ""
-            person.told_too_fast = True
+            person.told_too_fast.add(said.occupant)
             return text(TooFast(per_minute), self._clock.wall_s(), person.language or said.language)
-        person.told_too_fast = False
+        person.told_too_fast.discard(said.occupant)
         # A room is spoken to as its owners and admins speak, not as whoever spoke last.
         known = await self._house.greet(said.jid, said.language if said.may_change else "")
         if known.suspended:

@@ -13,7 +13,6 @@ import msgspec
 from bots import carrying, commands, preferring
 from bots.asking import (
     AcceptInvitation,
-    AddSubscription,
     AddWatch,
     AskWhy,
     CheckHealth,
@@ -23,14 +22,12 @@ from bots.asking import (
     ForgetEverything,
     LatestEntries,
     Limits,
-    LookUp,
     MySubscriptions,
     MyWatches,
     NodeOf,
     Probe,
     Request,
     Search,
-    TakeNewUrl,
 )
 from bots.exchange import (
     Admitted,
@@ -44,7 +41,6 @@ from bots.exchange import (
     Incomplete,
     LetBe,
     Listing,
-    NewUrlsUsedUp,
     NoSuchSubscription,
     NoSuchWatch,
     NotAdmitted,
@@ -58,8 +54,6 @@ from bots.exchange import (
     Reply,
     Shown,
     StatusReport,
-    Subscribed,
-    SubscriptionsFull,
     Unsubscribed,
     Unwatched,
     Watches,
@@ -68,10 +62,10 @@ from bots.exchange import (
 )
 from bots.mine import meant
 from bots.settling import settled, spoken_with
+from bots.subscribing import probed, subscribed
 from service.discovery.grammar import Finding, parse_query, parse_watch
-from service.errors import CoronetError, ListOfFeeds
-from service.feeds.urls import canonical_url, channel_id, looks_like_url, page_url
-from service.model import Channel
+from service.errors import CoronetError
+from service.feeds.urls import canonical_url, looks_like_url, page_url
 
 Dialogue = Generator[Request, Any, Reply]
 """What comes back for each request is stated at its class; a generator cannot say it in types."""
@@ -89,8 +83,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
     match command:
         case commands.Subscribe(""):
             return Incomplete("subscribe")
-        case commands.Subscribe(url, selector):
-            return (yield from _subscribe(page_url(url, selector), limits, as_page=bool(selector)))
+        case commands.Subscribe(url, selector, wishes):
+            return (yield from subscribed(page_url(url, selector), wishes, limits, as_page=bool(selector)))
         case commands.Unsubscribe(target):
             return (yield from _unsubscribe(target))
         case commands.Enter(code):
@@ -148,7 +142,7 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
         case commands.Answer(yes) if isinstance(asked, Confirm):
             return (yield from _unsubscribe_all()) if yes else LetBe()
         case commands.Answer(yes=True) if isinstance(asked, OfferPage):
-            return (yield from _probe(Probe(asked.url, as_page=True)))
+            return (yield from probed(Probe(asked.url, as_page=True), asked.wishes))
         case commands.Answer(yes=True) if isinstance(asked, DidYouMean):
             return (yield from _carry_out(commands.parse(asked.command), None, limits))
         case commands.Answer() | commands.Cancel():
@@ -168,39 +162,10 @@ def _subject(command: commands.Command, asked: Question | None) -> str:
             return ""
 
 
-def _subscribe(url: str, limits: Limits, *, as_page: bool = False) -> Dialogue:
-    """Subscribe to what is at a canonical URL; ``as_page``: to that page itself, or the part its selector names."""
-    mine: tuple[Followed, ...] = yield MySubscriptions()
-    channel: Channel | None = yield LookUp(channel_id(url))
-    url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
-    if len(mine) >= limits.subscriptions and not any(followed.channel.id == channel_id(url) for followed in mine):
-        return SubscriptionsFull(limits.subscriptions)
-    if channel is not None and not channel.dormant:
-        latest = yield LatestEntries(channel.id, 1)
-        number, new = yield AddSubscription(channel.id)
-        return Subscribed(Followed(number, channel), new, latest[0] if latest else None, moved=moved)
-    if not (yield TakeNewUrl()):
-        return NewUrlsUsedUp(limits.new_urls_per_hour)
-    return (yield from _probe(Probe(url, as_page or (channel is not None and channel.kind == "page")), moved=moved))
-
-
-def _probe(probe: Probe, *, moved: bool = False) -> Dialogue:
-    """Have a worker look, and subscribe to what it finds: to one feed, or all of a list."""
-    try:
-        probed = yield probe
-    except ListOfFeeds:
-        return (yield from carrying.imported_from(probe.url))
-    if probed.channel is None:
-        return OfferPage(probe.url) if probed.page else Choose(probed.choices)
-    number, new = yield AddSubscription(probed.channel.id)
-    latest = probed.latest[0] if probed.latest else None
-    return Subscribed(Followed(number, probed.channel), new, latest, discovered=probed.discovered, moved=moved)
-
-
 def _pick(number: int, asked: Choose, limits: Limits) -> Dialogue:
     if not 1 <= number <= len(asked.options):
         return asked
-    return (yield from _subscribe(canonical_url(asked.options[number - 1].url), limits))
+    return (yield from subscribed(canonical_url(asked.options[number - 1].url), asked.wishes, limits))
 
 
 def _search(wanted: str) -> Dialogue:
@@ -224,7 +189,7 @@ def _pick_found(number: int, asked: Found, limits: Limits) -> Dialogue:
     if not 1 <= number <= len(asked.findings):
         return asked
     channel = asked.findings[number - 1].channel
-    return (yield from _subscribe(channel.url, limits, as_page=channel.kind == "page"))
+    return (yield from subscribed(channel.url, (), limits, as_page=channel.kind == "page"))
 
 
 def _pick_one(number: int, asked: WhichOne, limits: Limits) -> Dialogue:

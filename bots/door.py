@@ -21,6 +21,11 @@ class Door:
         self._who = who
         self._listed = frozenset(each.casefold() for each in listed)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody is let in."""
+        return self._who == "open"
+
     async def admits(self, jid: str) -> bool:
         """Return whether a person may use the bot. Raises StoreUnavailable."""
         if self._who == "open" or jid in self._rooms or self._is_listed(jid):

@@ -10,26 +10,31 @@ from service.errors import CoronetError, UploadRefused
 from service.filters import Rule
 from service.habits import Habits
 from service.model import Entry, FeedLink
-from service.preferences import Preferences
+from service.preferences import NONE, Preferences
+
+Wishes = tuple[tuple[str, str], ...]
 
 
 class Subscribed(msgspec.Struct, frozen=True):
-    """It is watched. ``latest`` is the proof.
+    """It is watched. ``latest`` is the proof, newest first; None if the person wants none.
 
-    ``discovered`` says that the URL was a page which named this feed, ``moved`` that the channel went to another URL.
+    ``discovered`` says that the URL was a page which named this feed, ``moved`` that the channel went to another URL;
+    ``preferences`` are what was asked for with it.
     """
 
     followed: Followed
     new: bool
-    latest: Entry | None
+    latest: tuple[Entry, ...] | None
     discovered: bool = False
     moved: bool = False
+    preferences: Preferences = NONE
 
 
 class Choose(msgspec.Struct, frozen=True):
-    """A question: which of these?"""
+    """A question: which of these? ``wishes`` are what was asked for with it, as in a command."""
 
     options: tuple[FeedLink, ...]
+    wishes: Wishes = ()
 
 
 class Confirm(msgspec.Struct, frozen=True):
@@ -45,9 +50,10 @@ class DidYouMean(msgspec.Struct, frozen=True):
 
 
 class OfferPage(msgspec.Struct, frozen=True):
-    """A question: the page at this canonical URL names no feed; watch the page itself?"""
+    """A question: the page at this canonical URL names no feed; watch the page itself? ``wishes`` as above."""
 
     url: str
+    wishes: Wishes = ()
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -181,6 +181,7 @@ class House:
             case ForgetEverything():
                 await self.importing.stop(jid)
                 async with self.delivery.paused(jid):
+                    await self.delivery.part(jid)
                     await self._store.forgetting.forget(jid)
                     self.delivery.forget(jid)
                 return None

@@ -19,6 +19,7 @@ from bots.verbs import VERB_OF
 _REPLY: Final = "urn:xmpp:reply:0"
 _FALLBACK: Final = "urn:xmpp:fallback:0"
 _REACTIONS: Final = "urn:xmpp:reactions:0"
+_OCCUPANT: Final = "{urn:xmpp:occupant-id:0}occupant-id"
 _STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
 _MOST_REACTIONS: Final = 10
 _UNNAMED_S: Final = 10.0
@@ -92,7 +93,15 @@ def _in_room(stanza: Element) -> SaidInRoom | None:
         return None
     named = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == room)
     room_id = next(named, "")[:LONGEST_TOKEN]
-    return SaidInRoom(room, nick, stanza.get("id", ""), room_id, text, _language(stanza), points_at, reacted)
+    ident, occupant = stanza.get("id", ""), _occupant(stanza)
+    return SaidInRoom(room, nick, ident, room_id, text, _language(stanza), points_at, reacted, occupant)
+
+
+def _occupant(stanza: Element) -> str:
+    """Return what a room calls who spoke there, for as long as they come there; else their nick."""
+    named = stanza.find(_OCCUPANT)
+    own = named.get("id", "")[:LONGEST_TOKEN] if named is not None else ""
+    return own or stanza.get("from", "").partition("/")[2][:LONGEST_TOKEN]
 
 
 def _words(stanza: Element) -> tuple[str | None, str, bool]:

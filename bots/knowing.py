@@ -2,8 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from service.habits import Habits
 from service.model import UserId
@@ -13,6 +15,13 @@ from service.store import Store
 MOST_UNANSWERED: Final = 20
 """After so many batches without a receipt we stop waiting for any, until one comes: what a later session
 would have to send again is bounded."""
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """When one person wants to be told, and what and how: as it was when a burst for them began."""
+
+    habits: Habits
+    preferences: ByNumber
 
 
 class Knowing:
@@ -25,18 +34,23 @@ class Knowing:
         self.habits: dict[UserId, Habits] = {}
         self.preferences: dict[UserId, ByNumber] = {}
         self._unanswered: Counter[UserId] = Counter()
+        self._changes = 0
 
-    async def learn(self, uids: Iterable[UserId]) -> None:
-        """Find out what we do not remember of these people. Raises StoreUnavailable."""
-        unknown = [uid for uid in uids if uid not in self.habits]
+    async def learn(self, uids: Sequence[UserId]) -> dict[UserId, Wishes]:
+        """Find out what we do not remember of these people; return what they want. Raises StoreUnavailable."""
+        known = {uid: Wishes(self.habits[uid], self.preferences[uid]) for uid in uids if uid in self.habits}
+        unknown = [uid for uid in uids if uid not in known]
+        changes = self._changes
         receipts, habits, preferences = await asyncio.gather(
             self._store.users.receipts(unknown),
             self._store.users.habits(unknown),
             self._store.preferences.of_users(unknown),
         )
         self.receipts = dict(zip(unknown, receipts, strict=True)) | self.receipts
-        self.habits.update(zip(unknown, habits, strict=True))
-        self.preferences.update(zip(unknown, preferences, strict=True))
+        if changes == self._changes:  # else it may have been read before somebody changed it
+            self.habits.update(zip(unknown, habits, strict=True))
+            self.preferences.update(zip(unknown, preferences, strict=True))
+        return known | dict(zip(unknown, map(Wishes, habits, preferences), strict=True))
 
     def answers(self, uid: UserId) -> None:
         """Somebody's client has sent a receipt."""
@@ -50,15 +64,18 @@ class Knowing:
 
     def changed(self, uid: UserId) -> None:
         """Somebody has other habits or preferences now."""
+        self._changes += 1
         self.habits.pop(uid, None)
 
     def forget(self, uid: UserId) -> None:
         """Remember nothing of somebody."""
+        self._changes += 1
         for told in self._all():
             told.pop(uid, None)
 
     def keep(self, holds: Callable[[UserId], bool]) -> None:
         """Remember only some: what we know of the others will soon be old."""
+        self._changes += 1
         for told in self._all():
             for uid in [uid for uid in told if not holds(uid)]:
                 del told[uid]

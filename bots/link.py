@@ -23,7 +23,8 @@ class Said(msgspec.Struct, frozen=True):
     the message that it was written under, ``reacted`` says that it stands for a reaction to that.
 
     In a room ``jid`` is the room, and ``sender`` who spoke there, ``aloud`` or to us alone; ``may_change`` says whether
-    they may change what the room is told. ``token`` names these words for all bots that the server may bring them to,
+    they may change what the room is told, and ``occupant`` is what the room calls them whatever their nick (XEP-0421),
+    or else their nick; "" outside of rooms. ``token`` names these words for all bots that the server may bring them to,
     "" if that is only us.
     """
 
@@ -39,6 +40,7 @@ class Said(msgspec.Struct, frozen=True):
     aloud: bool = False
     may_change: bool = True
     token: str = ""
+    occupant: str = ""
 
 
 class SaidInRoom(msgspec.Struct, frozen=True):
@@ -55,14 +57,19 @@ class SaidInRoom(msgspec.Struct, frozen=True):
     language: str
     points_at: str
     reacted: bool
+    occupant: str = ""
 
 
 class Invited(msgspec.Struct, frozen=True):
-    """Somebody wants us in a room."""
+    """Somebody wants us in a room. ``through``: whom the room calls the inviter, "" if they have said so themselves.
+
+    ``by`` is bare: the room itself, if it hides who it is.
+    """
 
     room: str
     by: str
     password: str
+    through: str = ""
 
 
 class InRoom(msgspec.Struct, frozen=True):
@@ -147,6 +154,8 @@ class Link(Protocol):
 
     up: asyncio.Event
     """Set while there is a session."""
+    is_account: bool
+    """Whether we are an account of the server's, which keeps things for us."""
     address: str
     """What we send as."""
     voice: str
@@ -165,9 +174,6 @@ class Link(Protocol):
 
 class AskingLink(Link, Protocol):
     """A link through which we can ask, too."""
-
-    is_account: bool
-    """Whether we are an account of the server's, which keeps things for us."""
 
     async def ask(self, to: str, kind: str, content: str) -> Element:
         """Send a request ("get" or "set") and return the answer, be it a result or an error. Raises :class:`LinkLost`.

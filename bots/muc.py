@@ -56,14 +56,26 @@ def invitation(stanza: Element) -> Invited | None:
     told = stanza.find(f"{{{_USER}}}x")
     invite = told.find(f"{{{_USER}}}invite") if told is not None else None
     if told is not None and invite is not None:
-        by = bare(invite.get("from", ""))
-        found = Invited(sender, by or sender, told.findtext(f"{{{_USER}}}password", ""))
+        through = invite.get("from", "")[:_LONGEST_JID] or sender
+        found = Invited(sender, bare(through), told.findtext(f"{{{_USER}}}password", ""), through)
     elif (direct := stanza.find(f"{{{_DIRECT}}}x")) is not None:
         found = Invited(bare(direct.get("jid", "")), sender, direct.get("password", ""))
     else:
         return None
     sane = 0 < len(found.room) <= _LONGEST_JID and len(found.password) <= _LONGEST_JID and "@" in found.room
     return found if sane and clean(found.room) == found.room else None
+
+
+def declining(sender: str, room: str, to: str, reason: str) -> str:
+    """Return what has a room tell who invited us through it why we do not come (XEP-0045 §7.8.3)."""
+    told = f"<decline to={quoteattr(to)}><reason>{escape(clean(reason))}</reason></decline>"
+    return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{_USER}'>{told}</x></message>"
+
+
+def vouches(room: str, jid: str) -> bool:
+    """Say whether what a room says of a person is their own server's word: it is one of its rooms."""
+    domain, home = room.rpartition("@")[2], jid.rpartition("@")[2]
+    return room != jid and (domain == home or domain.endswith(f".{home}"))
 
 
 def addressed(text: str, nick: str) -> str | None:

@@ -28,6 +28,7 @@ from bots.exchange import (
     Reply,
     Resumed,
     UnreadableSetting,
+    Wishes,
 )
 from bots.mine import meant
 from bots.switches import OFF, ON
@@ -44,6 +45,7 @@ _KEYS: Final = {
     **dict.fromkeys(("title", "name", "titel", "titre", "título", "titulo", "nombre", "nom"), "title"),
     **dict.fromkeys(("edits", "edit", "corrections", "änderungen", "modifications", "ediciones"), "edits"),
     **dict.fromkeys(("format", "template", "vorlage", "modèle", "plantilla", "formato"), "format"),
+    **dict.fromkeys(("proof", "latest", "beweis", "neueste", "preuve", "derniers", "prueba", "últimos"), "proof"),
     **dict.fromkeys(("interval", "every", "intervall", "intervalle", "intervalo"), "interval"),
 }
 _KINDS: Final = {
@@ -83,7 +85,9 @@ def preferred(command: commands.Set) -> Part:
     before = preferences.get(number, NONE)
     if not command.key:
         return Preferred(followed, before)
-    changed = _changed(before, command, for_all=number == FOR_ALL)
+    if _KEYS.get(command.key.lower()) == "proof" and number != FOR_ALL:  # its beginning is past
+        return UnreadableSetting("proof", command.value)
+    changed = _changed(before, command.key, command.value, for_all=number == FOR_ALL)
     if not isinstance(changed, Preferences):
         return changed
     yield PutPreferences(number, changed)
@@ -121,14 +125,24 @@ def _one(
     return (found[0].number, found[0]) if found else NoSuchSubscription()
 
 
-def _changed(before: Preferences, command: commands.Set, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
-    key, value = _KEYS.get(command.key.lower(), ""), command.value.strip()
+def wished(before: Preferences, wishes: Wishes) -> Preferences | Reply:
+    """Return what is wanted of one subscription after these wishes; or what is wrong with one of them."""
+    for key, value in wishes:
+        changed = _changed(before, key, value, for_all=False)
+        if not isinstance(changed, Preferences):
+            return changed
+        before = changed
+    return before
+
+
+def _changed(before: Preferences, named: str, value: str, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
+    key, value = _KEYS.get(named.lower(), ""), value.strip()
     usual = value.lower() in _USUAL
     off = value.lower() in OFF
     switched = None if usual else value.lower() in ON
     match key:
         case "":
-            return NoSuchSetting(command.key)
+            return NoSuchSetting(named)
         case "interval":
             return NotSettable()
         case "mute" | "edits" if not (off or switched or usual):
@@ -137,6 +151,8 @@ def _changed(before: Preferences, command: commands.Set, *, for_all: bool) -> Pr
             return msgspec.structs.replace(before, muted=bool(switched))
         case "edits":
             return msgspec.structs.replace(before, edits=switched)
+        case "proof":
+            return _with_proof(before, value, off=off, usual=usual)
         case "title" if for_all or not value:
             return UnreadableSetting(key, value)
         case "title":
@@ -144,6 +160,15 @@ def _changed(before: Preferences, command: commands.Set, *, for_all: bool) -> Pr
             return msgspec.structs.replace(before, title=title)
         case _:
             return _with_template(before, value, off=off, usual=usual)
+
+
+def _with_proof(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
+    number = _NUMBER.fullmatch(value)
+    if off or usual or value.lower() in ON:
+        return msgspec.structs.replace(before, proof=0 if off else None)
+    if number is None or int(number[1]) > commands.MOST_SHOWN:
+        return UnreadableSetting("proof", value)
+    return msgspec.structs.replace(before, proof=int(number[1]))
 
 
 def _with_template(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:

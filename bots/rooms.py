@@ -17,12 +17,13 @@ from bots.charges import Charges
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
+from bots.exchange import NotAdmitted
 from bots.house import House
-from bots.ids import fresh_id
+from bots.ids import fresh_id, is_batch
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
-from bots.replies.talking import in_a_room, kept_out
+from bots.replies.talking import in_a_room, kept_out, not_admitted, who_is_it
 from bots.verbs import LEAVE
-from bots.visits import Deed, Enter, Excuse, GiveUp, Inside, Leave, Settle, Visits
+from bots.visits import Deed, Enter, Excuse, GiveUp, Inside, Keep, Leave, Settle, Visits
 from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -78,11 +79,12 @@ class Rooms:
         while True:
             try:
                 found = await self._store.rooms.of(self._link.address)
+                told = await self._store.rooms.told(list(found))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
             known = {room: (kept.nick, kept.password) for room, kept in found.items() if self._is_ours(room)}
-            self._visits.remember(known, self._clock.monotonic_s())
+            self._visits.remember(known, told, self._clock.monotonic_s())
             self._link.rooms.update(known)
             for room in [room for room in self._link.rooms if not self._is_ours(room)]:
                 self._plan(self._visits.handed_over(room))
@@ -133,6 +135,8 @@ class Rooms:
         """Somebody spoke in a room."""
         if self._visits.is_echo(event):
             self._delivery.receipt(Receipt(event.room, event.id))
+            if event.room_id and is_batch(user_id(event.room), event.id) and self._deeds.qsize() < _MOST_WAITING:
+                self._deeds.put_nowait(Keep(event.room, event.room_id, event.id))
             return
         spoken = self._visits.to_us(event)
         if spoken is None:
@@ -145,6 +149,7 @@ class Rooms:
             Said(
                 event.room, sender, event.id, text, "", wants_receipt=False, language=event.language,
                 points_at=spoken.points_at, reacted=event.reacted, aloud=True, may_change=spoken.may_change,
+                occupant=event.occupant,
             )
         )  # fmt: skip
 
@@ -153,7 +158,8 @@ class Rooms:
         nick = said.sender.partition("/")[2]
         if nick:
             may_change = self._visits.is_manager(said.jid, nick)
-            self._desk.hear(msgspec.structs.replace(said, may_change=may_change, wants_receipt=False))
+            own = msgspec.structs.replace(said, may_change=may_change, wants_receipt=False, occupant=nick)
+            self._desk.hear(own)
 
     # What is done.
 
@@ -192,14 +198,31 @@ class Rooms:
                 self._link.hint(stanzas.message(address, to, fresh_id(user_id(to)), content))
             case Inside(room):
                 self._delivery.presence(Seen(room))
+            case Keep(room, room_id, message_id):
+                await self._store.rooms.keep_told(room, room_id, message_id)
 
     async def _consider(self, event: Invited) -> None:
-        """Follow an invitation, unless it comes from whom we do not serve, or from whom too many come."""
-        if not await self._door.admits(event.by):
+        """Follow an invitation, or say why not, unless too many come from there."""
+        if not await self._store.users.allow(event.by, "invitation", INVITATIONS_PER_HOUR, 3600.0):
             return
-        if await self._store.users.allow(event.by, "invitation", INVITATIONS_PER_HOUR, 3600.0):
+        known = not event.through or muc.vouches(event.room, event.by)
+        speaker = voice((await self._store.users.get(event.by)).habits.speaks)
+        if not known and not self._door.is_open:
+            self._decline(event, who_is_it(event.room, speaker), known=known)
+        elif not await self._door.admits(event.by):
+            self._decline(event, not_admitted(NotAdmitted(), speaker), known=known)
+        else:
             _log.info("invited", room=event.room, by=event.by)
             self._plan(self._visits.invited(event, self._clock.monotonic_s()))
+
+    def _decline(self, event: Invited, words: str, *, known: bool) -> None:
+        """Tell who invited us why we do not come: through the room, and directly if it is surely them."""
+        address = self._link.address
+        if event.through:
+            self._link.hint(muc.declining(address, event.room, event.through, words))
+        if known:
+            ident = fresh_id(user_id(event.by))
+            self._link.hint(stanzas.message(address, event.by, ident, stanzas.payload(words)))
 
     async def _settle(self, room: str, nick: str, password: str) -> None:
         self._link.rooms.add(room)

@@ -80,6 +80,14 @@ def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") ->
     return f"<presence from={quoteattr(sender)}{whom}{stated}>{content}</presence>"
 
 
+def no_contact(sender: str, jid: str, ident: str, *, is_account: bool) -> list[str]:
+    """Return what ends both presence subscriptions; an account's server has a roster to take the person out of."""
+    if not is_account:
+        return [presence(sender, jid, "unsubscribe"), presence(sender, jid, "unsubscribed")]
+    item = f"<item jid={quoteattr(jid)} subscription='remove'/>"
+    return [request(sender, sender, ident, "set", f"<query xmlns='jabber:iq:roster'>{item}</query>")]
+
+
 def request(sender: str, to: str, ident: str, kind: str, content: str) -> str:
     """Return a request of ours; ``kind`` is "get" or "set"."""
     return f"<iq {_addressed(sender, to, ident)} type='{kind}'>{content}</iq>"

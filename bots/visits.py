@@ -14,6 +14,7 @@ import msgspec
 
 from bots import muc
 from bots.link import InRoom, Invited, RoomRefused, SaidInRoom
+from service.store.rooms import TOLD_KEPT
 
 MOST_ROOMS: Final = 1_000
 MOST_MANAGERS: Final = 1_000
@@ -21,7 +22,6 @@ MOST_MANAGERS: Final = 1_000
 MOST_NICKS: Final = 9
 ANSWERS_WITHIN_S: Final = 60.0
 """Whoever invited us to what does not answer is not waited for."""
-_KEPT: Final = 50
 _RETRY_S: Final = (15.0, 3_600.0)
 _FINAL: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
 """Refusals of a room that was ours which no retry will change; of others, any refusal is final."""
@@ -69,7 +69,15 @@ class Inside(msgspec.Struct, frozen=True):
     room: str
 
 
-Deed = Enter | Leave | Settle | GiveUp | Excuse | Inside
+class Keep(msgspec.Struct, frozen=True):
+    """Remember, also after a restart, how the room calls a message of ours: so that replies to it are understood."""
+
+    room: str
+    room_id: str
+    message_id: str
+
+
+Deed = Enter | Leave | Settle | GiveUp | Excuse | Inside | Keep
 
 
 class _Visit:
@@ -103,10 +111,16 @@ class Visits:
         """Know of no room yet."""
         self._visits: dict[str, _Visit] = {}
 
-    def remember(self, rooms: Mapping[str, tuple[str, str]], now_s: float) -> None:
-        """Enter these rooms again, which were ours: JID → (nick, password)."""
+    def remember(
+        self, rooms: Mapping[str, tuple[str, str]], told: Mapping[str, Mapping[str, str]], now_s: float
+    ) -> None:
+        """Enter these rooms again, which were ours: JID → (nick, password).
+
+        ``told`` is how a room calls messages of ours, oldest first: JID → its id → ours.
+        """
         for room, (nick, password) in rooms.items():
-            self._visits.setdefault(room, _Visit(nick, password, "", now_s, ours=True))
+            visit = self._visits.setdefault(room, _Visit(nick, password, "", now_s, ours=True))
+            visit.told = OrderedDict(told.get(room, {})) | visit.told
 
     def restart(self, now_s: float) -> None:
         """A new session: we are in no room."""
@@ -219,7 +233,7 @@ class Visits:
             return False
         if event.room_id:
             visit.told[event.room_id] = event.id
-            if len(visit.told) > _KEPT:
+            if len(visit.told) > TOLD_KEPT:
                 visit.told.popitem(last=False)
         return True
 

@@ -22,17 +22,20 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one person wants of one subscription, or of all.
 
     ``title`` is what they call it; ``edits``, whether they are told of edited entries, and ``template``, how entries
-    are written ("" for the usual way), are None where nothing was said.
+    are written ("" for the usual way), are None where nothing was said. ``proof`` is how many of the latest entries are
+    shown when a subscription begins.
     """
 
     muted: bool = False
     title: str = ""
     edits: bool | None = None
     template: str | None = None
+    proof: int | None = None
     rules: tuple[Rule, ...] = ()
 
 
 NONE: Final = Preferences()
+USUAL_PROOF: Final = 1
 
 ByNumber = Mapping[int, Preferences]
 """One person's preferences, by the numbers of their subscriptions and ``FOR_ALL``; what is absent is ``NONE``."""

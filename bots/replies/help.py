@@ -29,7 +29,8 @@ HELP: Final = {
         marked(
             "A site's address is enough if the site names its feed; a page without one I can watch itself. "
             "`subscribe URL SELECTOR` watches one part of a page, named as in CSS: `subscribe example.org/prices "
-            "#list` or `… main table`. Also: sub, add, follow."
+            "#list` or `… main table`. `subscribe URL with mute=on title=My news`: with settings, as `set` knows them. "
+            "Also: sub, add, follow."
         ),
     ),
     "unsubscribe": Topic(
@@ -104,7 +105,8 @@ HELP: Final = {
         marked(
             "`set #3 mute on`: tell you nothing of it. `set #3 title My news`: what you call it. `set #3 edits off`: "
             "no corrections of what you were told. `set #3 format $title: $link`: how entries look, with $channel, "
-            "$title, $link, $date, $summary, $author, $tags. `set all edits off`: for all subscriptions."
+            "$title, $link, $date, $summary, $author, $tags. `set all edits off`: for all subscriptions. "
+            "`set all proof off`: no latest entry when a subscription begins."
         ),
     ),
     "filter": Topic(

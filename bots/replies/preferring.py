@@ -1,13 +1,14 @@
 """What is said about pauses, settings and filters."""
 
 from bots import exchange as say
+from bots.commands import MOST_SHOWN
 from bots.replies.help import HELP
 from bots.replies.parts import fitted, title
 from bots.templates import MOST_CHARS, MOST_LINES, VARIABLES
 from bots.voice import Voice
 from service.feeds.text import one_line
 from service.filters import Rule, written
-from service.preferences import Preferences
+from service.preferences import NONE, USUAL_PROOF, Preferences
 
 
 def paused(reply: say.Paused, voice: Voice) -> str:
@@ -77,7 +78,9 @@ def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[
     on, off, as_for_all = voice.say("on"), voice.say("off"), voice.say("as for all")
     usual_title, usual_format = voice.say("as its publisher calls it"), voice.say("the usual one")
     rows = [f"mute: {on if preferences.muted else off}"]
-    if not for_all:
+    if for_all:
+        rows.append(f"proof: {_proof(preferences, voice)}")
+    else:
         rows.append(f"title: {one_line(preferences.title, 120) or usual_title}")
     if preferences.edits is None:
         rows.append(f"edits: {on if for_all else as_for_all}")
@@ -88,6 +91,17 @@ def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[
     else:
         rows.append(f"format: {as_for_all if preferences.template is None and not for_all else usual_format}")
     return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
+
+
+def chosen(preferences: Preferences, voice: Voice) -> list[str]:
+    """Return a line per setting that is not as usual."""
+    usual = _settings(NONE, voice, for_all=False)
+    return [row for row in _settings(preferences, voice, for_all=False) if row not in usual]
+
+
+def _proof(preferences: Preferences, voice: Voice) -> str:
+    proof = USUAL_PROOF if preferences.proof is None else preferences.proof
+    return str(proof) if proof else voice.say("off")
 
 
 def no_such_setting(reply: say.NoSuchSetting, voice: Voice) -> str:
@@ -102,6 +116,12 @@ def unreadable_setting(reply: say.UnreadableSetting, voice: Voice) -> str:
         case "title":
             return voice.say(
                 "How shall I call it? For example: `set #3 title My news`; `off` is as its publisher calls it."
+            )
+        case "proof":
+            return voice.say(
+                "How many of its latest entries I show when a subscription begins, 0 to {most}: `set all proof 3`, "
+                "`set all proof off`, or for one `subscribe URL with proof=3`.",
+                most=str(MOST_SHOWN),
             )
         case "format" if reply.strangers:
             return voice.say(

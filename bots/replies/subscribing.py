@@ -2,6 +2,7 @@
 
 from bots import exchange as say
 from bots.replies.parts import address, entry_lines, fitted, joined_lines, title
+from bots.replies.preferring import chosen
 from bots.voice import Voice
 from service.feeds.text import one_line
 
@@ -10,14 +11,20 @@ def subscribed(reply: say.Subscribed, voice: Voice) -> str:
     """Say that it is watched, and prove it by what is there now."""
     head = _begun(reply, voice)
     if reply.followed.channel.kind == "page":
-        told = voice.say("{begun} I will tell you what changes on it.", begun=head)
-        if reply.latest is None:
-            return told
-        seen = voice.say("What I saw last: {text}", text=joined_lines(reply.latest.summary, 200))
-        return f"{told}\n{seen}"
+        head = voice.say("{begun} I will tell you what changes on it.", begun=head)
+    return "\n".join([head, *chosen(reply.preferences, voice), *_proof(reply, voice)])
+
+
+def _proof(reply: say.Subscribed, voice: Voice) -> list[str]:
+    """Return what is there now, as far as it is wanted."""
     if reply.latest is None:
-        return "\n".join([head, voice.say("Nothing is in it yet; I will tell you when something appears.")])
-    return "\n".join([head, voice.say("Latest now:"), entry_lines(reply.latest, voice)])
+        return []
+    if reply.followed.channel.kind == "page":
+        seen = (joined_lines(entry.summary, 200) for entry in reply.latest[:1])
+        return [voice.say("What I saw last: {text}", text=text) for text in seen]
+    if not reply.latest:
+        return [voice.say("Nothing is in it yet; I will tell you when something appears.")]
+    return [voice.say("Latest now:"), *(entry_lines(entry, voice) for entry in reply.latest)]
 
 
 def _begun(reply: say.Subscribed, voice: Voice) -> str:

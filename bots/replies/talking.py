@@ -33,6 +33,15 @@ def kept_out(room: str, voice: Voice) -> str:
     )
 
 
+def who_is_it(room: str, voice: Voice) -> str:
+    """Say to whoever had a room invite us that we cannot tell who it is."""
+    return voice.say(
+        "I am not here for everybody, and only {room} says who invites me there. "
+        "Invite me directly, if your client can do that, or ask whoever runs me.",
+        room=one_line(room, 300),
+    )
+
+
 def only_managers(_reply: say.OnlyManagers, voice: Voice) -> str:
     """Say who may change what a room is told."""
     return voice.say("Only owners and admins of this room can change what it is told. `list` shows what that is.")

@@ -53,6 +53,7 @@ VirtualHost "{domain}"
 
 {components}
 Component "rooms.{domain}" "muc"
+  modules_enabled = {{ "muc_mam" }}
 
 Component "pubsub.{domain}" "pubsub"
   admins = {{ {admins} }}

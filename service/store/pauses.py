@@ -35,9 +35,10 @@ class Pauses:
     ) -> list[ChannelId]:
         """Tell a person nothing of these channels, nor of their ``watches``; return which were not paused already.
 
-        ``unasked``: it is we who do it, because nobody is there; they may have wished the same before.
+        ``unasked``: it is we who do it, because nobody is there; they may have wished the same before, and what is in
+        flight has not reached them.
         """
-        own = _own_keys(jid)
+        own = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
         paused = await self._link.script("user_pause", own, "*" if unasked else "", int(watches), *cids)
         return [cid.decode() for cid in paused]
 

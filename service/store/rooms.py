@@ -1,9 +1,16 @@
 """Which rooms a bot is in, so that whichever process serves it next enters them again."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
 from service.store import keys
 from service.store.link import Link
+from service.store.outbox import MessageId
+
+TOLD_KEPT: Final = 50
+"""Messages of a bot in one room whose ids are remembered, for 30 days."""
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -32,3 +39,16 @@ class Rooms:
     async def drop(self, address: str, jid: str) -> None:
         """Forget a room."""
         await self._link.call("HDEL", keys.rooms(address), jid)
+
+    async def told(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
+        """Return how these rooms call the bot's last messages there, oldest first: JID → their id → ours."""
+        found = await self._link.many([("LRANGE", keys.echoes(keys.user_id(jid)), 0, -1) for jid in jids])
+        return {
+            jid: dict(msgspec.msgpack.decode(pair, type=tuple[str, str]) for pair in pairs)
+            for jid, pairs in zip(jids, found, strict=True)
+        }
+
+    async def keep_told(self, jid: str, room_id: str, message_id: MessageId) -> None:
+        """Remember how a room calls a message of the bot's."""
+        pair = msgspec.msgpack.encode((room_id, message_id))
+        await self._link.script("room_echo", (keys.echoes(keys.user_id(jid)),), pair, TOLD_KEPT)

@@ -40,6 +40,7 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
         await store.subscriptions.subscribe(jid, channel.id)
     for expression in ("tag=python", '"brown fox"', "/v[0-9]/"):
         await store.standing.watch(jid, parse_watch(expression), 9)
+    await store.rooms.keep_told(jid, "theirs", "ours")
     await store.preferences.put(jid, FOR_ALL, Preferences(muted=True))
     dead, flying = [await tell(store, uid, channels[0], version) for version in (2, 3)]
     await store.outbox.dead(uid, dead, "nobody is there")

@@ -179,3 +179,18 @@ async def test_who_was_unreachable_and_comes_back_has_their_own_pauses_as_before
     assert batch is not None
     assert [item.channel for item in batch.items] == ([other.id] if own else both)
     assert await store.link.call("HEXISTS", keys.user(UID), "unheard") == own
+
+
+async def test_what_never_reached_somebody_unreachable_is_told_after_all_when_they_are_back(store: Store) -> None:
+    one, other = await followed(store, 2)
+    await give(store, one, 2, 3)
+    flying = await claim(store)
+    assert flying is not None
+    await give(store, one, 4)
+    await give(store, other, 2)
+    await store.pauses.rest(ALICE, [one.id, other.id])
+    await store.outbox.dead(UID, flying.message_id, "nobody there")
+    await give(store, one, 5)
+    assert await claim(store) is None
+    await store.pauses.reinstate(ALICE, [one.id, other.id])
+    assert sorted(told(await claim(store))) == [(2, 1), (5, 1)]

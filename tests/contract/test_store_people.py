@@ -7,6 +7,7 @@ from service.errors import UserError
 from service.feeds.parts import Parts
 from service.store import Store, keys
 from service.store.outbox import Batch, OutboxItem
+from service.store.rooms import TOLD_KEPT
 from tests.support.channels import make_channel
 
 ADA = "ada@example.org"
@@ -182,3 +183,14 @@ async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_al
             assert await store.dead_letters.drop(letter.id)
     assert await store.dead_letters.count() == len(MALFORMED)
     assert await store.people.forget(uid), "who is forgotten takes theirs along, whatever else is there"
+
+
+async def test_how_a_room_calls_the_last_messages_is_remembered_for_a_while(store: Store) -> None:
+    room, other = "lounge@rooms.localhost", "library@rooms.localhost"
+    for number in range(TOLD_KEPT + 2):
+        for _ in range(2):
+            await store.rooms.keep_told(room, f"theirs {number}", f"ours {number}")
+    told = await store.rooms.told([other, room])
+    assert told[other] == {}
+    assert list(told[room].items()) == [(f"theirs {n}", f"ours {n}") for n in range(2, TOLD_KEPT + 2)]
+    assert 0 < await store.link.call("TTL", keys.echoes(keys.user_id(room))) <= 30 * 86_400

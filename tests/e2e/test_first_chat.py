@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from service.feeds.urls import channel_id
 from service.stack.publisher import SamplePublisher
 from tests.support.ledger import Subscribed, audit, tagged
 from tests.support.product import Product, running
+from tests.support.terminal import terminal
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -90,6 +92,51 @@ async def test_fifty_entries_arrive_within_a_polls_share_of_the_interval(
         delays_s = sorted(at_s[entry.title] - entry.published_s for entry in publisher.published(feed)[1:])
         print(f"delay p50 {delays_s[25]:.2f} s, p95 {delays_s[47]:.2f} s, max {delays_s[-1]:.2f} s")  # noqa: T201 - the figure
         assert delays_s[47] <= POLL_INTERVAL_S / WORKERS + 2.0
+
+
+def heard(screen: str, nick: str) -> list[str]:
+    """Return what somebody said in Profanity, message by message."""
+    # Each begins with its time and who says it; its further lines stand below, indented.
+    talk = screen.rstrip().rpartition("\n")[0]  # what follows is the line to type in
+    messages = re.split(r"^\d\d:\d\d:\d\d - ", talk, flags=re.MULTILINE)
+    lines = [[line.strip() for line in message.rstrip().split("\n")] for message in messages]
+    return ["\n".join(said).removeprefix(f"{nick}: ") for said in lines if said[0].startswith(f"{nick}: ")]
+
+
+async def test_a_first_contact_in_a_terminal_reads_as_it_is_meant(
+    product: Product, publisher: SamplePublisher, tmp_path: Path
+) -> None:
+    """Profanity, as somebody uses it who has just installed it."""
+    feed, xmpp = publisher.feed_url(4), product.ready["xmpp"]
+    erin, bot = xmpp["accounts"][4], xmpp["bot_jid"]
+    await publisher.publish("Before", 4)
+    async with terminal("profanity", {"HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}) as client:
+        await client.shows("Type '/help'")
+        await client.type(f"/connect {erin['jid']} server {xmpp['host']} port {xmpp['port']} tls trust")
+        await client.shows("Enter password:")
+        await client.type(erin["password"])
+        await client.shows("logged in successfully")
+        await client.type(f"/msg {bot} subscribe {feed}")
+        await client.shows("entries/4/1")
+        await client.type("list")
+        await client.shows("me: list")
+        await publisher.publish("Breaking news & more", 4)
+        await client.shows("entries/4/2")
+        await client.type("unsubscribe #1")
+        screen = await client.shows("Unsubscribed")
+
+    assert heard(screen, bot) == [
+        (
+            "Hello! I am Coronet: I watch feeds and web pages and tell you here when something new appears.\n"
+            "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
+            "`help` shows everything I understand. Deutsch: `language de`, français: `language fr`, "
+            "español: `language es`.\n\n"
+            f"Subscribed to *Sample feed 4* (#1).\nLatest now:\nBefore\n{publisher.url}/entries/4/1"
+        ),
+        f"1 subscription:\n#1 Sample feed 4\n{feed}",
+        f"*Sample feed 4*\nBreaking news & more\n{publisher.url}/entries/4/2",
+        f"Unsubscribed from *Sample feed 4* (#1). To undo, send: subscribe {feed}",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_no_fleet_goes_over_its_budget_or_leaves_a_thousandth_of_it(problem: Pro
     budget = share * load(problem, problem.most)
     exact = load(problem, sizes(problem, scale_for_budget(problem, budget)))
     found = load(problem, sizes(problem, _over_the_wire(problem, 16, seed=1).scale_for_budget(budget)))
-    assert 0.999 * exact <= found <= budget
+    assert 0.999 * exact <= found <= budget * (1 + 1e-12)  # sums of doubles
 
 
 @given(problems(40), st.integers(4, 20))

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from bots.bot import Bot
 from bots.charges import EVERYBODY, Charges
-from service.clock import SystemClock
+from service.clock import Clock, SystemClock
 from service.feeds.parts import Parts
 from service.model import Channel, Delta
 from service.settings import Settings
@@ -24,10 +24,22 @@ Person = Callable[[], Awaitable[ChatClient]]
 """Makes a person with an account of their own, online."""
 
 
+class JumpingClock(SystemClock):
+    """The machine's clocks, but so many seconds ahead."""
+
+    ahead_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.ahead_s
+
+    def wall_s(self) -> float:
+        return super().wall_s() + self.ahead_s
+
+
 @contextlib.asynccontextmanager
-async def serving(settings: Settings, store: Store) -> AsyncIterator[Bot]:
+async def serving(settings: Settings, store: Store, clock: Clock | None = None) -> AsyncIterator[Bot]:
     """Run a bot; it has a session when the block begins."""
-    clock = SystemClock()
+    clock = clock or SystemClock()
     charges = Charges(store.heard, clock, settings.xmpp_jid)
     charges.hold(EVERYBODY)
     bot = Bot(settings, store, clock, charges, secrets.token_hex(4))

@@ -118,6 +118,11 @@ class ChatClient:
         """Ask the bot for its presence, as adding a contact does."""
         self._xmpp.send_presence_subscription(pto=self.bot_jid)
 
+    @property
+    def sees_the_bot(self) -> str:
+        """Our server's word on whose presence is shown to whom: "both", "to", "from" or "none"."""
+        return str(self._xmpp.client_roster[self.bot_jid]["subscription"])
+
     def send(self, text: str, *, thread: str = "") -> str:
         """Send one chat message and return its id, waiting for nothing."""
         message = self._xmpp.make_message(mto=self.bot_jid, mbody=text, mtype="chat")

@@ -1,6 +1,7 @@
--- Withhold channels from a user from now on, with what is queued of them; what is in flight goes out.
--- KEYS user index, outbox, user   ARGV '*' if we do, '' if they want it; 1 if standing queries are silent, too; channel
--- ids. Returns the channel ids that are paused now and were not.
+-- Withhold channels from a user from now on, with what is queued of them; what is in flight goes out, unless it is we who
+-- do it, because nothing reaches them: then that is told after the pause, too.
+-- KEYS user index, outbox, user, in flight   ARGV '*' if we do, '' if they want it; 1 if standing queries are silent,
+-- too; channel ids. Returns the channel ids that are paused now and were not.
 -- with user_held
 local versions, paused = {}, {}
 for i = 3, #ARGV do
@@ -23,6 +24,14 @@ for _, item in ipairs(redis.call('XRANGE', KEYS[2], '-', '+')) do
   if versions[field['c']] and not field['w'] then
     versions[field['c']] = math.min(versions[field['c']], tonumber(field['a'] or field['v'] - 1))
     redis.call('XDEL', KEYS[2], item[1])
+  end
+end
+for _, flying in ipairs(ARGV[1] == '*' and redis.call('HVALS', KEYS[4]) or {}) do
+  for _, item in ipairs(cjson.decode(flying)['items']) do
+    local cid, version, edits, met, after = item[1], item[2], item[4], item[6], item[7]
+    if versions[cid] and not edits and (met or cjson.null) == cjson.null then
+      versions[cid] = math.min(versions[cid], after or version - 1)
+    end
   end
 end
 for cid, version in pairs(versions) do

@@ -1,11 +1,13 @@
 """From the outbox to a person's client, with receipts, bounces, kills, and unsubscribing in the middle."""
 
 import asyncio
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from bots.bot import Bot
 from bots.charges import EVERYBODY, Charges
 from bots.delivery import Delivery
 from bots.link import LinkLost
@@ -15,7 +17,7 @@ from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
 from service.store.keys import user_id
-from tests.support.bot import Person, moved, serving, tell
+from tests.support.bot import JumpingClock, Person, moved, serving, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.waiting import until, until_so
@@ -54,6 +56,44 @@ async def test_a_person_who_reads_nothing_keeps_nobody_waiting(person: Person, s
     transport.resume_reading()
     await slow.wait_for(lambda message: "Entry number 3" in message.body)
     await _nothing_waits(store)
+
+
+async def test_whom_nothing_reaches_for_14_days_is_let_alone_until_they_write_and_then_told_all_of_it(
+    settings: Settings, store: Store, prosody: PrivateProsody
+) -> None:
+    name, clock = f"gone-{secrets.token_hex(4)}", JumpingClock()
+    gone = ChatClient(f"{name}@localhost", "pw", "127.0.0.1", prosody.c2s_port, settings.xmpp_jid)
+    uid, channel = user_id(gone.jid), await make_channel(store)
+    await store.subscriptions.subscribe(gone.jid, channel.id)
+    await store.users.mark(gone.jid, welcomed=True)
+
+    def came_back(bot: Bot) -> int:
+        lane = bot._delivery._dispatch._lane(uid)
+        return 0 if lane.busy else lane.bounces
+
+    async def let_alone() -> bool:
+        return (await store.users.get(gone.jid)).unreachable
+
+    async with serving(settings, store, clock) as bot:
+        for days, key in enumerate(("one", "two", "three"), start=1):
+            await tell(store, [gone], channel, key, base=days)
+            await until_so(lambda: came_back(bot) == days, "it comes back")  # noqa: B023 - awaited at once
+            assert not await let_alone()
+            clock.ahead_s = days * 6 * 86_400.0
+        await tell(store, [gone], channel, "four", base=4)
+        await until(let_alone, "they are let alone")
+        await _nothing_waits(store)
+        await tell(store, [gone], channel, "five", base=5)
+        await _nothing_waits(store)
+        await prosody.register(name, "pw")
+        try:
+            await gone.start()
+            assert (await gone.say("list")).startswith("Welcome back!")
+            told = await gone.wait_for(lambda message: "Entry five" in message.body)
+            for key in ("one", "two", "three", "four"):
+                assert f"Entry {key}" in told.body
+        finally:
+            await gone.stop()
 
 
 async def test_many_news_at_once_become_one_message(store: Store, person: Person, settings: Settings) -> None:
@@ -168,6 +208,7 @@ class _FailingOnce:
     """A link that loses its connection at the first send, and goes on in the same session."""
 
     address = voice = "feeds.localhost"
+    is_account = False
 
     def __init__(self) -> None:
         self.up = asyncio.Event()

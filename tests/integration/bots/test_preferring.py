@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from bots.bot import Bot
 from bots.unreachable import rest_unreachable
 from service.feeds.parts import parts
 from service.model import Change, Channel, Entry
@@ -14,7 +15,7 @@ from tests.contract.test_store_forgetting import traces
 from tests.support.bot import Person, serving, tell
 from tests.support.channels import change, make_channel
 from tests.support.chat import ChatClient
-from tests.support.waiting import until
+from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.parametrize("login", ["component"])
 
@@ -90,9 +91,10 @@ async def test_settings_hold_for_a_bot_that_takes_over(store: Store, person: Per
         assert not await store.outbox.depth() or [m for m in alice.notifications if "unheard" in m.body] == []
 
 
-@pytest.mark.usefixtures("bot")
-async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(person: Person, store: Store) -> None:
+async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(bot: Bot, person: Person, store: Store) -> None:
     alice = await person()
+    await alice.befriend()
+    await until_so(lambda: alice.sees_the_bot == "both", "they are each other's contacts")
     channel = await subscribed(store, [alice])
     await alice.say("set #1 title Mine")
     await tell(store, [alice], channel, "new")
@@ -103,6 +105,10 @@ async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(person: Person, st
     await alice.say("forget me")
     assert "forgotten" in await alice.say("yes")
     assert await traces(store, alice.jid) == []
+    await until_so(lambda: alice.sees_the_bot == "none", "and are no contacts any more")
+    if bot.connection.is_account:
+        roster = await bot.connection.ask(bot.connection.address, "get", "<query xmlns='jabber:iq:roster'/>")
+        assert not list(roster.iter("{jabber:iq:roster}item"))
     await tell(store, [alice], channel, "late", base=2)
     assert "Hello!" in await alice.say("status")
     assert not [message for message in alice.notifications if "late" in message.body]
@@ -150,7 +156,7 @@ async def test_who_was_suspended_is_welcomed_back_and_told_in_brief(
     alice = await person()
     channel = await subscribed(store, [alice])
     await store.users.mark(alice.jid, welcomed=True)
-    await rest_unreachable(store, user_id(alice.jid))
+    await rest_unreachable(store, user_id(alice.jid), ())
     async with serving(settings, store):
         for version, key in enumerate(("one", "two"), start=1):
             await tell(store, [alice], channel, key, base=version)

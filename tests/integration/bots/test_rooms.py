@@ -6,11 +6,13 @@ import secrets
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import pytest
 from slixmpp import JID
 
 from bots.bot import Bot
+from bots.stanzas import clean
 from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store
@@ -18,6 +20,7 @@ from service.store.keys import user_id
 from tests.support.bot import Person, serving
 from tests.support.channels import make_channel, publish
 from tests.support.chat import ChatClient
+from tests.support.naughty import STRINGS
 from tests.support.waiting import until, until_so
 
 
@@ -28,13 +31,18 @@ class Guest:
         self.room, self.nick = room, nick
         self._at = JID(room)
         self.heard: list[tuple[str, str]] = []
+        self.ids: dict[str, str] = {}
+        """By what was said, how the room calls it."""
+        self.client = client
         self._xmpp = client._xmpp
         self._xmpp.register_plugin("xep_0045")
+        self._xmpp.register_plugin("xep_0359")
         self._xmpp.add_event_handler("groupchat_message", self._hear)
 
     def _hear(self, message: Any) -> None:
         if message["from"].bare == self.room:
             self.heard.append((message["from"].resource, message["body"]))
+            self.ids[message["body"]] = message["stanza_id"]["id"]
 
     async def enter(self) -> "Guest":
         """Come in."""
@@ -53,6 +61,16 @@ class Guest:
     def say(self, text: str) -> None:
         """Speak to all."""
         self._xmpp.send_message(self._at, text, mtype="groupchat")
+
+    def reply(self, told: str, text: str) -> None:
+        """Speak under what was told."""
+        under = f"<reply xmlns='urn:xmpp:reply:0' id='{self.ids[told]}'/>"
+        self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body>{under}</message>")
+
+    def say_as(self, nick: str, text: str) -> None:
+        """Ask for another name, and speak, whatever the room says to that."""
+        self._xmpp.send_raw(f"<presence to={quoteattr(f'{self.room}/{nick}')}/>")
+        self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body></message>")
 
     def invite(self, jid: str, *, direct: bool = False) -> None:
         """Have the room invite somebody, or do so oneself."""
@@ -209,3 +227,78 @@ async def test_two_rooms_and_a_person_keep_their_own(
     await two.hears("You have no subscriptions")
     bob = await person()
     assert "You have no subscriptions" in await bob.say("list")
+
+
+@pytest.mark.parametrize("login", ["component"])
+async def test_whatever_its_owner_is_called_the_room_is_answered(
+    bot: Bot, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    """What is no name, the room refuses, and they keep the one they had."""
+    alice = await owner()
+    alice.invite(bot.connection.address)
+    await alice.hears("Hello!")
+    names = list(filter(None, (clean(name)[:200] for name in STRINGS)))[::8]
+    for first in range(0, len(names), 15):
+        for name in names[first : first + 15]:
+            alice.say_as(name, "Coronet: list")
+        await alice.hears("You have no subscriptions", times=min(first + 15, len(names)))
+    assert len({text.partition(": You have")[0] for _, text in alice.heard}) > len(names) / 2
+    assert bot.connection.up.is_set()
+
+
+@pytest.mark.parametrize("login", ["component"])
+async def test_a_guest_who_asks_too_much_is_told_so_once_and_takes_nothing_from_the_others(
+    settings: Settings, store: Store, person: Person, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    """However they call themselves, and also if there are more of them than all guests together may ask."""
+    alice, eve = await owner(), await person()
+    async with serving(settings.model_copy(update={"max_commands_per_minute": 4}), store):
+        alice.invite(settings.xmpp_jid)
+        await alice.hears("Hello!")
+        guest = await Guest(eve, alice.room, "eve").enter()
+        bob = await Guest(await person(), alice.room, "bob").enter()
+        for number in range(30):
+            guest.say_as(f"eve{number}", "Coronet: list")
+        await alice.hears(": That is more than 4 commands")
+        bob.say("Coronet: list")
+        alice.say("Coronet: list")
+        await alice.hears("bob: You have no subscriptions")
+        await alice.hears("alice: You have no subscriptions")
+    assert len([text for _, text in alice.heard if "That is more than" in text]) == 1
+    assert len([text for _, text in alice.heard if "You have no subscriptions" in text]) == 6
+
+
+@pytest.mark.parametrize("login", ["component"])
+async def test_a_reply_after_a_restart_still_means_the_channel_that_was_told(
+    settings: Settings, store: Store, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    alice, channel = await owner(), await make_channel(store)
+    async with serving(settings, store):
+        alice.invite(settings.xmpp_jid)
+        await alice.hears("Hello!")
+        await store.subscriptions.subscribe(alice.room, channel.id)
+        delta = await publish(store, channel, "news")
+        await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, Parts())
+        told = await alice.hears("Entry news")
+
+        async def kept() -> bool:
+            return bool((await store.rooms.told([alice.room]))[alice.room])
+
+        await until(kept, "how the room calls it is kept")
+    async with serving(settings, store):
+        await until(lambda: answered(alice), "it is back")
+        alice.reply(told, "pause")
+        await alice.hears("*A feed* is paused")
+
+
+@pytest.mark.parametrize("login", ["component"])
+@pytest.mark.parametrize("direct", [False, True])
+async def test_who_may_not_use_it_is_told_so_when_they_invite_it(
+    settings: Settings, store: Store, owner: Callable[[], Awaitable[Guest]], *, direct: bool
+) -> None:
+    mallory = await owner()
+    async with serving(settings.model_copy(update={"who_may_use": "listed"}), store):
+        mallory.invite(settings.xmpp_jid, direct=direct)
+        answer = await mallory.client.wait_for(lambda message: "I am not here for everybody" in message.body)
+        assert ("Invite me directly" in answer.body) is not direct, "Prosody hides who has it invite somebody"
+    assert not await store.rooms.of(settings.xmpp_jid)

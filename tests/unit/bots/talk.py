@@ -47,7 +47,7 @@ from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import channel_id
 from service.habits import NONE, Habits
 from service.model import Channel, ChannelId, Entry, Subscription
-from service.preferences import Preferences
+from service.preferences import FOR_ALL, Preferences
 from service.store.pauses import Resumed
 from service.store.requests import Probed
 
@@ -135,6 +135,7 @@ class Person:
             case EndSubscription(cid):
                 before = len(self.follows)
                 self.follows = {number: channel for number, channel in self.follows.items() if channel.id != cid}
+                self.preferences = {n: own for n, own in self.preferences.items() if n in (FOR_ALL, *self.follows)}
                 return len(self.follows) < before
             case LatestEntries(cid, count):
                 return self.entries.get(cid, ())[:count]

@@ -31,7 +31,7 @@ def test_subscribing_to_a_polled_channel_asks_no_worker() -> None:
     second.polled, second.entries = first.polled, first.entries
     reply = second.hear(NEWS)
     assert isinstance(reply, Subscribed)
-    assert reply.latest == Entry("a", "Summer arrived", "https://news.example/summer")
+    assert reply.latest == (Entry("a", "Summer arrived", "https://news.example/summer"),)
     assert second.probes == 0
 
 

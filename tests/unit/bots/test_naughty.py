@@ -1,16 +1,28 @@
-"""Strings that have broken programs before: said to the bot, and as titles, in every language."""
+"""Strings that have broken programs before: said to the bot, as titles, and as names in rooms, in every language."""
+
+import html
+import json
+from collections.abc import Callable, Sequence
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from bots import incoming, muc, stanzas
+from bots.link import InRoom, SaidInRoom
 from bots.notifications import notification
+from bots.visits import Visits
 from bots.voice import LANGUAGES, voice
+from service.feeds.examine import examine
 from service.feeds.urls import channel_id
+from service.feeds.wire import Document, Examine
 from service.habits import Habits
 from service.model import Change, Channel, Delta, Entry
 from tests.support.naughty import STRINGS
 from tests.unit.bots.safety import safe
 from tests.unit.bots.visiting import visitor
 
+ROOM = "room@rooms.example.org"
+MUC_USER = "http://jabber.org/protocol/muc#user"
 VERBS = ("", "subscribe ", "list ", "find ", "watch ", "language ", "timezone ", "quiet ", "digest ", "help ")
 
 
@@ -31,3 +43,78 @@ def test_whatever_a_title_is_it_is_told_safely(language: str) -> None:
         entry = Entry("k", title, url, title)
         changes = (Change("addition", entry), Change("replacement", entry))
         assert safe(notification([channel], [Delta(channel.id, 1, 2, 0.0, changes)], {}, {}, voice(language))), title
+
+
+def rss(titles: Sequence[str], write: Callable[[str], str]) -> str:
+    """RSS with these titles, for the feed as well as for its entries."""
+    items = (f"<item><guid>{n}</guid><title>{write(title)}</title></item>" for n, title in enumerate(titles))
+    return f"<rss version='2.0'><channel><title>{write(''.join(titles))}</title>{''.join(items)}</channel></rss>"
+
+
+def atom(titles: Sequence[str]) -> str:
+    """Atom with these titles, as HTML, and their own authors."""
+    entries = (
+        f"<entry><id>urn:{n}</id><title type='html'>{html.escape(title)}</title>"
+        f"<author><name>{html.escape(title)}</name></author><link href='{html.escape(title)}'/></entry>"
+        for n, title in enumerate(titles)
+    )
+    return f"<feed xmlns='http://www.w3.org/2005/Atom'><title>Atom</title>{''.join(entries)}</feed>"
+
+
+def jsonfeed(titles: Sequence[str]) -> str:
+    """A JSON Feed with these titles, to the letter."""
+    items = [{"id": str(n), "title": title, "tags": [title], "url": title} for n, title in enumerate(titles)]
+    return json.dumps({"version": "https://jsonfeed.org/version/1.1", "title": titles[-1][:50], "items": items})
+
+
+DOCUMENTS: dict[str, Callable[[Sequence[str]], str]] = {
+    "RSS": lambda titles: rss(titles, html.escape),
+    "RSS with CDATA": lambda titles: rss(titles, lambda title: f"<![CDATA[{title}]]>"),
+    "RSS that is no XML": lambda titles: rss(titles, str),
+    "Atom": atom,
+    "JSON Feed": jsonfeed,
+}
+
+
+@pytest.mark.parametrize("dialect", DOCUMENTS)
+def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: str) -> None:
+    """The way of a change: from a document's bytes to the stanza, with nothing of it made up."""
+    url = "https://example.org/feed"
+
+    def document(titles: Sequence[str]) -> Document:
+        return Document(DOCUMENTS[dialect](titles).encode("utf-8", "surrogatepass"), url, {})
+
+    told = 0
+    for first in range(0, len(STRINGS), 50):
+        titles = STRINGS[first : first + 50]
+        before = examine(Examine((document(["before"]),), b"", url, "feed", 0.0))
+        found = examine(Examine((document(titles),), before.memory, url, "feed", 60.0))
+        channel = Channel(channel_id(url), url, found.title)
+        for change in found.changes:
+            body = notification([channel], [Delta(channel.id, 1, 2, 0.0, (change,))], {}, {}, voice("en"))
+            assert safe(body), change.entry.title
+            stanza = stanzas.message("bot@example.org", "a@example.org", "1", stanzas.payload(body))
+            assert ET.fromstring(stanza).findtext("body") == body  # noqa: S314 - we wrote it
+            told += 1
+    assert told >= (1 if dialect == "RSS that is no XML" else len(STRINGS) * 9 // 10)
+
+
+def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
+    """A server lets fewer names through than these; what it lets through is XML."""
+    visits = Visits()
+    visits.remember({ROOM: ("Coronet", "")}, {}, 0.0)
+    for nick in filter(None, map(stanzas.clean, STRINGS)):
+        come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
+        ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
+        there = muc.presence(come)
+        assert isinstance(there, InRoom)
+        visits.moved(there, 0.0)
+        spoken = ET.Element("message", {"from": f"{ROOM}/{nick}", "type": "groupchat"})
+        ET.SubElement(spoken, "body").text = f"{nick}: status"
+        said = incoming.read(spoken)
+        assert isinstance(said, SaidInRoom)
+        assert said.nick == nick
+        assert visits.is_manager(ROOM, nick)
+        visits.to_us(said)
+        answer = stanzas.message("bot@example.org", ROOM, "1", stanzas.payload(f"{said.nick}: hello"), kind="groupchat")
+        assert ET.fromstring(answer).findtext("body") == f"{nick}: hello"  # noqa: S314 - we wrote it

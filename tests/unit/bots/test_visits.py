@@ -1,5 +1,6 @@
 """Rooms that want us, let us in, turn us out, or fall silent."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,33 @@ def test_an_invitation_is_followed_and_the_room_becomes_ours_once_it_lets_us_in(
     assert visits.moved(came(), 1.0) == [Settle(ROOM, "Coronet", "secret"), Inside(ROOM)]
     assert visits.is_ours(ROOM)
     assert visits.invited(Invited(ROOM, "bob@example", ""), 2.0) == []
+
+
+def test_a_reply_to_what_was_told_before_a_restart_is_still_understood() -> None:
+    visits = Visits()
+    visits.remember({ROOM: ("Coronet", "")}, {ROOM: {"theirs": "ours", "other": "another"}}, 0.0)
+    visits.moved(came(), 1.0)
+    visits.is_echo(said("Coronet", "news", room_id="fresh"))
+    spoken = visits.to_us(said("bob", "pause", points_at="theirs"))
+    assert spoken is not None
+    assert spoken.points_at == "ours"
+    assert visits.to_us(said("bob", "pause", points_at="fresh")) is not None
+    assert visits.to_us(said("bob", "pause", points_at="unknown")) is None
+
+
+@pytest.mark.parametrize(
+    ("room", "jid", "is_theirs"),
+    [
+        ("lounge@rooms.example", "alice@example", True),
+        ("lounge@example", "alice@example", True),
+        ("lounge@rooms.elsewhere", "alice@example", False),
+        ("lounge@rooms-example", "alice@example", False),
+        ("lounge@rooms.example", "lounge@rooms.example", False),
+        ("lounge@example", "alice@rooms.example", False),
+    ],
+)
+def test_a_room_is_believed_of_people_of_its_own_server(room: str, jid: str, *, is_theirs: bool) -> None:
+    assert muc.vouches(room, jid) is is_theirs
 
 
 def test_a_room_that_we_made_by_entering_it_is_left() -> None:
