@@ -36,6 +36,7 @@ from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
 from service.errors import CellsLost, LeaseLost, LimitReached, PublisherError, StoreUnavailable
+from service.metrics import BUDGET, OWNED
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
@@ -207,6 +208,9 @@ class Node:
 
     async def _note_paces(self) -> None:
         """Note how often channels are polled where that has changed; all at once would hold up the polls."""
+        OWNED.clear()
+        for nodes, channels in self._protocol.owned().items():
+            OWNED.labels(str(nodes)).set(channels)
         changed = self._protocol.paces_to_note(_PACES_AT_ONCE)
         try:
             await self._store.paces.note(changed)
@@ -267,7 +271,9 @@ class Node:
         except StoreUnavailable as error:
             log.warning("aims unreadable", error=str(error))
             return
-        await self._happened(AimsRead(aims or self._policy.aims, rates))
+        aims = aims or self._policy.aims
+        BUDGET.set(aims.budget_polls_per_minute or 0)
+        await self._happened(AimsRead(aims, rates))
 
     async def _happened(self, *events: Event) -> None:
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
