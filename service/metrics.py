@@ -58,6 +58,12 @@ GROUP_MOVES: Final = Counter(
     "coronet_key_group_moves_total", "Splits and merges of key groups that were carried through.", ["kind"]
 )
 
+MATRIX_CELLS: Final = Gauge(
+    "coronet_matrix_cells",
+    "Cells of all matrices of the directory that have several, by what they are about: channel or entry.",
+    ["about"],
+)
+
 CONTENTS: Final = Counter(
     "coronet_contents_total",
     "Contents of channels that were looked for, by where they were found: cache, hop1, hop2, hop3, …, owner, store, "

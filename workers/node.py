@@ -36,7 +36,7 @@ from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
 from service.errors import CellsLost, LeaseLost, LimitReached, PublisherError, StoreUnavailable
-from service.metrics import BUDGET, OWNED
+from service.metrics import BUDGET, MATRIX_CELLS, OWNED
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
@@ -221,9 +221,11 @@ class Node:
 
     async def _keep_directory(self) -> None:
         """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""
-        for directory in (self._store.names, self._store.entries):
+        for about, directory in (("channel", self._store.names), ("entry", self._store.entries)):
             try:
                 await directory.keep_up()
+                grown = await directory.matrices()
+                MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in grown.values()))
             except (StoreUnavailable, CellsLost) as error:
                 log.warning("upkeep of the directory was interrupted", error=str(error))
 
