@@ -115,7 +115,7 @@ class Delivery:
             self._known.answers(uid)
             self._receipts.append((uid, event.message_id))
             self._answered(event.message_id)
-            self._tracks.received(event.message_id)
+            self._tracks.received(event.message_id, self._clock.wall_s())
             self._received.set()
 
     def bounced(self, event: Bounced) -> None:

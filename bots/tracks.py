@@ -6,7 +6,7 @@ from typing import Final
 
 from bots.bodies import Body
 from bots.ids import is_batch
-from service.metrics import DELIVERY
+from service.metrics import DELIVERY, RECEIPT
 from service.model import UserId
 from service.store.outbox import Batch, MessageId
 from service.tracing import TRACING
@@ -43,8 +43,11 @@ class Tracks:
         for message_id in [message_id for message_id in self._awaited if is_batch(uid, message_id)]:
             del self._awaited[message_id]
 
-    def received(self, message_id: MessageId) -> None:
+    def received(self, message_id: MessageId, now_s: float) -> None:
         """Note that a client has a message."""
-        sent_s, traces = self._awaited.pop(message_id, (0.0, ()))
+        if message_id not in self._awaited:
+            return
+        sent_s, traces = self._awaited.pop(message_id)
+        RECEIPT.observe(max(0.0, now_s - sent_s))
         for trace in traces:
             TRACING.step(trace, "received", sent_s, message=message_id)

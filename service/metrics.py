@@ -26,10 +26,26 @@ DELIVERY: Final = Histogram(
     buckets=_SECONDS_TO_A_DAY,
 )
 
+RECEIPT: Final = Histogram(
+    "coronet_receipt_seconds",
+    "From handing a message to the XMPP server until its receipt, of clients that send receipts.",
+    buckets=_SECONDS_TO_A_DAY,
+)
+
 POLL_LAG: Final = Histogram(
     "coronet_poll_lag_seconds",
     "From when a poll was planned until this worker got round to it: how far it is behind.",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
+
+BUDGET: Final = Gauge(
+    "coronet_budget_polls_per_minute", "What the whole fleet may poll at most, as this worker knows it; 0 for no cap."
+)
+
+OWNED: Final = Gauge(
+    "coronet_owned_channels",
+    "Channels that this worker owns, by how many nodes poll each, at most: 1, 2, 4, 8, …",
+    ["nodes"],
 )
 
 OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with something waiting in their outbox.")
@@ -40,6 +56,12 @@ MESSAGES: Final = Counter("coronet_messages_total", "Messages handed to the XMPP
 
 GROUP_MOVES: Final = Counter(
     "coronet_key_group_moves_total", "Splits and merges of key groups that were carried through.", ["kind"]
+)
+
+MATRIX_CELLS: Final = Gauge(
+    "coronet_matrix_cells",
+    "Cells of all matrices of the directory that have several, by what they are about: channel or entry.",
+    ["about"],
 )
 
 CONTENTS: Final = Counter(

@@ -36,6 +36,7 @@ from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
 from service.errors import CellsLost, HostBlocked, LeaseLost, LimitReached, PublisherError, StoreUnavailable
+from service.metrics import BUDGET, MATRIX_CELLS, OWNED
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
@@ -212,6 +213,9 @@ class Node:
 
     async def _note_paces(self) -> None:
         """Note how often channels are polled where that has changed; all at once would hold up the polls."""
+        OWNED.clear()
+        for nodes, channels in self._protocol.owned().items():
+            OWNED.labels(str(nodes)).set(channels)
         changed = self._protocol.paces_to_note(_PACES_AT_ONCE)
         try:
             await self._store.paces.note(changed)
@@ -222,9 +226,11 @@ class Node:
 
     async def _keep_directory(self) -> None:
         """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""
-        for directory in (self._store.names, self._store.entries):
+        for about, directory in (("channel", self._store.names), ("entry", self._store.entries)):
             try:
                 await directory.keep_up()
+                grown = await directory.matrices()
+                MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in grown.values()))
             except (StoreUnavailable, CellsLost) as error:
                 log.warning("upkeep of the directory was interrupted", error=str(error))
 
@@ -278,7 +284,9 @@ class Node:
             log.warning("aims unreadable", error=str(error))
             return
         self._poller.block(blocked)
-        await self._happened(AimsRead(aims or self._policy.aims, rates, self._bounds.of))
+        aims = aims or self._policy.aims
+        BUDGET.set(aims.budget_polls_per_minute or 0)
+        await self._happened(AimsRead(aims, rates, self._bounds.of))
 
     async def _happened(self, *events: Event) -> None:
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()

@@ -15,7 +15,7 @@ class Overview(msgspec.Struct, frozen=True):
     """The fleet in numbers. ``polls_per_minute`` is by outcome; ``budget_polls_per_minute`` is null if there is none.
 
     Of the last minutes: ``detection`` is from an entry's publication to its detection, ``delivery`` from there to
-    the XMPP server; null if there was none.
+    the XMPP server, ``receipt`` from there to the client, where that says so; null if there was none.
     """
 
     nodes: int
@@ -29,6 +29,7 @@ class Overview(msgspec.Struct, frozen=True):
     messages_per_minute: float
     detection: Delays | None
     delivery: Delays | None
+    receipt: Delays | None
     attention: tuple[str, ...]
 
 

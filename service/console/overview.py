@@ -43,6 +43,7 @@ async def overview(
         messages_per_minute=figures.messages(grown) / spent_s * 60 if spent_s else 0.0,
         detection=figures.delays(grown, figures.DETECTION),
         delivery=figures.delays(grown, figures.DELIVERY),
+        receipt=figures.delays(grown, figures.RECEIPT),
         attention=needs_attention(
             nodes=len(nodes),
             subscriptions=roster.subscriptions,

@@ -202,6 +202,11 @@ class Pacing:
             else:
                 pace.rota = self._fitting(pace.rota, size, fleet_s)
 
+    def owned(self) -> Counter[int]:
+        """Return how many of our channels are polled by at most so many nodes: by powers of two, above the last one."""
+        rotas = (pace.rota for pace in self._paces.values())
+        return Counter(1 << (rota.size - 1).bit_length() for rota in rotas if rota is not None)
+
     def to_note(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return channels and the seconds between their polls where that has changed notably, at most so many."""
         if self._scale is None:

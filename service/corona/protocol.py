@@ -6,7 +6,7 @@ nodes; what a node sends to itself is delivered here and never reaches the shell
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from service.corona.events import (
     Adopted,
@@ -80,6 +80,10 @@ class NodeProtocol:
     def scale(self) -> float | None:
         """The number c on which the fleet agrees, as far as this node knows; None before its first solution."""
         return self._pacing.scale
+
+    def owned(self) -> Mapping[int, int]:
+        """Return how many of our channels are polled by at most 1, 2, 4, 8, … nodes."""
+        return self._pacing.owned()
 
     def paces_to_note(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return channels of ours and the seconds between their polls where that has changed notably."""

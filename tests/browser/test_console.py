@@ -13,7 +13,6 @@ from tests.support.browser import enter_as
 from tests.support.channels import make_channel, polled
 from tests.support.console import Asked, console, logged_in, worker
 
-_TELEPHONE_PX = 360
 PASSWORD = "correct horse battery"
 
 
@@ -86,29 +85,6 @@ async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Br
         await expect(page.get_by_text("Apples 1.20")).to_be_visible()
         await page.get_by_role("button", name="Keep this channel").click()
         await expect(page.get_by_text("Part of a page: main table")).to_be_visible()
-
-
-async def test_no_page_is_wider_than_a_telephone(store: Store, browser: Browser) -> None:
-    channel = await make_channel(store, "https://example.org/" + "long" * 60, listed=True)
-    await polled(store, channel.id, PollResult("0" * 40, 1.0, "tls-failed", detail="x" * 300))
-    async with console(store) as (url, _), logged_in(url, store) as ada:
-        page = await browser.new_page(viewport={"width": _TELEPHONE_PX, "height": 800})
-        await enter_as(ada, page)
-        pages = (
-            "/",
-            "/channels",
-            "/policy",
-            "/hosts",
-            "/nodes",
-            "/shards",
-            "/directory",
-            "/people",
-            "/delivery",
-            "/about",
-        )
-        for path in (*pages, f"/channels/{channel.id}", "/channels/add", "/hosts/example.org"):
-            await page.goto(url + path)
-            assert await page.evaluate("document.documentElement.scrollWidth") <= _TELEPHONE_PX, path
 
 
 async def test_the_overview_refreshes_itself_and_keeps_the_focus(store: Store, browser: Browser) -> None:

@@ -21,21 +21,21 @@ from tests.support.console import Asked, Visitor, console, logged_in, worker
 HOSTILE = "<script>document.title = 'taken over'</script><img src=x onerror=alert(1)>"
 LARGEST_BYTES = 150_000
 """What a page's first load may take on the wire."""
-PHONE = ViewportSize(width=390, height=844)
+PHONE = ViewportSize(width=360, height=800)
 
 
 async def _full(store: Store) -> list[str]:
     """Fill the store so that every page has something to show; return the pages' paths."""
     now_s = time.time()
     good = await make_channel(store, "https://example.org/feed", listed=True)
-    failing = await make_channel(store, "https://example.net/feed", listed=True)
+    failing = await make_channel(store, "https://example.net/" + "long" * 60, listed=True)
     hostile = Channel(channel_id("https://example.com/x"), "https://example.com/x", created_s=now_s, listed=True)
     await store.channels.create(
         hostile, Snapshot(Validators(), b"", HOSTILE, ""), [Entry("k", HOSTILE, "", HOSTILE)], 1.0
     )
     await polled(store, good.id, PollResult("0" * 40, now_s - 5, "new", 200, "", 0.2, 4096))
     await polled(store, good.id, PollResult("0" * 40, now_s, "unchanged", 304))
-    await polled(store, failing.id, PollResult("0" * 40, now_s, "bad-status", 404, HOSTILE))
+    await polled(store, failing.id, PollResult("0" * 40, now_s, "bad-status", 404, HOSTILE + "x" * 300))
     edited = Change("replacement", Entry("first", "First", "https://example.org/1", "Said twice"), before="Said once")
     await store.subscriptions.subscribe("bob@example.org", good.id)
     added = Change("addition", Entry("two", HOSTILE, summary=HOSTILE, published=now_s - 60))
@@ -56,7 +56,7 @@ async def _full(store: Store) -> list[str]:
     return [
         *("/", "/channels", "/channels?state=failing&sort=-subscribers", "/channels?q=nowhere", "/channels/add"),
         *(f"/channels/{good.id}", f"/channels/{hostile.id}", f"/channels/{good.id}/versions"),
-        *(f"/channels/{good.id}/content", "/api"),
+        *(f"/channels/{good.id}/content", f"/channels/{failing.id}", "/api"),
         *(f"/channels/{good.id}/remove", "/policy", f"/policy?{what_if}", "/policy?goal=x", "/hosts"),
         *("/hosts/example.org", "/nodes", "/shards", "/directory", "/directory?q=lang%3Den", "/people"),
         *(f"/people/{bob}", f"/people/{bob}/forget", "/delivery", "/settings", "/log", "/about", "/nowhere"),
@@ -165,3 +165,19 @@ async def test_every_page_says_what_it_has_to_without_scripts(store: Store, brow
         await page.get_by_text("Applied").wait_for()
         await page.get_by_role("button", name="Undo the last change").click()
         await page.get_by_text("longest wait 12 h").first.wait_for()
+
+
+async def test_what_one_has_opened_stays_open_while_the_page_renews_itself(store: Store, browser: Browser) -> None:
+    async with _seen(store) as (ada, url, paths):
+        page = await browser.new_page()
+        await enter_as(ada, page)
+        await page.goto(url + paths[5])
+        first = page.locator("details.version", has_text="taken in silently")
+        last = page.locator("details.version", has_text="Version 2")
+        await first.locator("summary").click()
+        await last.locator("summary").click()
+        await polled(store, paths[5].rpartition("/")[2], PollResult("0" * 40, time.time(), "tls-failed"))
+        await page.locator("#live").dispatch_event("refresh")
+        await page.get_by_text("TLS failed", exact=True).wait_for()
+        assert await first.get_attribute("open") is not None
+        assert await last.get_attribute("open") is None

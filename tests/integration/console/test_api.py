@@ -255,6 +255,8 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
     assert item["reasons"][0]["rule"] == "many-updates"
     assert item["reasons"][0]["words"].startswith("Updates per lookup are frequent")
     assert (item["reasons"][0]["value"], item["reasons"][0]["bound"]) == (0.5, 0.1)
+    assert item["coverage"] <= item["entries"] < item["stored"] + item["coverage"]
+    assert 1 < item["messages_per_update"] <= 21
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ async def test_a_site_shows_how_it_answers_and_has_its_rate_set(store: Store, ad
         await polled(store, channel.id, PollResult("a" * 40, time.time(), "unchanged", status))
     assert 'href="/hosts/example.org"' in (await ada.get("/hosts"))[1]
     _, text = await ada.get("/hosts/example.org")
-    assert "50%" in text
+    assert "50 %" in text
     assert await ada.post("/hosts/example.org", action="set", requests_per_s="0.5") == (303, "/hosts/example.org")
     assert await store.hosts.rate("example.org") == 0.5
     assert "an admin has set" in (await ada.get("/hosts/example.org"))[1]

@@ -212,6 +212,7 @@ def test_how_often_a_channel_is_polled_is_noted_when_it_is_settled_and_when_it_c
     assert node.paces_to_note(10) == []
     _told(node, 0, NEXT, FAR)
     assert dict(node.paces_to_note(10)) == {CHANNEL: pytest.approx(20.0)}
+    assert node.owned() == {4: 1}
     assert node.paces_to_note(0) == []
     node.paces_noted([*node.paces_to_note(10), (FAR, 1.0)])
     assert node.paces_to_note(10) == []

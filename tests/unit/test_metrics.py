@@ -1,0 +1,25 @@
+"""The dashboard shows what processes really count."""
+
+import json
+import re
+from pathlib import Path
+
+from prometheus_client import REGISTRY
+
+from service import metrics
+
+DASHBOARD = Path(__file__).parents[2] / "compose" / "grafana" / "coronet.json"
+OF_HISTOGRAMS = "_bucket"
+
+
+def test_every_panel_asks_for_metrics_that_there_are() -> None:
+    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    asked = {name for panel in board["panels"] for each in panel["targets"] for name in _names(each["expr"])}
+    served = {name for family in REGISTRY.collect() for name in (family.name, f"{family.name}_total")}
+    assert metrics.POLLS
+    assert {name.removesuffix(OF_HISTOGRAMS) for name in asked} - served == set()
+    assert len(asked) > 10
+
+
+def _names(expression: str) -> list[str]:
+    return re.findall(r"\b(?:coronet|process)_\w+", expression)
