@@ -18,6 +18,7 @@ import structlog
 
 from bots import stanzas
 from bots.bodies import Bodies, Body
+from bots.completing import completed
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.ids import is_batch, is_own
@@ -292,7 +293,7 @@ class Delivery:
                 sent.append(_Sent(uid, batch, body, asked))
                 self._dispatch.sent(uid, len(batch.items), self._clock.monotonic_s())
         await self._hand_over(written, sent)
-        await self._surely((), empty)
+        await completed(self._store.outbox, done=empty)
         return batches.keys() | more
 
     async def _hand_over(self, written: Sequence[str], sent: Sequence[_Sent]) -> None:
@@ -315,7 +316,7 @@ class Delivery:
                 receipted.append(pair)
             else:
                 finished.append(pair)
-        await self._surely(receipted, finished)
+        await completed(self._store.outbox, acked=receipted, done=finished)
 
     def _measure(self, sent: Sequence[_Sent]) -> None:
         now_s = self._clock.wall_s()
@@ -341,26 +342,6 @@ class Delivery:
                 await self._store.outbox.retried(uid, [batch.message_id for batch in again])
         return found
 
-    async def _surely(
-        self,
-        receipted: Sequence[tuple[UserId, MessageId]],
-        finished: Sequence[tuple[UserId, MessageId]],
-        received: Sequence[tuple[UserId, MessageId]] = (),
-    ) -> None:
-        """Complete, however long Redis is away: to forget that something was sent would mean to send it twice."""
-        while True:
-            try:
-                if receipted:
-                    await self._store.outbox.acked(receipted)
-                if finished:
-                    await self._store.outbox.done(finished)
-                if received:
-                    await self._store.outbox.received(received)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
-
     async def _complete(self) -> None:
         """Forget what has its receipt; note who sends receipts."""
         while True:
@@ -369,7 +350,8 @@ class Delivery:
             arrived, self._receipts = self._receipts, []
             new = {uid for uid, _ in arrived if not self._sends_receipts.get(uid)}
             self._sends_receipts.update(dict.fromkeys(new, True))
-            await self._surely((), (), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
+            batches = [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)]
+            await completed(self._store.outbox, received=batches)
             now_s = self._clock.monotonic_s()
             for uid, _ in arrived:
                 self._dispatch.settled(uid, now_s)
