@@ -16,6 +16,8 @@ from service.store.outbox import Batch, MessageId, Outbox
 _RETRY_S: Final = 0.5
 _COUNT_EVERY_S: Final = 5.0
 
+_Pairs = Sequence[tuple[UserId, MessageId]]
+
 
 class Sent(msgspec.Struct, frozen=True):
     """A batch on its way to one person; whether its receipt was asked for."""
@@ -26,22 +28,17 @@ class Sent(msgspec.Struct, frozen=True):
     asked: bool
 
 
-async def completed(
-    outbox: Outbox,
-    receipted: Sequence[tuple[UserId, MessageId]],
-    finished: Sequence[tuple[UserId, MessageId]],
-    received: Sequence[tuple[UserId, MessageId]] = (),
-) -> None:
+async def completed(outbox: Outbox, *, acked: _Pairs = (), done: _Pairs = (), received: _Pairs = ()) -> None:
     """Complete batches: those of which a receipt is awaited now, those that are finished, and those whose receipt came.
 
     To forget that something was sent would mean to send it twice.
     """
     while True:
         try:
-            if receipted:
-                await outbox.acked(receipted)
-            if finished:
-                await outbox.done(finished)
+            if acked:
+                await outbox.acked(acked)
+            if done:
+                await outbox.done(done)
             if received:
                 await outbox.received(received)
         except StoreUnavailable:

@@ -326,7 +326,7 @@ class Delivery:
                 sent.append(Sent(uid, batch, body, asked))
                 self._dispatch.sent(uid, len(batch.items), self._clock.monotonic_s())
         await self._hand_over(written, sent)
-        await completed(self._store.outbox, (), empty)
+        await completed(self._store.outbox, done=empty)
         return batches.keys() | more
 
     async def _hand_over(self, written: Sequence[str], sent: Sequence[Sent]) -> None:
@@ -351,7 +351,7 @@ class Delivery:
                 receipted.append(pair)
             else:
                 finished.append(pair)
-        await completed(self._store.outbox, receipted, finished)
+        await completed(self._store.outbox, acked=receipted, done=finished)
 
     async def _resends(self, uids: Sequence[UserId]) -> dict[UserId, Sequence[Batch]]:
         found: dict[UserId, Sequence[Batch]] = {}
@@ -375,7 +375,8 @@ class Delivery:
             arrived, self._receipts = self._receipts, []
             new = {uid for uid, _ in arrived if not self._known.receipts.get(uid)}
             self._known.receipts.update(dict.fromkeys(new, True))
-            await completed(self._store.outbox, (), (), [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)])
+            batches = [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)]
+            await completed(self._store.outbox, received=batches)
             now_s = self._clock.monotonic_s()
             for uid, _ in arrived:
                 self._dispatch.settled(uid, now_s)

@@ -15,6 +15,7 @@ from service.console.site import FINDER, ROSTER, STORE
 from service.corona.reasons import Reason
 from service.errors import NotSettled, NoWorker, UserError
 from service.feeds.urls import host_of, selector_of
+from service.feeds.websub import HubState, Status
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
 from service.net.sites import site_of
 from service.store import Store
@@ -68,6 +69,21 @@ class ChannelPage(msgspec.Struct, frozen=True):
     total: int
 
 
+class HubView(msgspec.Struct, frozen=True):
+    """A channel's subscription at the hub that its document names (WebSub). Times are Unix seconds.
+
+    ``since_s`` is when it came to ``status``, or was asked about it last (0 for never); ``lease_until_s`` is 0 without
+    a lease. ``failures`` counts questions in a row that the hub did not answer.
+    """
+
+    hub: str
+    topic: str
+    status: Status
+    since_s: float
+    lease_until_s: float
+    failures: int
+
+
 class ChannelDetail(msgspec.Struct, frozen=True):
     """A channel with its place on the ring, how its last polls ended, and its latest entries (newest first).
 
@@ -76,7 +92,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     last version, ``note`` is an admin's, and so are ``site_requests_per_s`` (null for what the settings say) and
     ``bounds``: how often it is polled at most and at least, whatever the policy, and what held before (null if nobody
     ever set any). ``paces`` are how often it was polled, oldest first; of that only what has changed notably, and the
-    last of it.
+    last of it. ``hub`` is null where none pushes news.
     """
 
     channel: ChannelView
@@ -93,6 +109,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     note: str
     paces: tuple[Pace, ...]
     bounds: Bounded | None
+    hub: HubView | None
 
 
 class ContentView(msgspec.Struct, frozen=True):
@@ -153,11 +170,12 @@ async def detail(store: Store, text: str) -> ChannelDetail:
     nodes = {node.id: node for node in ring.nodes}
     owner = ring.owner(cid)
     site = site_of(host_of(view.url))
-    (why, polls, latest), (paused_s, note, site_rate, bounds) = await asyncio.gather(
+    (why, polls, latest, hub), (paused_s, note, site_rate, bounds) = await asyncio.gather(
         asyncio.gather(
             _why(store, cid, asked=view.state in {"polled", "failing", "paused"}),
             store.channels.polls(cid, _POLLS_SHOWN),
             store.channels.latest(cid, _ENTRIES_SHOWN),
+            store.websub.get(cid),
         ),
         asyncio.gather(
             store.hosts.paused_s(cid), store.remarks.note(cid), store.hosts.rate(site), store.bounds.get(cid)
@@ -178,7 +196,14 @@ async def detail(store: Store, text: str) -> ChannelDetail:
         note=note,
         paces=paces,
         bounds=bounds,
+        hub=_hub(hub) if hub else None,
     )
+
+
+def _hub(state: HubState) -> HubView:
+    """Return what may be shown of a subscription: neither its secret nor its token."""
+    named = state.named
+    return HubView(named.hub, named.topic, state.status, state.since_s, state.lease_until_s, state.failures)
 
 
 async def content(store: Store, text: str) -> ContentView:

@@ -1,7 +1,9 @@
 """The page of one channel: what it is, why it is polled as it is, what came of it; and what admins do about it."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import hdrs, web
@@ -18,8 +20,17 @@ from service.console.site import CLOCK, ROSTER, SETTINGS, STORE, render, zone_of
 from service.console.spans import seconds_in, span
 from service.corona.policy import UNBOUNDED
 from service.errors import CoronetError, StoreUnavailable, UserError
+from service.feeds.urls import without_selector
+from service.feeds.websub import Status
 from service.store.requests import Step
 
+_HUB_WORDS: Final[Mapping[Status, str]] = {
+    "wanted": "To be asked for its pushes",
+    "pending": "Asked for its pushes, not confirmed yet",
+    "verified": "It pushes news",
+    "refused": "It refuses to push",
+    "leaving": "It is being left",
+}
 _LONGEST_NOTE: Final = 2_000
 _VERSIONS_SHOWN: Final = 5
 _VERSIONS_PER_PAGE: Final = 20
@@ -150,6 +161,8 @@ async def shown(request: web.Request, status: int = 200, *, error: str = "") -> 
         longest_wait_s=(await store.policy.get() or request.app[SETTINGS].policy().aims).longest_wait_s,
         own=about.bounds.bounds if about.bounds else UNBOUNDED,
         span=span,
+        hub_words=_HUB_WORDS,
+        another_part=urlencode({"url": without_selector(about.channel.url), "selector": about.channel.selector}),
         polled="polled" in request.query,
         error=error,
     )

@@ -6,11 +6,14 @@ from service.console.catalogue import existing
 from service.console.failures import in_plain_words, status_of
 from service.console.site import STORE, render
 from service.errors import CoronetError, StoreUnavailable
-from service.feeds.urls import page_url
+from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url
 
 
 async def add_form(request: web.Request) -> web.Response:
-    """Ask for a URL."""
+    """Ask for a URL; or, if one stands in the query, which part of that page is to be watched."""
+    if url := request.query.get("url", "")[:MAX_URL_CHARS]:
+        selector = request.query.get("selector", "")[:MAX_SELECTOR_CHARS]
+        return render(request, "channel_page.html", url=url, selector=selector, chosen=True, error="")
     return render(request, "channel_add.html", url="", error="")
 
 
@@ -28,9 +31,10 @@ async def add(request: web.Request) -> web.Response:
     except StoreUnavailable:
         raise
     except CoronetError as error:
-        return render(request, asking, status_of(error), url=url, selector=selector, error=in_plain_words(error))
+        said = in_plain_words(error)
+        return render(request, asking, status_of(error), url=url, selector=selector, chosen=as_page, error=said)
     if probed.page:
-        return render(request, "channel_page.html", url=url, selector="", error="")
+        return render(request, "channel_page.html", url=url, selector="", chosen=False, error="")
     message, trouble = "", ""
     if probed.channel is not None:
         try:

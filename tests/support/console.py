@@ -12,6 +12,7 @@ from aiohttp import web
 from pydantic import SecretStr
 from yarl import URL
 
+from bots.tasks import end
 from service.clock import SystemClock
 from service.console.app import make_app
 from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
@@ -129,9 +130,8 @@ async def rehearsing(store: Store, answer: Callable[[Rehearse | Draft], Rehearse
         await until(connected, "the bot is there")
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end(task)
+        await store.link.call("DEL", keys.BOT_ANSWERS)
 
 
 @asynccontextmanager
@@ -154,7 +154,7 @@ async def worker(
     def explained() -> Answer:
         return Explained(reason) if reason else Failed(to_fault(NoWorker("It is not settled yet.")))
 
-    me = await store.ring.join(name, metrics_url, 60.0, lambda _: to_hex(int(place * (1 << BITS))))
+    me = await store.ring.join(name, metrics_url, 600.0, lambda _: to_hex(int(place * (1 << BITS))))
 
     async def answering() -> None:
         after = "0"

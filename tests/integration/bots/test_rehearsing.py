@@ -1,13 +1,16 @@
 """What somebody would be answered is what they are answered, and nothing is done for it."""
 
+import contextlib
 from typing import Any
 
 import pytest
 
+from service.errors import NoWorker
 from service.store import Store, keys
 from service.store.blocks import Block
 from tests.support.bot import Person
 from tests.support.channels import make_channel
+from tests.support.waiting import until
 from tests.support.worker import scripted_worker
 
 pytestmark = [pytest.mark.usefixtures("bot"), pytest.mark.parametrize("login", ["component"])]
@@ -32,6 +35,11 @@ async def _held(store: Store) -> dict[bytes, Any]:
 
 async def _answered(store: Store, jid: str, *said: str) -> tuple[list[str], list[str]]:
     """Return the last answer, and what would be done for it."""
+
+    async def there() -> bool:
+        return bool(await store.link.call("EXISTS", keys.BOT_ANSWERS))
+
+    await until(there, "the bot takes questions")
     line = (await store.rehearsals.rehearse(jid, said))[-1]
     return list(line.replies), list(line.would)
 
@@ -44,7 +52,7 @@ async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Pe
         before = await _held(store)
         rehearsed = {command: await _answered(store, alice.jid, command) for command in COMMANDS}
         assert await _held(store) == before
-        for command in ("list", "show #1", "status", "help", "filter #1 deny tea", f"subscribe {OTHER}", "export"):
+        for command in ("list", "show #1", "status", "help", "export", "filter #1 deny tea", f"subscribe {OTHER}"):
             assert rehearsed[command][0][0] == await alice.say(command), command
     assert rehearsed["list"][1] == []
     assert rehearsed[f"subscribe {OTHER}"][1] == ["Subscribe them to A feed."]
@@ -83,4 +91,10 @@ async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_woul
 
 async def test_a_draft_is_the_message_that_subscribers_get(store: Store) -> None:
     channel = await make_channel(store, FEED)
-    assert await store.rehearsals.draft(channel.id) == f"*A feed*\nFirst\n{FEED}/1"
+
+    async def drafted() -> str:
+        with contextlib.suppress(NoWorker):  # it has only just begun to take questions
+            return await store.rehearsals.draft(channel.id)
+        return ""
+
+    assert await until(drafted, "the bot drafts") == f"*A feed*\nFirst\n{FEED}/1"

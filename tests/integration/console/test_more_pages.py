@@ -5,6 +5,7 @@ import platform
 import re
 import time
 from importlib.metadata import version
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -14,6 +15,7 @@ from service.console.health import serve_health
 from service.console.site import PULSE
 from service.corona.policy import Aims, Goal
 from service.feeds.parts import parts
+from service.feeds.websub import HubState, Named
 from service.model import Change, Entry, PollResult
 from service.net.processes import Processes
 from service.store import Store, keys
@@ -118,6 +120,21 @@ async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
     assert [(item["state"], item["attempts"]) for item in items] == [("failed", 1), ("sent", 1), ("received", 1)]
     assert items[2]["queued_s"] < items[2]["sent_s"] <= items[2]["received_s"]
     assert [told["title"] for told in items[0]["tells"]] == ["A feed"]
+
+
+async def test_a_channel_shows_what_its_hub_has_agreed_to_and_no_secret(store: Store, ada: Visitor) -> None:
+    channel, now_s = await make_channel(store, "https://example.org/page", kind="page"), time.time()
+    named = Named("https://hub.example/", channel.url)
+    state = HubState(named, "a-secret", "a-token", "verified", now_s - 60, now_s + 7_200, 2)
+    await store.websub.swap(channel.id, None, state)
+    _, text = await ada.get(f"/channels/{channel.id}")
+    for words in ("https://hub.example/", "It pushes news", "another 2 h", "2 questions without an answer"):
+        assert words in text
+    assert "a-secret" not in text
+    assert "a-token" not in text
+    assert f"/channels/add?url={quote(channel.url, safe='')}" in text
+    _, text = await ada.get(f"/channels/add?url={quote(channel.url)}&selector=%23prices")
+    assert 'value="#prices"' in text
 
 
 async def test_a_message_that_cannot_be_read_is_shown_as_such_and_deleted(store: Store, ada: Visitor) -> None:

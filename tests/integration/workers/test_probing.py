@@ -77,6 +77,31 @@ async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
         assert probed.latest[0].title == ("A page" if now == "page" else "Title a")
 
 
+@pytest.mark.parametrize("as_page", [False, True])
+async def test_a_look_that_keeps_nothing_says_what_there_is_and_makes_no_channel(
+    store: Store, start_worker: StartWorker, *, as_page: bool
+) -> None:
+    body = ok(page(), "Content-Type: text/html") if as_page else ok(_FEED, "Content-Type: application/rss+xml")
+
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(body)
+        await writer.drain()
+
+    await one_worker(store, start_worker)
+    async with raw_publisher(answer) as publisher:
+        seen = await store.requests.probe(publisher.url(), as_page=as_page, keep=False)
+        assert await store.channels.count() == 0
+        kept = await store.requests.probe(publisher.url(), as_page=as_page)
+        again = await store.requests.probe(publisher.url(), as_page=as_page, keep=False)
+    assert seen.channel is not None
+    assert kept.channel is not None
+    assert (seen.channel.id, seen.channel.title, seen.channel.kind) == (
+        *(kept.channel.id, kept.channel.title, kept.channel.kind),
+    )
+    assert [entry.title for entry in seen.latest] == [entry.title for entry in kept.latest]
+    assert again == kept
+
+
 async def test_a_known_channel_whose_publisher_wants_peace_can_be_followed_all_the_same(
     store: Store, start_worker: StartWorker
 ) -> None:
