@@ -21,10 +21,11 @@ from bots.charges import Charges
 from bots.completing import Sent, completed, count_waiting
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
-from bots.ids import fresh_id, is_batch, is_own
+from bots.ids import is_batch, is_own
 from bots.knowing import Knowing
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.looks import looks_of
+from bots.parting import parted
 from bots.resting import Resting
 from bots.tasks import end, together
 from bots.tracks import Tracks
@@ -157,16 +158,8 @@ class Delivery:
         self._tracks.forget(uid)
 
     async def part(self, jid: str) -> None:
-        """Be no contact of a person's any more: neither of us sees when the other is online."""
-        if jid in self._link.rooms:
-            return
-        ident = fresh_id(user_id(jid))
-        farewells = stanzas.no_contact(self._link.address, jid, ident, is_account=self._link.is_account)
-        while True:
-            await self._link.up.wait()
-            with contextlib.suppress(LinkLost):
-                await self._link.send(farewells)
-                return
+        """Be no contact of a person's any more; see :func:`~bots.parting.parted`."""
+        await parted(self._link, jid)
 
     def befriend(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""

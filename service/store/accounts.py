@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from service.store import keys
+from service.store import console_keys
 from service.store.link import Link
 
 SETUP_TTL_S = 7 * 24 * 3600
@@ -75,22 +75,22 @@ class Accounts:
 
     async def exist(self) -> bool:
         """Return whether there is any account."""
-        return bool(await self._link.call("HLEN", keys.CONSOLE_ACCOUNTS))
+        return bool(await self._link.call("HLEN", console_keys.ACCOUNTS))
 
     async def get(self, name: str) -> Account | None:
         """Return an account by its name."""
-        return unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, name))
+        return unpacked(await self._link.call("HGET", console_keys.ACCOUNTS, name))
 
     async def all(self) -> dict[str, Account]:
         """Return all accounts by name."""
-        found = await self._link.call("HGETALL", keys.CONSOLE_ACCOUNTS)
+        found = await self._link.call("HGETALL", console_keys.ACCOUNTS)
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
         """Write one account, or remove it, if all accounts are as expected; False if others changed them meanwhile."""
         packed = b"" if account is None else msgspec.msgpack.encode(account)
         known = [part for each, held in expected.items() for part in (each, msgspec.msgpack.encode(held))]
-        return bool(await self._link.script("console_accounts", [keys.CONSOLE_ACCOUNTS], name, packed, *known))
+        return bool(await self._link.script("console_accounts", [console_keys.ACCOUNTS], name, packed, *known))
 
     async def new_setup_token(self) -> str:
         """Return a fresh token that makes the first account; it lasts ``SETUP_TTL_S`` unless used.
@@ -100,31 +100,31 @@ class Accounts:
         token = new_token()
         await self._link.many(
             [
-                ("SADD", keys.CONSOLE_SETUP, digest(token)),
-                ("EXPIRE", keys.CONSOLE_SETUP, SETUP_TTL_S),
+                ("SADD", console_keys.SETUP, digest(token)),
+                ("EXPIRE", console_keys.SETUP, SETUP_TTL_S),
             ]
         )
         return token
 
     async def setup_token_valid(self, token: str) -> bool:
         """Return whether the token would make the first account."""
-        return bool(await self._link.call("SISMEMBER", keys.CONSOLE_SETUP, digest(token)))
+        return bool(await self._link.call("SISMEMBER", console_keys.SETUP, digest(token)))
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
         """Make the first account and use up every setup token, at once; False if the token is not good."""
         packed = msgspec.msgpack.encode(account)
-        setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP]
+        setup = [console_keys.ACCOUNTS, console_keys.SETUP]
         return bool(await self._link.script("console_first", setup, digest(token), name, packed))
 
     async def invite(self, name: str) -> str:
         """Return a token with which whoever has it chooses this account's password, once, within ``SETUP_TTL_S``."""
         token = new_token()
-        await self._link.call("SET", keys.console_invitation(digest(token)), name, "EX", SETUP_TTL_S)
+        await self._link.call("SET", console_keys.invitation(digest(token)), name, "EX", SETUP_TTL_S)
         return token
 
     async def invited(self, token: str) -> str | None:
         """Return the name of the account whose password the token would set, if it is good."""
-        name = await self._link.call("GET", keys.console_invitation(digest(token)))
+        name = await self._link.call("GET", console_keys.invitation(digest(token)))
         return None if name is None else name.decode()
 
     async def accept(self, token: str, name: str, password_hash: str) -> bool:
@@ -133,11 +133,11 @@ class Accounts:
         if account is None:
             return False
         chosen = msgspec.structs.replace(account, password_hash=password_hash)
-        own = [keys.CONSOLE_ACCOUNTS, keys.console_invitation(digest(token))]
+        own = [console_keys.ACCOUNTS, console_keys.invitation(digest(token))]
         packed = (msgspec.msgpack.encode(each) for each in (account, chosen))
         return bool(await self._link.script("console_accept", own, name, *packed))
 
     async def attempt(self, what: str) -> bool:
         """Count a login attempt on ``what`` (an address or an account's name); return whether it is allowed."""
-        key = keys.console_attempts(digest(what))
+        key = console_keys.attempts(digest(what))
         return bool(await self._link.script("rate_take", [key], ATTEMPTS_PER_WINDOW, ATTEMPTS_WINDOW_S * 1000))

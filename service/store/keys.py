@@ -1,4 +1,4 @@
-"""Every Redis key, with its type and meaning. Nothing else in the house builds key names.
+"""Every Redis key, with its type and meaning; ``console_keys`` has the console's. Nothing else builds key names.
 
 What stands in braces is the hash tag: keys that one script changes together share it, and so live
 in one slot of a Redis Cluster.
@@ -98,17 +98,6 @@ key                          type    meaning
 ``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
 ``cn:{hosts}:blocked``       hash    host, or domain, that nobody is to ask → who wants that, and why (JSON)
-``cn:{console}:accounts``    hash    name → Account (msgpack)
-``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
-``cn:{console}:invite:H``    string  H: hash of a link's token → the account whose password it sets; expires
-``cn:{console}:login:H``     string  H: a session token's hash → the session (msgpack); expires
-``cn:{console}:logins``      zset    those hashes → when the session ends (Unix s); expires
-``cn:{console}:keys``        hash    an API key's hash → ApiKey (msgpack)
-``cn:{console}:keys:used``   hash    an API key's hash → when it was used last (Unix s)
-``cn:{console}:begun``       hash    a note → Deed (msgpack) that was begun and has not ended
-``cn:{console}:audit``       stream  ``d``: Deed (msgpack) that has ended; ~10,000
-``cn:{console}:repeat:H``    string  H: hash of who asked and the key they chose → Kept (msgpack); expires
-``cn:{console}:attempts:H``  string  H: hash of an address or name → logins tried this minute; expires
 ===========================  ======  =====================================================================
 """
 
@@ -396,32 +385,3 @@ def host_rates() -> str:
 
 
 BLOCKED_HOSTS = "cn:{hosts}:blocked"
-
-# console
-CONSOLE_ACCOUNTS = "cn:{console}:accounts"
-CONSOLE_SETUP = "cn:{console}:setup"
-CONSOLE_SESSIONS = "cn:{console}:logins"
-CONSOLE_KEYS = "cn:{console}:keys"
-CONSOLE_KEYS_USED = "cn:{console}:keys:used"
-CONSOLE_BEGUN = "cn:{console}:begun"
-CONSOLE_AUDIT = "cn:{console}:audit"
-
-
-def console_invitation(token_hash: str) -> str:
-    """A link that lets an account choose its password, by the hash of its token."""
-    return f"cn:{{console}}:invite:{token_hash}"
-
-
-def console_session(token_hash: str) -> str:
-    """A session of the console, by the hash of its token."""
-    return f"cn:{{console}}:login:{token_hash}"
-
-
-def console_repeat(who_hash: str) -> str:
-    """What was answered to a request that may be sent again, by the hash of who asked and the key they chose."""
-    return f"cn:{{console}}:repeat:{who_hash}"
-
-
-def console_attempts(what_hash: str) -> str:
-    """How often a login was tried from an address or on an account in the present minute."""
-    return f"cn:{{console}}:attempts:{what_hash}"

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from service.store import keys
+from service.store import console_keys
 from service.store.accounts import digest
 from service.store.link import Link
 
@@ -30,7 +30,7 @@ class Repeats:
 
     async def begin(self, who: str, key: str, request: str) -> Kept | None:
         """Note that a request is under way; return what is known of an earlier one with this key of theirs, if any."""
-        place = keys.console_repeat(digest(f"{who} {key}"))
+        place = console_keys.repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(Kept(request))
         if await self._link.call("SET", place, packed, "NX", "EX", _UNDER_WAY_S):
             return None
@@ -39,7 +39,7 @@ class Repeats:
 
     async def end(self, who: str, key: str, kept: Kept | None) -> None:
         """Keep the answer; None if there is none that is worth it: then the request can be sent anew."""
-        place = keys.console_repeat(digest(f"{who} {key}"))
+        place = console_keys.repeat(digest(f"{who} {key}"))
         await self._link.call(
             *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", KEPT_S))
         )

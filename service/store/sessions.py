@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from service.store import keys
+from service.store import console_keys
 from service.store.accounts import Account, digest, new_token, unpacked
 from service.store.link import Link
 
@@ -41,24 +41,24 @@ class Sessions:
         """Return the token of a new session of this account; it lasts ``SESSION_TTL_S``, or as long as the password."""
         token = new_token()
         held = _Held(name, account.secret, time.time(), address, browser)
-        own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
+        own = [console_keys.SESSIONS, console_keys.session(digest(token))]
         await self._link.script("console_login", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held))
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
         """Return whose session this is, by name and account; None if it is over or never was."""
-        packed = await self._link.call("GET", keys.console_session(digest(token)))
+        packed = await self._link.call("GET", console_keys.session(digest(token)))
         if packed is None:
             return None
         held = msgspec.msgpack.decode(packed, type=_Held)
-        account = unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, held.account))
+        account = unpacked(await self._link.call("HGET", console_keys.ACCOUNTS, held.account))
         return (held.account, account) if account is not None and account.secret == held.secret else None
 
     async def all(self) -> list[Session]:
         """Return the sessions that are open, newest first."""
-        ids = [held.decode() for held in await self._link.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
-        found = await self._link.many([("GET", keys.console_session(each)) for each in ids])
-        accounts = await self._link.call("HGETALL", keys.CONSOLE_ACCOUNTS)
+        ids = [held.decode() for held in await self._link.call("ZREVRANGE", console_keys.SESSIONS, 0, -1)]
+        found = await self._link.many([("GET", console_keys.session(each)) for each in ids])
+        accounts = await self._link.call("HGETALL", console_keys.ACCOUNTS)
         opened = []
         for session, packed in zip(ids, found, strict=True):
             if packed is None:
@@ -75,4 +75,4 @@ class Sessions:
 
     async def end(self, session: str) -> None:
         """End a session by its id."""
-        await self._link.many([("DEL", keys.console_session(session)), ("ZREM", keys.CONSOLE_SESSIONS, session)])
+        await self._link.many([("DEL", console_keys.session(session)), ("ZREM", console_keys.SESSIONS, session)])

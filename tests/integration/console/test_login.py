@@ -11,7 +11,7 @@ from yarl import URL
 from service.console.guard import SESSION_COOKIE
 from service.console.login import PASSWORDS, _neighbours, setup_link
 from service.console.passwords import Passwords
-from service.store import Store, keys
+from service.store import Store, console_keys
 from service.store.accounts import Account
 from tests.support.console import Visitor, console, make_account, stranger
 
@@ -200,7 +200,7 @@ async def test_sessions_and_setup_tokens_end_by_themselves(store: Store) -> None
     await store.sessions.open("ada", await make_account(store))
     await store.accounts.new_setup_token()
     await store.accounts.invite("ada")
-    kept = [key for key in await store.link.call("KEYS", "cn:{console}:*") if key.decode() != keys.CONSOLE_ACCOUNTS]
+    kept = [key for key in await store.link.call("KEYS", "cn:{console}:*") if key.decode() != console_keys.ACCOUNTS]
     assert len(kept) == 4
     for key in kept:
         assert await store.link.call("TTL", key) > 0
