@@ -86,7 +86,7 @@ fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz page $(ARGS)
 
 # What the bot says, gathered for translation: new sentences stand empty in bots/catalogs, and the tests name them.
-words: errors := BadUrl BadQuery LimitReached HostNotFound Unreachable TlsFailed BadHttp EmptyBody
+words: errors := BadUrl BadQuery HostBlocked LimitReached HostNotFound Unreachable TlsFailed BadHttp EmptyBody
 words: $(venv)/dev.stamp
 	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "say marked many:1,2 $(errors)" --no-wrap \
 		--add-location file --project Coronet --copyright-holder "" --output $(venv)/coronet.pot bots service
