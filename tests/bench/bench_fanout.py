@@ -24,6 +24,7 @@ from pydantic import SecretStr
 from slixmpp import ComponentXMPP
 
 from service.feeds.parts import parts
+from service.logs import configure
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.stack.redis import PrivateRedis
@@ -168,6 +169,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--receipts", action="store_true", help="clients answer with receipts (XEP-0184)")
     options = parser.parse_args()
+    configure(Settings())  # as the bot does: what it does for each person is no line of its log
     with tempfile.TemporaryDirectory(prefix="coronet-") as directory:
         found = asyncio.run(measure(Path(directory), options.users, options.rounds, receipts=options.receipts))
     sys.stdout.write(json.dumps(found, indent=2) + "\n")
