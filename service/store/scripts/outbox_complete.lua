@@ -30,7 +30,10 @@ end
 if batch then
   -- A correction that is lost has left what it was to correct as it is.
   local message_id = (batch['acked'] or ARGV[2] ~= 'lost') and batch['replaces'] or ARGV[1]
-  local written, place = remembered(message_id)
+  local written, place
+  if batch['acked'] or batch['replaces'] then
+    written, place = remembered(message_id)
+  end
   if batch['acked'] then
     if written then
       redis.call('LSET', KEYS[3], place, came(cjson.decode(written)))
