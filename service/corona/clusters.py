@@ -16,6 +16,7 @@ one *slack* cluster, which only lowers what there is to share.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Self
 
 import numpy as np
@@ -41,7 +42,7 @@ any few hours are some 10⁻⁵ off either way.
 
 _ROW = np.dtype([("lines", "<u4"), ("weight", "<f4"), ("rise", "<f4"), ("least_cost", "<f4"), ("most_cost", "<f4")])
 _ROUNDED = 5e-7
-"""The share of a budget that is not given away where every cluster is one line, for numbers on the wire are rounded."""
+"""The same for a cluster that is one line, as numbers on the wire are rounded; K are off by √K times as much."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +69,7 @@ class Clusters:
 
         It is :func:`honeycomb.scale_for_budget`, on the feasible side.
         """
-        held_back = HELD_BACK if self.lines.max(initial=1) > 1 else _ROUNDED
+        held_back = HELD_BACK if self.lines.max(initial=1) > 1 else _ROUNDED * sqrt(len(self.lines))
         # What all cost at their least is a sum, and known exactly: it may take the whole budget.
         given = max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
         return honeycomb.scale_for_budget(self._lines(), given)

@@ -17,6 +17,8 @@ from tests.support.tradeoffs import POLL_INTERVAL_S, corona_fleet, delay, hetero
 NEAR = 0.002
 SINGLE = 1e-6
 """What 32-bit numbers leave."""
+ROUNDED = 5e-6
+"""What is held back of a budget although each of forty clusters is exact, and what 32-bit numbers leave."""
 SUMS = ("weight", "rise", "least_cost", "most_cost")
 
 
@@ -114,7 +116,7 @@ def test_few_channels_are_told_exactly(problem: Problem, budget: float) -> None:
     )
     exact = sizes(finite, scale_for_budget(finite, budget))
     found = sizes(finite, lonely.scale_for_budget(budget))
-    assert load(finite, found) == pytest.approx(load(finite, exact), rel=1e-6, abs=1e-6)
+    assert load(finite, found) == pytest.approx(load(finite, exact), rel=ROUNDED, abs=1e-6)
 
 
 @given(problems(40), st.integers(1, 200), st.floats(0, 1e5))
@@ -132,7 +134,7 @@ def test_channels_that_are_one_line_are_one_cluster_and_no_less_exact(
     assert len(told.rise) <= 4 * len(finite.weights)  # a start or an end may lie between two roundings
     exact = sizes(many, scale_for_budget(many, budget))
     found = sizes(many, told.scale_for_budget(budget))
-    assert load(many, found) == pytest.approx(load(many, exact), rel=2e-6, abs=1e-6)
+    assert load(many, found) == pytest.approx(load(many, exact), rel=ROUNDED, abs=1e-6)
 
 
 @given(problems(40), st.booleans())
