@@ -67,9 +67,11 @@ class Lane:
         self._tries, self._copied = tries, copied
         self._seeds = seeds(settings)
         self._pools: dict[Address | None, Redis] = {}
+        self._closed = False
 
     async def call(self, command: Command) -> Any:
         """Run one command."""
+        self._check_open()
         if self._slots.map is None:
             try:
                 return await self._at(None).execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
@@ -83,6 +85,7 @@ class Lane:
 
     async def each(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands in one round trip to each node; what is answered with an error is that error."""
+        self._check_open()
         if self._slots.map is None:
             try:
                 replies = await _pipelined(self._at(None), commands)
@@ -100,8 +103,14 @@ class Lane:
             return replies
         return await self._in_cluster(commands)
 
+    def _check_open(self) -> None:
+        """Open nothing for whoever comes too late: nobody would close it."""
+        if self._closed:
+            raise exceptions.ConnectionError("The store is closed.")
+
     async def close(self) -> None:
         """Close every connection."""
+        self._closed = True
         for pool in self._pools.values():
             await pool.aclose()
 

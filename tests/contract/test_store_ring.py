@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.errors import LeaseLost
+from service.errors import LeaseLost, StoreUnavailable
 from service.overlay.joining import balanced_id
 from service.store import Store, keys
 from service.store.inbox import Letter
@@ -79,3 +79,12 @@ async def test_one_holder_at_a_time_holds_a_lease_and_epochs_grow(store: Store) 
     assert await store.leases.hold("bot", "b", 60) is None
     await store.leases.release("bot", "a")
     assert await store.leases.hold("bot", "b", 60) == 2
+
+
+async def test_a_closed_store_opens_no_connection_for_whoever_comes_too_late(store: Store) -> None:
+    await store.ping()
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await store.leases.hold("bot", "a", 60)
+    with pytest.raises(StoreUnavailable):
+        await store.link.many([("GET", "a"), ("GET", "b")])
