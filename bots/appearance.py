@@ -1,13 +1,11 @@
 """An account's picture, name and card (XEP-0084, 0172, 0292, 0054), published where the server keeps them."""
 
-import asyncio
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from bots import introduction
-from bots.link import AskingLink, LinkLost
+from bots.link import AskingLink
 
-_WITHIN_S: Final = 30.0
 _PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 
 
@@ -17,25 +15,9 @@ class Appearance:
     def __init__(self, link: AskingLink) -> None:
         """Publish through ``link``."""
         self._link = link
-        self._began = asyncio.Event()
 
-    def started(self) -> None:
-        """A session began."""
-        self._began.set()
-
-    async def run(self) -> None:
-        """Look at the beginning of each session, and publish what is not there: contacts are told of each change."""
-        while True:
-            await self._began.wait()
-            self._began.clear()
-            if self._link.is_account:
-                try:
-                    async with asyncio.timeout(_WITHIN_S):
-                        await self._appear()
-                except (TimeoutError, LinkLost):
-                    continue
-
-    async def _appear(self) -> None:
+    async def appear(self) -> None:
+        """Publish what is not there: contacts are told of each change. Raises LinkLost."""
         for node, (ident, payload) in introduction.published().items():
             wanted = f"<pubsub xmlns='{_PUBSUB}'><items node={quoteattr(node)}><item id='{ident}'/></items></pubsub>"
             kept = await self._link.ask(self._link.address, "get", wanted)

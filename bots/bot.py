@@ -7,6 +7,7 @@ from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
+from bots.each_session import EachSession
 from bots.hearing import Hearing
 from bots.house import House
 from bots.importing import Importing
@@ -73,9 +74,10 @@ class Bot:
         self._rehearsing = Rehearsing(store, house, clock)
         self._counter = Counter(store, self.connection, house, clock, limits)
         self._hearing = Hearing(store.heard, self.connection, charges, desk=self._desk, orders=self._counter)
-        self._appearance = Appearance(self.connection)
+        self._appearing = EachSession(self.connection, Appearance(self.connection).appear)
         self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
         self._undertaker = Undertaker(store, self.connection, clock, self._hearing.said)
+        self._looking = EachSession(self.connection, self._undertaker.look)
         self._rooms = Rooms(
             store,
             self.connection,
@@ -91,7 +93,7 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = [self._rooms.run(), self._appearance.run(), self._undertaker.run(), self._importing.run()]
+            keeping = [self._rooms.run(), self._appearing.run(), self._looking.run(), self._importing.run()]
             if self._nodes is not None:
                 keeping.append(self._nodes.run())
             talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
@@ -150,8 +152,8 @@ class Bot:
             case Started():
                 self._delivery.started()
                 self._rooms.started()
-                self._appearance.started()
-                self._undertaker.started()
+                self._appearing.started()
+                self._looking.started()
 
 
 def _files(settings: Settings) -> Files:

@@ -41,23 +41,10 @@ class Undertaker:
         self._link = link
         self._clock = clock
         self._hear = hear
-        self._began = asyncio.Event()
 
-    def started(self) -> None:
-        """A session began."""
-        self._began.set()
-
-    async def run(self) -> None:
-        """Look into the archive once in each session: the server then knows that we read what we were not brought."""
-        while True:
-            await self._began.wait()
-            self._began.clear()
-            if self._link.is_account:
-                try:
-                    async with asyncio.timeout(_WITHIN_S):
-                        await self._link.search(self._clock.wall_s(), "", 1)
-                except (TimeoutError, LinkLost):
-                    continue
+    async def look(self) -> None:
+        """Look into the archive: the server then knows that we read what we were not brought. Raises LinkLost."""
+        await self._link.search(self._clock.wall_s(), "", 1)
 
     async def settle(self, dead: Dead, ttl_s: float) -> None:
         """Settle what a bot began whose lease of ``ttl_s`` has ended. Raises StoreUnavailable, LinkLost."""
@@ -81,7 +68,7 @@ class Undertaker:
         arrived = {(user_id(each.jid), each.message_id) for each in kept.receipts if _is_batch(each)}
         sent = {(mid[:_UID_LENGTH], mid) for mid in kept.sent if is_batch(mid[:_UID_LENGTH], mid)} - arrived
         outbox = self._store.outbox
-        await outbox.done(sorted(arrived))
+        await outbox.received(sorted(arrived))
         uids = sorted({uid for uid, _ in sent})
         awaits = dict(zip(uids, await self._store.users.receipts(uids), strict=True))
         flying = await outbox.inflight(uids)
