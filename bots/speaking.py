@@ -12,7 +12,7 @@ import msgspec
 
 from bots.charges import Charges
 from bots.link import Link, LinkLost
-from bots.tasks import together
+from bots.tasks import together, unbroken
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.heard import Heard, Place
@@ -61,8 +61,12 @@ class Speaking:
         await ended
 
     async def run(self) -> None:
-        """Send until cancelled."""
-        await together(self._send(), self._finish())
+        """Send until cancelled; then strike off what was on its way to the server, or it would be said again."""
+        try:
+            await together(self._finish(), self._send())
+        finally:
+            with contextlib.suppress(StoreUnavailable):
+                await self._strike_off()
 
     async def _send(self) -> None:
         while True:
@@ -71,14 +75,17 @@ class Speaking:
             some, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
             if not self._waiting:
                 self._stirred.clear()
-            sayable = self._sayable(some)
-            try:
-                await self._note([answer for answer, _ in sayable])
-                await self._write([answer for answer, _ in sayable])
-            except LinkLost:
-                self._waiting = sayable + self._waiting
-                self._stirred.set()
-                continue
+            await unbroken(self._utter(self._sayable(some)))
+
+    async def _utter(self, sayable: list[_Waiting]) -> None:
+        answers = [answer for answer, _ in sayable]
+        try:
+            await self._note(answers)
+            await self._write(answers)
+        except LinkLost:
+            self._waiting = sayable + self._waiting
+            self._stirred.set()
+        else:
             self._said += sayable
             self._finished.set()
 
@@ -126,16 +133,18 @@ class Speaking:
         while True:
             await self._finished.wait()
             self._finished.clear()
-            some, self._said = self._said, []
             try:
-                await self._heard.done([(each.uid, each.place) for each, _ in some if each.place])
+                await self._strike_off()
             except StoreUnavailable:
-                self._said = some + self._said
                 self._finished.set()
                 await asyncio.sleep(_RETRY_S)
-                continue
-            for _, ended in some:
-                _end(ended)
+
+    async def _strike_off(self) -> None:
+        some = list(self._said)
+        await self._heard.done([(each.uid, each.place) for each, _ in some if each.place])
+        del self._said[: len(some)]
+        for _, ended in some:
+            _end(ended)
 
 
 def _end(ended: asyncio.Future[None]) -> None:

@@ -20,6 +20,19 @@ async def together(*works: Coroutine[Any, Any, Any]) -> None:
             await end(task)
 
 
+async def unbroken(work: Coroutine[Any, Any, None]) -> None:
+    """Bring work to its end even when cancelled meanwhile; a second cancellation breaks it off."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        try:
+            await asyncio.wait([task])
+        finally:
+            await end(task)
+        raise
+
+
 async def end(task: "asyncio.Task[Any]") -> None:
     """Cancel a task and return when it has ended, however it did."""
     while not task.done():

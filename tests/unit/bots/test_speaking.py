@@ -1,0 +1,70 @@
+"""A bot that is told to leave while an answer is on its way sees to it that nobody gives that answer again."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from bots.charges import Charges
+from bots.link import Link
+from bots.speaking import Answer, Speaking
+from bots.tasks import end
+from service.model import UserId
+from service.store.heard import Heard, Place
+
+ANSWER = Answer(UserId("alice"), "1-0", "bot@localhost", ("<message/>",))
+
+
+class _Server:
+    """A server that takes its time to confirm what it was sent; and the store, which it outlives."""
+
+    address = "bot@localhost"
+
+    def __init__(self) -> None:
+        self.up = asyncio.Event()
+        self.up.set()
+        self.sent = asyncio.Event()
+        self.confirmed = asyncio.Event()
+        self.unanswered = {(ANSWER.uid, ANSWER.place)}
+
+    async def send(self, _stanzas: Sequence[str]) -> None:
+        self.sent.set()
+        await self.confirmed.wait()
+
+    async def answered(self, _answers: Sequence[Any]) -> None:
+        """Note it."""
+
+    async def done(self, pairs: Sequence[tuple[UserId, Place]]) -> None:
+        self.unanswered -= set(pairs)
+
+    def holds(self, _uid: UserId) -> bool:
+        return True
+
+    def are_certain(self) -> bool:
+        return True
+
+
+async def _leaving(server: _Server) -> "asyncio.Task[None]":
+    """Return the end of a bot that was told to leave when it had written its answer."""
+    speaking = Speaking(cast("Heard", server), cast("Link", server), cast("Charges", server))
+    running = asyncio.create_task(speaking.run())
+    saying = asyncio.create_task(speaking.say(ANSWER))
+    await server.sent.wait()
+    leaving = asyncio.create_task(end(running))
+    await asyncio.sleep(0)
+    await end(saying)
+    return leaving
+
+
+async def test_an_answer_that_the_server_confirms_while_the_bot_leaves_is_struck_off() -> None:
+    server = _Server()
+    leaving = await _leaving(server)
+    server.confirmed.set()
+    await leaving
+    assert not server.unanswered
+
+
+async def test_an_answer_that_no_server_confirms_is_left_to_the_next_bot(monkeypatch: Any) -> None:
+    monkeypatch.setattr("bots.tasks.CANCEL_AGAIN_S", 0.01)
+    server = _Server()
+    await (await _leaving(server))
+    assert server.unanswered
