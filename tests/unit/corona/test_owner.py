@@ -1,5 +1,6 @@
 """What a node does as a channel's owner. Three nodes; ``CHANNEL`` is ours, ``BESIDE`` and ``FAR`` follow."""
 
+import msgspec
 import pytest
 
 from service.corona.estimates import Updates
@@ -276,3 +277,35 @@ EVENTS_FOR_NOBODY: list[Event] = [Tick(), Published(CHANNEL, 1), Adopted(CHANNEL
 def test_a_node_that_has_not_seen_a_ring_is_quiet() -> None:
     node = Node(ME, POLICY)
     assert [node.handle(event, 0) for event in EVENTS_FOR_NOBODY] == [[ListOwned(0), ReadAims()], [], [], []]
+
+
+class _Three:
+    """Three of four nodes poll ``CHANNEL``; the owner's ring is ``FIRST``, and then one is gone."""
+
+    LAST = "c" + "0" * 39
+    FIRST = ring([ME, BESIDE, FAR, LAST], version=1)
+    POLICY = msgspec.structs.replace(POLICY, max_polls_per_hour=9)
+    ROTA = Rota(25.0, 400.0, 3)
+
+    @classmethod
+    def assign(cls, ring_version: int, rank: int) -> Assign:
+        return Assign(ring_version, (Assignment(CHANNEL, rank, cls.ROTA, 5),))
+
+
+def test_when_a_member_dies_only_the_next_nearest_is_told_to_take_its_place() -> None:
+    node = Node(ME, _Three.POLICY)
+    node.handle(RingChanged(_Three.FIRST), 0)
+    node.handle(Received("", ChannelAdded(CHANNEL)), 0)
+    told = node.handle(Adopted(CHANNEL, 1, 5), 0)
+    assert told == [Send(BESIDE, _Three.assign(1, 1)), Send(FAR, _Three.assign(1, 2)), told[-1]]
+    without = ring([ME, FAR, _Three.LAST], version=2)
+    assert node.handle(RingChanged(without), 1) == [Send(_Three.LAST, _Three.assign(2, 1)), ListOwned(1)]
+
+
+def test_when_an_owner_dies_the_next_one_leaves_everybody_in_place() -> None:
+    node = Node(BESIDE, _Three.POLICY)
+    node.handle(RingChanged(_Three.FIRST), 0)
+    assert node.handle(Received(ME, _Three.assign(1, 1)), 0) == [StartPolling(CHANNEL, 1, _Three.ROTA)]
+    assert Adopt(CHANNEL) in node.handle(RingChanged(ring([BESIDE, FAR, _Three.LAST], version=2)), 1)
+    told = [Send(_Three.LAST, _Three.assign(2, 0)), Send(FAR, _Three.assign(2, 2))]
+    assert node.handle(Adopted(CHANNEL, 2, 5), 1) == told
