@@ -11,6 +11,7 @@ import time
 from bisect import bisect_right
 
 import msgspec
+import uvloop
 
 from service.stack.deployment.updates import HOSTS, Plan, Updates, entry_title, updates_of
 
@@ -103,4 +104,5 @@ def _say(number: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

@@ -69,6 +69,7 @@ async def deploy(setup: Setup, report: Report) -> Deployment:
                 before_s, answered, cpu_s = time.time(), await publisher.answered(), sum(map(_cpu_s, workers))
                 await asyncio.sleep(setup.measure_s / 2)
                 if setup.kill:
+                    cpu_s -= _cpu_s(workers[0])
                     os.kill(workers[0].pid, signal.SIGKILL)
                 await asyncio.sleep(setup.measure_s / 2)
                 after_s, asked = time.time(), await publisher.answered() - answered
