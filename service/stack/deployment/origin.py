@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from bisect import bisect_right
+from typing import cast
 
 import msgspec
 import uvloop
@@ -32,7 +33,7 @@ class Origin(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection (asyncio calls this)."""
-        self._transport = transport
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
         """Answer every request that is complete (asyncio calls this)."""
@@ -40,7 +41,6 @@ class Origin(asyncio.Protocol):
         while (end := self._received.find(b"\r\n\r\n")) >= 0:
             head, self._received = self._received[:end], self._received[end + 4 :]
             Origin.answered += 1
-            assert isinstance(self._transport, asyncio.WriteTransport)  # noqa: S101 - asyncio's types say less than it does
             self._transport.write(answer(self._updates, head, time.time()))
         if len(self._received) > _MOST_HEAD_BYTES:
             self._transport.close()
