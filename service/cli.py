@@ -135,7 +135,7 @@ def doctor(
         bool, typer.Option("--settings", help="Only show every setting and where it came from.")
     ] = False,
 ) -> None:
-    """Find what is wrong, and say what to do. Looks at Redis, the clock, workers, bots, XMPP login, console and file limits."""
+    """Find what is wrong, and say what to do. Looks at Redis, workers, bots, console, XMPP login, clock, files."""
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
     from service import settings as layers  # noqa: PLC0415 - same
