@@ -15,7 +15,7 @@ from typing import Annotated
 import platformdirs
 import typer
 
-from service.errors import CoronetError, OperationalError, WrongUse
+from service.errors import AddressRefused, CoronetError, OperationalError, WrongUse
 
 Run = Callable[..., Coroutine[None, None, None]]
 
@@ -123,7 +123,12 @@ def inspect(
     from service import inspection, settings  # noqa: PLC0415 - same
 
     effective = settings.load(None, **({"allow_private": True} if allow_private else {}))
-    found = asyncio.run(inspection.inspect(url, effective, selector))
+    try:
+        found = asyncio.run(inspection.inspect(url, effective, selector))
+    except AddressRefused as error:
+        if allow_private:
+            raise
+        raise AddressRefused("{why} With --allow-private, from this machine's loopback too.", why=str(error)) from error
     typer.echo(msgspec.json.encode(found) if as_json else inspection.as_text(found))
 
 
