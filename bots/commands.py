@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from bots.verbs import ALL, GUESSABLE, ME, VERB_OF
+from service.discovery.pairs import ATTRIBUTES
 from service.feeds.urls import looks_like_url
 
 LONGEST_LIST = 16_384
@@ -178,6 +179,10 @@ class Help(msgspec.Struct, frozen=True):
     topic: str = ""
 
 
+class Greet(msgspec.Struct, frozen=True):
+    """Who are you?"""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """Yes or no to what was asked last."""
 
@@ -204,11 +209,11 @@ class Unknown(msgspec.Struct, frozen=True):
 Command = (
     Subscribe | Unsubscribe | UnsubscribeAll | List | Find | More | Watch | Unwatch | Show | Why | Status | Quiet
     | Export | Import | Enter
-    | ForgetMe | Pause | Resume | Set | Filter | Digest | Timezone | Language | Help | Answer | Pick | Cancel
+    | ForgetMe | Pause | Resume | Set | Filter | Digest | Timezone | Language | Help | Greet | Answer | Pick | Cancel
     | Unknown
 )  # fmt: skip
 
-HARMLESS: Final = (List, Find, More, Show, Why, Status, Help, Unknown)
+HARMLESS: Final = (List, Find, More, Show, Why, Status, Help, Greet, Unknown)
 """Commands that change nothing."""
 
 USUALLY_SHOWN, MOST_SHOWN = 3, 10
@@ -333,7 +338,10 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
     "digest": Digest,
     "timezone": Timezone,
     "language": Language,
+    "mute": lambda rest: Set(_any(rest), "mute", "on"),
+    "unmute": lambda rest: Set(_any(rest), "mute", "off"),
     "help": _help,
+    "hello": lambda _: Greet(),
     "yes": lambda _: Answer(yes=True),
     "no": lambda _: Answer(yes=False),
     "cancel": lambda _: Cancel(),
@@ -341,6 +349,8 @@ _READERS: Final[dict[str, Callable[[str], Command]]] = {
 
 
 def _suggestion(verb: str, rest: str) -> str:
+    if verb.partition("=")[0].lower() in ATTRIBUTES:
+        return f"find {verb} {rest}".strip()
     for known in (VERBS, GUESSABLE):
         near = difflib.get_close_matches(verb.lower()[:20], known, n=1, cutoff=0.7)
         if near:

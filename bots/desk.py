@@ -19,6 +19,7 @@ from bots.dialogue import Dialogue, converse
 from bots.exchange import (
     ExportedAsFile,
     Failed,
+    Greeted,
     OnlyManagers,
     Question,
     Reply,
@@ -249,7 +250,7 @@ def _order(place: Place) -> tuple[int, int]:
 def worded(known: UserState, reply: Reply, now_s: float) -> str:
     """Return a reply's text for a person of whom this was known when they wrote; who is new, or back, is greeted."""
     language = known.habits.speaks
-    greeting = "" if known.welcomed else f"{welcome(voice(language))}\n\n"
+    greeting = "" if known.welcomed or isinstance(reply, Greeted) else f"{welcome(voice(language))}\n\n"
     if known.unreachable:
         greeting = f"{welcome_back(voice(language))}\n\n"
     return clip(greeting + text(reply, now_s, language), LONGEST_MESSAGE_BYTES)

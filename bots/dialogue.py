@@ -38,6 +38,7 @@ from bots.exchange import (
     Failed,
     Forgotten,
     Found,
+    Greeted,
     Incomplete,
     LetBe,
     Listing,
@@ -46,6 +47,7 @@ from bots.exchange import (
     NotAdmitted,
     NothingAsked,
     NothingMore,
+    NothingToCancel,
     NotUnderstood,
     OfferPage,
     Question,
@@ -131,6 +133,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from spoken_with(command))
         case commands.Help(topic):
             return Explained(topic)
+        case commands.Greet():
+            return Greeted()
         case commands.Pick(number) if isinstance(asked, Choose):
             return (yield from _pick(number, asked, limits))
         case commands.Pick(number) if isinstance(asked, Found):
@@ -145,6 +149,8 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
             return (yield from probed(Probe(asked.url, as_page=True), asked.wishes))
         case commands.Answer(yes=True) if isinstance(asked, DidYouMean):
             return (yield from _carry_out(commands.parse(asked.command), None, limits))
+        case commands.Cancel() if asked is None:
+            return NothingToCancel()
         case commands.Answer() | commands.Cancel():
             return LetBe() if asked else NothingAsked()
         case commands.Unknown(_, suggestion):
@@ -169,6 +175,8 @@ def _pick(number: int, asked: Choose, limits: Limits) -> Dialogue:
 
 
 def _search(wanted: str) -> Dialogue:
+    if not wanted.strip():
+        return Incomplete("find")
     query = parse_query(wanted)
     # One more than is shown tells whether there is more.
     found: tuple[Finding, ...] = yield Search(msgspec.structs.replace(query, limit=query.limit + 1))

@@ -270,6 +270,14 @@ class LetBe(msgspec.Struct, frozen=True):
     """The question is withdrawn, nothing was done."""
 
 
+class Greeted(msgspec.Struct, frozen=True):
+    """Who we are."""
+
+
+class NothingToCancel(msgspec.Struct, frozen=True):
+    """Somebody wants an end of something, but not of a question of ours."""
+
+
 class NothingAsked(msgspec.Struct, frozen=True):
     """An answer without a question."""
 
@@ -358,5 +366,5 @@ Reply = (
     | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
     | Exported | ExportedAsFile | ImportBegun | Imported | ReallyForget | Forgotten | NotAdmitted | Admitted
     | Paused | Resumed | Preferred | NoSuchSetting | UnreadableSetting | NotSettable | Filters | NoSuchFilter
-    | FiltersFull | TooFast | LetBe | NothingAsked | OnlyManagers | NotUnderstood | Failed
+    | FiltersFull | TooFast | LetBe | Greeted | NothingToCancel | NothingAsked | OnlyManagers | NotUnderstood | Failed
 )  # fmt: skip

@@ -32,7 +32,7 @@ def _template(error: errors.CoronetError, status: int) -> str:
 
 
 _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
-    errors.BadUrl: marked("That is not a URL I can watch: {detail}"),
+    errors.BadUrl: marked("I cannot watch that. {detail}"),
     errors.AddressRefused: marked(
         "I do not watch {it}: it is at, or leads to, an address or port that is not one of the "
         "public web's. Only what everybody can reach with a browser can be watched."

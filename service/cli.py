@@ -15,7 +15,7 @@ from typing import Annotated
 import platformdirs
 import typer
 
-from service.errors import CoronetError, OperationalError, WrongUse
+from service.errors import AddressRefused, CoronetError, OperationalError, WrongUse
 
 Run = Callable[..., Coroutine[None, None, None]]
 
@@ -123,7 +123,12 @@ def inspect(
     from service import inspection, settings  # noqa: PLC0415 - same
 
     effective = settings.load(None, **({"allow_private": True} if allow_private else {}))
-    found = asyncio.run(inspection.inspect(url, effective, selector))
+    try:
+        found = asyncio.run(inspection.inspect(url, effective, selector))
+    except AddressRefused as error:
+        if allow_private:
+            raise
+        raise AddressRefused("{why} With --allow-private, from this machine's loopback too.", why=str(error)) from error
     typer.echo(msgspec.json.encode(found) if as_json else inspection.as_text(found))
 
 
@@ -135,7 +140,7 @@ def doctor(
         bool, typer.Option("--settings", help="Only show every setting and where it came from.")
     ] = False,
 ) -> None:
-    """Find what is wrong, and say what to do. Looks at Redis, XMPP login, clock, file limits, console and workers."""
+    """Find what is wrong, and say what to do. Looks at Redis, workers, bots, console, XMPP login, clock, files."""
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
     from service import settings as layers  # noqa: PLC0415 - same

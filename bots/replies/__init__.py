@@ -78,6 +78,8 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
     say.TooFast: talking.too_fast,
     say.OnlyManagers: talking.only_managers,
     say.LetBe: talking.let_be,
+    say.Greeted: talking.greeted,
+    say.NothingToCancel: talking.nothing_to_cancel,
     say.NothingAsked: talking.nothing_asked,
     say.DidYouMean: talking.did_you_mean,
     say.NotUnderstood: talking.not_understood,

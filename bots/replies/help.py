@@ -57,7 +57,7 @@ HELP: Final = {
         marked("`watch` alone: what you watch for."),
     ),
     "unwatch": Topic(
-        marked("`unwatch #2`: stop watching for one of these"),
+        marked("`unwatch #2`: end one watch"),
         marked("`watch` shows their numbers."),
     ),
     "show": Topic(
@@ -145,4 +145,4 @@ def explained(reply: say.Explained, voice: Voice) -> str:
 
 def incomplete(reply: say.Incomplete, voice: Voice) -> str:
     """Say what a command needs."""
-    return f"{HELP[reply.verb].first(voice)}."
+    return HELP[reply.verb].all(voice)

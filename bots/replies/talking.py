@@ -101,6 +101,19 @@ def let_be(_reply: say.LetBe, voice: Voice) -> str:
     return voice.say("All right, nothing was changed.")
 
 
+def greeted(_reply: say.Greeted, voice: Voice) -> str:
+    """Greet back."""
+    return welcome(voice)
+
+
+def nothing_to_cancel(_reply: say.NothingToCancel, voice: Voice) -> str:
+    """Say how to end what can be ended."""
+    return voice.say(
+        "I have not asked anything. `unsubscribe #3` stops one subscription, `unsubscribe all` every one, and `pause` "
+        "everything until you `resume`."
+    )
+
+
 def nothing_asked(_reply: say.NothingAsked, voice: Voice) -> str:
     """Say that there was no question."""
     return voice.say("I have not asked anything. `help` shows what I understand.")

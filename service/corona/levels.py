@@ -11,7 +11,7 @@ to tell what any λ costs, and bracketing looks things up in them: O(M log M + M
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, log, sqrt
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +53,6 @@ def level_sizes(nodes: int, base: int) -> Floats:
     while found[-1] > 1:
         found.append(max(1.0, found[-1] / base))
     return np.array(found)
-
-
-def level_of(size: float, nodes: int, base: int) -> float:
-    """Return the level log_b(N/n) at which n polls per τ would be made, as a real number; infinity for n = 0."""
-    return log(nodes / size, base) if size > 0 else inf
 
 
 def sizes_at(problem: Problem, options: Floats, multiplier: float) -> Floats:

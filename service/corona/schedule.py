@@ -12,7 +12,7 @@ nodes take turns, each polling a little less often than every τ; and below 1 a 
 τ/n. When n or the ring changes, the next rota goes on from the present one.
 """
 
-from math import ceil, floor, inf
+from math import ceil, floor
 from typing import Annotated
 
 import msgspec
@@ -35,14 +35,6 @@ def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
 def set_size(polls_per_interval: float, nodes: int) -> int:
     """Return how many of the ring's nodes (at least one) share n polls per τ: the next whole number."""
     return max(1, nodes if polls_per_interval >= nodes else ceil(polls_per_interval))
-
-
-def turn_interval_s(polls_per_interval: float, size: int, poll_interval_s: float) -> float:
-    """Return how often each of ``size`` nodes polls, in seconds, so that together they poll n times per τ.
-
-    It is τ or more where there are as many nodes as polls, else less; infinity for n = 0.
-    """
-    return size * poll_interval_s / polls_per_interval if polls_per_interval > 0 else inf
 
 
 class Rota(msgspec.Struct, frozen=True, array_like=True, gc=False):

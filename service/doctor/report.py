@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from service.clock import SystemClock
+from service.doctor.bots import bots_health, judged
 from service.doctor.finding import Finding
 from service.doctor.machine import check_console, check_file_limit
 from service.doctor.store import check_store
@@ -16,10 +17,12 @@ from service.settings import Settings
 
 async def examine(settings: Settings) -> list[Finding]:
     """Make every check."""
-    store, xmpp, console = await asyncio.gather(
-        check_store(settings, SystemClock()), check_xmpp(settings), check_console(settings)
+    store, bots, console = await asyncio.gather(
+        check_store(settings, SystemClock()), bots_health(settings), check_console(settings)
     )
-    return [*store, xmpp, console, check_file_limit()]
+    # A bot that may be logged in would lose its session to ours.
+    xmpp = await check_xmpp(settings, try_secret=bots is not None and all(bot.why for bot in bots))
+    return [*store, *([] if bots is None else [judged(bots)]), xmpp, console, check_file_limit()]
 
 
 def as_text(findings: Sequence[Finding]) -> str:

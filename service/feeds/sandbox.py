@@ -29,6 +29,7 @@ from service.feeds.wire import (
     Reading,
     frame,
 )
+from service.metrics import PARSE_KILLS
 
 # The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
 _PATIENCE_S = 12.0
@@ -84,9 +85,11 @@ class ParserPool:
             child = self._take() or await _Child.start()
             try:
                 answer = await child.ask(job, patience_s)
-            except BaseException:
+            except BaseException as error:
                 # Also when cancelled: the child is amid a document nobody waits for.
                 await child.kill()
+                if isinstance(error, ParseKilled):
+                    PARSE_KILLS.inc()
                 raise
             if answer.bloated:
                 await child.end()

@@ -23,7 +23,6 @@ from service.model import ParsedEntry
 TRACE_BYTES = 5
 GIST_BYTES = 4
 NO_TRACE = bytes(TRACE_BYTES)
-_NO_GIST = bytes(GIST_BYTES)
 _BODY_CHARS = 4_000
 _ENDING_CHARS = 40
 _ELLIPSIS = re.compile(r"…|\.\.\.")

@@ -1,5 +1,6 @@
-"""Asking our own processes what they count: their addresses come from the store, so no guard stands in between."""
+"""Asking our own processes how they are: their addresses come from the store, so no guard stands in between."""
 
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
@@ -9,6 +10,7 @@ from service.errors import Unreachable
 
 _WITHIN_S = 2.0
 _LARGEST_BYTES = 1 << 20
+_LONGEST_REASON_BYTES = 400
 
 
 class Processes:
@@ -27,13 +29,23 @@ class Processes:
 
     async def metrics(self, url: str) -> str:
         """Return the first megabyte of what a process serves as its metrics. Raises :class:`Unreachable`."""
+        _, body = await self._first(url, _LARGEST_BYTES)
+        return body
+
+    async def why_not_ready(self, url: str) -> str:
+        """Return why the process of which this is the URL cannot do its work; "" if it can. Raises Unreachable."""
+        status, body = await self._first(f"{url}/readyz", _LONGEST_REASON_BYTES)
+        return "" if status == HTTPStatus.OK else body.strip() or f"It answers {status}."
+
+    async def _first(self, url: str, most_bytes: int) -> tuple[int, str]:
+        """Return an answer's status and the first bytes of its body."""
         body = bytearray()
         try:
             async with self._session.get(url) as answer:
                 async for chunk in answer.content.iter_any():
                     body += chunk
-                    if len(body) > _LARGEST_BYTES:
+                    if len(body) > most_bytes:
                         break
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise Unreachable(f"The process at {url} does not say what it counts: {error}") from error
-        return body[:_LARGEST_BYTES].decode(errors="replace")
+            raise Unreachable(f"The process at {url} does not answer: {error}") from error
+        return answer.status, body[:most_bytes].decode(errors="replace")

@@ -128,7 +128,7 @@ def clash(
     overload: Annotated[float, typer.Option(min=0.5, max=1, help="The load above which a server splits.")] = 0.90,
     hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
 ) -> None:
-    """CLASH's simulations beside plain DHTs, six hours of three workloads."""
+    """CLASH's simulations beside plain DHTs. Six hours of three workloads."""
     from service.simulate import clash as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import clash_report as shown  # noqa: PLC0415 - same
     from service.simulate.clash_workload import Setup  # noqa: PLC0415 - same
@@ -145,7 +145,7 @@ def clash(
 
 @app.command()
 def partial_lookup(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
-    """Partial lookup's five strategies by its six metrics, placed and updated."""
+    """Partial lookup's five strategies by six metrics. Placed, and updated."""
     from service.simulate import partial_lookup as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import partial_lookup_report as shown  # noqa: PLC0415 - same
 
@@ -158,7 +158,7 @@ def partial_lookup(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) 
 
 @app.command()
 def discovery(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
-    """Load-balancing matrices under skewed names and queries, the paper's way and ours."""
+    """Load-balancing matrices under load. The paper's way and ours; skewed names and queries."""
     from service.simulate import discovery as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import discovery_report as shown  # noqa: PLC0415 - same
 
@@ -178,7 +178,7 @@ def location(
     servers: Annotated[int, typer.Option(min=50, max=4000)] = 1000,
     documents: Annotated[int, typer.Option(min=1, help="Of each server, in the static runs.")] = 70,
 ) -> None:
-    """Attenuated Bloom filters on a transit-stub graph, beside Tapestry and home nodes."""
+    """Attenuated Bloom filters beside Tapestry. On a transit-stub graph; home nodes, too."""
     from service.simulate import location as experiment  # noqa: PLC0415 - asking for help must not load it
     from service.simulate import location_report as shown  # noqa: PLC0415 - same
 

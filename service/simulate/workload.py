@@ -20,7 +20,6 @@ from service.simulate.trace import HOUR_S, MINUTE_S, ZIPF_EXPONENT, Floats, Ints
 Points = NDArray[np.uint64]
 
 DRAWN_BITS = 64
-PAPER_BASE = 16
 
 
 class Phases(StrEnum):

@@ -55,7 +55,7 @@ class PrivateRedis:
             "--save",
             "",
             "--auto-aof-rewrite-min-size",
-            "4gb",
+            _REWRITE_FROM,
         ]
         return Program("redis", tuple(argv), self.directory / "redis.log", self.answers)
 

@@ -28,8 +28,6 @@ from service.store import link as redis
 from service.store.together import Together
 
 PAIR_BYTES = 8
-NAME_BYTES = 64
-"""The longest name, in UTF-8."""
 
 _PAIRS_REMEMBERED = 200_000
 _RECORDS_AT_ONCE = 4096

@@ -143,7 +143,7 @@ async def test_a_first_contact_in_a_terminal_reads_as_it_is_meant(
     ("what", "words"),
     [
         ("hello there", "help"),
-        ("http://not a url", "URL"),
+        ("http://not a url", "not a full host name"),
         ("subscribe http://192.168.0.1/feed", "address"),
         ("subscribe http://no-such-host.invalid/feed", "no-such-host.invalid"),
         ("{publisher}/bad/404", "404"),

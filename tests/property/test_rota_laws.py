@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.schedule import Rota, begun, changed, set_size, turn_interval_s
+from service.corona.schedule import Rota, begun, changed, set_size
 from service.model import ChannelId
 from tests.support.points import points
 
@@ -30,20 +30,18 @@ def _polls_s(rota: Rota, after_s: float, count: int) -> list[float]:
 def test_as_many_nodes_share_n_polls_as_its_next_whole_number(rate: float, nodes: int) -> None:
     size = set_size(rate, nodes)
     assert size == min(ceil(rate), nodes)
-    assert size / turn_interval_s(rate, size, TAU_S) == pytest.approx(rate / TAU_S)
-    assert size == nodes or turn_interval_s(rate, size, TAU_S) >= TAU_S * (1 - 1e-9)
 
 
-def test_what_is_never_polled_has_one_node_that_never_polls() -> None:
+def test_what_is_never_polled_has_one_node() -> None:
     assert set_size(0, 5) == 1
-    assert turn_interval_s(0, 1, TAU_S) == float("inf")
 
 
 @given(points, rates, rings, fleet_times_s)
 def test_a_rotas_nodes_poll_in_turn_a_gap_apart(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
     rota = begun(channel, rate, nodes, TAU_S, now_s)
     assert rota.size == set_size(rate, nodes)
-    assert rota.interval_s == pytest.approx(turn_interval_s(rate, rota.size, TAU_S))
+    assert rota.interval_s == pytest.approx(rota.size * TAU_S / rate)
+    assert rota.size == nodes or rota.interval_s >= TAU_S * (1 - 1e-9)
     polls_s = _polls_s(rota, now_s, rota.size + 2)
     assert 0 < polls_s[0] - now_s <= TAU_S / rate + ROUNDING_S
     assert [b - a for a, b in pairwise(polls_s)] == pytest.approx([TAU_S / rate] * (rota.size + 1), abs=ROUNDING_S)

@@ -15,7 +15,7 @@ from tests.support.raw_http import Handler, answering, ok, redirect
 
 SUBSCRIBED = r"^Subscribed to \*"
 NO_PUBLIC_ADDRESS = "not one of the public web's"
-NO_URL = "^That is not a URL I can watch: "
+NO_URL = r"^I cannot watch that\. "
 NOT_FOLLOWED = "redirects lead in a circle, nowhere, or out of the public web"
 GARBLED = "answers with something garbled"
 TOO_LARGE = r"it is too large\. I read up to 5 MB"

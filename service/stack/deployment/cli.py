@@ -24,7 +24,7 @@ def deploy(
     settle: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Before measuring.")] = 120.0,
     measure: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 150.0,
 ) -> None:
-    """The paper's deployment on this machine: real processes, a real publisher, real Redis, time compressed."""
+    """The paper's deployment on this machine. Real processes, a real publisher, real Redis; time is compressed."""
     setup = run.Setup(channels, nodes, workers, settle, measure, kill, seed)
     with progress(run.STEPS, hidden=as_json) as done:
         deployment = asyncio.run(run.deploy(setup, done))

@@ -27,6 +27,10 @@ async def test_a_stranger_is_welcomed_once_and_answered(person: Person) -> None:
     assert "Hello" not in await alice.say("help subscribe")
 
 
+async def test_a_stranger_who_greets_is_greeted_once(person: Person) -> None:
+    assert (await (await person()).say("hi")).count("Hello") == 1
+
+
 async def test_subscribing_shows_the_latest_entry_and_lasts(person: Person, store: Store) -> None:
     alice = await person()
     async with scripted_worker(store, {FEED: None}):

@@ -87,7 +87,7 @@ async def test_what_is_no_query_or_none_that_can_be_watched_for_leaves_nothing(p
         assert said in await eve.say(f"watch {line}")
         if not line.startswith("/"):
             assert said in await eve.say(f"find {line}")
-    assert "What shall I look for?" in await eve.say("find")
+    assert "search for channels" in await eve.say("find")
     assert "You watch for nothing" in await eve.say("watch")
     assert await _stored(store) == before
 

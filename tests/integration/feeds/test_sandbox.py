@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed, ParseKilled
 from service.feeds.sandbox import ParserPool
@@ -127,12 +128,18 @@ async def test_a_child_of_a_large_process_is_kept(pool: ParserPool) -> None:
     assert len(ballast) == 200_000_000
 
 
+def kills() -> float:
+    return REGISTRY.get_sample_value("coronet_parse_kills_total") or 0.0
+
+
 async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool) -> None:
+    before = kills()
     await read_title(pool)
     os.kill(children()[0], signal.SIGSTOP)
     with pytest.raises(ParseKilled, match="longer"):
         await pool.examine(Examine((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), patience_s=0.3)
     assert await read_title(pool) == "Title a"
+    assert kills() == before + 1
 
 
 async def test_a_cancelled_reading_ends_its_child(pool: ParserPool) -> None:

@@ -148,3 +148,4 @@ def test_inspecting_loopback_is_refused_unless_it_is_opened(call: Call) -> None:
     status, out, err = call("inspect", "http://127.0.0.1:9/feed.xml")
     assert (status, out) == (1, "")
     assert "not a public address" in err
+    assert "--allow-private" in err

@@ -1,20 +1,29 @@
 """The doctor, on real servers and on ones that are away."""
 
+import asyncio
 import resource
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from bots.link import Event, Started
+from bots.xmpp.connection import Connection
 from service import settings
 from service.clock import SystemClock
+from service.console.health import serve_health
+from service.doctor.bots import judged
 from service.doctor.finding import Finding
 from service.doctor.machine import check_console, check_file_limit
-from service.doctor.report import as_text
+from service.doctor.report import as_text, examine
 from service.doctor.store import check_store, server
 from service.doctor.xmpp import check_xmpp
+from service.errors import CoronetError
 from service.stack.prosody import PrivateProsody
+from service.store import connect
 
 
 class SteppingClock(SystemClock):
@@ -55,6 +64,24 @@ def client(prosody: PrivateProsody, ca_file: str) -> settings.Settings:
     )
 
 
+@asynccontextmanager
+async def announced(ours: settings.Settings, why_not: str) -> AsyncIterator[None]:
+    """The health of a bot: it is ready, or says why not."""
+
+    async def ready() -> None:
+        if why_not:
+            raise CoronetError(why_not)
+
+    store = await connect(ours)
+    health = await serve_health("127.0.0.1", 0, ready)
+    try:
+        await store.bots.announce(f"{health.url}/metrics")
+        yield
+    finally:
+        await health.close()
+        await store.close()
+
+
 async def test_a_private_redis_is_fine_but_nobody_works_yet(clean_redis: str) -> None:
     findings = await check_store(settings.load({}, redis_url=clean_redis), SteppingClock(0.001))
     assert [finding.about for finding in findings if not finding.ok] == ["Workers"]
@@ -93,14 +120,54 @@ def test_what_could_lose_subscriptions_is_named(field: str, value: str, about: s
 
 
 async def test_the_component_s_secret_is_tried(prosody: PrivateProsody) -> None:
-    assert (await check_xmpp(component(prosody, prosody.component_secret))).ok
-    refused = await check_xmpp(component(prosody, "wrong"))
+    assert (await check_xmpp(component(prosody, prosody.component_secret), try_secret=True)).ok
+    refused = await check_xmpp(component(prosody, "wrong"), try_secret=True)
     assert (refused.ok, refused.seen.endswith("refuses the secret")) == (False, True)
 
 
+async def test_a_bot_that_is_logged_in_stays_so(prosody: PrivateProsody, clean_redis: str) -> None:
+    ours = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
+    events: list[Event] = []
+    connection = Connection(ours, "test", events.append)
+    logged_in = asyncio.create_task(connection.run())
+    try:
+        await connection.up.wait()
+        async with announced(ours, ""):
+            found = {finding.about: finding for finding in await examine(ours)}
+        assert (found["Bots"].ok, found["XMPP login"].ok) == (True, True)
+        await connection.ask("localhost", "get", "<ping xmlns='urn:xmpp:ping'/>")
+        assert events == [Started()]
+    finally:
+        logged_in.cancel()
+        await asyncio.gather(logged_in, return_exceptions=True)
+
+
+async def test_a_bot_that_cannot_log_in_says_why_and_has_its_secret_tried(
+    prosody: PrivateProsody, clean_redis: str
+) -> None:
+    wrong = component(prosody, "wrong").model_copy(update={"redis_url": clean_redis})
+    async with announced(wrong, "There is no session."):
+        found = {finding.about: finding for finding in await examine(wrong)}
+    assert found["Bots"].seen == "0 ready, 1 not: There is no session."
+    assert found["XMPP login"].seen.endswith("refuses the secret")
+
+
+async def test_a_bot_that_does_not_answer_may_be_logged_in(prosody: PrivateProsody, clean_redis: str) -> None:
+    ours = component(prosody, "wrong").model_copy(update={"redis_url": clean_redis})
+    async with announced(ours, ""):
+        pass
+    found = {finding.about: finding for finding in await examine(ours)}
+    assert (found["Bots"].seen, found["XMPP login"].ok) == ("0 ready, 1 not: one does not answer", True)
+
+
+async def test_without_a_bot_nobody_is_told() -> None:
+    finding = judged([])
+    assert (finding.ok, "coronet bot" in finding.advice) == (False, True)
+
+
 async def test_a_client_s_server_must_have_a_trusted_certificate(prosody: PrivateProsody) -> None:
-    assert (await check_xmpp(client(prosody, str(prosody.ca_file)))).ok
-    distrusted = await check_xmpp(client(prosody, ""))
+    assert (await check_xmpp(client(prosody, str(prosody.ca_file)), try_secret=True)).ok
+    distrusted = await check_xmpp(client(prosody, ""), try_secret=True)
     assert (distrusted.ok, "CERTIFICATE_VERIFY_FAILED" in distrusted.seen) == (False, True)
 
 
@@ -108,7 +175,7 @@ async def test_a_port_that_speaks_no_xmpp_is_not_waited_for_long(monkeypatch: py
     monkeypatch.setattr("service.doctor.xmpp._WITHIN_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        finding = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port))
+        finding = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), try_secret=True)
     assert (finding.ok, "no answer" in finding.seen) == (False, True)
 
 
