@@ -30,11 +30,10 @@ from bots.resting import Resting
 from bots.tasks import end, together
 from bots.tracks import Tracks
 from bots.unreachable import rest_unreachable
-from bots.withholding import LOOKED_AT, Withholding
+from bots.withholding import Withholding
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.preferences import chooses
 from service.store import Store
 from service.store.keys import user_id
 from service.store.outbox import Batch, MessageId
@@ -291,14 +290,18 @@ class Delivery:
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
         wishes = await self._known.learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._resting.of({uid: wishes[uid].habits for uid in clear if wishes[uid].habits.waits})
+        wall_s = self._clock.wall_s()
+        choices = await self._withholding.of({uid: wishes[uid] for uid in clear}, wall_s)
+        for uid, choice in choices.items():
+            self._dispatch.later(uid, self._clock.monotonic_s() + choice.later_s - wall_s)
+        waits = {uid: wishes[uid].habits for uid in clear if wishes[uid].habits.waits}
+        resting = await self._resting.of(waits, {uid: choice.since_s for uid, choice in choices.items()})
         for uid, rest_s in resting.items():
             self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
         clear = [uid for uid in clear if uid not in resting]
-        choosy = {uid: wishes[uid].preferences for uid in clear if chooses(wishes[uid].preferences)}
-        withheld = await self._withholding.of(choosy) if choosy else {}
-        claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s(), withheld)
-        more = {uid for uid in choosy if len(withheld[uid]) == LOOKED_AT}
+        decided = {uid: choice.decided for uid, choice in choices.items()}
+        claimed = await self._store.outbox.claim(clear, MOST_ITEMS, wall_s, decided)
+        more = {uid for uid, choice in choices.items() if choice.more}
         fresh = await self._corrections.made(claimed)
         batches = again | {uid: (batch,) for uid, batch in fresh.items()}
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
