@@ -65,7 +65,7 @@ class Delivery:
         self._freed = asyncio.Condition()
         self._bursts: set[asyncio.Task[None]] = set()
         self._renewed = asyncio.Event()
-        self._receipts: list[tuple[UserId, MessageId]] = []
+        self._receipts: list[tuple[UserId, MessageId, bool]] = []  # whether it teaches that somebody sends some
         self._tracks = Tracks()
         self._received = asyncio.Event()
         self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
@@ -109,11 +109,12 @@ class Delivery:
             await self._freed.wait_for(lambda: all(map(self._charges.holds, self._dispatch.busy())))
 
     def receipt(self, event: Receipt) -> None:
-        """A client has a message: a batch is finished. Any message of ours teaches that it sends receipts."""
+        """A client has a message: a batch is finished. Any receipt teaches that it sends some; no marker does."""
         uid = user_id(event.jid)
-        if is_batch(uid, event.message_id) or (is_own(uid, event.message_id) and not self._known.receipts.get(uid)):
+        teaches = not event.is_marker and is_own(uid, event.message_id) and not self._known.receipts.get(uid)
+        if is_batch(uid, event.message_id) or teaches:
             self._known.answers(uid)
-            self._receipts.append((uid, event.message_id))
+            self._receipts.append((uid, event.message_id, teaches))
             self._answered(event.message_id)
             self._tracks.received(event.message_id, self._clock.wall_s())
             self._received.set()
@@ -369,12 +370,12 @@ class Delivery:
             await self._received.wait()
             self._received.clear()
             arrived, self._receipts = self._receipts, []
-            new = {uid for uid, _ in arrived if not self._known.receipts.get(uid)}
+            new = {uid for uid, _, teaches in arrived if teaches}
             self._known.receipts.update(dict.fromkeys(new, True))
-            batches = [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)]
+            batches = [(uid, mid) for uid, mid, _ in arrived if is_batch(uid, mid)]
             await completed(self._store.outbox, received=batches)
             now_s = self._clock.monotonic_s()
-            for uid, _ in arrived:
+            for uid, _, _ in arrived:
                 self._dispatch.settled(uid, now_s)
             self._stirred.set()
             with contextlib.suppress(StoreUnavailable):  # the next receipt teaches it again after a restart

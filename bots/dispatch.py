@@ -35,7 +35,10 @@ SLOWEST: Final = 6
 there are few messages, and somebody who is told something each second is told each second."""
 
 _NOBODY_THERE: Final = frozenset(
-    {"item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed", "not-authorized"}
+    {
+        *("item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed"),
+        *("not-authorized", "not-acceptable"),  # the last of somebody who is blocked (XEP-0191)
+    }
 )
 _HOLD_S: Final = (30.0, 3_600.0)
 _HOLD_IF_NOBODY_THERE_S: Final = (600.0, 43_200.0)

@@ -210,8 +210,9 @@ def test_bounces_hold_a_lane_longer_each_time_but_not_for_ever(dispatch: Dispatc
     assert holds_s[-1] == 3_600.0
 
 
-def test_an_address_that_does_not_exist_is_tried_more_rarely(dispatch: Dispatch) -> None:
-    dispatch.bounced(ANN, "item-not-found", 0.0, chance=0.0)
+@pytest.mark.parametrize("condition", ["item-not-found", "not-acceptable"])
+def test_an_address_that_does_not_exist_or_is_blocked_is_tried_more_rarely(dispatch: Dispatch, condition: str) -> None:
+    dispatch.bounced(ANN, condition, 0.0, chance=0.0)
     assert dispatch.next_s() == 300.0
 
 
