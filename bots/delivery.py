@@ -299,7 +299,8 @@ class Delivery:
         resting = await self._resting.of(waits, {uid: choice.since_s for uid, choice in choices.items()})
         for uid, rest_s in resting.items():
             self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
-        clear = [uid for uid in clear if uid not in resting]
+        waiting = {uid for uid, choice in choices.items() if choice.waits}
+        clear = [uid for uid in clear if uid not in resting and uid not in waiting]
         decided = {uid: choice.decided for uid, choice in choices.items()}
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, wall_s, decided)
         more = {uid for uid, choice in choices.items() if choice.more}

@@ -5,7 +5,7 @@ so that what is withheld is told by nobody, stays withheld in every attempt, and
 """
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Final
@@ -26,7 +26,7 @@ from service.store.withheld import Decided, Withheld
 LOOKED_AT: Final = 100
 """Items that one person may be told now and that are looked at before a claim; if all are withheld, it is their turn
 again."""
-MOST_PAGES: Final = 20
+MOST_PAGES: Final = 10
 """So many times as many items are looked at for some that may be told; who lets more than that wait, waits for them."""
 KEPT: Final = 256
 """Items whose changes are remembered as tests see them."""
@@ -38,7 +38,8 @@ class Choice(msgspec.Struct):
     """What is decided of one person's oldest items, of whom these things are known.
 
     The oldest of what may be told now waits ``since_s`` (None if nothing may), the next of what may not may from
-    ``later_s`` on (Unix s). ``free`` are those that may be told now, of the channels that are ``spaced`` at intervals.
+    ``later_s`` on (Unix s). ``free`` are those that may be told now, of the channels that are ``spaced`` at intervals;
+    ``numbers`` those of the subscriptions.
     """
 
     wishes: Wishes
@@ -48,6 +49,7 @@ class Choice(msgspec.Struct):
     since_s: float | None = None
     later_s: float = inf
     free: int = 0
+    numbers: dict[ChannelId, int] = {}
 
     @property
     def decided(self) -> Decided:
@@ -55,13 +57,18 @@ class Choice(msgspec.Struct):
         return Decided(self.withheld, frozenset(self.spaced))
 
     @property
+    def waits(self) -> bool:
+        """Whether there is something, and nothing of it may be told now."""
+        return bool(self.withheld) and not self.free
+
+    @property
     def more(self) -> bool:
         """Whether there may be items that were not looked at."""
         return self.free == LOOKED_AT
 
-    def takes(self, each: QueuedItem, number: int, now_s: float) -> bool:
-        """Say whether an item of the subscription of this number may be told now; notes it."""
-        spacing_s = 0.0 if each.item.met else _spacing_s(self.wishes, number)
+    def takes(self, each: QueuedItem, now_s: float) -> bool:
+        """Say whether an item may be told now; notes it."""
+        spacing_s = 0.0 if each.item.met else _spacing_s(self.wishes, self.numbers[each.item.channel])
         due_s = free_s(each.queued_s, self.told_at_s.get(each.item.channel), spacing_s)
         if spacing_s > 0:
             self.spaced.add(each.item.channel)
@@ -96,9 +103,9 @@ class Withholding:
             if not places:
                 break
             queues = dict(zip(places, await self._store.outbox.queued(places, LOOKED_AT), strict=True))
-            numbers = await self._numbers(queues)
+            await self._number({uid: (found[uid], queue) for uid, queue in queues.items()})
             for uid, queue in queues.items():
-                await self._decide(found[uid], queue, numbers[uid], now_s)
+                await self._decide(found[uid], queue, now_s)
                 if len(queue) < LOOKED_AT or found[uid].more:
                     del places[uid]
                 else:
@@ -106,24 +113,25 @@ class Withholding:
                 await asyncio.sleep(0)  # filters of many people are no reason for the others to wait
         return found
 
-    async def _numbers(self, queues: Mapping[UserId, Sequence[QueuedItem]]) -> Mapping[UserId, Mapping[ChannelId, int]]:
-        """Return the numbers of the subscriptions of which something is queued for each person."""
-        pairs = list(dict.fromkeys((uid, each.item.channel) for uid, queue in queues.items() for each in queue))
-        numbers: defaultdict[UserId, dict[ChannelId, int]] = defaultdict(dict)
-        for (uid, cid), number in zip(pairs, await self._store.subscriptions.numbers(pairs), strict=True):
-            numbers[uid][cid] = number or FOR_ALL
-        return numbers
+    async def _number(self, people: Mapping[UserId, tuple[Choice, Sequence[QueuedItem]]]) -> None:
+        """Find out which subscriptions these items are of."""
+        wanted = {
+            (uid, each.item.channel): choice
+            for uid, (choice, queue) in people.items()
+            for each in queue
+            if each.item.channel not in choice.numbers
+        }
+        for (uid, cid), number in zip(wanted, await self._store.subscriptions.numbers(list(wanted)), strict=True):
+            wanted[uid, cid].numbers[cid] = number or FOR_ALL
 
-    async def _decide(
-        self, choice: Choice, queue: Sequence[QueuedItem], numbers: Mapping[ChannelId, int], now_s: float
-    ) -> None:
+    async def _decide(self, choice: Choice, queue: Sequence[QueuedItem], now_s: float) -> None:
         """Go on with a choice at these items."""
         for each in queue:
             if choice.more:
                 return
-            number = numbers[each.item.channel]
-            if choice.takes(each, number, now_s):
+            if choice.takes(each, now_s):
                 preferences, changes = choice.wishes.preferences, await self._changes(each.item)
+                number = choice.numbers[each.item.channel]
                 choice.withheld[each.place] = withheld(preferences, number, changes, edits=each.item.edits)
             else:
                 choice.withheld[each.place] = "later"
