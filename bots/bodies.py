@@ -10,6 +10,7 @@ from bots import stanzas
 from bots.elsewhere import told_elsewhere
 from bots.looks import USUAL, Look, Looks
 from bots.notifications import ArticleKey, MetBy, notification
+from bots.previews import link_preview
 from bots.versions import shares, versions
 from bots.voice import Voice, voice
 from service.model import Change, Channel, ChannelId, Delta
@@ -75,7 +76,7 @@ class Bodies:
         text = notification(
             list(channels.values()), told, gone, also_in, speaker, met=_met(present), templates=templates
         )
-        xml = stanzas.payload(text) if text else ""
+        xml = stanzas.payload(text) + (link_preview(text, told, channels) if not gone else "") if text else ""
         return Body(xml, tuple(delta.detected_s for delta in told), tuple(delta.trace for delta in told))
 
 

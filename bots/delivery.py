@@ -30,11 +30,10 @@ from bots.resting import Resting
 from bots.tasks import end, together
 from bots.tracks import Tracks
 from bots.unreachable import rest_unreachable
-from bots.withholding import LOOKED_AT, Withholding
+from bots.withholding import Withholding
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.preferences import chooses
 from service.store import Store
 from service.store.keys import user_id
 from service.store.outbox import Batch, MessageId
@@ -66,7 +65,7 @@ class Delivery:
         self._freed = asyncio.Condition()
         self._bursts: set[asyncio.Task[None]] = set()
         self._renewed = asyncio.Event()
-        self._receipts: list[tuple[UserId, MessageId]] = []
+        self._receipts: list[tuple[UserId, MessageId, bool]] = []  # whether it teaches that somebody sends some
         self._tracks = Tracks()
         self._received = asyncio.Event()
         self._under_way: dict[MessageId, bool] = {}  # whether it came back, or has its receipt, before its burst ended
@@ -110,11 +109,12 @@ class Delivery:
             await self._freed.wait_for(lambda: all(map(self._charges.holds, self._dispatch.busy())))
 
     def receipt(self, event: Receipt) -> None:
-        """A client has a message: a batch is finished. Any message of ours teaches that it sends receipts."""
+        """A client has a message: a batch is finished. Any receipt teaches that it sends some; no marker does."""
         uid = user_id(event.jid)
-        if is_batch(uid, event.message_id) or (is_own(uid, event.message_id) and not self._known.receipts.get(uid)):
+        teaches = not event.is_marker and is_own(uid, event.message_id) and not self._known.receipts.get(uid)
+        if is_batch(uid, event.message_id) or teaches:
             self._known.answers(uid)
-            self._receipts.append((uid, event.message_id))
+            self._receipts.append((uid, event.message_id, teaches))
             self._answered(event.message_id)
             self._tracks.received(event.message_id, self._clock.wall_s())
             self._received.set()
@@ -291,14 +291,19 @@ class Delivery:
         again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
         wishes = await self._known.learn(uids)
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
-        resting = await self._resting.of({uid: wishes[uid].habits for uid in clear if wishes[uid].habits.waits})
+        wall_s = self._clock.wall_s()
+        choices = await self._withholding.of({uid: wishes[uid] for uid in clear}, wall_s)
+        for uid, choice in choices.items():
+            self._dispatch.later(uid, self._clock.monotonic_s() + choice.later_s - wall_s)
+        waits = {uid: wishes[uid].habits for uid in clear if wishes[uid].habits.waits}
+        resting = await self._resting.of(waits, {uid: choice.since_s for uid, choice in choices.items()})
         for uid, rest_s in resting.items():
             self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
-        clear = [uid for uid in clear if uid not in resting]
-        choosy = {uid: wishes[uid].preferences for uid in clear if chooses(wishes[uid].preferences)}
-        withheld = await self._withholding.of(choosy) if choosy else {}
-        claimed = await self._store.outbox.claim(clear, MOST_ITEMS, self._clock.wall_s(), withheld)
-        more = {uid for uid in choosy if len(withheld[uid]) == LOOKED_AT}
+        waiting = {uid for uid, choice in choices.items() if choice.waits}
+        clear = [uid for uid in clear if uid not in resting and uid not in waiting]
+        decided = {uid: choice.decided for uid, choice in choices.items()}
+        claimed = await self._store.outbox.claim(clear, MOST_ITEMS, wall_s, decided)
+        more = {uid for uid, choice in choices.items() if choice.more}
         fresh = await self._corrections.made(claimed)
         batches = again | {uid: (batch,) for uid, batch in fresh.items()}
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
@@ -366,12 +371,12 @@ class Delivery:
             await self._received.wait()
             self._received.clear()
             arrived, self._receipts = self._receipts, []
-            new = {uid for uid, _ in arrived if not self._known.receipts.get(uid)}
+            new = {uid for uid, _, teaches in arrived if teaches}
             self._known.receipts.update(dict.fromkeys(new, True))
-            batches = [(uid, mid) for uid, mid in arrived if is_batch(uid, mid)]
+            batches = [(uid, mid) for uid, mid, _ in arrived if is_batch(uid, mid)]
             await completed(self._store.outbox, received=batches)
             now_s = self._clock.monotonic_s()
-            for uid, _ in arrived:
+            for uid, _, _ in arrived:
                 self._dispatch.settled(uid, now_s)
             self._stirred.set()
             with contextlib.suppress(StoreUnavailable):  # the next receipt teaches it again after a restart

@@ -5,6 +5,7 @@ theirs changes what may go out. A lane is
 
 - *paced* by the governor, a token bucket (GCRA form): what is above the rate waits and is coalesced, and the more
   it is, the longer the next waits;
+- *due later* if some of what waits may be told only then;
 - *at rest* while the person wants to hear nothing, whatever is seen of them;
 - *held* after their server sent a batch back, longer each time, but not once they are seen online;
 - *unsure* when batches may be in flight whose fate we do not know: after a start, a lost session, a
@@ -34,7 +35,10 @@ SLOWEST: Final = 6
 there are few messages, and somebody who is told something each second is told each second."""
 
 _NOBODY_THERE: Final = frozenset(
-    {"item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed", "not-authorized"}
+    {
+        *("item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed"),
+        *("not-authorized", "not-acceptable"),  # the last of somebody who is blocked (XEP-0191)
+    }
 )
 _HOLD_S: Final = (30.0, 3_600.0)
 _HOLD_IF_NOBODY_THERE_S: Final = (600.0, 43_200.0)
@@ -45,7 +49,7 @@ class _Lane:
     """One person's state; forgotten as soon as it is the same as a new one's."""
 
     __slots__ = (
-        *("awaiting", "bounces", "busy", "forsaken", "held_until_s", "met", "rests_until_s"),
+        *("awaiting", "bounces", "busy", "forsaken", "held_until_s", "later_s", "met", "rests_until_s"),
         *("paced_s", "planned_s", "resend_s", "unsure", "wanted"),
     )
 
@@ -61,6 +65,7 @@ class _Lane:
         self.held_until_s = -math.inf
         self.resend_s = -math.inf
         self.rests_until_s = -math.inf
+        self.later_s = math.inf  # when some of what is queued may be told that may not yet
         self.bounces = 0
 
 
@@ -103,12 +108,12 @@ class Dispatch:
             if lane is None or planned_s != lane.planned_s:
                 continue
             lane.planned_s = math.inf
-            if lane.busy or not lane.wanted:
+            if lane.busy or (not lane.wanted and lane.later_s == math.inf):
                 self._forget_if_idle(uid, lane, now_s)
             elif self._due_s(lane) > now_s:
                 self._plan(uid, lane, now_s)
             else:
-                lane.busy, lane.wanted = True, False
+                lane.busy, lane.wanted, lane.later_s = True, False, math.inf
                 taken.append(uid)
         return taken
 
@@ -144,11 +149,16 @@ class Dispatch:
         lane = self._lane(uid)
         lane.wanted, lane.rests_until_s = True, until_s
 
+    def later(self, uid: UserId, at_s: float) -> None:
+        """A taken lane has something to get that may be told from this moment on; infinity for nothing."""
+        self._lane(uid).later_s = at_s
+
     def rouse(self, uid: UserId, now_s: float) -> None:
         """The person has changed their mind about when to be told."""
         lane = self._lanes.get(uid)
         if lane is not None:
             lane.rests_until_s = -math.inf
+            lane.wanted = lane.wanted or lane.later_s < math.inf
             self._plan(uid, lane, now_s)
 
     def is_unsure(self, uid: UserId) -> bool:
@@ -224,13 +234,15 @@ class Dispatch:
 
     def _due_s(self, lane: _Lane) -> float:
         paced_s = lane.paced_s - (BURST - 1) * self._interval_s
-        return max(paced_s, lane.held_until_s, lane.rests_until_s, lane.resend_s if lane.awaiting else -math.inf)
+        wanted_s = -math.inf if lane.wanted else lane.later_s
+        resend_s = lane.resend_s if lane.awaiting else -math.inf
+        return max(wanted_s, paced_s, lane.held_until_s, lane.rests_until_s, resend_s)
 
     def _plan(self, uid: UserId, lane: _Lane, now_s: float) -> None:
         """Have the agenda look at a lane when it is due, or else when it can be forgotten."""
         if lane.busy:
             return
-        when_s = max(now_s, self._due_s(lane) if lane.wanted else lane.paced_s)
+        when_s = max(now_s, self._due_s(lane) if lane.wanted or lane.later_s < math.inf else lane.paced_s)
         if when_s < lane.planned_s:
             lane.planned_s = when_s
             heapq.heappush(self._agenda, (when_s, uid))

@@ -300,11 +300,15 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 class Preferred(msgspec.Struct, frozen=True):
-    """What is wanted of one subscription, or of all (``followed`` is None); ``changed``: from now on."""
+    """What is wanted of one subscription, or of all (``followed`` is None); ``changed``: from now on.
+
+    ``looks_s`` is how far apart looks at its channel are, if that was asked for and is known.
+    """
 
     followed: Followed | None
     preferences: Preferences
     changed: bool = False
+    looks_s: float | None = None
 
 
 class NoSuchSetting(msgspec.Struct, frozen=True):
@@ -319,10 +323,6 @@ class UnreadableSetting(msgspec.Struct, frozen=True):
     key: str
     value: str
     strangers: tuple[str, ...] = ()
-
-
-class NotSettable(msgspec.Struct, frozen=True):
-    """How often a channel is looked at is not one person's to set."""
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -365,6 +365,6 @@ Reply = (
     | HabitsTold | UnreadableTime | NoSuchZone | LanguageTold | NoSuchLanguage
     | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
     | Exported | ExportedAsFile | ImportBegun | Imported | ReallyForget | Forgotten | NotAdmitted | Admitted
-    | Paused | Resumed | Preferred | NoSuchSetting | UnreadableSetting | NotSettable | Filters | NoSuchFilter
+    | Paused | Resumed | Preferred | NoSuchSetting | UnreadableSetting | Filters | NoSuchFilter
     | FiltersFull | TooFast | LetBe | Greeted | NothingToCancel | NothingAsked | OnlyManagers | NotUnderstood | Failed
 )  # fmt: skip

@@ -29,7 +29,6 @@ from bots.exchange import (
     NoSuchWatch,
     NoSuchZone,
     NotAdmitted,
-    NotSettable,
     NotUnderstood,
     Question,
     SubscriptionsFull,
@@ -51,7 +50,7 @@ Values = Mapping[str, tuple[str, ...]]
 
 TROUBLE: Final = (
     Failed, FiltersFull, Incomplete, NewUrlsUsedUp, NoSuchFilter, NoSuchLanguage, NoSuchSetting, NoSuchSubscription,
-    NoSuchWatch, NoSuchZone, NotAdmitted, NotSettable, NotUnderstood, SubscriptionsFull, TooFast, UnreadableSetting,
+    NoSuchWatch, NoSuchZone, NotAdmitted, NotUnderstood, SubscriptionsFull, TooFast, UnreadableSetting,
     UnreadableTime,
 )  # fmt: skip
 """Replies that say that something did not go as wanted."""
@@ -107,6 +106,11 @@ _PACES: Final = (
     ("off", marked("at once")), ("hourly", marked("every hour")), ("daily", marked("every day")),
     ("weekly", marked("every week")),
 )  # fmt: skip
+_SETTINGS: Final = (
+    ("interval", marked("How far apart (2h, daily, off)")), ("mute", marked("Tell nothing of it (on, off)")),
+    ("title", marked("What I call it")), ("edits", marked("Corrections (on, off)")),
+    ("format", marked("How entries look ($title, $link, …)")),
+)  # fmt: skip
 
 _SHAPES: Final[dict[str, _Shape]] = {
     "subscribe": _Shape(
@@ -150,6 +154,14 @@ _SHAPES: Final[dict[str, _Shape]] = {
     "language": _Shape(marked("Language"), (Field("words", marked("Its name")),)),
     "pause": _Shape(marked("Pause subscriptions"), (_Mine(each=True, all=True),)),
     "resume": _Shape(marked("Resume subscriptions"), (_Mine(each=True, all=True),)),
+    "set": _Shape(
+        marked("Settings of a subscription"),
+        (
+            _Mine(all=True),
+            Field("setting", marked("Setting (none: show them)"), "list-single", options=_SETTINGS),
+            Field("value", marked("What it shall be")),
+        ),
+    ),
     "export": _Shape(marked("My subscriptions as OPML")),
     "forget": _Shape(marked("Forget me")),
     "help": _Shape(marked("Help")),

@@ -91,6 +91,8 @@ class Hearing:
             for each, is_new in zip(said, new, strict=True):
                 if is_new and each.wants_receipt:
                     self._link.hint(stanzas.receipt(self._link.address, each.sender, each.id))
+                if is_new and each.wants_marker:
+                    self._link.hint(stanzas.displayed(self._link.address, each.sender, each.id, each.thread))
             uids = dict.fromkeys(user_id(each.jid) for each in said)
             ours = await self._charges.among(uids)
             await self._read(ours)

@@ -13,7 +13,7 @@ from bots.bounces import condition_of
 from bots.commands import cut
 from bots.link import Bounced, Invited, Receipt, Said, SaidInRoom
 from bots.pointing import reaction
-from bots.stanzas import LONGEST_TOKEN, OUT_OF_BAND, RECEIPTS, bare
+from bots.stanzas import LONGEST_TOKEN, MARKERS, OUT_OF_BAND, RECEIPTS, bare
 from bots.verbs import VERB_OF
 
 _REPLY: Final = "urn:xmpp:reply:0"
@@ -28,6 +28,7 @@ _DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
 """XEP-0203: history, not somebody talking to us now. A late receipt is a receipt all the same."""
 _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """XEP-0280: we never ask for them, so these are forged."""
+_MARKS: Final = tuple(f"{{{MARKERS}}}{mark}" for mark in ("displayed", "acknowledged", "received"))
 
 
 def read(stanza: Element) -> Said | SaidInRoom | Invited | Receipt | Bounced | None:
@@ -37,14 +38,23 @@ def read(stanza: Element) -> Said | SaidInRoom | Invited | Receipt | Bounced | N
         return Bounced(bare(sender), ident, condition_of(stanza))
     if kind not in ("chat", "normal", "groupchat") or not sender or _has_any(stanza, _CARBONS):
         return None
-    received = stanza.find(f"{{{RECEIPTS}}}received")
-    if received is not None and kind != "groupchat":
-        return Receipt(bare(sender), received.get("id", ""))
+    if kind != "groupchat" and (has_come := _receipt(stanza, bare(sender))) is not None:
+        return has_come
     if _has_any(stanza, _DELAYED):
         return None
     if kind == "groupchat":
         return _in_room(stanza)
     return muc.invitation(stanza) or _said(stanza)
+
+
+def _receipt(stanza: Element, jid: str) -> Receipt | None:
+    received = stanza.find(f"{{{RECEIPTS}}}received")
+    if received is not None:
+        return Receipt(jid, received.get("id", ""))
+    marked = next((mark for mark in map(stanza.find, _MARKS) if mark is not None), None)
+    if marked is not None and stanza.find("{*}body") is None:
+        return Receipt(jid, marked.get("id", ""), is_marker=True)
+    return None
 
 
 def name(stanza: Element, account: str, wall_s: float) -> str:
@@ -73,16 +83,18 @@ def _said(stanza: Element) -> Said | None:
         return None
     sender, ident = stanza.get("from", ""), stanza.get("id", "")
     thread = stanza.findtext("{*}thread") or ""
+    names_it = 0 < len(ident) <= LONGEST_TOKEN
     return Said(
         bare(sender),
         sender,
         ident,
         text,
         thread if len(thread) <= LONGEST_TOKEN else "",
-        0 < len(ident) <= LONGEST_TOKEN and stanza.find(f"{{{RECEIPTS}}}request") is not None,
+        names_it and stanza.find(f"{{{RECEIPTS}}}request") is not None,
         _language(stanza),
         points_at,
         reacted,
+        wants_marker=names_it and stanza.find(f"{{{MARKERS}}}markable") is not None,
     )
 
 

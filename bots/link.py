@@ -19,6 +19,7 @@ class LinkLost(OperationalError):
 class Said(msgspec.Struct, frozen=True):
     """A person wrote to us. ``jid`` is bare and decides what they may; ``sender`` is where to answer.
 
+    Their client may want to know when it has come (a receipt), and when it was read (a marker).
     ``language`` is the tag of what their client speaks (xml:lang), "" if it says nothing. ``points_at`` is the id of
     the message that it was written under, ``reacted`` says that it stands for a reaction to that.
 
@@ -41,6 +42,7 @@ class Said(msgspec.Struct, frozen=True):
     may_change: bool = True
     token: str = ""
     occupant: str = ""
+    wants_marker: bool = False
 
 
 class SaidInRoom(msgspec.Struct, frozen=True):
@@ -112,10 +114,11 @@ class Ordered(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A person's client has the message (XEP-0184)."""
+    """A person's client has the message (XEP-0184); ``is_marker``: it says so by marking it (XEP-0333)."""
 
     jid: str
     message_id: str
+    is_marker: bool = False
 
 
 class Bounced(msgspec.Struct, frozen=True):

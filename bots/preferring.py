@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from bots import commands, templates
+from bots import commands, templates, times, wishes
 from bots.asking import (
+    AskWhy,
     Followed,
     MyPreferences,
     PausePlease,
@@ -22,7 +23,6 @@ from bots.exchange import (
     NoSuchFilter,
     NoSuchSetting,
     NoSuchSubscription,
-    NotSettable,
     Paused,
     Preferred,
     Reply,
@@ -32,9 +32,12 @@ from bots.exchange import (
 )
 from bots.mine import meant
 from bots.switches import OFF, ON
+from service.corona.reasons import Reason
+from service.errors import CoronetError
 from service.feeds.text import one_line
 from service.filters import MOST_RULES, Rule, parse_test
 from service.preferences import FOR_ALL, NONE, ByNumber, Preferences
+from service.spacing import LEAST_S, MOST_S
 
 Part = Generator[Request, Any, Reply]
 
@@ -94,7 +97,19 @@ def preferred(command: commands.Set) -> Part:
     if followed is not None and changed.title:
         channel = msgspec.structs.replace(followed.channel, title=changed.title)
         followed = msgspec.structs.replace(followed, channel=channel)
-    return Preferred(followed, changed, changed=True)
+    looks_s = (yield from _looks_s(followed)) if changed.interval_s != before.interval_s else None
+    return Preferred(followed, changed, changed=True, looks_s=looks_s)
+
+
+def _looks_s(followed: Followed | None) -> Generator[Request, Any, float | None]:
+    """Return how far apart looks at a channel are on average, None if that cannot be said now."""
+    if followed is None:
+        return None
+    try:
+        reason: Reason = yield AskWhy(followed.channel.id)
+    except CoronetError:
+        return None
+    return reason.interval_s / len(reason.turns)
 
 
 def filtered(command: commands.Filter) -> Part:
@@ -144,7 +159,7 @@ def _changed(before: Preferences, named: str, value: str, *, for_all: bool) -> P
         case "":
             return NoSuchSetting(named)
         case "interval":
-            return NotSettable()
+            return _with_interval(before, value, off=off, usual=usual)
         case "mute" | "edits" if not (off or switched or usual):
             return UnreadableSetting(key, value)
         case "mute":
@@ -160,6 +175,15 @@ def _changed(before: Preferences, named: str, value: str, *, for_all: bool) -> P
             return msgspec.structs.replace(before, title=title)
         case _:
             return _with_template(before, value, off=off, usual=usual)
+
+
+def _with_interval(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
+    interval_s = wishes.interval_s(value)
+    if off or usual or times.bare(value) in times.AT_ONCE:
+        return msgspec.structs.replace(before, interval_s=None if usual else 0)
+    if interval_s is None or not LEAST_S <= interval_s <= MOST_S:
+        return UnreadableSetting("interval", value)
+    return msgspec.structs.replace(before, interval_s=interval_s)
 
 
 def _with_proof(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:

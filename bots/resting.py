@@ -41,13 +41,19 @@ class Resting:
         self._free.pop(uid, None)
         self._asked_s.pop(uid, None)
 
-    async def of(self, people: Mapping[UserId, Habits]) -> dict[UserId, float]:
-        """Return who does not want now what is queued for them, and for how many seconds. Raises StoreUnavailable."""
+    async def of(self, people: Mapping[UserId, Habits], since_s: Mapping[UserId, float | None]) -> dict[UserId, float]:
+        """Return who does not want now what is queued for them, and for how many seconds. Raises StoreUnavailable.
+
+        ``since_s`` says of some since when what they may be told waits, None for nothing (Unix s).
+        """
         resting: dict[UserId, float] = {}
         if not people:
             return resting
         wall_s = self._clock.wall_s()
-        for (uid, habits), queued_s in zip(people.items(), await self._outbox.oldest_s(list(people)), strict=True):
+        others = [uid for uid in people if uid not in since_s]
+        waits_s = dict(zip(others, await self._outbox.oldest_s(others), strict=True)) | dict(since_s)
+        for uid, habits in people.items():
+            queued_s = waits_s[uid]
             if queued_s is None:
                 continue
             rest_s = may_be_told_s(habits, queued_s, wall_s) - wall_s

@@ -4,10 +4,12 @@ Writing text instead of building element trees is what keeps a fan-out near the 
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 RECEIPTS: Final = "urn:xmpp:receipts"
+MARKERS: Final = "urn:xmpp:chat-markers:0"
 OUT_OF_BAND: Final = "jabber:x:oob"
 CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
 
@@ -18,6 +20,9 @@ ACTIVE: Final = f"<active xmlns='{CHAT_STATES}'/>"
 
 LONGEST_TOKEN: Final = 256
 """Characters of an id or thread that an answer repeats: an answer longer than the server takes ends the stream."""
+
+_RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_OPEN_GRAPH: Final = "https://ogp.me/ns#"
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """XML 1.0 §2.2. One such character would end the stream for everybody, so this is checked here once more."""
@@ -39,6 +44,13 @@ def file(url: str) -> str:
     return f"{payload(url)}<x xmlns='{OUT_OF_BAND}'><url>{escape(clean(url))}</url></x>"
 
 
+def link_metadata(url: str, properties: Mapping[str, str]) -> str:
+    """Return what a message says of a link (XEP-0511), by names of Open Graph."""
+    told = "".join(f"<og:{name}>{escape(clean(value))}</og:{name}>" for name, value in properties.items())
+    about = quoteattr(clean(url))
+    return f"<rdf:Description xmlns:rdf='{_RDF}' xmlns:og='{_OPEN_GRAPH}' rdf:about={about}>{told}</rdf:Description>"
+
+
 def replace(message_id: str) -> str:
     """Return what makes a message the correction of an earlier one (XEP-0308 §3: of the original, however often)."""
     return f"<replace xmlns='urn:xmpp:message-correct:0' id={quoteattr(message_id)}/>"
@@ -47,14 +59,13 @@ def replace(message_id: str) -> str:
 def message(sender: str, to: str, message_id: str, content: str, thread: str = "", *, kind: str = "chat") -> str:
     """Return a message whose id is also its origin id (XEP-0359); ``kind`` is "groupchat" for all in a room.
 
-    ``content`` is what :func:`payload` or :func:`file` returned, and perhaps :func:`replace`, ``REQUEST`` and
-    ``ACTIVE``.
+    ``content`` is what :func:`payload` or :func:`file` returned, and perhaps :func:`link_metadata`, :func:`replace`,
+    ``REQUEST`` and ``ACTIVE``.
     """
-    told = f"<thread>{escape(thread)}</thread>" if thread else ""
     ident = quoteattr(message_id)
     return (
         f"<message from={quoteattr(sender)} to={quoteattr(to)} type='{kind}' id={ident}>"
-        f"{content}{told}<origin-id xmlns='urn:xmpp:sid:0' id={ident}/></message>"
+        f"{content}{_within(thread)}<origin-id xmlns='urn:xmpp:sid:0' id={ident}/></message>"
     )
 
 
@@ -63,6 +74,14 @@ def receipt(sender: str, to: str, message_id: str) -> str:
     return (
         f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>"
         f"<received xmlns='{RECEIPTS}' id={quoteattr(message_id)}/></message>"
+    )
+
+
+def displayed(sender: str, to: str, message_id: str, thread: str) -> str:
+    """Return the marker of a message that was read (XEP-0333), in the thread in which that was said."""
+    return (
+        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>"
+        f"<displayed xmlns='{MARKERS}' id={quoteattr(message_id)}/>{_within(thread)}</message>"
     )
 
 
@@ -111,6 +130,10 @@ def refusal(sender: str, to: str, ident: str, error: tuple[str, str], detail: st
     kind, condition = error
     told = f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
     return f"<iq {_addressed(sender, to, ident)} type='error'>{told}</iq>"
+
+
+def _within(thread: str) -> str:
+    return f"<thread>{escape(thread)}</thread>" if thread else ""
 
 
 def _addressed(sender: str, to: str, ident: str) -> str:

@@ -39,6 +39,18 @@ RHYTHMS: Final = {
     **dict.fromkeys(("chaque semaine", "semanal", "semanalmente", "cada semana"), "week"),
 }
 
+AT_ONCE: Final = frozenset(("at once", "sofort", "tout de suite", "aussitot", "de inmediato", "enseguida"))
+EVERY: Final = re.compile(r"^(?:at most |every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+")
+UNITS_S: Final = {
+    **dict.fromkeys(("s", "sec", "second", "seconds", "sek", "sekunde", "sekunden"), 1),
+    **dict.fromkeys(("seconde", "secondes", "seg", "segundo", "segundos"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes", "minuten", "minuto", "minutos"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "std", "stunde", "stunden"), 3_600),
+    **dict.fromkeys(("heure", "heures", "hora", "horas"), 3_600),
+    **dict.fromkeys(("d", "day", "days", "tag", "tage", "tagen", "j", "jour", "jours", "dia", "dias"), 86_400),
+    **dict.fromkeys(("w", "week", "weeks", "woche", "wochen", "semaine", "semaines", "semana", "semanas"), 604_800),
+}
+
 FROM: Final = re.compile(r"^(?:from|von|de)\s+")
 TO: Final = re.compile(r"\s*(?:-|–|\b(?:to|bis|hasta|a)\b)\s*")  # noqa: RUF001 - people type it
 AT: Final = re.compile(r"\s(?:at|um|a las|a)\s")

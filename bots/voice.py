@@ -21,12 +21,14 @@ from babel.lists import format_list
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
+from babel.units import format_unit
 
 from bots.times import bare
 
 SOURCE: Final = "en"
 """What the code speaks, and who says nothing of their language is spoken to in."""
 LANGUAGES: Final = (SOURCE, "de", "fr", "es")
+_UNITS_S: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _CONVENTIONS: Final = {SOURCE: "en_GB"}
 """Hours are counted to 24 in what people write to us; so are they in what we write."""
 
@@ -57,6 +59,11 @@ class Voice:
     def span(self, length_s: float) -> str:
         """Return a length of time in words, rounded; at least a second."""
         return format_timedelta(timedelta(seconds=max(1.0, length_s)), threshold=1.5, locale=self._locale)
+
+    def exactly(self, length_s: int) -> str:
+        """Return a length of time in words, in the largest unit of which it is a whole number."""
+        unit, unit_s = next((unit, unit_s) for unit, unit_s in _UNITS_S if length_s % unit_s == 0)
+        return format_unit(length_s // unit_s, unit, locale=self._locale)
 
     def moment(self, at_s: float, zone: str) -> str:
         """Return a date and time of day, of Unix time, by the clocks of a zone of the tz database."""

@@ -1,6 +1,6 @@
-"""What people write of when they want to be told, as values: `quiet 22:00-07:00 mon-fri`, `digest daily 08:00`. Pure.
+"""What people write of when they want to be told, as values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`. Pure.
 
-Both readers return None for what they do not understand.
+All readers return None for what they do not understand.
 """
 
 import re
@@ -10,6 +10,8 @@ from bots import times
 from service.habits import DAYS, EVERY_DAY, Digest, Quiet
 
 _TIME = re.compile(r"(\d{1,2})(?:h|[:.h](\d{2}))?")
+_SPAN = re.compile(r"\s*([0-9]{1,6})\s*([a-z]+)\.?(?![a-z])")
+_RHYTHMS_S: Final = {"hour": 3_600, "day": 86_400, "week": 604_800}
 _HOURS: Final = 24
 _MINUTES: Final = 60
 
@@ -44,6 +46,20 @@ def digest(words: str) -> Digest | None:
         case "week", [name] if (day := times.day(name)) is not None:
             return Digest("week", found.at, day)
     return None
+
+
+def interval_s(words: str) -> int | None:
+    """Return how far apart to tell, in seconds, from ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``."""
+    plain = times.bare(words)
+    if plain in times.RHYTHMS:
+        return _RHYTHMS_S[times.RHYTHMS[plain]]
+    plain = times.EVERY.sub("", plain)
+    if plain in times.UNITS_S:
+        return times.UNITS_S[plain]
+    parts = [(int(each[1]), times.UNITS_S.get(each[2])) for each in _SPAN.finditer(plain)]
+    if not parts or _SPAN.sub("", plain).strip() or any(unit_s is None for _, unit_s in parts):
+        return None
+    return sum(count * (unit_s or 0) for count, unit_s in parts)
 
 
 def _minute(text: str) -> int | None:

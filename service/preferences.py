@@ -23,7 +23,8 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``title`` is what they call it; ``edits``, whether they are told of edited entries, and ``template``, how entries
     are written ("" for the usual way), are None where nothing was said. ``proof`` is how many of the latest entries are
-    shown when a subscription begins.
+    shown when a subscription begins. ``interval_s`` is how far apart its messages are at the least, 0 for at once, None
+    where nothing was said.
     """
 
     muted: bool = False
@@ -31,6 +32,7 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     edits: bool | None = None
     template: str | None = None
     proof: int | None = None
+    interval_s: int | None = None
     rules: tuple[Rule, ...] = ()
 
 
@@ -55,9 +57,20 @@ def template(preferences: ByNumber, number: int) -> str:
     return (own.template if own.template is not None else general.template) or ""
 
 
+def interval_s(preferences: ByNumber, number: int) -> int:
+    """Return how far apart a person wants to be told of one subscription; 0 for at once."""
+    own, general = _both(preferences, number)
+    return (own.interval_s if own.interval_s is not None else general.interval_s) or 0
+
+
 def chooses(preferences: ByNumber) -> bool:
     """Say whether :func:`withheld` may find anything of any subscription."""
     return any(each.muted or each.rules or each.edits is False for each in preferences.values())
+
+
+def spaces(preferences: ByNumber) -> bool:
+    """Say whether there is a subscription of which a person is not told at once."""
+    return any(each.interval_s for each in preferences.values())
 
 
 def withheld(

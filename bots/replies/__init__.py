@@ -69,7 +69,6 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
     say.Preferred: preferring.preferred,
     say.NoSuchSetting: preferring.no_such_setting,
     say.UnreadableSetting: preferring.unreadable_setting,
-    say.NotSettable: preferring.not_settable,
     say.Filters: preferring.filters,
     say.NoSuchFilter: preferring.no_such_filter,
     say.FiltersFull: preferring.filters_full,

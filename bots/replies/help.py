@@ -101,10 +101,11 @@ HELP: Final = {
         marked("`resume` alone: of everything that is paused."),
     ),
     "set": Topic(
-        marked("`set #3`: how you want one subscription: mute, title, edits, format"),
+        marked("`set #3`: how you want one subscription: mute, title, edits, interval, format"),
         marked(
             "`set #3 mute on`: tell you nothing of it. `set #3 title My news`: what you call it. `set #3 edits off`: "
-            "no corrections of what you were told. `set #3 format $title: $link`: how entries look, with $channel, "
+            "no corrections of what you were told. `set #3 interval 2h`: tell you of it at most once in two "
+            "hours, all together. `set #3 format $title: $link`: how entries look, with $channel, "
             "$title, $link, $date, $summary, $author, $tags. `set all edits off`: for all subscriptions. "
             "`set all proof off`: no latest entry when a subscription begins."
         ),

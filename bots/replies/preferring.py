@@ -9,6 +9,7 @@ from bots.voice import Voice
 from service.feeds.text import one_line
 from service.filters import Rule, written
 from service.preferences import NONE, USUAL_PROOF, Preferences
+from service.spacing import LEAST_S, MOST_S
 
 
 def paused(reply: say.Paused, voice: Voice) -> str:
@@ -68,9 +69,32 @@ def preferred(reply: say.Preferred, voice: Voice) -> str:
         else:
             head = voice.say("For *{title}* (#{number}):", title=name, number=number)
     rows = _settings(reply.preferences, voice, for_all=reply.followed is None)
+    rows += _looked(reply, voice)
     example = "all" if reply.followed is None else f"#{reply.followed.number}"
     tail = "" if reply.changed else voice.say("To change it, e.g.: `set {which} edits off`.", which=example)
     return fitted(head, rows, voice, tail)
+
+
+def _looked(reply: say.Preferred, voice: Voice) -> list[str]:
+    """Return what an interval that was set comes to, beside how often the channel is looked at."""
+    wanted_s = reply.preferences.interval_s or 0
+    if reply.looks_s is None:
+        return []
+    looks = voice.span(reply.looks_s)
+    if not wanted_s:
+        return [voice.say("It is looked at every {looks}.", looks=looks)]
+    if wanted_s < reply.looks_s:
+        return [
+            voice.say(
+                "It is looked at only every {looks}, and this does not change that: all looks are shared out among "
+                "everybody's channels. `why #{number}` tells more.",
+                looks=looks,
+                number=str(reply.followed.number) if reply.followed else "",
+            )
+        ]
+    return [
+        voice.say("What comes meanwhile you are told together. It is looked at every {looks}, as before.", looks=looks)
+    ]
 
 
 def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[str]:
@@ -86,6 +110,7 @@ def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[
         rows.append(f"edits: {on if for_all else as_for_all}")
     else:
         rows.append(f"edits: {on if preferences.edits else off}")
+    rows.append(f"interval: {_interval(preferences, voice, for_all=for_all)}")
     if preferences.template:
         rows.append(f"format: {one_line(preferences.template, MOST_CHARS)}")
     else:
@@ -97,6 +122,13 @@ def chosen(preferences: Preferences, voice: Voice) -> list[str]:
     """Return a line per setting that is not as usual."""
     usual = _settings(NONE, voice, for_all=False)
     return [row for row in _settings(preferences, voice, for_all=False) if row not in usual]
+
+
+def _interval(preferences: Preferences, voice: Voice, *, for_all: bool) -> str:
+    if preferences.interval_s:
+        return voice.say("at most once in {interval}", interval=voice.exactly(preferences.interval_s))
+    usual = preferences.interval_s is None and not for_all
+    return voice.say("as for all") if usual else voice.say("at once")
 
 
 def _proof(preferences: Preferences, voice: Voice) -> str:
@@ -123,6 +155,14 @@ def unreadable_setting(reply: say.UnreadableSetting, voice: Voice) -> str:
                 "`set all proof off`, or for one `subscribe URL with proof=3`.",
                 most=str(MOST_SHOWN),
             )
+        case "interval":
+            return voice.say(
+                "How far apart shall I tell you of it, from {least} to {most}? For example: `set #3 interval 2h`, "
+                "`set #3 interval daily`; `off` is at once, `default` as for all. How often it is looked at does not "
+                "follow from it: `why #3` tells that.",
+                least=voice.exactly(LEAST_S),
+                most=voice.exactly(MOST_S),
+            )
         case "format" if reply.strangers:
             return voice.say(
                 "I know no {words}. A format may have these: {variables}.",
@@ -143,14 +183,6 @@ def unreadable_setting(reply: say.UnreadableSetting, voice: Voice) -> str:
 
 def _variables() -> str:
     return ", ".join("$" + name for name in VARIABLES)
-
-
-def not_settable(_reply: say.NotSettable, voice: Voice) -> str:
-    """Say why nobody sets how often a channel is looked at."""
-    return voice.say(
-        "How often a channel is looked at I cannot set for one person: all looks are shared out among everybody's "
-        "channels, by how many follow each and how often it is updated. `why #3` tells how often, and why."
-    )
 
 
 def filters(reply: say.Filters, voice: Voice) -> str:

@@ -59,6 +59,7 @@ key                          type    meaning
                                      ``a`` version after which all is told at once, up to ``v``
 ``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
 ``cn:{u:UID}:told``          list    the last 20 messages, newest first: id, items and how they went (JSON); expires
+``cn:{u:UID}:told:at``       hash    channel of which they are not told at once → when they were last (ms); expires
 ``cn:{u:UID}:echoes``        list    of a room: the last ids of our messages there, its own and ours (msgpack); expires
 ``cn:{u:UID}:revived:L``     string  what dead letter L would have told is queued again; expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
@@ -283,6 +284,11 @@ def told(uid: UserId) -> str:
     return f"cn:{{u:{uid}}}:told"
 
 
+def told_at(uid: UserId) -> str:
+    """When a user was told last of each channel of which they are not told at once."""
+    return f"cn:{{u:{uid}}}:told:at"
+
+
 def echoes(uid: UserId) -> str:
     """How a room calls the bot's last messages there."""
     return f"cn:{{u:{uid}}}:echoes"
@@ -361,7 +367,7 @@ RATES = ("command", "url", "import", "invitation", "guests")
 def all_of_user(uid: UserId) -> tuple[str, ...]:
     """Every key of one user; who adds one, adds it here, or `forget me` forgets to forget it."""
     own = (user, user_index, intents, outbox, in_flight, told, articles, older_articles, preferences, watches, hits)
-    return (*(key(uid) for key in (*own, imports, echoes)), *said(uid), *(rate(uid, what) for what in RATES))
+    return (*(key(uid) for key in (*own, imports, echoes, told_at)), *said(uid), *(rate(uid, what) for what in RATES))
 
 
 def host(site: str) -> str:

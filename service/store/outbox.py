@@ -8,7 +8,7 @@ An article that another of the person's channels has told is left out when a bat
 messages are remembered, by what they told, so that a batch of edits can become the correction of one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -18,6 +18,7 @@ from service.model import ChannelId, UserId
 from service.store import keys
 from service.store.link import BLOCK_AT_MOST_S, Link, script
 from service.store.stamps import stamp
+from service.store.withheld import Decided, written
 
 MessageId = str
 
@@ -53,11 +54,13 @@ class QueuedItem(msgspec.Struct, frozen=True):
     place: str
     item: OutboxItem
 
+    @property
+    def queued_s(self) -> float:
+        """When it was queued, by the clock of the store (Unix s)."""
+        return int(self.place.partition("-")[0]) / 1000
 
-Withheld = dict[str, tuple[int, ...] | None]
-"""By the places of items, in order: the positions of changes that are not to be told; None for the whole item."""
 
-_NOTHING: Mapping[UserId, Withheld] = {}
+_NOTHING: Mapping[UserId, Decided] = {}
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -207,24 +210,30 @@ class Outbox:
         found = await self._link.many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
 
-    async def queued(self, uids: Sequence[UserId], max_items: int) -> list[list[QueuedItem]]:
-        """Return each user's oldest items that are not claimed yet, in the same order."""
-        found = await self._link.many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", max_items) for uid in uids])
+    async def queued(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
+        """Return each user's oldest items that are not claimed yet, after a place or "", in the same order."""
+        firsts = [(keys.outbox(uid), f"({place}" if place else "-") for uid, place in after.items()]
+        found = await self._link.many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
         return [[_queued(*item) for item in items] for items in found]
 
+    async def told_at_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
+        """Return when each user was told last of each channel that they are told at intervals (Unix s)."""
+        found = await self._link.many([("HGETALL", keys.told_at(uid)) for uid in uids])
+        return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
+
     async def claim(
-        self, uids: Sequence[UserId], max_items: int, now_s: float, withheld: Mapping[UserId, Withheld] = _NOTHING
+        self, uids: Sequence[UserId], max_items: int, now_s: float, decided: Mapping[UserId, Decided] = _NOTHING
     ) -> dict[UserId, Batch]:
         """Move each user's oldest items into a new batch with a message id; users with nothing to be told are absent.
 
-        Of users who are in ``withheld`` only those items are looked at that are named there.
+        Of users who are in ``decided`` only those items are looked at that are named there.
 
         Raises :class:`service.errors.StoreUnavailable`; then there may be a new batch among those in flight.
         """
         stamps = await self._stamps(uids)
         replies = await self._link.many_once(
             [
-                script("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_decisions(withheld.get(uid)))
+                script("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *written(decided.get(uid)))
                 for uid in uids
             ]
         )
@@ -328,17 +337,14 @@ def _hit_keys(uid: UserId) -> tuple[str, ...]:
 
 
 def _claimed_keys(uid: UserId) -> tuple[str, ...]:
-    return keys.outbox(uid), keys.in_flight(uid), keys.articles(uid), keys.older_articles(uid), keys.user(uid)
-
-
-def _decisions(withheld: Withheld | None) -> Iterator[str]:
-    """Yield the last place to look at, then each item's place with what is withheld of it, as outbox_claim reads it."""
-    if withheld is not None:
-        yield next(reversed(withheld), "0-1")
-        for place, positions in withheld.items():
-            if positions != ():
-                yield place
-                yield "" if positions is None else msgspec.json.encode(positions).decode()
+    return (
+        keys.outbox(uid),
+        keys.in_flight(uid),
+        keys.articles(uid),
+        keys.older_articles(uid),
+        keys.user(uid),
+        keys.told_at(uid),
+    )
 
 
 def _queued(place: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:

@@ -65,7 +65,8 @@ class Subscriptions:
     async def _unsubscribe(self, uid: UserId, cid: ChannelId) -> bool:
         stamp = await self._announce(uid)
         queued = (keys.outbox(uid), keys.in_flight(uid))
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, keys.preferences(uid))
+        chosen = (keys.preferences(uid), keys.told_at(uid))
+        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
         seq = await self._link.script("user_unsubscribe", own, cid)
         await self._replay(uid, stamp)
         return bool(seq)

@@ -21,6 +21,7 @@ PURE = (
     "bots/dialogue",
     "bots/replies",
     "service/preferences",
+    "service/spacing",
     "service/filters",
 )
 

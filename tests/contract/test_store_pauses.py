@@ -7,6 +7,7 @@ from service.model import Channel
 from service.preferences import FOR_ALL, Preferences
 from service.store import Store, keys
 from service.store.outbox import Batch, Hit, MetWatch
+from service.store.withheld import Decided, Withheld
 from tests.support.channels import make_channel
 
 ALICE = "alice@localhost"
@@ -140,9 +141,9 @@ def articles(*names: str) -> Marks:
 async def test_what_is_withheld_counts_as_told_by_nobody(store: Store) -> None:
     one, other = await followed(store, 2)
     await give(store, one, 2, parts=Parts(articles("x", "y")))
-    ((queued,),) = await store.outbox.queued([UID], 10)
+    ((queued,),) = await store.outbox.queued({UID: ""}, 10)
     assert (queued.item.channel, queued.item.version) == (one.id, 2)
-    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: {queued.place: (0,)}}))[UID]
+    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: Decided({queued.place: (0,)})}))[UID]
     assert [item.left_out for item in batch.items] == [(0,)]
     await give(store, other, 2, parts=Parts(articles("x", "y")))
     batch = (await store.outbox.claim([UID], 20, 6.0))[UID]
@@ -153,12 +154,35 @@ async def test_what_is_withheld_counts_as_told_by_nobody(store: Store) -> None:
 async def test_an_item_that_nobody_has_looked_at_is_not_claimed_with_those_that_were(store: Store, behind: int) -> None:
     (channel,) = await followed(store)
     await give(store, channel, *range(2, 2 + behind))
-    (looked_at,) = await store.outbox.queued([UID], 10)
+    (looked_at,) = await store.outbox.queued({UID: ""}, 10)
     await give(store, channel, 2 + behind)
     withheld = {each.place: None for each in looked_at}
-    assert await store.outbox.claim([UID], 20, 6.0, {UID: dict(withheld)}) == {}
+    assert await store.outbox.claim([UID], 20, 6.0, {UID: Decided(dict(withheld))}) == {}
     assert await store.outbox.waiting() == [UID], "there is more to look at"
     assert told(await claim(store)) == [(2 + behind, None)]
+
+
+async def test_what_is_to_be_told_later_stays_and_lets_others_by_and_it_is_noted_when_a_channel_was_told(
+    store: Store,
+) -> None:
+    one, other = await followed(store, 2)
+    await give(store, one, *range(2, 27))
+    await give(store, other, 2, 3)
+    (queue,) = await store.outbox.queued({UID: ""}, 30)
+    (after,) = await store.outbox.queued({UID: queue[24].place}, 30)
+    assert [each.item.channel for each in after] == [other.id, other.id]
+    later: Withheld = {each.place: "later" if each.item.channel == one.id else () for each in queue}
+    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: Decided(later, frozenset({other.id}))}))[UID]
+    assert [(item.channel, item.version) for item in batch.items] == [(other.id, 2), (other.id, 3)]
+    (told_at_s,) = await store.outbox.told_at_s([UID])
+    assert list(told_at_s) == [other.id]
+    assert told_at_s[other.id] >= queue[-1].queued_s, "by the clock that queues"
+    await store.outbox.done([(UID, batch.message_id)])
+    assert await store.outbox.claim([UID], 20, 6.0, {UID: Decided(later)}) == {}
+    assert await store.outbox.waiting() == [UID]
+    assert told(await claim(store)) == [(version, None) for version in range(2, 22)]
+    await store.subscriptions.unsubscribe(ALICE, other.id)
+    assert await store.outbox.told_at_s([UID]) == [{}]
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -2,9 +2,11 @@
 -- ever. What another channel has told this user already is left out, here at the last step, where nothing that is
 -- queued can be taken back any more. Articles are known for 15 to 30 days, in two generations of ~500 marks.
 -- What the user does not want is withheld first: it counts as told by nobody. Of somebody who is suspended nothing is kept.
--- KEYS outbox, in flight, articles, articles of the generation before, user
--- ARGV user id, most items, now s, and perhaps: the last item to look at, then of each of which something is withheld its
---      id and the positions (JSON, '' for all).
+-- What is not to be told yet stays where it is. Of channels that are told at intervals it is noted when they were.
+-- KEYS outbox, in flight, articles, articles of the generation before, user, when last told
+-- ARGV user id, most items, now s, and perhaps: the last item to look at, channels that are told at intervals, for how
+--      long (s) to know when they were, then of each item of which something is withheld its id and the positions (JSON,
+--      '' for all, 'later' for not yet).
 -- Returns {message id, batch as JSON}, or the number of batches in flight when nothing is queued, -1 if there may be
 -- more after the last item.
 if redis.call('HGET', KEYS[5], 'suspended') then
@@ -48,17 +50,34 @@ local function told_elsewhere(channel, articles, news)
 end
 
 local withheld = {}
-for i = 5, #ARGV, 2 do
+for i = 7, #ARGV, 2 do
   if ARGV[i + 1] == '' then
     redis.call('XDEL', KEYS[1], ARGV[i])
+  elseif ARGV[i + 1] == 'later' then
+    withheld[ARGV[i]] = ARGV[i + 1]
   else
     withheld[ARGV[i]] = cjson.decode(ARGV[i + 1])
   end
 end
 
+-- Return the oldest items that may be told now.
+local function free_items()
+  local free, from = {}, '-'
+  repeat
+    local found = redis.call('XRANGE', KEYS[1], from, ARGV[4] or '+', 'COUNT', ARGV[2])
+    for _, item in ipairs(found) do
+      from = '(' .. item[1]
+      if withheld[item[1]] ~= 'later' and #free < tonumber(ARGV[2]) then
+        free[#free + 1] = item
+      end
+    end
+  until #found == 0 or #free == tonumber(ARGV[2])
+  return free
+end
+
 local items, message_id, anything
 repeat
-  local found = redis.call('XRANGE', KEYS[1], '-', ARGV[4] or '+', 'COUNT', ARGV[2])
+  local found = free_items()
   if #found == 0 then
     return redis.call('XLEN', KEYS[1]) > 0 and -1 or redis.call('HLEN', KEYS[2])
   end
@@ -107,6 +126,15 @@ repeat
     redis.call('XDEL', KEYS[1], item[1])
   end
 until anything
+if (ARGV[5] or '') ~= '' then
+  local now = redis.call('TIME')
+  for _, item in ipairs(items) do
+    if string.find(ARGV[5], item[1], 1, true) then
+      redis.call('HSET', KEYS[6], item[1], now[1] * 1000 + math.floor(now[2] / 1000))
+      redis.call('EXPIRE', KEYS[6], ARGV[6])
+    end
+  end
+end
 local batch = cjson.encode({items = items, acked = false, at = tonumber(ARGV[3])})
 redis.call('HSET', KEYS[2], message_id, batch)
 return {message_id, batch}

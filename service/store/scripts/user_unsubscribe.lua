@@ -1,6 +1,6 @@
 -- Remove a subscription from the user index, with the intent to take it out of the channel index, and purge what is
 -- queued of that channel, or of one that moved into it: after the answer to an unsubscribe nothing of it may arrive.
--- KEYS user, user index, intents, outbox, in flight, preferences   ARGV channel id. Returns the seq of this change, or 0.
+-- KEYS user, user index, intents, outbox, in flight, preferences, when last told   ARGV channel id. Returns the seq of this change, or 0.
 -- with user_held
 local held = held_of(KEYS[2], ARGV[1])
 if not held then
@@ -8,6 +8,7 @@ if not held then
 end
 local number = fields_of(held)
 redis.call('HDEL', KEYS[6], number)
+redis.call('HDEL', KEYS[7], ARGV[1])
 redis.call('HDEL', KEYS[2], place(ARGV[1]))
 local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
 redis.call('HSET', KEYS[3], ARGV[1], 'del ' .. seq)

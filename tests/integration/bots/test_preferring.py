@@ -12,7 +12,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.keys import user_id
 from tests.contract.test_store_forgetting import traces
-from tests.support.bot import Person, serving, tell
+from tests.support.bot import JumpingClock, Person, serving, tell
 from tests.support.channels import change, make_channel
 from tests.support.chat import ChatClient
 from tests.support.waiting import until, until_so
@@ -164,3 +164,33 @@ async def test_who_was_suspended_is_welcomed_back_and_told_in_brief(
         told = await alice.wait_for(lambda message: "Entry two" in message.body)
         assert "Entry one" in told.body
         assert not (await alice.say("status")).startswith("Welcome back!")
+
+
+async def test_a_channel_is_told_at_once_after_silence_and_then_at_intervals(
+    person: Person, store: Store, settings: Settings
+) -> None:
+    alice = await person()
+    spaced, other = await subscribed(store, [alice], "spaced"), await subscribed(store, [alice], "other")
+    clock = JumpingClock()
+    async with serving(settings, store, clock):
+        assert "interval: at most once in 1 hour" in await alice.say("set #1 interval hourly")
+        await tell(store, [alice], spaced, "first")
+        await alice.wait_for(lambda message: "Entry first" in message.body)
+        for version in range(2, 5):
+            await tell(store, [alice], spaced, f"held{version}", base=version)
+        await tell(store, [alice], other, "free")
+        await alice.wait_for(lambda message: "Entry free" in message.body)
+        assert not [message for message in alice.notifications if "held" in message.body]
+    clock.ahead_s = 3_601.0  # and by then another bot serves her
+    async with serving(settings, store, clock):
+        message = await alice.wait_for(lambda message: "Entry held2" in message.body)
+        assert "held3" in message.body
+        assert "held4" in message.body
+    clock.ahead_s = 0.0
+    async with serving(settings, store, clock):
+        await tell(store, [alice], spaced, "last", base=5)
+        await tell(store, [alice], other, "more", base=2)
+        await alice.wait_for(lambda message: "Entry more" in message.body)
+        assert not [message for message in alice.notifications if "Entry last" in message.body]
+        assert "interval: at once" in await alice.say("set #1 interval off")
+        await alice.wait_for(lambda message: "Entry last" in message.body)

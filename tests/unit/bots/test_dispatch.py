@@ -52,6 +52,32 @@ def test_what_is_queued_while_a_lane_is_taken_is_not_forgotten(dispatch: Dispatc
     assert dispatch.take(1, 0.2) == [ANN]
 
 
+def test_what_may_be_told_later_is_looked_at_then_and_nothing_else_waits_for_it(dispatch: Dispatch) -> None:
+    dispatch.queued([ANN], 0.0)
+    assert dispatch.take(1, 0.0) == [ANN]
+    dispatch.later(ANN, 60.0)
+    dispatch.release(ANN, 0.0)
+    assert dispatch.take(1, 59.0) == []
+    assert dispatch.next_s() == 60.0
+    dispatch.queued([ANN], 59.0)
+    assert dispatch.take(1, 59.0) == [ANN]
+    dispatch.later(ANN, 60.0)
+    dispatch.release(ANN, 59.0)
+    assert dispatch.take(1, 60.0) == [ANN]
+    dispatch.release(ANN, 60.0)
+    assert dispatch.take(1, 1_000.0) == []
+    assert dispatch.next_s() == math.inf
+
+
+def test_who_changes_their_mind_is_told_at_once_what_was_to_be_told_later(dispatch: Dispatch) -> None:
+    dispatch.queued([ANN], 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.later(ANN, 60.0)
+    dispatch.release(ANN, 0.0)
+    dispatch.rouse(ANN, 1.0)
+    assert dispatch.take(1, 1.0) == [ANN]
+
+
 def test_the_governor_lets_a_burst_through_and_then_its_rate(dispatch: Dispatch) -> None:
     taken_s: list[float] = []
     now_s = 0.0
@@ -184,8 +210,9 @@ def test_bounces_hold_a_lane_longer_each_time_but_not_for_ever(dispatch: Dispatc
     assert holds_s[-1] == 3_600.0
 
 
-def test_an_address_that_does_not_exist_is_tried_more_rarely(dispatch: Dispatch) -> None:
-    dispatch.bounced(ANN, "item-not-found", 0.0, chance=0.0)
+@pytest.mark.parametrize("condition", ["item-not-found", "not-acceptable"])
+def test_an_address_that_does_not_exist_or_is_blocked_is_tried_more_rarely(dispatch: Dispatch, condition: str) -> None:
+    dispatch.bounced(ANN, condition, 0.0, chance=0.0)
     assert dispatch.next_s() == 300.0
 
 

@@ -42,6 +42,8 @@ def opened(verb: str) -> forms.Form:
         ("show", {"channel": ("#3",), "count": ("5",)}, ["show #3 5"]),
         ("quiet", {"hours": ("22:00-07:00",), "days": ("mon", "tue")}, ["quiet 22:00-07:00 mon tue"]),
         ("digest", {"every": ("weekly",), "day": ("fri",), "at": ("17:00",)}, ["digest weekly fri 17:00"]),
+        ("set", {"channel": ("#3",), "setting": ("interval",), "value": ("2 hours",)}, ["set #3 interval 2 hours"]),
+        ("set", {"channel": ("all",)}, ["set all"]),
         ("list", {}, ["list"]),
         ("timezone", {"words": ("Berlin",), "nonsense": ("x",)}, ["timezone Berlin"]),
     ],

@@ -11,6 +11,11 @@ from bots.link import Bounced, Receipt, Said
 
 ALICE = "from='alice@localhost/phone' to='feeds.localhost'"
 
+FORWARDED = (
+    "<forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='bob@localhost/phone' type='chat'>"
+    "<body>unsubscribe all</body></message></forwarded>"
+)
+
 xml_text = st.text(st.characters(blacklist_categories=["Cs"], min_codepoint=32, blacklist_characters="\ufffe\uffff"))
 
 
@@ -65,10 +70,54 @@ def test_receipts_count_even_when_they_come_late() -> None:
     assert incoming.read(message(ALICE, received + delay)) == Receipt("alice@localhost", "m1")
 
 
+@pytest.mark.parametrize("mark", ["received", "displayed", "acknowledged"])
+def test_a_marker_of_a_message_says_that_it_has_come(mark: str) -> None:
+    marked = f"<{mark} xmlns='urn:xmpp:chat-markers:0' id='m1'/><thread>t</thread>"
+    assert incoming.read(message(ALICE, marked)) == Receipt("alice@localhost", "m1", is_marker=True)
+    assert incoming.read(message(f"{ALICE} type='groupchat'", marked)) is None, "of another's message there"
+    said = incoming.read(message(ALICE, f"<body>list</body>{marked}"))
+    assert isinstance(said, Said), "what comes with words is not taken for these alone"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_who_wants_to_know_what_was_read_says_so(*, asked: bool) -> None:
+    content = "<body>list</body>" + ("<markable xmlns='urn:xmpp:chat-markers:0'/>" if asked else "")
+    said = incoming.read(message(f"{ALICE} type='chat' id='q'", content))
+    assert isinstance(said, Said)
+    assert (said.wants_marker, said.wants_receipt) == (asked, False)
+    nameless = incoming.read(message(f"{ALICE} type='chat'", content))
+    assert isinstance(nameless, Said)
+    assert not nameless.wants_marker
+
+
+@given(xml_text, xml_text, xml_text)
+def test_a_marker_is_well_formed_and_names_message_and_thread(to: str, ident: str, thread: str) -> None:
+    element = parsed(stanzas.displayed("feeds.localhost", to, ident, thread))
+    marker = element.find("{urn:xmpp:chat-markers:0}displayed")
+    assert marker is not None
+    assert (marker.get("id"), element.findtext("thread", "")) == (ident, thread)
+    assert element.find("body") is None
+
+
+@given(st.text(), st.dictionaries(st.sampled_from(["title", "description", "site_name"]), st.text()))
+def test_what_is_said_of_a_link_is_well_formed(url: str, properties: dict[str, str]) -> None:
+    element = parsed(stanzas.link_metadata(url, properties))
+    rdf, og = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}", "{https://ogp.me/ns#}"
+    assert element.tag == f"{rdf}Description"
+    assert f"{rdf}about" in element.attrib
+    assert [child.tag for child in element] == [f"{og}{name}" for name in properties]
+
+
 def test_errors_are_bounces_never_commands() -> None:
     error = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
     read = incoming.read(message(f"{ALICE} type='error' id='m1'", f"<body>list</body>{error}"))
     assert read == Bounced("alice@localhost", "m1", "gone")
+    blocked = (
+        "<error type='cancel'><blocked xmlns='urn:xmpp:blocking:errors'/>"
+        "<not-acceptable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
+    )
+    read = incoming.read(message(f"{ALICE} type='error' id='m1'", blocked))
+    assert read == Bounced("alice@localhost", "m1", "not-acceptable")
     assert incoming.read(message(f"{ALICE} type='error' id='m1'", "")) == Bounced(
         "alice@localhost", "m1", "undefined-condition"
     )
@@ -82,6 +131,9 @@ def test_errors_are_bounces_never_commands() -> None:
         (f"{ALICE} type='chat'", "<composing xmlns='http://jabber.org/protocol/chatstates'/>"),
         (f"{ALICE} type='chat'", "<body>list</body><delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"),
         (f"{ALICE} type='chat'", "<body>x</body><received xmlns='urn:xmpp:carbons:2'/>"),
+        (f"{ALICE} type='chat'", f"<received xmlns='urn:xmpp:carbons:2'>{FORWARDED}</received>"),
+        (f"{ALICE} type='chat'", f"<sent xmlns='urn:xmpp:carbons:2'>{FORWARDED}</sent>"),
+        ("from='feeds.localhost/x'", f"<received xmlns='urn:xmpp:carbons:2'>{FORWARDED}</received>"),
         ("type='chat'", "<body>from nobody</body>"),
     ],
 )

@@ -69,9 +69,25 @@ def test_digests(words: str, meant: Digest | None) -> None:
     assert wishes.digest(words) == meant
 
 
+@pytest.mark.parametrize(
+    ("words", "meant_s"),
+    [
+        ("10m", 600), ("90 min", 5_400), ("1h 30m", 5_400), ("1h30m", 5_400), ("every 2 hours", 7_200),
+        ("at most every hour", 3_600), ("Hourly", 3_600), ("daily", 86_400), ("weekly", 604_800), ("2 Std.", 7_200),
+        ("alle 10 Minuten", 600), ("jeden Tag", 86_400), ("stündlich", 3_600), ("toutes les 2 heures", 7_200),
+        ("chaque jour", 86_400), ("1 j", 86_400), ("cada 2 días", 172_800), ("todas las horas", 3_600),
+        ("cada semana", 604_800), ("0m", 0),
+        ("", None), ("10", None), ("m10", None), ("10 apples", None), ("10 m or so", None), ("daily 08:00", None),
+    ],
+)  # fmt: skip
+def test_intervals(words: str, meant_s: int | None) -> None:
+    assert wishes.interval_s(words) == meant_s
+
+
 @given(st.text(max_size=40))
 def test_whatever_is_written_is_understood_or_not(words: str) -> None:
-    quiet, digest = wishes.quiet(words), wishes.digest(words)
+    quiet, digest, interval_s = wishes.quiet(words), wishes.digest(words), wishes.interval_s(words)
+    assert interval_s is None or interval_s >= 0
     assert quiet is None or set(quiet.days) <= set(EVERY_DAY)
     assert digest is None or 0 <= digest.at < 24 * 60
 
