@@ -34,6 +34,7 @@ from service.store.requests import (
     Step,
     Why,
 )
+from workers.looks import Looks
 from workers.node import Node
 from workers.peers.showing import Showing
 from workers.poller import Poller
@@ -58,6 +59,7 @@ class Answers:
         self._store = store
         self._poller = poller
         self._parser = parser
+        self._looks = Looks()
 
     async def answer(self, node: Node, letter: Letter) -> None:
         """Answer one letter, unless nobody waits any more. What goes wrong is part of the answer."""
@@ -91,7 +93,7 @@ class Answers:
             async with asyncio.timeout(_WITHIN_S):
                 match ask.body:
                     case Probe() as probe:
-                        return await Probing(self._store, self._poller, self._parser, node).probe(probe)
+                        return await Probing(self._store, self._poller, self._parser, node, self._looks).probe(probe)
                     case PollNow(channel=cid, told=told):
                         polling = node.polling.poll_now(cid)
                         result = await (self._told(ask, polling) if told else polling)

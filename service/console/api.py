@@ -6,9 +6,9 @@ from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import web
 
-from service.console import api_access, api_channels, api_fleet, api_people, bounds, rehearsing
+from service.console import adding, api_access, api_channels, api_fleet, api_people, bounds, rehearsing
 from service.console.access import Need, act, look
 from service.console.attention import Overview
 from service.console.catalogue import (
@@ -30,9 +30,8 @@ from service.console.opml import MEDIA_TYPE, get_opml, post_opml
 from service.console.overview import overview
 from service.console.site import CLOCK, PULSE, ROSTER, SETTINGS, STORE
 from service.console.wire import answer, body, limit
-from service.errors import UserError
-from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, canonical_url, page_url
-from service.model import FeedLink, PollResult
+from service.feeds.urls import canonical_url
+from service.model import PollResult
 from service.net.sites import site_of
 
 PREFIX: Final = "/api/v1"
@@ -40,27 +39,10 @@ _RAREST_PER_S = 0.001
 _MOST_OFTEN_PER_S = 100.0
 
 
-class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The URL of a feed, or of a page that names one.
-
-    ``as_page``: watch the page itself, or the part of it that ``selector`` (CSS) matches.
-    """
-
-    url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
-    as_page: bool = False
-    selector: Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)] = ""
-
-
 class SetChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``listed``: whether the channel is polled even without subscribers."""
 
     listed: bool
-
-
-class Choices(msgspec.Struct, frozen=True):
-    """The page names several feeds: add one of these instead."""
-
-    choices: tuple[FeedLink, ...]
 
 
 class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,22 +69,6 @@ async def get_channels(request: web.Request) -> web.Response:
     """Channels, a page at a time."""
     cursor = request.query.get("cursor", "")
     return answer(await find(request.app, asked_for(request.query), cursor, limit(request, PAGE)))
-
-
-async def post_channel(request: web.Request) -> web.Response:
-    """Look at a URL, and have its channel polled from now on, even without subscribers."""
-    asked = await body(request, AddChannel)
-    store, url = request.app[STORE], page_url(asked.url, asked.selector)
-    probed = await store.requests.probe(url, as_page=asked.as_page or bool(asked.selector))
-    if probed.page:
-        raise UserError(f"{url} is a page that names no feed. To watch the page itself, say `as_page`.")
-    if probed.channel is None:
-        return answer(Choices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
-    await store.channels.set_listed(probed.channel.id, listed=True)
-    about = await detail(store, probed.channel.id)
-    response = answer(about, HTTPStatus.CREATED)
-    response.headers[hdrs.LOCATION] = f"{PREFIX}/channels/{probed.channel.id}"
-    return response
 
 
 async def get_channel(request: web.Request) -> web.Response:
@@ -196,6 +162,7 @@ _FIND = (
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
+    *adding.OPERATIONS,
     *api_channels.OPERATIONS,
     *bounds.OPERATIONS,
     *rehearsing.OPERATIONS,
@@ -205,15 +172,6 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("GET", "/overview", look("fleet"), get_overview, {200: Overview}),
     Operation(
         "GET", "/channels", look("channels"), get_channels, {200: ChannelPage}, parameters=_FIND, problems=(422,)
-    ),
-    Operation(
-        "POST",
-        "/channels",
-        act("channels"),
-        post_channel,
-        {201: ChannelDetail, 300: Choices},
-        body=AddChannel,
-        problems=(*BODY, 502),
     ),
     Operation("GET", "/channels.opml", look("channels"), get_opml, {200: File(MEDIA_TYPE)}),
     Operation(

@@ -60,8 +60,9 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
         ],
         Role.OPERATOR: [
             web.post("/settings/invitations", settings_page.make_invitation),
-            web.post("/channels", channels.add),
             web.get("/channels/add", channels.add_form),
+            web.post("/channels/add", channels.preview),
+            web.post("/channels", channels.keep),
             web.post("/channels/change", channels_page.change),
             web.post("/channels/import", opml.upload),
             web.post("/channels/{cid}/poll", channel_page.poll),

@@ -71,7 +71,7 @@ async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Br
     channel = await make_channel(store, page_url("https://example.org/prices", "main table"), kind="page")
 
     def answer(body: Asked) -> Answer:
-        named = body == Probe(channel.url, as_page=True)
+        named = isinstance(body, Probe) and (body.url, body.as_page) == (channel.url, True)
         return Probed(channel, (Entry("k", "Prices", summary="Apples 1.20"),)) if named else Probed(page=True)
 
     async with console(store) as (url, _), logged_in(url, store) as ada, worker(store, answer):

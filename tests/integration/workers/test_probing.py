@@ -77,8 +77,14 @@ async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
         assert probed.latest[0].title == ("A page" if now == "page" else "Title a")
 
 
+async def kept_in_redis(store: Store) -> dict[bytes, bytes]:
+    """Return all that stays in Redis, but for the ring, whose workers renew their leases."""
+    found = {key: await store.link.call("DUMP", key) for key in await store.link.call("KEYS", "*") if b"{r}" not in key}
+    return {key: value for key, value in found.items() if await store.link.call("TTL", key) == -1}
+
+
 @pytest.mark.parametrize("as_page", [False, True])
-async def test_a_look_that_keeps_nothing_says_what_there_is_and_makes_no_channel(
+async def test_a_look_that_keeps_nothing_leaves_nothing_and_who_then_keeps_it_need_not_look_again(
     store: Store, start_worker: StartWorker, *, as_page: bool
 ) -> None:
     body = ok(page(), "Content-Type: text/html") if as_page else ok(_FEED, "Content-Type: application/rss+xml")
@@ -89,17 +95,40 @@ async def test_a_look_that_keeps_nothing_says_what_there_is_and_makes_no_channel
 
     await one_worker(store, start_worker)
     async with raw_publisher(answer) as publisher:
+        before = await kept_in_redis(store)
         seen = await store.requests.probe(publisher.url(), as_page=as_page, keep=False)
-        assert await store.channels.count() == 0
+        assert await kept_in_redis(store) == before
+        looks = len(publisher.requests)
         kept = await store.requests.probe(publisher.url(), as_page=as_page)
+        assert len(publisher.requests) == looks
         again = await store.requests.probe(publisher.url(), as_page=as_page, keep=False)
     assert seen.channel is not None
     assert kept.channel is not None
     assert (seen.channel.id, seen.channel.title, seen.channel.kind) == (
         *(kept.channel.id, kept.channel.title, kept.channel.kind),
     )
+    assert kept.channel.version == 1
     assert [entry.title for entry in seen.latest] == [entry.title for entry in kept.latest]
     assert again == kept
+
+
+async def test_a_page_that_was_seen_to_name_a_feed_is_kept_as_that_feed(
+    store: Store, start_worker: StartWorker
+) -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        named = ok(page(["/feed"]), "Content-Type: text/html")
+        writer.write(ok(_FEED, "Content-Type: application/rss+xml") if "/feed" in head.splitlines()[0] else named)
+        await writer.drain()
+
+    await one_worker(store, start_worker)
+    async with raw_publisher(answer) as publisher:
+        seen = await store.requests.probe(publisher.url("/"), keep=False)
+        assert await store.channels.count() == 0
+        kept = await store.requests.probe(publisher.url("/"))
+    assert seen.channel is not None
+    assert kept.channel is not None
+    assert (seen.discovered, kept.discovered, kept.channel.url) == (True, True, publisher.url("/feed"))
+    assert await store.channels.count() == 1
 
 
 async def test_a_known_channel_whose_publisher_wants_peace_can_be_followed_all_the_same(
