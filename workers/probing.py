@@ -88,7 +88,7 @@ class Probing:
         return await self._probed(look.channel, discovered=look.discovered)
 
     async def _looked(self, ask: Probe) -> Probed:
-        probed = await (self._probe_page(ask.url) if ask.as_page else self._probe(ask.url))
+        probed = await (self._probe_page(ask.url, afresh=ask.afresh) if ask.as_page else self._probe(ask.url))
         if self._seen is not None and await self._is_new(self._seen.channel):
             look = msgspec.structs.replace(self._seen, discovered=probed.discovered)
             self._looks.put(ask, look, self._began_s)
@@ -137,11 +137,13 @@ class Probing:
                 return (await self._probe(url)).channel if twin.dormant else twin
         return None
 
-    async def _probe_page(self, url: str) -> Probed:
+    async def _probe_page(self, url: str, *, afresh: bool) -> Probed:
         """Watch a page: at first twice in quick succession, to learn what changes by itself."""
         state, memory = await self._known(url)
-        if state is not None and not state.channel.dormant:
+        if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
             return await self._probed(state.channel)
+        if afresh:
+            state, memory = None, b""
         channel = state.channel if state else Channel(channel_id(url), url, kind="page")
         if channel.kind == "feed" and not await self._store.subscriptions.count(channel.id):
             channel, memory = msgspec.structs.replace(channel, kind="page"), b""
@@ -226,28 +228,28 @@ class Probing:
             return
         if known:
             await self._wake(channel, fetched, findings)
-        else:
+        elif await self._is_new(channel):
             await self._create(channel, fetched, findings)
+        else:
+            await self._begin_again(channel, fetched, findings)
         self._node.hubs_named(channel.id, *hubs_of(fetched, findings))
 
     async def _create(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         now_s = time.time()
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
-        dates_s = [entry.published for entry in findings.latest if entry.published is not None]
-        latest = tuple(reversed(findings.latest))
-        snapshot = Snapshot(
-            fetched.validators,
-            findings.memory,
-            findings.title,
-            findings.link,
-            findings.wishes,
-            updates=Updates(dated(dates_s, now_s), now_s),
-            language=findings.language,
-            imprint=findings.imprint,
-            latest=newest([Change("addition", entry) for entry in latest], ()),
-        )
-        await self._store.channels.create(channel, snapshot, latest, now_s)
+        snapshot = _snapshot(fetched, findings, now_s)
+        await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
         self._node.contents.put(channel.id, digest_of(snapshot.content), snapshot.content)
+
+    async def _begin_again(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
+        """Have a channel that nobody polls, or that has moved, go on from what is there now."""
+        now_s, channels = time.time(), self._store.channels
+        snapshot, latest = _snapshot(fetched, findings, now_s), tuple(reversed(findings.latest))
+        done = None
+        while done is None and (present := await channels.get(channel.id)) is not None:
+            awake = msgspec.structs.replace(present, kind=channel.kind, dormant=False)
+            done = await channels.take_over(channel.id, awake, snapshot, latest, joins_at=0, now_s=now_s)
+        await channels.joined(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         """Have the channel polled again: what it listed while it was dormant is nobody's news."""
@@ -266,6 +268,21 @@ class Probing:
         snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind, latest=latest)
         with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
             await self._store.channels.publish(candidate.delta, snapshot, epoch, silent=True)
+
+
+def _snapshot(fetched: Fetched, findings: Findings, now_s: float) -> Snapshot:
+    dates_s = [entry.published for entry in findings.latest if entry.published is not None]
+    return Snapshot(
+        fetched.validators,
+        findings.memory,
+        findings.title,
+        findings.link,
+        findings.wishes,
+        updates=Updates(dated(dates_s, now_s), now_s),
+        language=findings.language,
+        imprint=findings.imprint,
+        latest=newest([Change("addition", entry) for entry in reversed(findings.latest)], ()),
+    )
 
 
 def _keys(findings: Findings) -> list[str]:

@@ -117,7 +117,8 @@ async def _asked(request: web.Request) -> AddChannel:
 
 def _choices(asked: AddChannel, probed: Probed) -> tuple[FeedLink, ...]:
     if probed.page:
-        raise UserError(f"{asked.url} is a page that names no feed. To watch the page itself, say `as_page`.")
+        url = page_url(asked.url, asked.selector)
+        raise UserError(f"{url} is a page that names no feed. To watch the page itself, say `as_page`.")
     return probed.choices
 
 

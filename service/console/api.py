@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from service.console import adding, api_access, api_channels, api_fleet, api_people, bounds, rehearsing
+from service.console import adding, api_access, api_channels, api_fleet, api_people, bounds, parts, rehearsing
 from service.console.access import Need, act, look
 from service.console.attention import Overview
 from service.console.catalogue import (
@@ -22,7 +22,16 @@ from service.console.catalogue import (
     existing,
     find,
 )
-from service.console.discovery import Matrices, MemoryDirectories, SearchResult, directories, matrices, search
+from service.console.discovery import (
+    DirectoryMetrics,
+    Matrices,
+    MemoryDirectories,
+    SearchResult,
+    directories,
+    matrices,
+    metrics,
+    search,
+)
 from service.console.guard import Handler
 from service.console.importing import Imported
 from service.console.openapi import BODY, CURSOR, LIMIT, File, Operation, Parameter, document
@@ -117,6 +126,11 @@ async def get_directories(request: web.Request) -> web.Response:
     return answer(await directories(request.app[STORE]))
 
 
+async def get_directory_metrics(request: web.Request) -> web.Response:
+    """How good one directory in memory is, from what each worker keeps of it just now."""
+    return answer(await metrics(request.app[STORE], request.query.get("pair", "")))
+
+
 async def get_host(request: web.Request) -> web.Response:
     """How often a host may be asked, and whether an admin or the settings said so."""
     site = _site(request)
@@ -145,6 +159,7 @@ async def get_openapi(_: web.Request) -> web.Response:
 
 _CID = Parameter("cid", "path", "A channel's id: 40 hexadecimal digits.")
 _HOST = Parameter("host", "path", "A publisher's host, as in a URL.")
+_PAIR = Parameter("pair", "query", "The directory's AV-pair, like `tag=python`.")
 _QUERY = Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.')
 _FIND = (
     Parameter("q", "query", "Only channels whose title or URL holds this text."),
@@ -165,6 +180,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *adding.OPERATIONS,
     *api_channels.OPERATIONS,
     *bounds.OPERATIONS,
+    *parts.OPERATIONS,
     *rehearsing.OPERATIONS,
     *api_fleet.OPERATIONS,
     *api_people.OPERATIONS,
@@ -220,6 +236,15 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("GET", "/search", look("fleet"), get_search, {200: SearchResult}, parameters=(_QUERY,), problems=(422,)),
     Operation("GET", "/matrices", look("fleet"), get_matrices, {200: Matrices}),
     Operation("GET", "/directories", look("fleet"), get_directories, {200: MemoryDirectories}),
+    Operation(
+        "GET",
+        "/directories/metrics",
+        look("fleet"),
+        get_directory_metrics,
+        {200: DirectoryMetrics},
+        parameters=(_PAIR,),
+        problems=(404,),
+    ),
     Operation("GET", "/hosts/{host}", look("channels"), get_host, {200: Host}, parameters=(_HOST,), problems=(422,)),
     Operation(
         "PUT",
