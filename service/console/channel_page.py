@@ -99,7 +99,7 @@ async def trace(request: web.Request) -> web.StreamResponse:
         await tell(Told(in_plain_words(error), well=False))
     else:
         well = result.outcome in {"new", "unchanged"}
-        await tell(Told(f"{outcome_words(result.outcome)}. {result.detail}".strip(), result.took_s, well))
+        await tell(Told(f"{outcome_words(result.outcome)}. {result.detail}".strip(), well=well))
     await response.write_eof()
     return response
 

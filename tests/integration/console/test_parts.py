@@ -33,7 +33,7 @@ async def test_another_part_is_seen_and_then_watched_by_everybody(store: Store, 
         status, text = await ada.post(f"/channels/{page.id}/selector", selector=" main  table ")
         assert status == 200
         assert "Apples 1.20" in text
-        assert "1 subscription move over" in text
+        assert "1 subscriber moves over" in text
         assert asked == [Probe(part.url, as_page=True, keep=False, afresh=True)]
         moved = await ada.post(f"/channels/{page.id}/selector", selector="main table", sure="1")
         assert moved == (303, f"/channels/{part.id}")
