@@ -18,7 +18,7 @@ from bots.templates import Template
 from bots.voice import Voice
 from service.feeds.parts import is_edit
 from service.feeds.text import one_line
-from service.feeds.urls import without_selector
+from service.feeds.urls import selector_of, without_selector
 from service.model import Change, Channel, ChannelId, Delta, Notice
 
 ArticleKey = tuple[ChannelId, str]
@@ -220,6 +220,17 @@ def _notice(channel: Channel, notice: Notice, voice: Voice) -> str:
             return f"{said} {daily}"
         case "back":
             return voice.say("*{title}* is back: I tell you what is new there again.", title=name)
+        case "moved" if without_selector(detail) == without_selector(channel.url):
+            part = selector_of(detail)
+            if not part:
+                return voice.say(
+                    "Of *{title}* I watch the whole page from now on, and you need not do anything.", title=name
+                )
+            return voice.say(
+                "Of *{title}* I watch another part from now on, {selector}, and you need not do anything.",
+                title=name,
+                selector=part,
+            )
         case "moved":
             return voice.say(
                 "*{title}* has moved to {url}; I watch it there from now on, and you need not do anything.",

@@ -14,8 +14,8 @@ from bots.replies import others
 from bots.understudy import Understudy
 from bots.voice import SOURCE, voice
 from service.clock import Clock
-from service.errors import CoronetError, NotSubscribed, StoreUnavailable, to_fault
-from service.model import Change, ChannelId, Delta
+from service.errors import CoronetError, StoreUnavailable, to_fault
+from service.model import Change, Channel, Delta, Entry
 from service.store import Store
 from service.store.rehearsals import Answer, Draft, Drafted, Line, Rehearse, Rehearsed
 from service.store.rehearsals import Question as Asked
@@ -59,8 +59,8 @@ class Rehearsing:
                 match question.body:
                     case Rehearse(jid, said):
                         return Rehearsed(await self.rehearsed(jid, said))
-                    case Draft(cid):
-                        return Drafted(await self.drafted(cid))
+                    case Draft(channel, entry):
+                        return Drafted(self.drafted(channel, entry))
         except CoronetError as error:
             return Failed(to_fault(error))
         except TimeoutError:
@@ -84,13 +84,8 @@ class Rehearsing:
             asked = reply if isinstance(reply, Question) else None
         return tuple(lines)
 
-    async def drafted(self, cid: ChannelId) -> str:
-        """Return the message that would tell of a channel's newest entry."""
-        channel = await self._store.channels.get(cid)
-        if channel is None:
-            raise NotSubscribed("There is no such channel.")
-        latest = await self._store.channels.latest(cid, 1)
-        line = 1 if channel.kind == "page" else 0
-        changes = tuple(Change("addition", entry, line) for entry in latest)
-        delta = Delta(cid, channel.version, channel.version + 1, self._clock.wall_s(), changes)
-        return notification([channel], [delta] if changes else [], {}, {}, voice(SOURCE))
+    def drafted(self, channel: Channel, entry: Entry) -> str:
+        """Return the message that would tell of a channel's entry."""
+        change = Change("addition", entry, 1 if channel.kind == "page" else 0)
+        delta = Delta(channel.id, channel.version, channel.version + 1, self._clock.wall_s(), (change,))
+        return notification([channel], [delta], {}, {}, voice(SOURCE))

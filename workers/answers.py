@@ -25,15 +25,20 @@ from service.store.requests import (
     ListDirectories,
     LookedUp,
     Lookup,
+    Move,
+    Moving,
+    NameShare,
     Outlined,
     Polled,
     PollNow,
     Probe,
     ReadOutline,
+    Share,
     Show,
     Step,
     Why,
 )
+from workers.looks import Looks
 from workers.node import Node
 from workers.peers.showing import Showing
 from workers.poller import Poller
@@ -58,6 +63,7 @@ class Answers:
         self._store = store
         self._poller = poller
         self._parser = parser
+        self._looks = Looks()
 
     async def answer(self, node: Node, letter: Letter) -> None:
         """Answer one letter, unless nobody waits any more. What goes wrong is part of the answer."""
@@ -86,12 +92,16 @@ class Answers:
             steps.put_nowait(None)
             await teller
 
-    async def _answer(self, node: Node, ask: Ask) -> Answer:  # noqa: C901, PLR0911 - one arm per question and error
+    async def _answer(self, node: Node, ask: Ask) -> Answer:  # noqa: C901, PLR0911, PLR0912 - one arm per question and error
         try:
             async with asyncio.timeout(_WITHIN_S):
                 match ask.body:
                     case Probe() as probe:
-                        return await Probing(self._store, self._poller, self._parser, node).probe(probe)
+                        return await Probing(self._store, self._poller, self._parser, node, self._looks).probe(probe)
+                    case Move(channel=cid, url=url):
+                        if not await node.owning.move(cid, url):
+                            return Failed(to_fault(NotSubscribed("There is no such channel, or it has moved already.")))
+                        return Moving()
                     case PollNow(channel=cid, told=told):
                         polling = node.polling.poll_now(cid)
                         result = await (self._told(ask, polling) if told else polling)
@@ -104,6 +114,8 @@ class Answers:
                         return LookedUp(tuple(node.directories.find(pairs, limit)))
                     case ListDirectories():
                         return Coordinated(node.directories.chosen)
+                    case NameShare(pair):
+                        return Share(node.directories.share(pair))
                     case Show(channel=cid):
                         showing = Showing(self._store, node.contents, self._poller, self._parser)
                         shown = await showing.show(cid, node.ring)

@@ -89,6 +89,10 @@ class Directories:
             if kept.measured is not None and kept.choice is not None
         )
 
+    def share(self, pair: str) -> tuple[str, ...]:
+        """Return the names that this node keeps of a directory; none if it has no share of it."""
+        return self._shares.names(pair)
+
     def ring_changed(self, view: RingView) -> None:
         """Forget all shares: there are other servers now."""
         self._ring = view

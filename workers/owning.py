@@ -5,6 +5,7 @@ more, a repeated publication is refused by its base version, a repeated fan-out 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
@@ -23,8 +24,9 @@ from service.corona.events import (
 )
 from service.corona.messages import ChannelRemoved
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
+from service.feeds.urls import channel_id
 from service.location.contents import digest_of, newest
-from service.model import ChannelId, NodeId
+from service.model import ChannelId, Delta, NodeId, Notice
 from service.overlay.regions import owned_prefixes
 from service.overlay.ring import RingView
 from service.store import Store
@@ -194,6 +196,26 @@ class Owning:
             digest = digest_of(snapshot.content)
             self._contents.put(offered.channel, digest, snapshot.content)
         await self._happened(Published(offered.channel, delta.version, digest))
+
+    async def move(self, cid: ChannelId, url: str) -> bool:
+        """Have a channel's subscribers told that it is watched at ``url`` from now on, and move there.
+
+        Can be repeated. Returns False if there is no such channel, or it moves elsewhere.
+        """
+        while True:
+            (state,) = await self._store.channels.adopt([cid], self._me)
+            if state is None or state.channel.moved_to not in {"", channel_id(url)}:
+                return False
+            if state.channel.moved_to:
+                break
+            now_s = self._clock.wall_s()
+            told = Delta(cid, state.channel.version, 0, now_s, (), notice=Notice("moved", url))
+            with contextlib.suppress(LeaseLost, StaleVersion):  # somebody else adopted it, or knew the old epoch
+                await self._store.channels.publish(told, None, state.epoch, silent=False)
+        # Our own protocol does not know of that epoch. Whoever adopts it now carries out the move.
+        await self._happened(PublishRefused(cid))
+        await self.expect_subscribers(cid)
+        return True
 
     async def _snapshot(self, effect: Publish) -> Snapshot:
         offered, updates = effect.candidate, effect.updates

@@ -32,6 +32,7 @@ from service.store import Store
 from service.store.channels import Snapshot
 from service.store.requests import Probe, Probed
 from service.store.state import ChannelState
+from workers.looks import Look, Looks
 from workers.node import Node
 from workers.poller import Poller, document, hubs_of
 from workers.watch import found
@@ -49,33 +50,52 @@ _TWIN_S = 2.0
 class Probing:
     """One probe, on behalf of the node that was asked."""
 
-    def __init__(self, store: Store, poller: Poller, parser: ParserPool, node: Node) -> None:
+    def __init__(self, store: Store, poller: Poller, parser: ParserPool, node: Node, looks: Looks) -> None:
         """Fetch as ``poller`` does, but with a parser of our own, so that people wait for nobody's polls."""
         self._store = store
         self._poller = poller
         self._parser = parser
         self._node = node
         self._began_s = time.monotonic()
+        self._looks = looks
         self._keeps = True
-        self._seen: Probed | None = None
+        self._seen: Look | None = None
         """What was found, if it is not to be kept."""
 
     async def probe(self, ask: Probe) -> Probed:
         """Return what is at a URL; if it is a feed, or asked for as a page, it is a channel from then on, and awake.
 
-        What is not to be kept, is not made a channel, nor woken up.
+        What is not to be kept, is not made a channel, nor woken up. Whoever asks again to have it kept, and soon, gets
+        what was seen.
 
         Raises what a subscriber is to be told of.
         """
         self._keeps = ask.keep
         try:
-            return await (self._probe_page(ask.url) if ask.as_page else self._probe(ask.url))
+            return await self._seen_before(ask) or await self._looked(ask)
         except LimitReached:
             # What is known can be followed all the same: it wakes up with its next poll.
             known = await self._store.channels.resolve(channel_id(ask.url))
             if known is None or (ask.as_page and known.kind != "page"):
                 raise
             return await self._probed(known)
+
+    async def _seen_before(self, ask: Probe) -> Probed | None:
+        look = self._looks.take(ask, self._began_s) if ask.keep else None
+        if look is None or not await self._is_new(look.channel):
+            return None
+        await self._keep(look.channel, look.fetched, look.findings, known=False)
+        return await self._probed(look.channel, discovered=look.discovered)
+
+    async def _looked(self, ask: Probe) -> Probed:
+        probed = await (self._probe_page(ask.url, afresh=ask.afresh) if ask.as_page else self._probe(ask.url))
+        if self._seen is not None and await self._is_new(self._seen.channel):
+            look = msgspec.structs.replace(self._seen, discovered=probed.discovered)
+            self._looks.put(ask, look, self._began_s)
+        return probed
+
+    async def _is_new(self, channel: Channel) -> bool:
+        return await self._store.channels.get(channel.id) is None
 
     def _left_s(self, by_s: float) -> float:
         return self._began_s + by_s - time.monotonic()
@@ -117,11 +137,13 @@ class Probing:
                 return (await self._probe(url)).channel if twin.dormant else twin
         return None
 
-    async def _probe_page(self, url: str) -> Probed:
+    async def _probe_page(self, url: str, *, afresh: bool) -> Probed:
         """Watch a page: at first twice in quick succession, to learn what changes by itself."""
         state, memory = await self._known(url)
-        if state is not None and not state.channel.dormant:
+        if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
             return await self._probed(state.channel)
+        if afresh:
+            state, memory = None, b""
         channel = state.channel if state else Channel(channel_id(url), url, kind="page")
         if channel.kind == "feed" and not await self._store.subscriptions.count(channel.id):
             channel, memory = msgspec.structs.replace(channel, kind="page"), b""
@@ -169,7 +191,7 @@ class Probing:
     async def _probed(self, channel: Channel, *, discovered: bool = False) -> Probed:
         if not self._keeps:
             if self._seen is not None:
-                return msgspec.structs.replace(self._seen, discovered=discovered)
+                return Probed(self._seen.channel, self._seen.findings.latest[:_LATEST], discovered=discovered)
             return Probed(channel, await self._store.channels.latest(channel.id, _LATEST), discovered=discovered)
         # Owned from now on, so that polls have begun by the time somebody subscribes.
         await self._node.owning.expect_subscribers(channel.id)
@@ -202,32 +224,32 @@ class Probing:
         """Make the channel, or wake it up; what hubs it names is known before its polls find nothing new."""
         if not self._keeps:
             named = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
-            self._seen = Probed(named, findings.latest[:_LATEST])
+            self._seen = Look(named, msgspec.structs.replace(fetched, body=None), findings, discovered=False)
             return
         if known:
             await self._wake(channel, fetched, findings)
-        else:
+        elif await self._is_new(channel):
             await self._create(channel, fetched, findings)
+        else:
+            await self._begin_again(channel, fetched, findings)
         self._node.hubs_named(channel.id, *hubs_of(fetched, findings))
 
     async def _create(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         now_s = time.time()
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
-        dates_s = [entry.published for entry in findings.latest if entry.published is not None]
-        latest = tuple(reversed(findings.latest))
-        snapshot = Snapshot(
-            fetched.validators,
-            findings.memory,
-            findings.title,
-            findings.link,
-            findings.wishes,
-            updates=Updates(dated(dates_s, now_s), now_s),
-            language=findings.language,
-            imprint=findings.imprint,
-            latest=newest([Change("addition", entry) for entry in latest], ()),
-        )
-        await self._store.channels.create(channel, snapshot, latest, now_s)
+        snapshot = _snapshot(fetched, findings, now_s)
+        await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
         self._node.contents.put(channel.id, digest_of(snapshot.content), snapshot.content)
+
+    async def _begin_again(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
+        """Have a channel that nobody polls, or that has moved, go on from what is there now."""
+        now_s, channels = time.time(), self._store.channels
+        snapshot, latest = _snapshot(fetched, findings, now_s), tuple(reversed(findings.latest))
+        done = None
+        while done is None and (present := await channels.get(channel.id)) is not None:
+            awake = msgspec.structs.replace(present, kind=channel.kind, dormant=False)
+            done = await channels.take_over(channel.id, awake, snapshot, latest, joins_at=0, now_s=now_s)
+        await channels.joined(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         """Have the channel polled again: what it listed while it was dormant is nobody's news."""
@@ -246,6 +268,21 @@ class Probing:
         snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind, latest=latest)
         with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
             await self._store.channels.publish(candidate.delta, snapshot, epoch, silent=True)
+
+
+def _snapshot(fetched: Fetched, findings: Findings, now_s: float) -> Snapshot:
+    dates_s = [entry.published for entry in findings.latest if entry.published is not None]
+    return Snapshot(
+        fetched.validators,
+        findings.memory,
+        findings.title,
+        findings.link,
+        findings.wishes,
+        updates=Updates(dated(dates_s, now_s), now_s),
+        language=findings.language,
+        imprint=findings.imprint,
+        latest=newest([Change("addition", entry) for entry in reversed(findings.latest)], ()),
+    )
 
 
 def _keys(findings: Findings) -> list[str]:

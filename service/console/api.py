@@ -6,9 +6,9 @@ from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import msgspec
-from aiohttp import hdrs, web
+from aiohttp import web
 
-from service.console import api_access, api_channels, api_fleet, api_people, bounds, rehearsing
+from service.console import adding, api_access, api_channels, api_fleet, api_people, bounds, parts, rehearsing
 from service.console.access import Need, act, look
 from service.console.attention import Overview
 from service.console.catalogue import (
@@ -22,7 +22,16 @@ from service.console.catalogue import (
     existing,
     find,
 )
-from service.console.discovery import Matrices, MemoryDirectories, SearchResult, directories, matrices, search
+from service.console.discovery import (
+    DirectoryMetrics,
+    Matrices,
+    MemoryDirectories,
+    SearchResult,
+    directories,
+    matrices,
+    metrics,
+    search,
+)
 from service.console.guard import Handler
 from service.console.importing import Imported
 from service.console.openapi import BODY, CURSOR, LIMIT, File, Operation, Parameter, document
@@ -30,9 +39,8 @@ from service.console.opml import MEDIA_TYPE, get_opml, post_opml
 from service.console.overview import overview
 from service.console.site import CLOCK, PULSE, ROSTER, SETTINGS, STORE
 from service.console.wire import answer, body, limit
-from service.errors import UserError
-from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, canonical_url, page_url
-from service.model import FeedLink, PollResult
+from service.feeds.urls import canonical_url
+from service.model import PollResult
 from service.net.sites import site_of
 
 PREFIX: Final = "/api/v1"
@@ -40,27 +48,10 @@ _RAREST_PER_S = 0.001
 _MOST_OFTEN_PER_S = 100.0
 
 
-class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The URL of a feed, or of a page that names one.
-
-    ``as_page``: watch the page itself, or the part of it that ``selector`` (CSS) matches.
-    """
-
-    url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
-    as_page: bool = False
-    selector: Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)] = ""
-
-
 class SetChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``listed``: whether the channel is polled even without subscribers."""
 
     listed: bool
-
-
-class Choices(msgspec.Struct, frozen=True):
-    """The page names several feeds: add one of these instead."""
-
-    choices: tuple[FeedLink, ...]
 
 
 class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,22 +78,6 @@ async def get_channels(request: web.Request) -> web.Response:
     """Channels, a page at a time."""
     cursor = request.query.get("cursor", "")
     return answer(await find(request.app, asked_for(request.query), cursor, limit(request, PAGE)))
-
-
-async def post_channel(request: web.Request) -> web.Response:
-    """Look at a URL, and have its channel polled from now on, even without subscribers."""
-    asked = await body(request, AddChannel)
-    store, url = request.app[STORE], page_url(asked.url, asked.selector)
-    probed = await store.requests.probe(url, as_page=asked.as_page or bool(asked.selector))
-    if probed.page:
-        raise UserError(f"{url} is a page that names no feed. To watch the page itself, say `as_page`.")
-    if probed.channel is None:
-        return answer(Choices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
-    await store.channels.set_listed(probed.channel.id, listed=True)
-    about = await detail(store, probed.channel.id)
-    response = answer(about, HTTPStatus.CREATED)
-    response.headers[hdrs.LOCATION] = f"{PREFIX}/channels/{probed.channel.id}"
-    return response
 
 
 async def get_channel(request: web.Request) -> web.Response:
@@ -151,6 +126,11 @@ async def get_directories(request: web.Request) -> web.Response:
     return answer(await directories(request.app[STORE]))
 
 
+async def get_directory_metrics(request: web.Request) -> web.Response:
+    """How good one directory in memory is, from what each worker keeps of it just now."""
+    return answer(await metrics(request.app[STORE], request.query.get("pair", "")))
+
+
 async def get_host(request: web.Request) -> web.Response:
     """How often a host may be asked, and whether an admin or the settings said so."""
     site = _site(request)
@@ -179,6 +159,7 @@ async def get_openapi(_: web.Request) -> web.Response:
 
 _CID = Parameter("cid", "path", "A channel's id: 40 hexadecimal digits.")
 _HOST = Parameter("host", "path", "A publisher's host, as in a URL.")
+_PAIR = Parameter("pair", "query", "The directory's AV-pair, like `tag=python`.")
 _QUERY = Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.')
 _FIND = (
     Parameter("q", "query", "Only channels whose title or URL holds this text."),
@@ -196,8 +177,10 @@ _FIND = (
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
+    *adding.OPERATIONS,
     *api_channels.OPERATIONS,
     *bounds.OPERATIONS,
+    *parts.OPERATIONS,
     *rehearsing.OPERATIONS,
     *api_fleet.OPERATIONS,
     *api_people.OPERATIONS,
@@ -205,15 +188,6 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("GET", "/overview", look("fleet"), get_overview, {200: Overview}),
     Operation(
         "GET", "/channels", look("channels"), get_channels, {200: ChannelPage}, parameters=_FIND, problems=(422,)
-    ),
-    Operation(
-        "POST",
-        "/channels",
-        act("channels"),
-        post_channel,
-        {201: ChannelDetail, 300: Choices},
-        body=AddChannel,
-        problems=(*BODY, 502),
     ),
     Operation("GET", "/channels.opml", look("channels"), get_opml, {200: File(MEDIA_TYPE)}),
     Operation(
@@ -262,6 +236,15 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("GET", "/search", look("fleet"), get_search, {200: SearchResult}, parameters=(_QUERY,), problems=(422,)),
     Operation("GET", "/matrices", look("fleet"), get_matrices, {200: Matrices}),
     Operation("GET", "/directories", look("fleet"), get_directories, {200: MemoryDirectories}),
+    Operation(
+        "GET",
+        "/directories/metrics",
+        look("fleet"),
+        get_directory_metrics,
+        {200: DirectoryMetrics},
+        parameters=(_PAIR,),
+        problems=(404,),
+    ),
     Operation("GET", "/hosts/{host}", look("channels"), get_host, {200: Host}, parameters=(_HOST,), problems=(422,)),
     Operation(
         "PUT",

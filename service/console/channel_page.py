@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import hdrs, web
@@ -20,7 +19,6 @@ from service.console.site import CLOCK, ROSTER, SETTINGS, STORE, render, zone_of
 from service.console.spans import seconds_in, span
 from service.corona.policy import UNBOUNDED
 from service.errors import CoronetError, StoreUnavailable, UserError
-from service.feeds.urls import without_selector
 from service.feeds.websub import Status
 from service.store.requests import Step
 
@@ -91,15 +89,17 @@ async def trace(request: web.Request) -> web.StreamResponse:
     async def step(taken: Step) -> None:
         await tell(Told(taken.words, taken.after_s))
 
-    owner = (await request.app[STORE].ring.look()).owner(channel.id)
-    await tell(Told(f"Asks node {owner[:8]}, which owns the channel." if owner else "Looks for a worker."))
+    ring = await request.app[STORE].ring.look()
+    owner = ring.owner(channel.id)
+    name = next((node.name for node in ring.nodes if node.id == owner), "")
+    await tell(Told(f"Asks {name}, which owns the channel." if name else "Looks for a worker."))
     try:
         result = await request.app[STORE].requests.poll_now(channel.id, told=step)
     except CoronetError as error:
         await tell(Told(in_plain_words(error), well=False))
     else:
         well = result.outcome in {"new", "unchanged"}
-        await tell(Told(f"{outcome_words(result.outcome)}. {result.detail}".strip(), result.took_s, well))
+        await tell(Told(f"{outcome_words(result.outcome)}. {result.detail}".strip(), well=well))
     await response.write_eof()
     return response
 
@@ -162,7 +162,6 @@ async def shown(request: web.Request, status: int = 200, *, error: str = "") -> 
         own=about.bounds.bounds if about.bounds else UNBOUNDED,
         span=span,
         hub_words=_HUB_WORDS,
-        another_part=urlencode({"url": without_selector(about.channel.url), "selector": about.channel.selector}),
         polled="polled" in request.query,
         error=error,
     )

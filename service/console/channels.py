@@ -2,11 +2,13 @@
 
 from aiohttp import web
 
+from service.console.adding import AddChannel, looked_at, previewed
+from service.console.audited import DETAIL
 from service.console.catalogue import existing
 from service.console.failures import in_plain_words, status_of
 from service.console.site import STORE, render
 from service.errors import CoronetError, StoreUnavailable
-from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url
+from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS
 
 
 async def add_form(request: web.Request) -> web.Response:
@@ -17,33 +19,42 @@ async def add_form(request: web.Request) -> web.Response:
     return render(request, "channel_add.html", url="", error="")
 
 
-async def add(request: web.Request) -> web.Response:
-    """Have a worker look at the URL, and show what it read before the channel is kept.
+async def preview(request: web.Request) -> web.Response:
+    """Have a worker look at a URL, and show what it read and what people would be told; nothing is kept.
 
     What is a page without a feed, or given as one (``as_page``), can be watched itself.
     """
+    return await _look(request, keep=False)
+
+
+async def keep(request: web.Request) -> web.Response:
+    """Have a URL's channel polled from now on, even without subscribers."""
+    return await _look(request, keep=True)
+
+
+async def _look(request: web.Request, *, keep: bool) -> web.Response:
     form = await request.post()
     url, selector = (str(form.get(name, "")).strip() for name in ("url", "selector"))
-    as_page = form.get("as_page") == "1"
-    asking = "channel_page.html" if as_page else "channel_add.html"
+    asked = AddChannel(url, form.get("as_page") == "1", selector)
+    request[DETAIL] = f"{url} {selector}".strip()
+    asking = "channel_page.html" if asked.as_page else "channel_add.html"
+    store = request.app[STORE]
     try:
-        probed = await request.app[STORE].requests.probe(page_url(url, selector), as_page=as_page)
+        probed = await looked_at(store, asked, keep=keep)
     except StoreUnavailable:
         raise
     except CoronetError as error:
         said = in_plain_words(error)
-        return render(request, asking, status_of(error), url=url, selector=selector, chosen=as_page, error=said)
+        return render(request, asking, status_of(error), url=url, selector=selector, chosen=asked.as_page, error=said)
     if probed.page:
         return render(request, "channel_page.html", url=url, selector="", chosen=False, error="")
-    message, trouble = "", ""
-    if probed.channel is not None:
-        try:
-            message = await request.app[STORE].rehearsals.draft(probed.channel.id)
-        except StoreUnavailable:
-            raise
-        except CoronetError as error:
-            trouble = in_plain_words(error)
-    return render(request, "channel_preview.html", url=url, probed=probed, message=message, trouble=trouble)
+    if probed.channel is None:
+        return render(request, "channel_choices.html", url=url, choices=probed.choices)
+    if keep:
+        await store.channels.set_listed(probed.channel.id, listed=True)
+        raise web.HTTPSeeOther(f"/channels/{probed.channel.id}")
+    seen = await previewed(store, probed.channel, probed)
+    return render(request, "channel_preview.html", asked=asked, seen=seen)
 
 
 async def set_listed(request: web.Request) -> web.Response:

@@ -1,14 +1,15 @@
 """The directory: a query and how it was answered, matrices that have grown, and what workers keep in memory."""
 
 import asyncio
+from contextlib import suppress
 
 from aiohttp import web
 
-from service.console.discovery import SearchResult, directories, matrices, search
+from service.console.discovery import DirectoryMetrics, SearchResult, directories, matrices, metrics, search
 from service.console.failures import in_plain_words
 from service.console.matrix_svg import matrix_svg
 from service.console.site import SETTINGS, STORE, render
-from service.errors import CoronetError, StoreUnavailable
+from service.errors import CoronetError, NoSuchThing, StoreUnavailable
 
 _LONGEST_QUERY = 400
 _DRAWN = 50
@@ -27,6 +28,10 @@ async def page(request: web.Request) -> web.Response:
         except CoronetError as wrong:
             error, status = in_plain_words(wrong), 422
     grown, kept = await asyncio.gather(matrices(store), directories(store))
+    good: DirectoryMetrics | None = None
+    if "measure" in request.query:
+        with suppress(NoSuchThing):  # it was forgotten since the page was made: then the list shows that
+            good = await metrics(store, request.query["measure"])
     return render(
         request,
         "directory.html",
@@ -36,5 +41,6 @@ async def page(request: web.Request) -> web.Response:
         matrices=grown.items,
         drawn=[(each, matrix_svg(each)) for each in grown.items[:_DRAWN]],
         kept=kept.items,
+        good=good,
         error=error,
     )

@@ -1,14 +1,27 @@
 """The directory as admins see it: a search and how it was answered, grown matrices, and what is in memory."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from service.discovery.grammar import parse_query
 from service.discovery.pairs import About
+from service.discovery.partial.chances import steps
 from service.discovery.partial.choosing import Chosen, Rule
 from service.discovery.partial.formulas import expected_coverage, expected_overhead, expected_storage
+from service.discovery.partial.metrics import (
+    coverage,
+    fault_tolerances,
+    lookup_costs,
+    placement,
+    retrieval_chances,
+    storage,
+    unfairness,
+)
 from service.discovery.partial.strategies import named
+from service.errors import NoSuchThing
 from service.model import ChannelId, Entry
 from service.settings import Settings
 from service.store import Store
@@ -92,6 +105,33 @@ class MemoryDirectories(msgspec.Struct, frozen=True):
     items: tuple[MemoryDirectory, ...]
 
 
+class DirectoryMetrics(msgspec.Struct, frozen=True):
+    """The metrics of partial lookup (§4) of one directory, from what its workers keep just now.
+
+    ``answered`` of ``servers`` workers said what they keep; one that is silent counts as one that keeps nothing.
+    ``stored`` copies are kept together, of ``coverage`` different ones of all ``entries``. For lookups of ``target``
+    entries: how many workers are asked on average (``lookup_cost``), how many may fail, whichever they are, before some
+    lookup finds less (``fault_tolerance``; -1 if lookups do already), and how far lookups are from returning every
+    entry as often (``unfairness``; 0 is fair). These three are null with more than 10 workers: they go through all sets
+    of them.
+    """
+
+    pair: str
+    strategy: str
+    target: int
+    entries: int
+    servers: int
+    answered: int
+    stored: int
+    coverage: int
+    lookup_cost: float | None
+    fault_tolerance: int | None
+    unfairness: float | None
+
+
+_MOST_SERVERS: Final = 10
+"""Of a directory of 2,000 entries, all sets of so many take a tenth of a second."""
+
 _WORDS: Final = {
     Rule.ALL_NEEDED: "With t·n/h copies of each entry every server has all.",
     Rule.FEW_UPDATES: "Updates per lookup are rare, so that the quality of answers decides.",
@@ -139,6 +179,44 @@ async def matrices(store: Store) -> Matrices:
 async def directories(store: Store) -> MemoryDirectories:
     """Return what the workers that answer keep in memory."""
     return MemoryDirectories(tuple(map(_in_memory, await store.requests.directories())))
+
+
+async def metrics(store: Store, pair: str) -> DirectoryMetrics:
+    """Return how good a directory in the workers' memory is. Raises :class:`NoSuchThing`."""
+    chosen = next((each for each in await store.requests.directories() if each.pair == pair), None)
+    if chosen is None:
+        raise NoSuchThing(f"No worker keeps a directory of “{pair}” in memory now.")
+    shares = await store.requests.shares(pair)
+    return await asyncio.to_thread(measured, chosen, shares)
+
+
+def measured(chosen: Chosen, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
+    """Return the metrics of a directory of which the workers keep these shares; the coordinator's is the first."""
+    known = sorted({name for share in shares for name in share or ()})
+    # What nobody has is known by number only; it counts as never returned.
+    entries = known + [f"absent {number}" for number in range(chosen.measured.entries - len(known))]
+    placed = placement([share or () for share in shares], entries)
+    target = min(chosen.measured.target, len(entries))
+    cost = tolerance = unfair = None
+    if 0 < len(shares) <= _MOST_SERVERS and entries:
+        taken = steps(chosen.choice.strategy, len(shares))
+        costs = lookup_costs(placed, taken)
+        cost = float(costs[min(target, len(costs) - 1)])
+        tolerance = int(fault_tolerances(placed)[target])
+        unfair = unfairness(retrieval_chances(placed, target, taken), target)
+    return DirectoryMetrics(
+        pair=chosen.pair,
+        strategy=named(chosen.choice.strategy),
+        target=chosen.measured.target,
+        entries=len(entries),
+        servers=len(shares),
+        answered=sum(share is not None for share in shares),
+        stored=storage(placed),
+        coverage=coverage(placed),
+        lookup_cost=cost,
+        fault_tolerance=tolerance,
+        unfairness=unfair,
+    )
 
 
 def _in_memory(chosen: Chosen) -> MemoryDirectory:

@@ -1,7 +1,7 @@
 """Publishers' sites as pages: a list, and one with how often it may be asked."""
 
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from aiohttp import web
 
@@ -37,6 +37,7 @@ async def page(request: web.Request) -> web.Response:
         total=len(found),
         number=number,
         pages=pages,
+        link=lambda page: f"/hosts?{urlencode({'page': page, 'q': query})}",
         usual_per_s=request.app[SETTINGS].host_requests_per_s,
     )
 

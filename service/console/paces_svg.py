@@ -46,7 +46,8 @@ def paces_svg(paces: Sequence[Pace], now_s: float, zone: str) -> Markup | None:
 
     svg = ET.Element("svg", {"class": "paces", "viewBox": f"0 0 {_WIDTH} {_HEIGHT}", "role": "img"})
     ET.SubElement(svg, "title").text = f"How often it was polled since {clock(begin_s, zone)}"
-    marked = [mark_s for mark_s in _MARKS_S if soonest_s <= mark_s <= latest_s] or [polled_s[-1]]
+    scale_s = _MARKS_S if len(set(polled_s)) > 1 else polled_s
+    marked = [mark_s for mark_s in scale_s if soonest_s <= mark_s <= latest_s] or [polled_s[-1]]
     labels = [(y(mark_s), f"every {duration(mark_s)}") for mark_s in marked] + [(ground, "not polled")]
     for above, below in pairwise([(-_APART, ""), *labels]):
         if below[0] - above[0] >= _APART:

@@ -1,5 +1,6 @@
 """Values as people read them: numbers with units, times as distances from now, outcomes as words."""
 
+import re
 from calendar import day_name, month_abbr
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ _MINUTE_S = 60
 _HOUR_S = 3600
 _KIB = 1024
 _LETTERS = {"http": "HTTP", "tls": "TLS", "url": "URL"}
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=[^\W\d])")
 _WELL = {"new": "New entries", "unchanged": "Unchanged"}
 
 
@@ -158,6 +160,11 @@ def bounds_in_words(bounds: Bounds) -> str:
     return " and ".join(said) or "as the policy has it"
 
 
+def tied(text: str) -> str:
+    """Return a text in which no line ends between a number and its unit."""
+    return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
+
+
 def reason_in_words(reason: Reason) -> str:
     """Return how often a channel is polled, and what makes it so."""
     nodes = count(len(reason.turns), "node")
@@ -176,6 +183,6 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     for function in (
         *(count, duration, ago, size, percent, requests, instant, clock, short_id, went_well, outcome_words),
         *(state_words, web_address, differences, wishes_in_words, reason_in_words, binding),
-        *(selector_of, without_selector, bounds_in_words),
+        *(selector_of, without_selector, bounds_in_words, tied),
     )
 }

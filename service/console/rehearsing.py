@@ -52,7 +52,8 @@ async def rehearse(request: web.Request) -> web.Response:
 async def get_channel_message(request: web.Request) -> web.Response:
     """Tell what subscribers would be told if a channel's newest entry were news."""
     channel = await existing(request.app[STORE], request.match_info["cid"])
-    return answer(Message(await request.app[STORE].rehearsals.draft(channel.id)))
+    latest = await request.app[STORE].channels.latest(channel.id, 1)
+    return answer(Message(await request.app[STORE].rehearsals.draft(channel, latest)))
 
 
 async def page(request: web.Request) -> web.Response:

@@ -5,11 +5,12 @@ Only the bot that is connected takes questions; they wait in one list. Answers l
 
 import secrets
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from service.errors import NoWorker, from_fault
-from service.model import ChannelId
+from service.model import Channel, Entry
 from service.store import keys
 from service.store.link import BLOCK_AT_MOST_S, Link
 from service.store.requests import Failed
@@ -27,9 +28,10 @@ class Rehearse(msgspec.Struct, frozen=True, tag=True):
 
 
 class Draft(msgspec.Struct, frozen=True, tag=True):
-    """Write the message that would tell of a channel's newest entry, as if it were news."""
+    """Write the message that would tell of an entry, as if it were a channel's news; the channel need not be there."""
 
-    channel: ChannelId
+    channel: Channel
+    entry: Entry
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ class Rehearsed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Drafted(msgspec.Struct, frozen=True, tag=True):
-    """The message; "" if there is nothing that could be told."""
+    """The message."""
 
     text: str
 
@@ -77,9 +79,14 @@ class Rehearsals:
             return answer.lines
         raise NoWorker(f"The bot answered {type(answer).__name__} to a rehearsal: the fleet's versions differ.")
 
-    async def draft(self, channel: ChannelId) -> str:
-        """Return the message that would tell of a channel's newest entry. Raises as :meth:`rehearse`."""
-        answer = await self._ask(Draft(channel))
+    async def draft(self, channel: Channel, latest: Sequence[Entry]) -> str:
+        """Return the message that would tell of the first of a channel's ``latest`` entries; "" if there are none.
+
+        Raises as :meth:`rehearse`.
+        """
+        if not latest:
+            return ""
+        answer = await self._ask(Draft(channel, latest[0]))
         if isinstance(answer, Drafted):
             return answer.text
         raise NoWorker(f"The bot answered {type(answer).__name__} to a draft: the fleet's versions differ.")

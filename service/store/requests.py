@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from hashlib import sha1
 from typing import Literal
 
 import msgspec
@@ -37,12 +38,21 @@ class Probe(msgspec.Struct, frozen=True, tag=True):
     """Look at this canonical URL; if it is a feed, make it a channel (or wake its channel up).
 
     ``as_page``: make a page of it, whatever it names; then the URL may carry a selector (``feeds.urls.page_url``).
-    Not to ``keep`` it: only look, and say what channel it would be.
+    Not to ``keep`` it: only look, and say what channel it would be. ``afresh``: of a page, look at this very URL even
+    if its channel has moved; unless it is polled, it goes on from what is there now.
     """
 
     url: str
     as_page: bool = False
     keep: bool = True
+    afresh: bool = False
+
+
+class Move(msgspec.Struct, frozen=True, tag=True):
+    """Have this channel's subscribers told that it is watched at another canonical URL, and move there."""
+
+    channel: ChannelId
+    url: str
 
 
 class PollNow(msgspec.Struct, frozen=True, tag=True):
@@ -75,6 +85,12 @@ class ListDirectories(msgspec.Struct, frozen=True, tag=True):
     """Tell of the directories in memory that you coordinate."""
 
 
+class NameShare(msgspec.Struct, frozen=True, tag=True):
+    """Name what you keep in memory of the directory of this AV-pair."""
+
+    pair: str
+
+
 Source = Literal["cache", "near", "owner", "store", "publisher"]
 """Where a content was found: at the worker that was asked, near it, at the channel's owner, in the store, or with
 nobody but the publisher."""
@@ -86,7 +102,7 @@ class Show(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
-Question = Probe | PollNow | Why | ReadOutline | Lookup | ListDirectories | Show
+Question = Probe | Move | PollNow | Why | ReadOutline | Lookup | ListDirectories | NameShare | Show
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -116,6 +132,10 @@ class Step(msgspec.Struct, frozen=True, tag=True):
 
     words: str
     after_s: float
+
+
+class Moving(msgspec.Struct, frozen=True, tag=True):
+    """It is decided that a channel moves; whoever dies, it is carried out."""
 
 
 class Polled(msgspec.Struct, frozen=True, tag=True):
@@ -148,6 +168,12 @@ class Coordinated(msgspec.Struct, frozen=True, tag=True):
     directories: tuple[Chosen, ...]
 
 
+class Share(msgspec.Struct, frozen=True, tag=True):
+    """One worker's share of a directory: channels, in no order."""
+
+    channels: tuple[ChannelId, ...]
+
+
 class Shown(msgspec.Struct, frozen=True, tag=True):
     """A channel's latest entries (newest first) at a version, and where they were found.
 
@@ -167,7 +193,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     fault: Fault
 
 
-Answer = Probed | Step | Polled | Explained | Outlined | LookedUp | Coordinated | Shown | Failed
+Answer = Probed | Moving | Step | Polled | Explained | Outlined | LookedUp | Coordinated | Share | Shown | Failed
 
 
 class Requests:
@@ -181,14 +207,29 @@ class Requests:
         self._ring = ring
 
     async def probe(
-        self, url: str, timeout_s: float = _WITHIN_S, *, as_page: bool = False, keep: bool = True
+        self,
+        url: str,
+        timeout_s: float = _WITHIN_S,
+        *,
+        as_page: bool = False,
+        keep: bool = True,
+        afresh: bool = False,
     ) -> Probed:
         """Have a canonical URL looked at. Raises what the worker met, :class:`HostBlocked`, or :class:`NoWorker`."""
         await self._blocks.refuse(host_of(url))
-        answer = await self._ask(channel_id(url), Probe(url, as_page, keep), timeout_s)
+        answer = await self._ask(channel_id(url), Probe(url, as_page, keep, afresh), timeout_s)
         if isinstance(answer, Probed):
             return answer
         raise NoWorker(f"A worker answered {type(answer).__name__} to a probe: the fleet's versions differ.")
+
+    async def move(self, cid: ChannelId, url: str, timeout_s: float = _WITHIN_S) -> None:
+        """Have a channel move to another URL, which somebody has looked at. Can be repeated.
+
+        Raises what the worker met, or :class:`NoWorker`.
+        """
+        answer = await self._ask(cid, Move(cid, url), timeout_s)
+        if not isinstance(answer, Moving):
+            raise NoWorker(f"A worker answered {type(answer).__name__} to a move: the fleet's versions differ.")
 
     async def poll_now(
         self, cid: ChannelId, timeout_s: float = _WITHIN_S, *, told: Callable[[Step], Awaitable[None]] | None = None
@@ -241,6 +282,19 @@ class Requests:
         nodes = [node.id for node in await self._ring.view()]
         found = await asyncio.gather(*(self._coordinated(node, timeout_s) for node in nodes))
         return sorted((each for own in found for each in own), key=lambda each: each.pair)
+
+    async def shares(self, pair: str, timeout_s: float = _WITHIN_S) -> list[tuple[ChannelId, ...] | None]:
+        """Return what each worker keeps of a directory, beginning with its coordinator; None of who does not answer."""
+        nodes = sorted(node.id for node in await self._ring.view())
+        first = (await self._ring.look()).owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
+        begin = nodes.index(first) if first in nodes else 0
+        return await asyncio.gather(*(self._share(node, pair, timeout_s) for node in nodes[begin:] + nodes[:begin]))
+
+    async def _share(self, node: NodeId, pair: str, timeout_s: float) -> tuple[ChannelId, ...] | None:
+        with suppress(NoWorker):
+            answer = await self._ask(node, NameShare(pair), timeout_s)
+            return answer.channels if isinstance(answer, Share) else None
+        return None
 
     async def _coordinated(self, node: NodeId, timeout_s: float) -> tuple[Chosen, ...]:
         with suppress(NoWorker):

@@ -8,8 +8,8 @@ from service.console.login import setup_link
 from service.feeds.urls import page_url
 from service.model import Entry, PollResult
 from service.store import Store
-from service.store.requests import Answer, Polled, PollNow, Probe, Probed
-from tests.support.browser import enter_as
+from service.store.requests import Answer, Move, Moving, Polled, PollNow, Probe, Probed
+from tests.support.browser import enter_as, violations
 from tests.support.channels import make_channel, polled
 from tests.support.console import Asked, console, logged_in, worker
 
@@ -71,7 +71,7 @@ async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Br
     channel = await make_channel(store, page_url("https://example.org/prices", "main table"), kind="page")
 
     def answer(body: Asked) -> Answer:
-        named = body == Probe(channel.url, as_page=True)
+        named = isinstance(body, Probe) and (body.url, body.as_page) == (channel.url, True)
         return Probed(channel, (Entry("k", "Prices", summary="Apples 1.20"),)) if named else Probed(page=True)
 
     async with console(store) as (url, _), logged_in(url, store) as ada, worker(store, answer):
@@ -83,7 +83,30 @@ async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Br
         await page.get_by_label("Only this part").fill("main  table")
         await page.get_by_role("button", name="Watch the page itself").click()
         await expect(page.get_by_text("Apples 1.20")).to_be_visible()
+        assert await violations(page) == []
         await page.get_by_role("button", name="Keep this channel").click()
+        await expect(page.get_by_text("Part of a page: main table")).to_be_visible()
+
+
+async def test_the_selector_of_a_page_is_edited_after_it_was_seen_what_that_reads(
+    store: Store, browser: Browser
+) -> None:
+    url = "https://example.org/prices"
+    whole, part = await make_channel(store, url, kind="page"), page_url(url, "main table")
+    channel = await make_channel(store, part, kind="page")
+
+    def answer(body: Asked) -> Answer:
+        return Moving() if isinstance(body, Move) else Probed(channel, (Entry("k", "Prices", summary="Apples 1.20"),))
+
+    async with console(store) as (console_url, _), logged_in(console_url, store) as ada, worker(store, answer):
+        page = await browser.new_page()
+        await enter_as(ada, page)
+        await page.goto(f"{console_url}/channels/{whole.id}")
+        await page.get_by_label("Only this part").fill("main table")
+        await page.get_by_role("button", name="Preview").click()
+        await expect(page.get_by_text("A preview: nothing is changed yet.")).to_be_visible()
+        assert await violations(page) == []
+        await page.get_by_role("button", name="Watch this part instead").click()
         await expect(page.get_by_text("Part of a page: main table")).to_be_visible()
 
 

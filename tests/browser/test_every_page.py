@@ -151,7 +151,7 @@ async def test_every_page_says_what_it_has_to_without_scripts(store: Store, brow
         await page.get_by_label("Shortest interval").fill("2 h")
         await page.get_by_role("button", name="Set bounds").click()
         await page.get_by_text("At least 2 h between two polls").wait_for()
-        await page.get_by_role("button", name="Undo: back to at least 10 min between two polls").click()
+        await page.get_by_role("button", name="Undo: at least 10 min between two polls again").click()
         await page.get_by_text("At least 10 min between two polls").wait_for()
         await page.goto(f"{url}/channels")
         await page.get_by_label("A feed").first.check()

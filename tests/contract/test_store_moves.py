@@ -31,20 +31,20 @@ async def _adopt(store: Store, cid: ChannelId) -> ChannelState:
     return state
 
 
-async def _say_moved(store: Store, url: str = URL, to: str = NEW) -> None:
+async def say_moved(store: Store, url: str = URL, to: str = NEW) -> None:
     """Version the notice: from here on the move is decided."""
     state = await _adopt(store, channel_id(url))
     told = Delta(state.channel.id, state.channel.version, 0, 3_000.0, (), notice=Notice("moved", to))
     await store.channels.publish(told, None, state.epoch, silent=False)
 
 
-async def _carry_out(store: Store, cid: ChannelId = OLD_ID) -> None:
+async def carry_out(store: Store, cid: ChannelId = OLD_ID) -> None:
     state = await _adopt(store, cid)
     assert await fan_out(store, cid, state.epoch, Hits(store, 3))
     await store.moves.carry_out(state, 4_000.0)
 
 
-async def _tell_everybody(store: Store, cid: ChannelId, *entries: str) -> None:
+async def tell_everybody(store: Store, cid: ChannelId, *entries: str) -> None:
     """Publish entries as the channel's owner does."""
     state = await _adopt(store, cid)
     changes = tuple(Change("addition", Entry(key, key)) for key in entries)
@@ -53,7 +53,7 @@ async def _tell_everybody(store: Store, cid: ChannelId, *entries: str) -> None:
     await fan_out(store, cid, state.epoch, Hits(store, 3))
 
 
-async def _told(store: Store, jid: str) -> list[str]:
+async def told_to(store: Store, jid: str) -> list[str]:
     """Take everything out of a person's outbox: entries by key, notices by kind."""
     uid = keys.user_id(jid)
     told: list[str] = []
@@ -75,12 +75,12 @@ async def test_who_was_subscribed_is_told_once_and_follows_under_the_same_number
     await store.subscriptions.subscribe(ALICE, channel_id("https://example.org/other"))
     await make_channel(store, URL)
     before, _ = await store.subscriptions.subscribe(ALICE, OLD_ID)
-    await _tell_everybody(store, OLD_ID, "second")
-    await _say_moved(store)
+    await tell_everybody(store, OLD_ID, "second")
+    await say_moved(store)
     for _ in range(3):
-        await _carry_out(store)
-    await _tell_everybody(store, NEW_ID, "third")
-    assert await _told(store, ALICE) == ["second", "moved", "third"]
+        await carry_out(store)
+    await tell_everybody(store, NEW_ID, "third")
+    assert await told_to(store, ALICE) == ["second", "moved", "third"]
     _, after = await store.subscriptions.of_user(ALICE)
     assert (after.channel, after.number, after.since_s) == (NEW_ID, before.number, before.since_s)
     assert await _index(store, OLD_ID) == []
@@ -91,8 +91,8 @@ async def test_who_was_subscribed_is_told_once_and_follows_under_the_same_number
 async def test_the_successor_goes_on_from_what_the_channel_knew(store: Store) -> None:
     await make_channel(store, URL, listed=True)
     await publish(store, Channel(OLD_ID, URL), "second")
-    await _say_moved(store)
-    await _carry_out(store)
+    await say_moved(store)
+    await carry_out(store)
     (new,) = await store.channels.states([NEW_ID])
     assert new is not None
     assert (new.channel.url, new.channel.title, new.validators) == (NEW, SNAPSHOT.title, SNAPSHOT.validators)
@@ -103,8 +103,8 @@ async def test_the_successor_goes_on_from_what_the_channel_knew(store: Store) ->
 
 async def test_the_old_url_leads_to_the_new_channel(store: Store) -> None:
     await make_channel(store, URL)
-    await _say_moved(store)
-    await _carry_out(store)
+    await say_moved(store)
+    await carry_out(store)
     signpost, found = await store.channels.get(OLD_ID), await store.channels.resolve(OLD_ID)
     assert signpost is not None
     assert found is not None
@@ -119,15 +119,15 @@ async def test_a_chain_of_moves_leads_to_its_end_and_back_if_the_publisher_goes_
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
     for url, to in ((URL, NEW), (NEW, third)):
-        await _say_moved(store, url, to)
-        await _carry_out(store, channel_id(url))
+        await say_moved(store, url, to)
+        await carry_out(store, channel_id(url))
     found = await store.channels.resolve(OLD_ID)
     assert found is not None
     assert found.id == channel_id(third)
-    await _say_moved(store, third, URL)
-    await _carry_out(store, channel_id(third))
-    await _tell_everybody(store, OLD_ID, "home again")
-    assert await _told(store, ALICE) == ["moved", "moved", "moved", "home again"]
+    await say_moved(store, third, URL)
+    await carry_out(store, channel_id(third))
+    await tell_everybody(store, OLD_ID, "home again")
+    assert await told_to(store, ALICE) == ["moved", "moved", "moved", "home again"]
     for url in (URL, NEW, third):
         found = await store.channels.resolve(channel_id(url))
         assert found is not None
@@ -139,19 +139,19 @@ async def test_whatever_step_a_process_dies_at_the_next_one_completes_the_move(s
         await everywhere(store, "FLUSHALL")
         await make_channel(store, URL)
         await store.subscriptions.subscribe(ALICE, OLD_ID)
-        await _say_moved(store)
+        await say_moved(store)
         died = False
         try:
-            await _carry_out(Store(DyingLink(store.link, survives)))
+            await carry_out(Store(DyingLink(store.link, survives)))
         except StoreUnavailable:
             died = True
         if await store.channels.get(NEW_ID):
-            await _tell_everybody(store, NEW_ID, "meanwhile")
-            await _tell_everybody(store, NEW_ID, "and this")
-        await _carry_out(store)
-        await _tell_everybody(store, NEW_ID, "last")
+            await tell_everybody(store, NEW_ID, "meanwhile")
+            await tell_everybody(store, NEW_ID, "and this")
+        await carry_out(store)
+        await tell_everybody(store, NEW_ID, "last")
         meanwhile = ["meanwhile", "and this"] if await store.channels.delta(NEW_ID, 4) else []
-        assert await _told(store, ALICE) == ["moved", *meanwhile, "last"], survives
+        assert await told_to(store, ALICE) == ["moved", *meanwhile, "last"], survives
         assert (await _index(store, OLD_ID), await _index(store, NEW_ID)) == ([], [keys.user_id(ALICE)])
         assert await store.link.call("EXISTS", keys.joining(NEW_ID)) == 0
         if not died:
@@ -166,9 +166,9 @@ async def test_a_subscription_whose_mover_died_is_healed_without_it(
         await everywhere(store, "FLUSHALL")
         await make_channel(store, URL)
         await store.subscriptions.subscribe(ALICE, OLD_ID)
-        await _say_moved(store)
+        await say_moved(store)
         try:
-            await _carry_out(Store(DyingLink(store.link, survives)))
+            await carry_out(Store(DyingLink(store.link, survives)))
         except StoreUnavailable:
             await heal_at_once(store, monkeypatch)
             (held,) = await store.subscriptions.of_user(ALICE)
@@ -182,12 +182,12 @@ async def test_a_subscription_whose_mover_died_is_healed_without_it(
 async def test_a_channel_whose_subscribers_are_on_their_way_does_not_doze(store: Store) -> None:
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
-    await _say_moved(store)
+    await say_moved(store)
     dying = Store(DyingLink(store.link, 0))
     for survives in range(60):
         dying = Store(DyingLink(store.link, survives))
         with pytest.raises(StoreUnavailable):
-            await _carry_out(dying)
+            await carry_out(dying)
         if await store.channels.get(NEW_ID):
             break
     await store.channels.doze(NEW_ID)
@@ -201,11 +201,11 @@ async def test_who_is_subscribed_to_both_keeps_one_and_is_given_each_entry_once(
         await make_channel(store, url)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
     kept, _ = await store.subscriptions.subscribe(ALICE, NEW_ID)
-    await _tell_everybody(store, NEW_ID, "second")
-    await _say_moved(store)
-    await _carry_out(store)
-    await _tell_everybody(store, NEW_ID, "third")
-    assert await _told(store, ALICE) == ["second", "moved", "third"]
+    await tell_everybody(store, NEW_ID, "second")
+    await say_moved(store)
+    await carry_out(store)
+    await tell_everybody(store, NEW_ID, "third")
+    assert await told_to(store, ALICE) == ["second", "moved", "third"]
     (left,) = await store.subscriptions.of_user(ALICE)
     assert (left.channel, left.number) == (NEW_ID, kept.number)
 
@@ -216,14 +216,14 @@ async def test_in_a_merge_what_only_the_other_channel_told_is_made_up_for(store:
     await store.subscriptions.subscribe(ALICE, OLD_ID)
     await store.subscriptions.subscribe(BOB, NEW_ID)
     for cid in (OLD_ID, NEW_ID):
-        await _tell_everybody(store, cid, "both")
-    await _tell_everybody(store, NEW_ID, "not seen")
-    await _tell_everybody(store, NEW_ID, "nor this")
-    await _say_moved(store)
-    await _carry_out(store)
-    await _tell_everybody(store, NEW_ID, "after")
-    assert await _told(store, ALICE) == ["both", "moved", "not seen", "nor this", "after"]
-    assert await _told(store, BOB) == ["both", "not seen", "nor this", "after"]
+        await tell_everybody(store, cid, "both")
+    await tell_everybody(store, NEW_ID, "not seen")
+    await tell_everybody(store, NEW_ID, "nor this")
+    await say_moved(store)
+    await carry_out(store)
+    await tell_everybody(store, NEW_ID, "after")
+    assert await told_to(store, ALICE) == ["both", "moved", "not seen", "nor this", "after"]
+    assert await told_to(store, BOB) == ["both", "not seen", "nor this", "after"]
 
 
 async def test_a_successor_that_dozes_wakes_up_with_what_the_channel_knew(store: Store) -> None:
@@ -231,47 +231,47 @@ async def test_a_successor_that_dozes_wakes_up_with_what_the_channel_knew(store:
         await make_channel(store, url)
     await store.channels.doze(NEW_ID)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
-    await _tell_everybody(store, OLD_ID, "second")
-    await _say_moved(store)
-    await _carry_out(store)
+    await tell_everybody(store, OLD_ID, "second")
+    await say_moved(store)
+    await carry_out(store)
     (new,) = await store.channels.states([NEW_ID])
     assert new is not None
     assert (new.channel.dormant, new.channel.version, new.fanned) == (False, 2, 2)
-    await _tell_everybody(store, NEW_ID, "third")
-    assert await _told(store, ALICE) == ["second", "moved", "third"]
+    await tell_everybody(store, NEW_ID, "third")
+    assert await told_to(store, ALICE) == ["second", "moved", "third"]
 
 
 async def test_after_an_unsubscribe_nothing_of_the_former_channel_arrives_either(store: Store) -> None:
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
-    await _tell_everybody(store, OLD_ID, "in flight")
+    await tell_everybody(store, OLD_ID, "in flight")
     await store.outbox.claim([keys.user_id(ALICE)], 9, 6.0)
-    await _tell_everybody(store, OLD_ID, "queued")
-    await _say_moved(store)
-    await _carry_out(store)
+    await tell_everybody(store, OLD_ID, "queued")
+    await say_moved(store)
+    await carry_out(store)
     assert await store.subscriptions.unsubscribe(ALICE, NEW_ID)
-    assert await _told(store, ALICE) == []
+    assert await told_to(store, ALICE) == []
     assert await store.outbox.inflight([keys.user_id(ALICE)]) == {keys.user_id(ALICE): []}
 
 
 async def test_who_subscribed_to_the_old_channel_at_the_last_moment_follows_without_a_backlog(store: Store) -> None:
     await make_channel(store, URL)
-    await _say_moved(store)
-    await _carry_out(store)
-    await _tell_everybody(store, NEW_ID, "before")
+    await say_moved(store)
+    await carry_out(store)
+    await tell_everybody(store, NEW_ID, "before")
     # What a bot does that had looked the channel up before it moved.
     own = (keys.user(keys.user_id(BOB)), keys.user_index(keys.user_id(BOB)), keys.intents(keys.user_id(BOB)))
     await store.link.script("user_subscribe", own, BOB, OLD_ID, 2, 5)
     await store.subscriptions._replay(keys.user_id(BOB), 0.0)
-    await _carry_out(store)
-    await _tell_everybody(store, NEW_ID, "after")
-    assert await _told(store, BOB) == ["after"]
+    await carry_out(store)
+    await tell_everybody(store, NEW_ID, "after")
+    assert await told_to(store, BOB) == ["after"]
 
 
 async def test_a_channel_that_is_removed_while_it_moves_leaves_nothing(store: Store) -> None:
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
-    await _say_moved(store)
+    await say_moved(store)
     state = await _adopt(store, OLD_ID)
     await store.remove_channel(OLD_ID)
     await store.moves.carry_out(state, 4_000.0)
@@ -281,13 +281,13 @@ async def test_a_channel_that_is_removed_while_it_moves_leaves_nothing(store: St
 
 async def test_a_successor_that_was_removed_is_back_when_somebody_comes_and_brings_no_backlog(store: Store) -> None:
     await make_channel(store, URL)
-    await _say_moved(store)
-    await _carry_out(store)
+    await say_moved(store)
+    await carry_out(store)
     await store.remove_channel(NEW_ID)
-    await _carry_out(store)
+    await carry_out(store)
     assert await store.channels.get(NEW_ID) is None
     await store.subscriptions.subscribe(BOB, OLD_ID)
-    await _carry_out(store)
+    await carry_out(store)
     (new,) = await store.channels.states([NEW_ID])
     assert new is not None
     assert new.channel.dormant  # so its next poll is taken in silently
@@ -297,7 +297,7 @@ async def test_a_successor_that_was_removed_is_back_when_somebody_comes_and_brin
 async def _move_with_deaths(store: Store, random: Random) -> None:
     while True:
         try:
-            await _carry_out(Store(DyingLink(store.link, random.randrange(10, 250))))
+            await carry_out(Store(DyingLink(store.link, random.randrange(10, 250))))
         except StoreUnavailable:
             continue
         return
@@ -306,13 +306,13 @@ async def _move_with_deaths(store: Store, random: Random) -> None:
 async def _appear(store: Store, entries: Sequence[str]) -> None:
     await until(lambda: store.channels.get(NEW_ID), "the successor is there")
     for entry in entries:
-        await _tell_everybody(store, NEW_ID, entry)
+        await tell_everybody(store, NEW_ID, entry)
 
 
 async def _leave(store: Store, jid: str, random: Random) -> None:
     """Unsubscribe from whichever channel it is by now; from then on nothing may come."""
     await until(lambda: store.subscriptions.unsubscribe(jid, random.choice((OLD_ID, NEW_ID))), f"{jid} has left")
-    assert await _told(store, jid) == []
+    assert await told_to(store, jid) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -323,16 +323,16 @@ async def test_while_entries_appear_people_leave_and_movers_die_the_ledger_holds
     await make_channel(store, URL)
     for jid in (*staying, *leaving):
         await store.subscriptions.subscribe(jid, OLD_ID)
-    await _tell_everybody(store, OLD_ID, "before")
-    await _say_moved(store)
+    await tell_everybody(store, OLD_ID, "before")
+    await say_moved(store)
     entries = [f"entry {number}" for number in range(12)]
     leavers = (_leave(store, jid, random) for jid in leaving)
     await asyncio.gather(_move_with_deaths(store, random), _appear(store, entries), *leavers)
-    await _tell_everybody(store, NEW_ID, "after")
+    await tell_everybody(store, NEW_ID, "after")
     for jid in leaving:
-        assert (await _told(store, jid), await store.subscriptions.of_user(jid)) == ([], [])
+        assert (await told_to(store, jid), await store.subscriptions.of_user(jid)) == ([], [])
     for jid in staying:
-        assert await _told(store, jid) == ["before", "moved", *entries, "after"]
+        assert await told_to(store, jid) == ["before", "moved", *entries, "after"]
         assert [held.channel for held in await store.subscriptions.of_user(jid)] == [NEW_ID]
     assert await _index(store, NEW_ID) == sorted(map(keys.user_id, staying))
     assert await _index(store, OLD_ID) == []

@@ -13,6 +13,7 @@ import pytest_asyncio
 from service.feeds.urls import channel_id
 from service.stack.publisher import SamplePublisher
 from tests.support.ledger import Subscribed, audit, tagged
+from tests.support.otlp import Collector, Span, collecting
 from tests.support.product import Product, running
 from tests.support.terminal import terminal
 from tests.support.waiting import until
@@ -21,14 +22,23 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 POLL_INTERVAL_S = 3.0
 WORKERS = 3
+_STEPS = {"found", "versioned", "fanned out", "sent", "received"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def product(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Product]:
+async def collector() -> AsyncIterator[Collector]:
+    async with collecting() as running_collector:
+        yield running_collector
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def product(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> AsyncIterator[Product]:
     options = ("--workers", str(WORKERS), "--poll-interval", str(POLL_INTERVAL_S))
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("CORONET_LOG_LEVEL", "debug")
         environment.setenv("CORONET_LOG_JSON", "true")
+        environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
         async with running(tmp_path_factory.mktemp("up"), *options) as started:
             yield started
 
@@ -40,7 +50,7 @@ async def publisher(tmp_path: Path) -> AsyncIterator[SamplePublisher]:
 
 
 async def test_a_person_subscribes_is_told_what_changes_and_leaves(
-    product: Product, publisher: SamplePublisher
+    product: Product, publisher: SamplePublisher, collector: Collector
 ) -> None:
     await publisher.publish("Before")
     async with product.chat(0) as alice:
@@ -51,9 +61,22 @@ async def test_a_person_subscribes_is_told_what_changes_and_leaves(
         assert not told.thread
         assert "Before" not in told.body
         assert await until(lambda: _way_of(product, told.id), "one id leads from the poll to the receipt")
+        spans = await until(lambda: _exported(collector, told.id), "all its steps have been exported")
+        assert len({span.trace for span in spans}) == 1
+        found, *later = spans
+        assert (found.name, found.parent, found.told["changes"]) == ("found", "", 1)
+        assert {span.parent for span in later} == {found.span}
+        assert all(span.began_ns <= span.ended_ns for span in spans)
+        assert found.began_ns < max(span.ended_ns for span in later)
         assert publisher.feed_url() in await alice.say("list")
         await alice.say("unsubscribe #1")
         assert publisher.feed_url() not in await alice.say("list")
+
+
+async def _exported(collector: Collector, message_id: str) -> list[Span]:
+    """Return the spans of the change that a message was about, once all processes have exported theirs."""
+    spans = collector.trace_of(message=message_id)
+    return spans if {span.name for span in spans} == _STEPS else []
 
 
 async def _way_of(product: Product, message_id: str) -> bool:
@@ -62,7 +85,7 @@ async def _way_of(product: Product, message_id: str) -> bool:
     steps = [step for line in lines if line.startswith("{") and "trace" in (step := json.loads(line))]
     traces = {step["trace"] for step in steps if step.get("message") == message_id}
     told = {trace: {step["event"] for step in steps if step["trace"] == trace} for trace in traces}
-    return any(events == {"found", "versioned", "fanned out", "sent", "received"} for events in told.values())
+    return any(events == _STEPS for events in told.values())
 
 
 async def test_fifty_entries_arrive_within_a_polls_share_of_the_interval(

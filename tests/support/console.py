@@ -33,6 +33,8 @@ from service.store.requests import (
     Failed,
     ListDirectories,
     Lookup,
+    Move,
+    NameShare,
     PollNow,
     Probe,
     ReadOutline,
@@ -44,7 +46,7 @@ from tests.support.waiting import until
 
 TOKEN = "an-api-token-for-tests"
 
-Asked = Probe | PollNow | ReadOutline | Lookup | ListDirectories | Show
+Asked = Probe | Move | PollNow | ReadOutline | Lookup | ListDirectories | NameShare | Show
 """What a scripted worker is asked besides why."""
 
 
@@ -161,6 +163,8 @@ async def worker(
         while True:
             letters, after = await store.inboxes.read(me.id, after)
             for letter in letters:
+                if letter.kind != "ask":
+                    continue
                 ask = msgspec.msgpack.decode(letter.payload, type=Ask)
                 assert ask.until_s > time.time()
                 for step in steps:

@@ -44,7 +44,8 @@ async function trace(event) {
       rest = lines.pop();
       for (const line of lines) {
         const told = JSON.parse(line);
-        const after = told.after_s ? ` (${told.after_s.toFixed(2)} s)` : "";
+        const ms = told.after_s * 1000;
+        const after = ms ? ` (${ms < 1000 ? `${ms.toFixed()} ms` : `${told.after_s.toFixed(1)} s`})` : "";
         add(told.words + after, told.well === undefined ? "" : told.well ? "state good" : "state bad");
       }
     }

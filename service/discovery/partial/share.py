@@ -68,6 +68,11 @@ class Shares:
         share = self._shares.get(pair)
         return share.server if share else None
 
+    def names(self, pair: str) -> tuple[str, ...]:
+        """Return the names in our share of a directory; none if we have no share."""
+        share = self._shares.get(pair)
+        return tuple(name.name for name in share.names.values()) if share else ()
+
     def find(self, pairs: Collection[str], wanted: frozenset[str], limit: int, draw: float) -> list[str]:
         """Return up to ``limit`` names that have all these pairs, from the smallest share of one of them.
 

@@ -1,5 +1,6 @@
 -- Version a delta: compare-and-set of the channel's version, fenced by its owner's epoch. What a notice tells is a
--- field of the channel: told once, it is not versioned again. A channel that moved has no further versions.
+-- field of the channel: told once, it is not versioned again. A channel that moved has no further versions, and is
+-- awake until all its subscribers have moved.
 -- KEYS channel, log   ARGV epoch, base version, delta, silent ('1' or '0'), log length,
 --                     what is told (field, value; '' for content), field, value, …
 -- Returns {1, version}, {0, 'epoch', current}, {0, 'version', current}, {0, 'moved', current} or {0, 'gone', 0}.
@@ -23,11 +24,12 @@ local version = tonumber(found[3]) + 1
 for i = 8, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
-if ARGV[6] == '' then
+if ARGV[6] == '' or ARGV[6] == 'moved_to' then
   redis.call('HDEL', KEYS[1], 'dormant')
-elseif ARGV[7] == '' then
+end
+if ARGV[6] ~= '' and ARGV[7] == '' then
   redis.call('HDEL', KEYS[1], ARGV[6])
-else
+elseif ARGV[6] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[6], ARGV[7])
 end
 redis.call('HSET', KEYS[1], 'version', version)

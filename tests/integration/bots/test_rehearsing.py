@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.errors import NoWorker
+from service.model import Channel, Entry
 from service.store import Store, keys
 from service.store.blocks import Block
 from tests.support.bot import Person
@@ -111,7 +112,22 @@ async def test_a_draft_is_the_message_that_subscribers_get(store: Store) -> None
 
     async def drafted() -> str:
         with contextlib.suppress(NoWorker):  # it has only just begun to take questions
-            return await store.rehearsals.draft(channel.id)
+            return await store.rehearsals.draft(channel, await store.channels.latest(channel.id, 1))
         return ""
 
     assert await until(drafted, "the bot drafts") == f"*A feed*\nFirst\n{FEED}/1"
+
+
+async def test_a_draft_can_be_of_a_channel_that_there_is_not(store: Store) -> None:
+    channel, seen = Channel("a" * 40, FEED, "A *new* feed"), (Entry("k", "First", OTHER), Entry("l", "Before"))
+
+    async def drafted() -> str:
+        with contextlib.suppress(NoWorker):
+            return await store.rehearsals.draft(channel, seen)
+        return ""
+
+    said = await until(drafted, "the bot drafts")
+    assert "First" in said
+    assert OTHER in said
+    assert "Before" not in said
+    assert await store.rehearsals.draft(channel, ()) == ""

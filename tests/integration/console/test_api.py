@@ -11,11 +11,21 @@ from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from service.clock import SystemClock
-from service.discovery.partial.choosing import Chosen, Measured, choose
-from service.discovery.partial.strategies import named
+from service.discovery.partial.choosing import Choice, Chosen, Measured, choose
+from service.discovery.partial.strategies import Fixed, named
 from service.model import Entry, FeedLink, PollResult, Wishes
 from service.store import Store, keys
-from service.store.requests import Answer, Coordinated, Polled, Probe, Probed, Show, Shown
+from service.store.requests import (
+    Answer,
+    Coordinated,
+    ListDirectories,
+    Polled,
+    Probe,
+    Probed,
+    Share,
+    Show,
+    Shown,
+)
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, worker
 from workers.naming import WALKS, Naming
@@ -257,6 +267,18 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
     assert (item["reasons"][0]["value"], item["reasons"][0]["bound"]) == (0.5, 0.1)
     assert item["coverage"] <= item["entries"] < item["stored"] + item["coverage"]
     assert 1 < item["messages_per_update"] <= 21
+
+
+async def test_a_directory_is_measured_by_what_its_workers_keep(store: Store, api: aiohttp.ClientSession) -> None:
+    chosen = Chosen("tag=python", Measured(2, 4, 2, 0.5), Choice(Fixed(2), ()))
+
+    def answer(asked: Asked) -> Answer:
+        return Coordinated((chosen,)) if isinstance(asked, ListDirectories) else Share(("a" * 40, "b" * 40))
+
+    async with worker(store, answer):
+        status, told = await _ask(api, "GET", "directories/metrics?pair=tag=python")
+        assert (status, told["answered"], told["coverage"], told["entries"]) == (200, 1, 2, 4)
+        assert (await _ask(api, "GET", "directories/metrics?pair=tag=ruby"))[0] == 404
 
 
 @pytest.mark.parametrize(

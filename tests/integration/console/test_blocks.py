@@ -50,7 +50,7 @@ async def test_only_hosts_of_the_site_are_blocked_on_its_page(store: Store, ada:
 
 async def test_nothing_is_added_at_a_blocked_host(store: Store, ada: Visitor, api: aiohttp.ClientSession) -> None:
     await store.blocks.add("example.org", Block("ada", 1.0))
-    status, text = await ada.post("/channels", url="https://www.example.org/feed")
+    status, text = await ada.post("/channels/add", url="https://www.example.org/feed")
     assert status == 422
     assert "example.org is blocked here by an admin." in text
     async with api.post("channels", json={"url": "https://example.org/feed"}) as answer:

@@ -24,7 +24,7 @@ async def test_bounds_are_set_shown_and_undone(store: Store, ada: Visitor) -> No
     assert (found.bounds, found.before, found.by) == (Bounds(7_200.0, 900.0), UNBOUNDED, "ada")
     _, text = await ada.get(path)
     assert "A mean wait of at most 2 h and at least 15 min between two polls" in text
-    assert "Undo: back to as the policy has it" in text
+    assert "Undo: as the policy has it again" in text
     assert await ada.post(f"{path}/bounds", undo="1", longest_wait_s="1 s") == (303, f"{path}#bounds")
     found = await store.bounds.get(channel.id)
     assert found is not None

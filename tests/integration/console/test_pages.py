@@ -68,20 +68,33 @@ async def test_a_channel_is_seen_before_it_is_kept(store: Store, ada: Visitor) -
         return Probed(channel, (Entry("k", "The latest", "https://example.org/1"),))
 
     async with worker(store, answer):
-        status, text = await ada.post("/channels", url="example.org/feed#top")
-    assert asked == [Probe("https://example.org/feed")]
-    assert status == 200
-    assert "The latest" in text
-    assert await ada.post(f"/channels/{channel.id}/listed", listed="1") == (303, f"/channels/{channel.id}")
+        status, text = await ada.post("/channels/add", url="example.org/feed#top")
+        assert asked == [Probe("https://example.org/feed", keep=False)]
+        assert status == 200
+        assert "The latest" in text
+        assert "It is not listed" in text
+        assert 'name="url" value="example.org/feed#top"' in text
+        assert await ada.post("/channels", url="example.org/feed#top") == (303, f"/channels/{channel.id}")
+        assert asked[1:] == [Probe("https://example.org/feed")]
+        assert "there is nothing to add" in (await ada.post("/channels/add", url="example.org/feed"))[1]
     kept = await store.channels.get(channel.id)
     assert kept is not None
     assert kept.listed
 
 
+async def test_the_preview_of_what_is_no_channel_yet_makes_none(store: Store, ada: Visitor) -> None:
+    seen = Probed(Channel("a" * 40, "https://example.org/feed", "A feed"), (Entry("k", "The latest"),), discovered=True)
+    async with worker(store, lambda _: seen):
+        _, text = await ada.post("/channels/add", url="example.org")
+    assert "nothing is kept yet" in text
+    assert "That page names this feed" in text
+    assert await store.channels.count() == 0
+
+
 async def test_several_feeds_on_a_page_are_a_choice(store: Store, ada: Visitor) -> None:
     choices = (FeedLink("https://example.org/a", "Articles"), FeedLink("https://example.org/b"))
     async with worker(store, lambda _: Probed(choices=choices)):
-        status, text = await ada.post("/channels", url="https://example.org/")
+        status, text = await ada.post("/channels/add", url="https://example.org/")
     assert status == 200
     assert "Articles" in text
     assert 'value="https://example.org/b"' in text
@@ -91,19 +104,19 @@ async def test_a_page_without_a_feed_can_be_watched_itself_or_a_part_of_it(store
     url = "https://example.org/prices"
     channel = await make_channel(store, page_url(url, "main table"), kind="page")
     script: dict[Asked, Answer] = {
-        Probe(url): Probed(page=True),
-        Probe(page_url(url, "main tabel"), as_page=True): Failed(Fault("bad-url", "Nothing matches.")),
-        Probe(channel.url, as_page=True): Probed(channel, (Entry("k", summary="Apples 1.20"),)),
+        Probe(url, keep=False): Probed(page=True),
+        Probe(page_url(url, "main tabel"), as_page=True, keep=False): Failed(Fault("bad-url", "Nothing matches.")),
+        Probe(channel.url, as_page=True, keep=False): Probed(channel, (Entry("k", summary="Apples 1.20"),)),
     }
     async with worker(store, script.__getitem__):
-        status, text = await ada.post("/channels", url="example.org/prices")
+        status, text = await ada.post("/channels/add", url="example.org/prices")
         assert status == 200
         assert "Watch the page itself" in text
-        status, text = await ada.post("/channels", url="example.org/prices", as_page="1", selector="main tabel")
+        status, text = await ada.post("/channels/add", url="example.org/prices", as_page="1", selector="main tabel")
         assert status == 422
         assert "Nothing matches." in text
         assert 'value="main tabel"' in text
-        status, text = await ada.post("/channels", url="example.org/prices", as_page="1", selector="main table")
+        status, text = await ada.post("/channels/add", url="example.org/prices", as_page="1", selector="main table")
         assert status == 200
         assert "Apples 1.20" in text
         assert "<code>main table</code>" in text
@@ -157,7 +170,7 @@ async def test_what_the_worker_met_is_explained_and_the_url_stays_in_the_form(
     store: Store, ada: Visitor, fault: Fault, status: int, words: str
 ) -> None:
     async with worker(store, lambda _: Failed(fault)):
-        got, text = await ada.post("/channels", url="https://example.org/")
+        got, text = await ada.post("/channels/add", url="https://example.org/")
     assert got == status
     assert words in text
     assert 'value="https://example.org/"' in text
@@ -165,14 +178,14 @@ async def test_what_the_worker_met_is_explained_and_the_url_stays_in_the_form(
 
 @pytest.mark.parametrize(("url", "words"), [("", "There is no URL"), ("ftp://example.org/", "http")])
 async def test_what_is_no_url_is_explained_without_a_worker(ada: Visitor, url: str, words: str) -> None:
-    status, text = await ada.post("/channels", url=url)
+    status, text = await ada.post("/channels/add", url=url)
     assert status == 422
     assert words in text
     assert f'value="{url}"' in text
 
 
 async def test_without_a_worker_adding_says_so(ada: Visitor) -> None:
-    status, text = await ada.post("/channels", url="https://example.org/")
+    status, text = await ada.post("/channels/add", url="https://example.org/")
     assert status == 503
     assert "No worker is running" in text
 

@@ -3,6 +3,7 @@
 import aiohttp
 from aiohttp import web
 
+from service.model import Channel, Entry, FeedLink
 from service.store import Store, keys
 from service.store.rehearsals import Draft, Drafted, Line, Rehearse, Rehearsed
 from service.store.requests import Probed
@@ -43,12 +44,13 @@ async def test_without_a_bot_nobody_knows_what_it_would_say(store: Store, ada: V
 
 async def test_the_preview_of_a_channel_has_the_message_that_subscribers_would_get(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
-    async with worker(store, lambda _: Probed(channel)):
+    async with worker(store, lambda _: Probed(channel, (Entry("k", "First"),))):
         async with rehearsing(store, _echo):
-            _, text = await ada.post("/channels", url=channel.url)
+            _, text = await ada.post("/channels/add", url=channel.url)
         assert "*A feed*\n&lt;b&gt;First&lt;/b&gt;" in text
-        status, text = await ada.post("/channels", url=channel.url)
+        status, text = await ada.post("/channels/add", url=channel.url)
     assert status == 200
+    assert "No bot is connected" in text
     assert "Keep this channel" in text
 
 
@@ -64,3 +66,21 @@ async def test_programs_rehearse_too(store: Store, served: tuple[str, web.Applic
             assert answer.status == 422
         async with api.get(f"channels/{channel.id}/message") as answer:
             assert await answer.json() == {"text": "*A feed*\n<b>First</b>"}
+
+
+async def test_programs_see_a_channel_before_it_is_kept(store: Store, served: tuple[str, web.Application]) -> None:
+    headers, url = {"Authorization": f"Bearer {TOKEN}"}, "https://example.org/feed"
+    seen = Probed(Channel("a" * 40, url, "A feed"), (Entry("k", "First"),))
+    answers: list[Probed] = [seen, Probed(page=True), Probed(choices=(FeedLink(url),))]
+    async with (
+        aiohttp.ClientSession(f"{served[0]}/api/v1/", headers=headers) as api,
+        worker(store, lambda _: answers.pop(0)),
+        rehearsing(store, _echo),
+    ):
+        async with api.post("channels/preview", json={"url": url}) as answer:
+            found = await answer.json()
+        assert (found["title"], found["message"], found["known"]) == ("A feed", "*A feed*\n<b>First</b>", None)
+        for status in (422, 300):
+            async with api.post("channels/preview", json={"url": url}) as answer:
+                assert answer.status == status
+    assert await store.channels.count() == 0

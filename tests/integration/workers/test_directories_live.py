@@ -4,8 +4,9 @@ from contextlib import suppress
 
 import pytest
 
+from service.console.discovery import metrics
 from service.discovery.grammar import Query, parse_query
-from service.errors import NoWorker
+from service.errors import NoSuchThing, NoWorker
 from service.model import ChannelId
 from service.store import Store
 from service.store.directory import Explained, Name
@@ -41,6 +42,12 @@ async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
     assert await store.requests.lookup(["lang=xx"], 10, 5.0) == ()
     (kept,) = [each for each in await store.requests.directories() if each.pair == DISCOVER]
     assert (kept.measured.entries, kept.measured.servers) == (60, 2)
+    good = await metrics(store, DISCOVER)
+    assert (good.entries, good.servers, good.answered, good.coverage, good.stored) == (60, 2, 2, 60, 120)
+    assert good.fault_tolerance == 1
+    assert good.unfairness == pytest.approx(0, abs=1e-9)
+    with pytest.raises(NoSuchThing):
+        await metrics(store, "tag=nobody-asks")
 
 
 async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not_got(

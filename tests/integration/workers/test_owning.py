@@ -1,6 +1,7 @@
 """A node's own channels, whatever other nodes believe to own."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from service.corona.events import (
     Received,
 )
 from service.corona.messages import Candidate, ChannelRemoved
-from service.errors import StoreUnavailable
+from service.errors import CoronetError, LeaseLost, StaleVersion, StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry, NodeInfo, Notice, Validators
 from service.overlay.ring import RingView
@@ -127,6 +128,29 @@ async def test_the_owner_of_a_channel_that_moved_has_everybody_follow_and_gives_
     await owner.owning.adopt([channel.id])
     assert await owner.settle() == [Received("", ChannelRemoved(channel.id))]
     assert [held.channel for held in await store.subscriptions.of_user(ALICE)] == [channel_id(NEW)]
+
+
+async def test_a_channel_is_had_moved_once_whoever_publishes_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, channel = Owner(store), await make_channel(store)
+    others: list[CoronetError] = [LeaseLost("another owner"), StaleVersion("another version", current=2)]
+    publish = store.channels.publish
+
+    async def outrun(*told: Any, **how: Any) -> Delta:
+        if others:
+            raise others.pop()
+        return await publish(*told, **how)
+
+    monkeypatch.setattr(store.channels, "publish", outrun)
+    for _ in range(2):
+        assert await owner.owning.move(channel.id, NEW)
+    assert PublishRefused(channel.id) in await owner.settle()
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    assert (state.channel.moved_to, state.channel.version) == (channel_id(NEW), 2)
+    assert not await owner.owning.move(channel.id, "https://example.com/elsewhere")
+    assert not await owner.owning.move("f" * 40, NEW)
 
 
 async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(

@@ -7,7 +7,8 @@ from typing import Literal
 
 import pytest
 
-from service.errors import LimitReached
+from service.errors import LimitReached, NotSubscribed
+from service.feeds.urls import channel_id, page_url
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store, keys
@@ -19,6 +20,7 @@ from tests.support.hub import Hub
 from tests.support.raw_http import RawPublisher, ok, raw_publisher
 from tests.support.waiting import until
 
+ALICE = "alice@localhost"
 _FEED = rss([item("a")])
 
 
@@ -77,8 +79,14 @@ async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
         assert probed.latest[0].title == ("A page" if now == "page" else "Title a")
 
 
+async def kept_in_redis(store: Store) -> dict[bytes, bytes]:
+    """Return all that stays in Redis, but for the ring, whose workers renew their leases."""
+    found = {key: await store.link.call("DUMP", key) for key in await store.link.call("KEYS", "*") if b"{r}" not in key}
+    return {key: value for key, value in found.items() if await store.link.call("TTL", key) == -1}
+
+
 @pytest.mark.parametrize("as_page", [False, True])
-async def test_a_look_that_keeps_nothing_says_what_there_is_and_makes_no_channel(
+async def test_a_look_that_keeps_nothing_leaves_nothing_and_who_then_keeps_it_need_not_look_again(
     store: Store, start_worker: StartWorker, *, as_page: bool
 ) -> None:
     body = ok(page(), "Content-Type: text/html") if as_page else ok(_FEED, "Content-Type: application/rss+xml")
@@ -89,17 +97,40 @@ async def test_a_look_that_keeps_nothing_says_what_there_is_and_makes_no_channel
 
     await one_worker(store, start_worker)
     async with raw_publisher(answer) as publisher:
+        before = await kept_in_redis(store)
         seen = await store.requests.probe(publisher.url(), as_page=as_page, keep=False)
-        assert await store.channels.count() == 0
+        assert await kept_in_redis(store) == before
+        looks = len(publisher.requests)
         kept = await store.requests.probe(publisher.url(), as_page=as_page)
+        assert len(publisher.requests) == looks
         again = await store.requests.probe(publisher.url(), as_page=as_page, keep=False)
     assert seen.channel is not None
     assert kept.channel is not None
     assert (seen.channel.id, seen.channel.title, seen.channel.kind) == (
         *(kept.channel.id, kept.channel.title, kept.channel.kind),
     )
+    assert kept.channel.version == 1
     assert [entry.title for entry in seen.latest] == [entry.title for entry in kept.latest]
     assert again == kept
+
+
+async def test_a_page_that_was_seen_to_name_a_feed_is_kept_as_that_feed(
+    store: Store, start_worker: StartWorker
+) -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        named = ok(page(["/feed"]), "Content-Type: text/html")
+        writer.write(ok(_FEED, "Content-Type: application/rss+xml") if "/feed" in head.splitlines()[0] else named)
+        await writer.drain()
+
+    await one_worker(store, start_worker)
+    async with raw_publisher(answer) as publisher:
+        seen = await store.requests.probe(publisher.url("/"), keep=False)
+        assert await store.channels.count() == 0
+        kept = await store.requests.probe(publisher.url("/"))
+    assert seen.channel is not None
+    assert kept.channel is not None
+    assert (seen.discovered, kept.discovered, kept.channel.url) == (True, True, publisher.url("/feed"))
+    assert await store.channels.count() == 1
 
 
 async def test_a_known_channel_whose_publisher_wants_peace_can_be_followed_all_the_same(
@@ -155,3 +186,52 @@ async def test_how_often_a_new_channel_is_updated_is_known_from_its_dates(
     (state,) = await store.channels.states([channel.id])
     assert state is not None
     assert state.updates.interval_s(time.time()) == pytest.approx(60, rel=0.15)
+
+
+async def test_another_part_of_a_page_is_watched_and_the_first_one_again_after_that(
+    store: Store, start_worker: StartWorker
+) -> None:
+    """Each time everybody is told once, and nothing of what stood there; what changes there afterwards is told."""
+    shows = {"is": b"one"}
+
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        text = b"<p id=a>First " + shows["is"] + b"</p><p id=b>Second " + shows["is"] + b"</p>"
+        writer.write(ok(text, "Content-Type: text/html"))
+        await writer.drain()
+
+    async def all_watch(url: str) -> None:
+        async def watch() -> bool:
+            held = await store.subscriptions.of_user(ALICE)
+            return [each.channel for each in held] == [channel_id(url)]
+
+        await until(watch, "everybody has moved")
+
+    async def told() -> list[str]:
+        batch = (await store.outbox.claim([keys.user_id(ALICE)], 20, time.time())).get(keys.user_id(ALICE))
+        deltas = [await store.channels.delta(item.channel, item.version) for item in batch.items] if batch else []
+        if batch:
+            await store.outbox.done([(keys.user_id(ALICE), batch.message_id)])
+        said = [each.notice.kind if each.notice else each.changes[0].entry.summary for each in deltas if each]
+        return [words.splitlines()[0] for words in said]
+
+    await one_worker(store, start_worker)
+    async with raw_publisher(answer) as publisher:
+        first, second = (page_url(publisher.url(), selector) for selector in ("#a", "#b"))
+        await store.requests.probe(first, as_page=True)
+        await store.subscriptions.subscribe(ALICE, channel_id(first))
+        for old, new, word in ((first, second, b"two"), (second, first, b"three")):
+            seen = await store.requests.probe(new, as_page=True, keep=False, afresh=True)
+            assert seen.channel is not None
+            assert seen.channel.url == new
+            await store.requests.probe(new, as_page=True, afresh=True)
+            for _ in range(2):
+                await store.requests.move(channel_id(old), new)
+            await all_watch(new)
+            shows["is"] = word
+            result = await store.requests.poll_now(channel_id(new))
+            assert result.outcome == "new"
+            assert await until(told, "there is news") == ["moved"]
+            (changed,) = await until(told, "there is more news")
+            assert changed.endswith(word.decode())
+        with pytest.raises(NotSubscribed):
+            await store.requests.move("f" * 40, first)

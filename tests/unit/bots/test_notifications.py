@@ -1,5 +1,6 @@
 """What people are told of edits, pages, channels themselves, and articles that several channels have."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +98,21 @@ def test_each_notice_is_one_friendly_sentence() -> None:
         "and you need not do anything.",
         "quarantined": f"*The News* takes more time or memory to read than I give one channel. {daily}",
     }
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ("", "Of *The News* I watch the whole page from now on, and you need not do anything."),
+        (
+            "main > table",
+            "Of *The News* I watch another part from now on, main > table, and you need not do anything.",
+        ),
+    ],
+)
+def test_another_part_of_a_page_is_no_move_to_another_place(selector: str, words: str) -> None:
+    notice = Notice("moved", page_url(FEED.url, selector))
+    assert said(Delta(FEED.id, 1, 2, NOW_S, (), notice=notice)) == words
 
 
 def test_a_channel_that_is_back_tells_its_news_too() -> None:

@@ -30,6 +30,13 @@ def test_lengths_of_time_have_one_unit(length_s: float, words: str) -> None:
     assert phrases.duration(length_s) == words
 
 
+def test_no_line_ends_between_a_number_and_its_unit() -> None:
+    assert (
+        phrases.tied("3 polls per channel, wait 12 h")
+        == "3\N{NO-BREAK SPACE}polls per channel, wait 12\N{NO-BREAK SPACE}h"
+    )
+
+
 def test_a_time_just_ahead_of_our_clock_is_now() -> None:
     assert phrases.ago(100.5, 100.0) == "just now"
     assert phrases.ago(40.0, 100.0) == "1 min ago"

@@ -1,0 +1,99 @@
+"""Another part of a page is watched instead: a move, in which nothing of one part says anything of the other."""
+
+import contextlib
+
+from service.corona.policy import Bounds
+from service.errors import StoreUnavailable
+from service.feeds.urls import channel_id, page_url
+from service.model import Channel, Validators
+from service.store import Store, keys
+from tests.contract.test_store_moves import ALICE, carry_out, say_moved, tell_everybody, told_to
+from tests.contract.test_store_subscriptions import DyingLink
+from tests.support.channels import SNAPSHOT, make_channel, publish
+
+PAGE = "https://example.org/prices"
+PART = page_url(PAGE, "main table")
+PAGE_ID, PART_ID = channel_id(PAGE), channel_id(PART)
+
+
+async def _part_is_watched(store: Store) -> None:
+    """A page with a subscriber, of whom an admin wants another part watched, which is polled already."""
+    await make_channel(store, PAGE, kind="page")
+    await store.subscriptions.subscribe(ALICE, PAGE_ID)
+    await tell_everybody(store, PAGE_ID, "of the whole page")
+    await make_channel(store, PART, kind="page")
+    part = Channel(PART_ID, PART)
+    await publish(store, part, "seen before")  # at 2,000 s; it is decided at 3,000 s
+    await say_moved(store, PAGE, PART)
+    await tell_everybody(store, PART_ID, "seen since")  # at 5,000 s
+
+
+async def test_who_moves_to_another_part_is_told_what_is_seen_there_since_it_was_decided(store: Store) -> None:
+    await _part_is_watched(store)
+    for _ in range(2):
+        await carry_out(store, PAGE_ID)
+    await tell_everybody(store, PART_ID, "after")
+    assert await told_to(store, ALICE) == ["of the whole page", "moved", "seen since", "after"]
+    assert [held.channel for held in await store.subscriptions.of_user(ALICE)] == [PART_ID]
+    signpost = await store.channels.resolve(PAGE_ID)
+    assert signpost is not None
+    assert signpost.id == PART_ID
+
+
+async def test_whatever_step_a_process_dies_at_everybody_gets_to_the_other_part(store: Store) -> None:
+    await _part_is_watched(store)
+    for survives in range(10, 200, 7):
+        with contextlib.suppress(StoreUnavailable):
+            await carry_out(Store(DyingLink(store.link, survives)), PAGE_ID)
+    await carry_out(store, PAGE_ID)
+    await tell_everybody(store, PART_ID, "after")
+    assert await told_to(store, ALICE) == ["of the whole page", "moved", "seen since", "after"]
+
+
+async def test_of_another_part_that_nobody_polls_the_first_poll_is_like_that_of_a_new_channel(store: Store) -> None:
+    """What is remembered of one part of a page says nothing of another."""
+    await make_channel(store, PAGE, kind="page")
+    await publish(store, Channel(PAGE_ID, PAGE), "second")
+    await say_moved(store, PAGE, PART)
+    await carry_out(store, PAGE_ID)
+    (part,) = await store.channels.states([PART_ID])
+    assert part is not None
+    assert (part.channel.kind, part.channel.title, part.channel.dormant) == ("page", SNAPSHOT.title, False)
+    assert (await store.channels.memory(PART_ID))[1] == b""
+    assert part.validators == Validators()
+    assert await store.channels.latest(PART_ID, 9) == ()
+
+
+async def test_what_admins_said_of_a_channel_goes_along_and_replaces_nothing(store: Store) -> None:
+    await make_channel(store, PAGE, kind="page")
+    await store.remarks.set_tags([(PAGE_ID, ("shop", "daily"))])
+    await store.remarks.set_note(PAGE_ID, "Ask Bob.")
+    await store.remarks.pause([PAGE_ID], 10_000_000_000.0)
+    await store.bounds.set(PAGE_ID, Bounds(shortest_interval_s=600.0), by="ada")
+    await make_channel(store, PART, kind="page")
+    await store.remarks.set_note(PART_ID, "Ask Eve.")
+    await say_moved(store, PAGE, PART)
+    await carry_out(store, PAGE_ID)
+    (said,) = await store.remarks.read([PART_ID])
+    bounded = await store.bounds.get(PART_ID)
+    assert said is not None
+    assert bounded is not None
+    assert (said.tags, await store.remarks.note(PART_ID)) == (("shop", "daily"), "Ask Eve.")
+    assert said.paused_until_s > 0
+    assert (bounded.bounds, bounded.by) == (Bounds(shortest_interval_s=600.0), "ada")
+    assert await store.bounds.get(PAGE_ID) is None
+
+
+async def test_a_channel_that_dozes_and_is_to_move_is_awake_until_it_has(store: Store) -> None:
+    """So that its owner's next walk finds it, whoever dies."""
+    await make_channel(store, PAGE, kind="page")
+    await store.channels.doze(PAGE_ID)
+    await say_moved(store, PAGE, PART)
+    moving = await store.channels.get(PAGE_ID)
+    await carry_out(store, PAGE_ID)
+    moved, part = await store.channels.get(PAGE_ID), await store.channels.get(PART_ID)
+    assert moving is not None
+    assert moved is not None
+    assert part is not None
+    assert (moving.dormant, moved.dormant) == (False, True)
+    assert await store.link.call("EXISTS", keys.joining(PART_ID)) == 0
