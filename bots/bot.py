@@ -1,5 +1,6 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
+from bots.absence import Absence
 from bots.appearance import Appearance
 from bots.asking import Limits
 from bots.charges import Charges
@@ -73,11 +74,13 @@ class Bot:
         )
         self._rehearsing = Rehearsing(store, house, clock)
         self._counter = Counter(store, self.connection, house, clock, limits)
-        self._hearing = Hearing(store.heard, self.connection, charges, desk=self._desk, orders=self._counter)
+        self._hearing = Hearing(
+            store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
+        )
+        self._absence = Absence(store.heard, self.connection, self._hearing, clock)
         self._appearing = EachSession(self.connection, Appearance(self.connection).appear)
         self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
-        self._undertaker = Undertaker(store, self.connection, clock, self._hearing.said)
-        self._looking = EachSession(self.connection, self._undertaker.look)
+        self._undertaker = Undertaker(store, self.connection, self._hearing)
         self._rooms = Rooms(
             store,
             self.connection,
@@ -93,7 +96,7 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = [self._rooms.run(), self._appearing.run(), self._looking.run(), self._importing.run()]
+            keeping = [self._rooms.run(), self._appearing.run(), self._absence.run(), self._importing.run()]
             if self._nodes is not None:
                 keeping.append(self._nodes.run())
             talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
@@ -153,7 +156,7 @@ class Bot:
                 self._delivery.started()
                 self._rooms.started()
                 self._appearing.started()
-                self._looking.started()
+                self._absence.started()
 
 
 def _files(settings: Settings) -> Files:

@@ -166,6 +166,11 @@ class Desk:
     async def _answer(self, person: _Person, task: _Task) -> None:
         """Answer one command, or say what it was going to be answered."""
         uid = user_id(task.said.jid)
+        if (
+            task.place and task.said.jid in self._link.rooms
+        ):  # whispered in a room to a bot that died: not for all of it
+            await self._speaking.say(Answer(uid, task.place, task.address, (), noted=True))
+            return
         if task.answers:
             await self._speaking.say(Answer(uid, task.place, task.address, task.answers, noted=True))
             return

@@ -25,7 +25,7 @@ class Said(msgspec.Struct, frozen=True):
     In a room ``jid`` is the room, and ``sender`` who spoke there, ``aloud`` or to us alone; ``may_change`` says whether
     they may change what the room is told, and ``occupant`` is what the room calls them whatever their nick (XEP-0421),
     or else their nick; "" outside of rooms. ``token`` names these words for all bots that the server may bring them to,
-    "" if that is only us.
+    "" if that is only us. ``at_s`` is when it was said (Unix s) if it was kept for us meanwhile, 0 if it is said now.
     """
 
     jid: str
@@ -41,6 +41,7 @@ class Said(msgspec.Struct, frozen=True):
     may_change: bool = True
     token: str = ""
     occupant: str = ""
+    at_s: float = 0.0
 
 
 class SaidInRoom(msgspec.Struct, frozen=True):
@@ -174,6 +175,10 @@ class Link(Protocol):
 
 class AskingLink(Link, Protocol):
     """A link through which we can ask, too."""
+
+    def silent_s(self) -> float:
+        """Return for how long (s) nothing has come in; what came before that was handed out."""
+        ...
 
     async def ask(self, to: str, kind: str, content: str) -> Element:
         """Send a request ("get" or "set") and return the answer, be it a result or an error. Raises :class:`LinkLost`.

@@ -156,7 +156,7 @@ class Rooms:
     def whispered(self, said: Said) -> None:
         """Somebody in a room spoke to us alone."""
         nick = said.sender.partition("/")[2]
-        if nick:
+        if nick and not said.at_s:
             may_change = self._visits.is_manager(said.jid, nick)
             own = msgspec.structs.replace(said, may_change=may_change, wants_receipt=False, occupant=nick)
             self._desk.hear(own)

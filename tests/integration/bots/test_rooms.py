@@ -8,14 +8,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+import msgspec
 import pytest
 from slixmpp import JID
 
 from bots.bot import Bot
+from bots.link import Said
 from bots.stanzas import clean
 from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store
+from service.store.heard import Sentence
 from service.store.keys import user_id
 from tests.support.bot import Person, serving
 from tests.support.channels import make_channel, publish
@@ -107,6 +110,30 @@ def owner(person: Person) -> Callable[[], Awaitable[Guest]]:
         return await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
 
     return make
+
+
+async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_own_word(
+    bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    """An account's archive has it; who is a manager there is known to nobody then."""
+    alice = await owner()
+    alice.invite(bot.connection.address)
+    await alice.hears("Hello!")
+    await make_channel(store)
+    alice.say("Coronet: subscribe https://example.org/feed")
+    await alice.hears("Subscribed")
+    heard = list(alice.heard)
+    whispered = Said(alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, at_s=1.0)
+    sentence = Sentence(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
+    assert await store.heard.put([sentence], bot.connection.address) == [True]
+    await store.heard.tell([user_id(alice.room)])
+
+    async def struck_off() -> bool:
+        return not await store.heard.read([user_id(alice.room)])
+
+    await until(struck_off, "it is struck off")
+    assert len(await store.subscriptions.of_user(alice.room)) == 1
+    assert alice.heard == heard
 
 
 @pytest.mark.parametrize("direct", [False, True])
