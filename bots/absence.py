@@ -43,9 +43,11 @@ class Absence:
 
     def started(self) -> None:
         """A session began, and with it what has to be taken in before what is said in it."""
-        self._is_over.clear()
         if self._link.is_account:
+            self._is_over.clear()
             self._hearing.hold()
+        else:  # its server keeps nothing for it
+            self._is_over.set()
         self._sessions.started()
 
     async def run(self) -> None:

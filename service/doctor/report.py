@@ -8,7 +8,7 @@ from rich.table import Table
 from service.clock import SystemClock
 from service.doctor.finding import Finding
 from service.doctor.machine import check_console, check_file_limit
-from service.doctor.store import check_store
+from service.doctor.store import bots_silent_s, check_store
 from service.doctor.xmpp import check_xmpp
 from service.logs import redacted
 from service.settings import Settings
@@ -16,10 +16,11 @@ from service.settings import Settings
 
 async def examine(settings: Settings) -> list[Finding]:
     """Make every check."""
-    store, xmpp, console = await asyncio.gather(
-        check_store(settings, SystemClock()), check_xmpp(settings), check_console(settings)
+    clock = SystemClock()
+    store, silent_s, console = await asyncio.gather(
+        check_store(settings, clock), bots_silent_s(settings, clock), check_console(settings)
     )
-    return [*store, xmpp, console, check_file_limit()]
+    return [*store, *await check_xmpp(settings, silent_s), console, check_file_limit()]
 
 
 def as_text(findings: Sequence[Finding]) -> str:
