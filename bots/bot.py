@@ -39,6 +39,7 @@ from service.clock import Clock
 from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
+from service.store.heard import Place
 from service.store.spread import Dead
 
 
@@ -70,7 +71,14 @@ class Bot:
         )
         self._speaking = Speaking(store.heard, self.connection, charges)
         self._desk = Desk(
-            store, self.connection, house, speaking=self._speaking, charges=charges, clock=clock, limits=limits
+            store,
+            self.connection,
+            house,
+            speaking=self._speaking,
+            charges=charges,
+            clock=clock,
+            limits=limits,
+            invited=self._on_invitation,
         )
         self._rehearsing = Rehearsing(store, house, clock)
         self._counter = Counter(store, self.connection, house, clock, limits)
@@ -131,9 +139,14 @@ class Bot:
         """Whether what another bot began before it died is settled; to be tried again if not."""
         return await settled(self._undertaker, dead, ttl_s)
 
+    def _on_invitation(self, said: Said, place: Place) -> None:
+        self._rooms.invited(said, place)
+
     def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
         match event:
-            case Said() if event.jid in self.connection.rooms:
+            case Said(invited=Invited()) if not self.connection.is_account:  # nobody else may go there as our address
+                self._rooms.invited(event, "")
+            case Said(invited=None) if event.jid in self.connection.rooms:
                 self._rooms.whispered(event)
             case Said():
                 self._hearing.said(event)
@@ -148,8 +161,6 @@ class Bot:
                 self._delivery.presence(event)
             case SaidInRoom():
                 self._rooms.heard(event)
-            case Invited():
-                self._rooms.invited(event)
             case InRoom() | RoomRefused():
                 self._rooms.moved(event)
             case Started():

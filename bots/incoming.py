@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from bots import muc
 from bots.bounces import condition_of
 from bots.commands import cut
-from bots.link import Bounced, Invited, Receipt, Said, SaidInRoom
+from bots.link import Bounced, Receipt, Said, SaidInRoom
 from bots.pointing import reaction
 from bots.stanzas import LONGEST_TOKEN, OUT_OF_BAND, RECEIPTS, bare
 from bots.verbs import VERB_OF
@@ -39,7 +39,7 @@ _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """XEP-0280: we never ask for them, so these are forged."""
 
 
-def read(stanza: Element) -> Said | SaidInRoom | Invited | Receipt | Bounced | None:
+def read(stanza: Element) -> Said | SaidInRoom | Receipt | Bounced | None:
     """Return what an incoming ``<message/>`` means to us, or None if nothing."""
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
@@ -52,7 +52,10 @@ def read(stanza: Element) -> Said | SaidInRoom | Invited | Receipt | Bounced | N
     at_s = _kept_since(stanza)
     if kind == "groupchat":
         return None if at_s else _in_room(stanza)
-    return muc.invitation(stanza) or _said(stanza, at_s)
+    invited = muc.invitation(stanza)
+    if invited is not None:
+        return Said(invited.by, sender, ident, "", "", wants_receipt=False, at_s=at_s, invited=invited)
+    return _said(stanza, at_s)
 
 
 def name(stanza: Element, account: str, wall_s: float) -> str:

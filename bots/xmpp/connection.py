@@ -306,9 +306,9 @@ class Connection:
         event = incoming.read(element)
         if event is None:
             return
-        if isinstance(event, Said) and self.is_account and event.jid not in self.rooms:
+        if isinstance(event, Said) and self.is_account and (event.invited is not None or event.jid not in self.rooms):
             event = msgspec.structs.replace(event, token=incoming.name(element, self.address, time.time()))
-        if isinstance(event, Said) and not event.at_s and event.jid not in self.rooms:
+        if isinstance(event, Said) and not event.at_s and event.invited is None and event.jid not in self.rooms:
             self._on_event(Seen(event.jid))
         self._on_event(event)
 

@@ -161,6 +161,10 @@ class Heard:
         """Keep somebody's home for good: they were let in."""
         await self._link.call("PERSIST", _home(user_id(jid)))
 
+    async def at_home(self, jids: Sequence[str], address: str) -> None:
+        """Have the home of rooms be where the bot has that is in them."""
+        await self._link.many([("SET", _home(user_id(jid)), address) for jid in jids])
+
     # From bot to bot.
 
     async def tell(self, uids: Sequence[UserId]) -> None:

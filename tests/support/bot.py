@@ -37,11 +37,14 @@ class JumpingClock(SystemClock):
 
 
 @contextlib.asynccontextmanager
-async def serving(settings: Settings, store: Store, clock: Clock | None = None) -> AsyncIterator[Bot]:
-    """Run a bot; it has a session when the block begins."""
+async def serving(
+    settings: Settings, store: Store, clock: Clock | None = None, charges: Charges | None = None
+) -> AsyncIterator[Bot]:
+    """Run a bot, of everybody unless ``charges`` says otherwise; it has a session when the block begins."""
     clock = clock or SystemClock()
-    charges = Charges(store.heard, clock, settings.xmpp_jid)
-    charges.hold(EVERYBODY)
+    if charges is None:
+        charges = Charges(store.heard, clock, settings.xmpp_jid)
+        charges.hold(EVERYBODY)
     bot = Bot(settings, store, clock, charges, secrets.token_hex(4))
     running = asyncio.create_task(bot.run())
     try:
