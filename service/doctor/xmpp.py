@@ -11,7 +11,7 @@ import hashlib
 import re
 import ssl
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from html import escape
 
 from service.doctor.finding import Finding
@@ -64,8 +64,7 @@ async def _check(settings: Settings, silent_s: Mapping[str, float] | None) -> Fi
         return Finding("XMPP login", ok=True, seen=f"{where}: a bot is connected")
     try:
         async with asyncio.timeout(_WITHIN_S):
-            reader, writer = await asyncio.open_connection(host, port)
-            with contextlib.closing(writer):
+            async with _connected(host, port) as (reader, writer):
                 if settings.xmpp_login == "client":
                     seen = await _client(settings, reader, writer)
                 else:
@@ -79,6 +78,17 @@ async def _check(settings: Settings, silent_s: Mapping[str, float] | None) -> Fi
             return Finding("XMPP login", ok=True, seen=f"{where}: {seen}")
         advice = "Others are served. If this one is not in a minute, look into the bots' logs."
     return Finding("XMPP login", ok=False, seen=f"{where}: {seen}", advice=advice)
+
+
+@contextlib.asynccontextmanager
+async def _connected(host: str, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()  # nobody has to take leave of a server that may be none
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
 
 async def _component(
