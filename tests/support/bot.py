@@ -83,7 +83,7 @@ async def knows_receipts(store: Store, person: ChatClient) -> bool:
 
 
 async def reach(client: ChatClient) -> None:
-    """Talk to the bot until it answers: what is said while there is none is history when it comes."""
+    """Talk to the bot until it answers: a component's server keeps nothing that is said while there is none."""
 
     async def answered() -> bool:
         with contextlib.suppress(TimeoutError):
