@@ -16,6 +16,7 @@ from service.store.outbox import MessageId
 MAM: Final = "urn:xmpp:mam:2"
 RESULT: Final = f"{{{MAM}}}result"
 _FORWARDED: Final = "{urn:xmpp:forward:0}forwarded"
+_DELAY: Final = "{urn:xmpp:delay}delay"
 _RSM: Final = "http://jabber.org/protocol/rsm"
 
 
@@ -45,8 +46,8 @@ def read(results: Iterable[Element], account: str) -> Kept:
     receipts: list[Receipt] = []
     said: list[Said] = []
     for result in results:
-        message = result.find(f"{_FORWARDED}/{{*}}message")
-        if message is None:
+        message, kept = result.find(f"{_FORWARDED}/{{*}}message"), result.find(f"{_FORWARDED}/{_DELAY}")
+        if message is None or kept is None:
             continue
         if bare(message.get("from", "")) == account:
             sent.add(message.get("id", ""))
@@ -55,7 +56,8 @@ def read(results: Iterable[Element], account: str) -> Kept:
         if isinstance(event, Receipt):
             receipts.append(event)
         elif isinstance(event, Said):
-            said.append(msgspec.structs.replace(event, token=incoming.archived(result.get("id", ""))))
+            token = incoming.archived(result.get("id", ""))
+            said.append(msgspec.structs.replace(event, token=token, at_s=incoming.said_at_s(kept)))
     return Kept(frozenset(sent), tuple(receipts), tuple(said))
 
 

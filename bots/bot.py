@@ -1,5 +1,6 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
+from bots.absence import Absence
 from bots.appearance import Appearance
 from bots.asking import Limits
 from bots.charges import Charges
@@ -38,6 +39,7 @@ from service.clock import Clock
 from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
+from service.store.heard import Place
 from service.store.spread import Dead
 
 
@@ -69,15 +71,24 @@ class Bot:
         )
         self._speaking = Speaking(store.heard, self.connection, charges)
         self._desk = Desk(
-            store, self.connection, house, speaking=self._speaking, charges=charges, clock=clock, limits=limits
+            store,
+            self.connection,
+            house,
+            speaking=self._speaking,
+            charges=charges,
+            clock=clock,
+            limits=limits,
+            invited=self._on_invitation,
         )
         self._rehearsing = Rehearsing(store, house, clock)
         self._counter = Counter(store, self.connection, house, clock, limits)
-        self._hearing = Hearing(store.heard, self.connection, charges, desk=self._desk, orders=self._counter)
+        self._hearing = Hearing(
+            store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
+        )
+        self._absence = Absence(store.heard, self.connection, self._hearing, clock)
         self._appearing = EachSession(self.connection, Appearance(self.connection).appear)
         self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
-        self._undertaker = Undertaker(store, self.connection, clock, self._hearing.said)
-        self._looking = EachSession(self.connection, self._undertaker.look)
+        self._undertaker = Undertaker(store, self.connection, self._hearing)
         self._rooms = Rooms(
             store,
             self.connection,
@@ -93,7 +104,7 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = [self._rooms.run(), self._appearing.run(), self._looking.run(), self._importing.run()]
+            keeping = [self._rooms.run(), self._appearing.run(), self._absence.run(), self._importing.run()]
             if self._nodes is not None:
                 keeping.append(self._nodes.run())
             talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
@@ -128,9 +139,14 @@ class Bot:
         """Whether what another bot began before it died is settled; to be tried again if not."""
         return await settled(self._undertaker, dead, ttl_s)
 
+    def _on_invitation(self, said: Said, place: Place) -> None:
+        self._rooms.invited(said, place)
+
     def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
         match event:
-            case Said() if event.jid in self.connection.rooms:
+            case Said(invited=Invited()) if not self.connection.is_account:  # nobody else may go there as our address
+                self._rooms.invited(event, "")
+            case Said(invited=None) if event.jid in self.connection.rooms:
                 self._rooms.whispered(event)
             case Said():
                 self._hearing.said(event)
@@ -145,15 +161,13 @@ class Bot:
                 self._delivery.presence(event)
             case SaidInRoom():
                 self._rooms.heard(event)
-            case Invited():
-                self._rooms.invited(event)
             case InRoom() | RoomRefused():
                 self._rooms.moved(event)
             case Started():
                 self._delivery.started()
                 self._rooms.started()
                 self._appearing.started()
-                self._looking.started()
+                self._absence.started()
 
 
 def _files(settings: Settings) -> Files:

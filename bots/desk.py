@@ -6,7 +6,7 @@ after a lost session, or by whoever takes over, under the same id, until the ser
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -91,8 +91,13 @@ class Desk:
         charges: Charges,
         clock: Clock,
         limits: Limits,
+        invited: Callable[[Said, Place], None],
     ) -> None:
-        """Have ``speaking`` say what ``house`` has done, to whom ``charges`` has; ``link`` says that we are at work."""
+        """Have ``speaking`` say what ``house`` has done, to whom ``charges`` has; ``link`` says that we are at work.
+
+        Of an invitation ``invited`` is told, and where it stands in the store, "" if it stands nowhere.
+        """
+        self._invited = invited
         self._speaking = speaking
         self._charges = charges
         self._house = house
@@ -109,6 +114,9 @@ class Desk:
 
         Of one of many in a room, whose commands stand in one line, the newest are, and sooner.
         """
+        if said.invited is not None:
+            self._invited(said, "")
+            return
         whose = said.jid if said.jid not in self._link.rooms or said.aloud else said.sender
         waiting = self._people[whose].unread if said.aloud and whose in self._people else ()
         if sum(each.said.occupant == said.occupant for each in waiting) >= _MOST_WAITING_OF_ONE:
@@ -122,7 +130,10 @@ class Desk:
             latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.place)
             if place > latest:
                 self._latest[said.jid] = place
-                self._queue(said.jid, _Task(said, each.place, each.address, each.answers))
+                if said.invited is not None:
+                    self._invited(said, each.place)
+                else:
+                    self._queue(said.jid, _Task(said, each.place, each.address, each.answers))
         while len(self._latest) > _MOST_REMEMBERED:
             del self._latest[next(iter(self._latest))]
 
@@ -167,6 +178,11 @@ class Desk:
     async def _answer(self, person: _Person, task: _Task) -> None:
         """Answer one command, or say what it was going to be answered."""
         uid = user_id(task.said.jid)
+        if (
+            task.place and task.said.jid in self._link.rooms
+        ):  # whispered in a room to a bot that died: not for all of it
+            await self._speaking.say(Answer(uid, task.place, task.address, (), noted=True))
+            return
         if task.answers:
             await self._speaking.say(Answer(uid, task.place, task.address, task.answers, noted=True))
             return

@@ -8,18 +8,19 @@ their software waits.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
-from bots import stanzas
+from bots import incoming, stanzas
 from bots.charges import Charges
 from bots.counter import Counter as Orders
 from bots.desk import Desk
 from bots.link import Link, LinkLost, Ordered, Said
 from bots.tasks import together
+from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.heard import MOST_UNREAD, Heard, Order, Sentence
@@ -35,27 +36,34 @@ _log = structlog.get_logger()
 class Hearing:
     """One bot's ears. :meth:`run` drives them; the other methods never wait."""
 
-    def __init__(self, heard: Heard, link: Link, charges: Charges, *, desk: Desk, orders: Orders) -> None:
+    def __init__(self, heard: Heard, link: Link, charges: Charges, *, desk: Desk, orders: Orders, clock: Clock) -> None:
         """Have ``desk`` and ``orders`` answer whom ``charges`` has."""
         self._heard = heard
         self._link = link
         self._charges = charges
         self._desk = desk
         self._orders = orders
+        self._clock = clock
         self._said: list[Said] = []
         self._ordered: list[Ordered] = []
         self._waiting: Counter[str] = Counter()
         self._stirred = asyncio.Event()
+        self._turn = asyncio.Lock()  # of those that take in what was said
+        self._free = asyncio.Event()
+        self._free.set()
+        self._has_orders = asyncio.Event()
         self._gained = asyncio.Event()
         self._gained.set()
 
     async def run(self) -> None:
         """Hear until cancelled."""
-        await together(self._take_in(), self._listen(), self._look(), self._say())
+        await together(self._take_in(), self._pass_on(), self._listen(), self._look(), self._say())
 
     def said(self, event: Said) -> None:
         """A person said something. Who says too much at once is not heard."""
-        if self._waiting[event.jid] < MOST_UNREAD and len(self._said) < _MOST_WAITING:
+        if incoming.is_stale(event, self._clock.wall_s()):
+            _log.info("said too long ago", jid=event.jid)
+        elif self._waiting[event.jid] < MOST_UNREAD and len(self._said) < _MOST_WAITING:
             self._waiting[event.jid] += 1
             self._said.append(event)
             self._stirred.set()
@@ -64,45 +72,79 @@ class Hearing:
         """A person's software ordered something."""
         if len(self._ordered) < _MOST_WAITING:
             self._ordered.append(event)
-            self._stirred.set()
+            self._has_orders.set()
 
     def gained(self) -> None:
         """There are more whom we serve."""
         self._gained.set()
 
+    def hold(self) -> None:
+        """Take nothing of what is said from now on in before :meth:`release`, so that :meth:`first` comes first."""
+        self._free.clear()
+
+    def release(self) -> None:
+        """Go on."""
+        self._free.set()
+
+    def has_taken_in_all(self) -> bool:
+        """Whether all that was said is in the store."""
+        return not self._said and not self._turn.locked()
+
+    async def first(self, pages: AsyncIterator[Sequence[Said]]) -> int:
+        """Take in what was said earlier, before what is said meanwhile; return how much of it was new.
+
+        Raises StoreUnavailable, and what ``pages`` raises.
+        """
+        now_s, new = self._clock.wall_s(), 0
+        async with self._turn:
+            async for page in pages:
+                new += await self._sort([each for each in page if not incoming.is_stale(each, now_s)])
+        return new
+
     async def _take_in(self) -> None:
         while True:
             await self._stirred.wait()
-            said, self._said = self._said[:AT_ONCE], self._said[AT_ONCE:]
+            await self._free.wait()
+            async with self._turn:
+                said, self._said = self._said[:AT_ONCE], self._said[AT_ONCE:]
+                if not self._said:
+                    self._stirred.clear()
+                self._waiting.subtract(each.jid for each in said)
+                self._waiting = +self._waiting
+                try:
+                    await self._sort(said)
+                except StoreUnavailable as error:
+                    _log.warning("nothing can be kept of what people say", reason=str(error), sentences=len(said))
+                    for each in said:
+                        if self._charges.holds(user_id(each.jid)):
+                            self._desk.hear(each)
+
+    async def _sort(self, said: Sequence[Said]) -> int:
+        """Keep what was said; answer whom we serve, tell the others' bots, and return how much was new."""
+        new = await self._heard.put([self._sentence(each) for each in said], self._charges.default_home)
+        for each, is_new in zip(said, new, strict=True):
+            if is_new and each.wants_receipt:
+                self._link.hint(stanzas.receipt(self._link.address, each.sender, each.id))
+            if is_new and each.wants_marker:
+                self._link.hint(stanzas.displayed(self._link.address, each.sender, each.id, each.thread))
+        uids = dict.fromkeys(user_id(each.jid) for each in said)
+        ours = await self._charges.among(uids)
+        await self._read(ours)
+        others = {user_id(each.jid) for each, is_new in zip(said, new, strict=True) if is_new} - set(ours)
+        await self._heard.tell(list(others))
+        return sum(new)
+
+    def _sentence(self, said: Said) -> Sentence:
+        written, since_s = msgspec.msgpack.encode(said), incoming.same_since_s(said, self._clock.wall_s())
+        return Sentence(said.jid, said.token, written, self._link.address, since_s)
+
+    async def _pass_on(self) -> None:
+        while True:
+            await self._has_orders.wait()
+            self._has_orders.clear()
             ordered, self._ordered = self._ordered, []
-            if not self._said:
-                self._stirred.clear()
-            self._waiting.subtract(each.jid for each in said)
-            self._waiting = +self._waiting
-            await self._sort(said)
             for each in ordered:
                 await self._pass(each)
-
-    async def _sort(self, said: Sequence[Said]) -> None:
-        """Keep what was said; answer whom we serve, and tell the others' bots."""
-        sentences = [Sentence(each.jid, each.token, msgspec.msgpack.encode(each), self._link.address) for each in said]
-        try:
-            new = await self._heard.put(sentences, self._charges.default_home)
-            for each, is_new in zip(said, new, strict=True):
-                if is_new and each.wants_receipt:
-                    self._link.hint(stanzas.receipt(self._link.address, each.sender, each.id))
-                if is_new and each.wants_marker:
-                    self._link.hint(stanzas.displayed(self._link.address, each.sender, each.id, each.thread))
-            uids = dict.fromkeys(user_id(each.jid) for each in said)
-            ours = await self._charges.among(uids)
-            await self._read(ours)
-            others = {user_id(each.jid) for each, is_new in zip(said, new, strict=True) if is_new} - set(ours)
-            await self._heard.tell(list(others))
-        except StoreUnavailable as error:
-            _log.warning("nothing can be kept of what people say", reason=str(error), sentences=len(said))
-            for each in said:
-                if self._charges.holds(user_id(each.jid)):
-                    self._desk.hear(each)
 
     async def _pass(self, ordered: Ordered) -> None:
         uid = user_id(ordered.jid)

@@ -4,6 +4,7 @@ A reaction (XEP-0444) is a short way to write a command under a message; a reply
 it quotes for old clients (XEP-0428) is not part of what was said. A file (XEP-0066) is a list of feeds to import.
 """
 
+import datetime as dt
 import hashlib
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -11,7 +12,7 @@ from xml.etree.ElementTree import Element
 from bots import muc
 from bots.bounces import condition_of
 from bots.commands import cut
-from bots.link import Bounced, Invited, Receipt, Said, SaidInRoom
+from bots.link import Bounced, Receipt, Said, SaidInRoom
 from bots.pointing import reaction
 from bots.stanzas import LONGEST_TOKEN, MARKERS, OUT_OF_BAND, RECEIPTS, bare
 from bots.verbs import VERB_OF
@@ -23,15 +24,23 @@ _OCCUPANT: Final = "{urn:xmpp:occupant-id:0}occupant-id"
 _STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
 _MOST_REACTIONS: Final = 10
 _UNNAMED_S: Final = 10.0
+_BY_ARCHIVE: Final = "a "
+_LONG_AGO_S: Final = 1.0
 _LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
-"""XEP-0203: history, not somebody talking to us now. A late receipt is a receipt all the same."""
+"""XEP-0203: what a server kept while nobody of us was there; in a room it is history, which concerned others."""
+STALE_S: Final = 86_400.0
+"""What was said so long ago is not answered any more."""
+CLOCKS_DIFFER_S: Final = 10.0
+"""How far the server's clock, Redis's and ours may be apart."""
+SAME_WITHIN_S: Final = 1_800.0
+"""Some clients count their ids anew in each session: afterwards the same id and words are another message."""
 _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """XEP-0280: we never ask for them, so these are forged."""
 _MARKS: Final = tuple(f"{{{MARKERS}}}{mark}" for mark in ("displayed", "acknowledged", "received"))
 
 
-def read(stanza: Element) -> Said | SaidInRoom | Invited | Receipt | Bounced | None:
+def read(stanza: Element) -> Said | SaidInRoom | Receipt | Bounced | None:
     """Return what an incoming ``<message/>`` means to us, or None if nothing."""
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
@@ -40,11 +49,13 @@ def read(stanza: Element) -> Said | SaidInRoom | Invited | Receipt | Bounced | N
         return None
     if kind != "groupchat" and (has_come := _receipt(stanza, bare(sender))) is not None:
         return has_come
-    if _has_any(stanza, _DELAYED):
-        return None
+    at_s = _kept_since(stanza)
     if kind == "groupchat":
-        return _in_room(stanza)
-    return muc.invitation(stanza) or _said(stanza)
+        return None if at_s else _in_room(stanza)
+    invited = muc.invitation(stanza)
+    if invited is not None:
+        return Said(invited.by, sender, ident, "", "", wants_receipt=False, at_s=at_s, invited=invited)
+    return _said(stanza, at_s)
 
 
 def _receipt(stanza: Element, jid: str) -> Receipt | None:
@@ -62,22 +73,50 @@ def name(stanza: Element, account: str, wall_s: float) -> str:
 
     That is its id in the account's archive (XEP-0359; only the account's own server can write that). If there is none,
     the sender's id and words; and if there is no such id, either, the words within some seconds.
+    A message that the server kept has the name that it had when it was brought at once.
     """
     found = (each.get("id", "") for each in stanza.iterfind(_STANZA_ID) if each.get("by") == account)
     own = next(found, "")
     if own:
         return archived(own)
-    ident = stanza.get("id", "") or f"{wall_s // _UNNAMED_S:.0f}"
-    words = "\0".join((stanza.get("from", ""), ident, *(part for part in stanza.itertext())))
+    ident = stanza.get("id", "") or f"{(_kept_since(stanza) or wall_s) // _UNNAMED_S:.0f}"
+    told = (part for child in stanza if child.tag not in _DELAYED for part in child.itertext())
+    words = "\0".join((stanza.get("from", ""), ident, *told))
     return hashlib.sha256(words.encode()).hexdigest()[:32]
 
 
 def archived(ident: str) -> str:
     """Return what names the message with this id in the account's archive."""
-    return f"a {ident[:LONGEST_TOKEN]}"
+    return f"{_BY_ARCHIVE}{ident[:LONGEST_TOKEN]}"
 
 
-def _said(stanza: Element) -> Said | None:
+def same_since_s(said: Said, now_s: float) -> float:
+    """Return since when (Unix s) a message of this name is this one; one that was heard before that is another."""
+    if said.token.startswith(_BY_ARCHIVE):
+        return 0.0
+    return said.at_s - CLOCKS_DIFFER_S if said.at_s else now_s - SAME_WITHIN_S
+
+
+def is_stale(said: Said, now_s: float) -> bool:
+    """Whether this was said too long ago to be answered."""
+    return 0.0 < said.at_s < now_s - STALE_S
+
+
+def said_at_s(element: Element) -> float:
+    """Return the moment (Unix s) that a ``<delay/>`` names; 1 for none that can be read: long ago."""
+    try:
+        stamp = dt.datetime.fromisoformat(element.get("stamp", "")[:LONGEST_TOKEN])
+        return max(stamp.replace(tzinfo=stamp.tzinfo or dt.UTC).timestamp(), _LONG_AGO_S)
+    except (ValueError, OverflowError):
+        return _LONG_AGO_S
+
+
+def _kept_since(stanza: Element) -> float:
+    """Return when a message was given to a server that kept it, the last one if several did; 0 if none did."""
+    return max((said_at_s(found) for tag in _DELAYED for found in stanza.iterfind(tag)), default=0.0)
+
+
+def _said(stanza: Element, at_s: float) -> Said | None:
     text, points_at, reacted = _words(stanza)
     if text is None:
         return None
@@ -95,6 +134,7 @@ def _said(stanza: Element) -> Said | None:
         points_at,
         reacted,
         wants_marker=names_it and stanza.find(f"{{{MARKERS}}}markable") is not None,
+        at_s=at_s,
     )
 
 

@@ -16,6 +16,18 @@ class LinkLost(OperationalError):
     code = "link-lost"
 
 
+class Invited(msgspec.Struct, frozen=True):
+    """Somebody wants us in a room. ``through``: whom the room calls the inviter, "" if they have said so themselves.
+
+    ``by`` is bare: the room itself, if it hides who it is.
+    """
+
+    room: str
+    by: str
+    password: str
+    through: str = ""
+
+
 class Said(msgspec.Struct, frozen=True):
     """A person wrote to us. ``jid`` is bare and decides what they may; ``sender`` is where to answer.
 
@@ -26,7 +38,9 @@ class Said(msgspec.Struct, frozen=True):
     In a room ``jid`` is the room, and ``sender`` who spoke there, ``aloud`` or to us alone; ``may_change`` says whether
     they may change what the room is told, and ``occupant`` is what the room calls them whatever their nick (XEP-0421),
     or else their nick; "" outside of rooms. ``token`` names these words for all bots that the server may bring them to,
-    "" if that is only us.
+    "" if that is only us. ``at_s`` is when it was said (Unix s) if it was kept for us meanwhile, 0 if it is said now.
+    Unless None, ``invited`` is what it means, and there are no words: ``jid`` is who invites us, or, once it is found
+    that they may, the room.
     """
 
     jid: str
@@ -43,6 +57,8 @@ class Said(msgspec.Struct, frozen=True):
     token: str = ""
     occupant: str = ""
     wants_marker: bool = False
+    at_s: float = 0.0
+    invited: Invited | None = None
 
 
 class SaidInRoom(msgspec.Struct, frozen=True):
@@ -60,18 +76,6 @@ class SaidInRoom(msgspec.Struct, frozen=True):
     points_at: str
     reacted: bool
     occupant: str = ""
-
-
-class Invited(msgspec.Struct, frozen=True):
-    """Somebody wants us in a room. ``through``: whom the room calls the inviter, "" if they have said so themselves.
-
-    ``by`` is bare: the room itself, if it hides who it is.
-    """
-
-    room: str
-    by: str
-    password: str
-    through: str = ""
 
 
 class InRoom(msgspec.Struct, frozen=True):
@@ -149,7 +153,7 @@ class Started(msgspec.Struct, frozen=True):
     """A new session began (not a resumed one): what the old one had not confirmed may be lost."""
 
 
-Event = Said | SaidInRoom | Ordered | Invited | InRoom | RoomRefused | Receipt | Bounced | Seen | Absent | Started
+Event = Said | SaidInRoom | Ordered | InRoom | RoomRefused | Receipt | Bounced | Seen | Absent | Started
 
 
 class Link(Protocol):
@@ -177,6 +181,10 @@ class Link(Protocol):
 
 class AskingLink(Link, Protocol):
     """A link through which we can ask, too."""
+
+    def silent_s(self) -> float:
+        """Return for how long (s) nothing has come in; what came before that was handed out."""
+        ...
 
     async def ask(self, to: str, kind: str, content: str) -> Element:
         """Send a request ("get" or "set") and return the answer, be it a result or an error. Raises :class:`LinkLost`.

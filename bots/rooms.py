@@ -28,6 +28,7 @@ from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store import Store
+from service.store.heard import Place, Sentence
 from service.store.keys import user_id
 from service.store.rooms import Room
 
@@ -41,6 +42,19 @@ _MOST_WAITING: Final = 1_000
 _STILL_IN: Final = frozenset(("service-unavailable", "feature-not-implemented", "item-not-found"))
 _UNCLEAR: Final = frozenset(("remote-server-not-found", "remote-server-timeout"))
 _log = structlog.get_logger()
+
+
+class _Invitation(msgspec.Struct, frozen=True):
+    """What was said, and where that stands in the store, "" if it stands nowhere."""
+
+    said: Said
+    to: Invited
+    place: Place
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether whoever serves the inviter has passed it on to us, who serve the room."""
+        return self.said.jid == self.to.room != self.to.by
 
 
 class Rooms:
@@ -71,7 +85,7 @@ class Rooms:
         self._door = door
         self._clock = clock
         self._visits = Visits()
-        self._deeds: asyncio.Queue[Deed | Invited] = asyncio.Queue()
+        self._deeds: asyncio.Queue[Deed | _Invitation] = asyncio.Queue()
         self._pinged_s = clock.monotonic_s()
 
     async def load(self) -> None:
@@ -80,6 +94,7 @@ class Rooms:
             try:
                 found = await self._store.rooms.of(self._link.address)
                 told = await self._store.rooms.told(list(found))
+                await self._store.heard.at_home(list(found), self._link.address)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
@@ -103,7 +118,7 @@ class Rooms:
             if now_s - self._pinged_s > PING_EVERY_S:
                 self._pinged_s = now_s
                 await asyncio.gather(*(self._still_in(room, nick) for room, nick in self._visits.inside()))
-            deed: Deed | Invited | None = None
+            deed: Deed | _Invitation | None = None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_EVERY_S):
                     deed = await self._deeds.get()
@@ -116,10 +131,10 @@ class Rooms:
         """A session began that continues no earlier one."""
         self._visits.restart(self._clock.monotonic_s())
 
-    def invited(self, event: Invited) -> None:
-        """Somebody wants us in a room."""
-        if self._deeds.qsize() < _MOST_WAITING and self._is_ours(event.room):
-            self._deeds.put_nowait(event)
+    def invited(self, said: Said, place: Place) -> None:
+        """Somebody wants us in a room; that stands at this place in the store until we have seen to it."""
+        if said.invited is not None and (place or self._deeds.qsize() < _MOST_WAITING):
+            self._deeds.put_nowait(_Invitation(said, said.invited, place))
 
     def moved(self, event: InRoom | RoomRefused) -> None:
         """Somebody came or went, or we were not let in."""
@@ -156,7 +171,7 @@ class Rooms:
     def whispered(self, said: Said) -> None:
         """Somebody in a room spoke to us alone."""
         nick = said.sender.partition("/")[2]
-        if nick:
+        if nick and not said.at_s:
             may_change = self._visits.is_manager(said.jid, nick)
             own = msgspec.structs.replace(said, may_change=may_change, wants_receipt=False, occupant=nick)
             self._desk.hear(own)
@@ -167,7 +182,7 @@ class Rooms:
         for deed in deeds:
             self._deeds.put_nowait(deed)
 
-    async def _surely(self, deed: Deed | Invited) -> None:
+    async def _surely(self, deed: Deed | _Invitation) -> None:
         """Do it, however long Redis is away."""
         while True:
             try:
@@ -179,11 +194,11 @@ class Rooms:
             else:
                 return
 
-    async def _do(self, deed: Deed | Invited) -> None:
+    async def _do(self, deed: Deed | _Invitation) -> None:
         address = self._link.address
         match deed:
-            case Invited():
-                await self._consider(deed)
+            case _Invitation():
+                await self._see_to(deed)
             case Enter(room, nick, password):
                 self._link.hint(muc.entering(address, room, nick, password, introduction.PRESENT))
             case Leave(room, nick):
@@ -201,6 +216,17 @@ class Rooms:
             case Keep(room, room_id, message_id):
                 await self._store.rooms.keep_told(room, room_id, message_id)
 
+    async def _see_to(self, invitation: _Invitation) -> None:
+        uid = user_id(invitation.said.jid)
+        if invitation.place and not self._charges.holds(uid):
+            return  # whoever serves them now has read it
+        if invitation.is_accepted:
+            self._plan(self._visits.invited(invitation.to, self._clock.monotonic_s()))
+        else:
+            await self._consider(invitation.to)
+        if invitation.place:
+            await self._store.heard.done([(uid, invitation.place)])
+
     async def _consider(self, event: Invited) -> None:
         """Follow an invitation, or say why not, unless too many come from there."""
         if not await self._store.users.allow(event.by, "invitation", INVITATIONS_PER_HOUR, 3600.0):
@@ -213,7 +239,17 @@ class Rooms:
             self._decline(event, not_admitted(NotAdmitted(), speaker), known=known)
         else:
             _log.info("invited", room=event.room, by=event.by)
+            await self._accept(event)
+
+    async def _accept(self, event: Invited) -> None:
+        """Go there, or have the bot do that which serves the room."""
+        room, address = event.room, self._link.address
+        if self._is_ours(room):
             self._plan(self._visits.invited(event, self._clock.monotonic_s()))
+            return
+        said = Said(room, event.by, "", "", "", wants_receipt=False, invited=event)
+        await self._store.heard.put([Sentence(room, "", msgspec.msgpack.encode(said), address)], address)
+        await self._store.heard.tell([user_id(room)])
 
     def _decline(self, event: Invited, words: str, *, known: bool) -> None:
         """Tell who invited us why we do not come: through the room, and directly if it is surely them."""
@@ -227,6 +263,7 @@ class Rooms:
     async def _settle(self, room: str, nick: str, password: str) -> None:
         self._link.rooms.add(room)
         await self._store.rooms.put(self._link.address, room, Room(nick, password))
+        await self._store.heard.at_home([room], self._link.address)
         known = await self._store.users.get(room)
         if not known.welcomed:
             await self._store.users.mark(room, welcomed=True)

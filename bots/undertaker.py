@@ -6,28 +6,23 @@ very session and nobody read. A server without an archive says nothing: then wha
 again, under the same id.
 """
 
-import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
 import structlog
 
-from bots import archive
 from bots.archive import Kept
+from bots.hearing import Hearing
 from bots.ids import answer_id, is_batch
+from bots.incoming import CLOCKS_DIFFER_S
 from bots.link import AskingLink, LinkLost, Receipt, Said
-from service.clock import Clock
+from bots.past import past
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.keys import user_id
 from service.store.outbox import MessageId
 from service.store.spread import Dead
 
-CLOCKS_DIFFER_S: Final = 10.0
-"""How far the server's clock and Redis's may be apart."""
-MOST_PAGES: Final = 500
-PAGE: Final = 200
-_WITHIN_S: Final = 30.0
 _UID_LENGTH: Final = len(user_id(""))
 _log = structlog.get_logger()
 
@@ -35,16 +30,11 @@ _log = structlog.get_logger()
 class Undertaker:
     """One bot's. What is done may be done again: by the next, should this bot die, too."""
 
-    def __init__(self, store: Store, link: AskingLink, clock: Clock, hear: Callable[[Said], None]) -> None:
-        """Have ``hear`` take in what people said."""
+    def __init__(self, store: Store, link: AskingLink, hearing: Hearing) -> None:
+        """Have ``hearing`` take in what people said."""
         self._store = store
         self._link = link
-        self._clock = clock
-        self._hear = hear
-
-    async def look(self) -> None:
-        """Look into the archive: the server then knows that we read what we were not brought. Raises LinkLost."""
-        await self._link.search(self._clock.wall_s(), "", 1)
+        self._hearing = hearing
 
     async def settle(self, dead: Dead, ttl_s: float) -> None:
         """Settle what a bot began whose lease of ``ttl_s`` has ended. Raises StoreUnavailable, LinkLost."""
@@ -52,17 +42,13 @@ class Undertaker:
             await self._link.lay_to_rest(dead.holder)
         except TimeoutError:
             _log.warning("a dead bot's session could not be ended", session=dead.holder)
-        since_s, after, pages = dead.ended_s - ttl_s - CLOCKS_DIFFER_S, "", 0
-        while pages < MOST_PAGES:
-            async with asyncio.timeout(_WITHIN_S):
-                results, answer = await self._link.search(since_s, after, PAGE)
-            await self._take_note(archive.read(results, self._link.address))
-            pages += 1
-            found = archive.next_page(answer)
-            if found is None:
-                break
-            after = found
-        _log.info("a dead bot's work is settled", session=dead.holder, pages=pages)
+        await self._hearing.first(self._read(dead.ended_s - ttl_s - CLOCKS_DIFFER_S))
+        _log.info("a dead bot's work is settled", session=dead.holder)
+
+    async def _read(self, since_s: float) -> AsyncIterator[Sequence[Said]]:
+        async for kept in past(self._link, since_s):
+            await self._take_note(kept)
+            yield kept.said
 
     async def _take_note(self, kept: Kept) -> None:
         arrived = {(user_id(each.jid), each.message_id) for each in kept.receipts if _is_batch(each)}
@@ -76,8 +62,6 @@ class Undertaker:
         await outbox.acked([pair for pair in sorted(sent & unconfirmed) if awaits[pair[0]]])
         await outbox.done([pair for pair in sorted(sent & unconfirmed) if not awaits[pair[0]]])
         await self._strike_off(kept.sent)
-        for said in kept.said:
-            self._hear(said)
 
     async def _strike_off(self, sent: Collection[MessageId]) -> None:
         """Do not say again what was said: answers of which the last part has arrived."""

@@ -159,6 +159,10 @@ class Connection:
             del self._searches[search]
         return results, answer
 
+    def silent_s(self) -> float:
+        """See :meth:`bots.link.AskingLink.silent_s`."""
+        return time.monotonic() - self._heard_s
+
     async def lay_to_rest(self, session: str) -> None:
         """See :meth:`bots.link.AskingLink.lay_to_rest`."""
         if self.is_account:
@@ -215,7 +219,7 @@ class Connection:
             await asyncio.sleep(PING_EVERY_S)
             if not self.up.is_set():
                 continue
-            if time.monotonic() - self._heard_s > SILENT_FOR_S:
+            if self.silent_s() > SILENT_FOR_S:
                 _log.warning("xmpp server is silent", for_s=SILENT_FOR_S)
                 self._stream.abort()
             else:
@@ -302,9 +306,9 @@ class Connection:
         event = incoming.read(element)
         if event is None:
             return
-        if isinstance(event, Said) and self.is_account and event.jid not in self.rooms:
+        if isinstance(event, Said) and self.is_account and (event.invited is not None or event.jid not in self.rooms):
             event = msgspec.structs.replace(event, token=incoming.name(element, self.address, time.time()))
-        if isinstance(event, Said) and event.jid not in self.rooms:
+        if isinstance(event, Said) and not event.at_s and event.invited is None and event.jid not in self.rooms:
             self._on_event(Seen(event.jid))
         self._on_event(event)
 

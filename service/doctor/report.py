@@ -9,7 +9,7 @@ from service.clock import SystemClock
 from service.doctor.bots import bots_health, judged
 from service.doctor.finding import Finding
 from service.doctor.machine import check_console, check_file_limit
-from service.doctor.store import check_store
+from service.doctor.store import bots_silent_s, check_store
 from service.doctor.xmpp import check_xmpp
 from service.logs import redacted
 from service.settings import Settings
@@ -17,12 +17,12 @@ from service.settings import Settings
 
 async def examine(settings: Settings) -> list[Finding]:
     """Make every check."""
-    store, bots, console = await asyncio.gather(
-        check_store(settings, SystemClock()), bots_health(settings), check_console(settings)
+    clock = SystemClock()
+    store, silent_s, bots, console = await asyncio.gather(
+        check_store(settings, clock), bots_silent_s(settings, clock), bots_health(settings), check_console(settings)
     )
-    # A bot that may be logged in would lose its session to ours.
-    xmpp = await check_xmpp(settings, try_secret=bots is not None and all(bot.why for bot in bots))
-    return [*store, *([] if bots is None else [judged(bots)]), xmpp, console, check_file_limit()]
+    told = [] if bots is None else [judged(bots)]
+    return [*store, *told, *await check_xmpp(settings, silent_s), console, check_file_limit()]
 
 
 def as_text(findings: Sequence[Finding]) -> str:

@@ -1,4 +1,4 @@
-"""Redis: there, new enough, keeping what it is given, quick, of our time; and who works for it."""
+"""Redis: there, new enough, keeping what it is given, quick, of our time; and who works for it, or did lately."""
 
 import statistics
 from typing import Any
@@ -27,6 +27,21 @@ async def check_store(settings: Settings, clock: Clock) -> list[Finding]:
         return [*server(info), await _latency(store, clock), await _clocks(store, clock), await _workers(store)]
     except StoreUnavailable as error:
         return [Finding("Redis", ok=False, seen=str(error), advice="Try again; look into its log if it stays away.")]
+    finally:
+        await store.close()
+
+
+async def bots_silent_s(settings: Settings, clock: Clock) -> dict[str, float] | None:
+    """Return for how long (s) each address's bot has not heard from its server; None if Redis is away."""
+    try:
+        store = await connect(settings)
+    except StoreUnavailable:
+        return None
+    addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
+    try:
+        return {each: clock.wall_s() - await store.heard.listened(each) for each in addresses}
+    except StoreUnavailable:
+        return None
     finally:
         await store.close()
 

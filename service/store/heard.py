@@ -16,6 +16,8 @@ from service.store.link import BLOCK_AT_MOST_S, Command, Link, script
 from service.store.stamps import stamp
 
 MOST_UNREAD: Final = 100
+KNOWN_S: Final = 90_000
+"""For so long it is known what was said: longer than anything that was said is answered."""
 _LENGTH: Final = 10_000
 _SAID_KEPT_S: Final = 86_400
 _ARRIVED_KEPT_S: Final = 3_600
@@ -27,13 +29,15 @@ Place = str
 class Sentence(msgspec.Struct, frozen=True):
     """Something that a person said: ``said`` as the bots wrote it down, to which address.
 
-    ``token`` names it, "" if nobody can hear it twice.
+    ``token`` names it, "" if nobody can hear it twice; what was heard by that name before ``since_s`` (Unix s) was
+    something else.
     """
 
     jid: str
     token: str
     said: bytes
     address: str
+    since_s: float = 0.0
 
 
 class Unanswered(msgspec.Struct, frozen=True):
@@ -81,7 +85,7 @@ class Heard:
         commands: list[Command] = []
         for one in sentences:
             uid = user_id(one.jid)
-            given = (one.token, one.said, one.address, default_home, MOST_UNREAD)
+            given = (one.token, one.said, one.address, default_home, MOST_UNREAD, one.since_s, KNOWN_S)
             heard, _, known, home = keys.said(uid)
             commands.append(script("heard_put", (heard, known, home, keys.user(uid)), *given))
         return [reply == 1 for reply in await self._link.many(commands)]
@@ -134,6 +138,14 @@ class Heard:
             ]
         )
 
+    async def listened(self, address: str) -> float:
+        """Return until when (Unix s) all that an account was told has been taken in; 0 if it never was."""
+        return float(await self._link.call("HGET", keys.LISTENED, address) or 0)
+
+    async def listening(self, address: str, until_s: float) -> None:
+        """Note that all that an account was told has been taken in until this moment (Unix s)."""
+        await self._link.call("HSET", keys.LISTENED, address, until_s)
+
     # Who serves whom.
 
     async def homes(self, uids: Sequence[UserId]) -> list[str]:
@@ -148,6 +160,10 @@ class Heard:
     async def settle(self, jid: str) -> None:
         """Keep somebody's home for good: they were let in."""
         await self._link.call("PERSIST", _home(user_id(jid)))
+
+    async def at_home(self, jids: Sequence[str], address: str) -> None:
+        """Have the home of rooms be where the bot has that is in them."""
+        await self._link.many([("SET", _home(user_id(jid)), address) for jid in jids])
 
     # From bot to bot.
 

@@ -88,6 +88,7 @@ key                          type    meaning
 ``cn:{d}:unread``            zset    user ids who said what nobody has answered → when (ms)
 ``cn:{d}:heard``             stream  ``u``: user ids who said something to a bot that does not serve them; or
                                      ``o``: what their software ordered there (msgpack), ``v`` from whom; ~10,000
+``cn:{d}:listened``          hash    account → until when (Unix s) all that it was told has been taken in
 ``cn:{d}:say:VOICE``         stream  ``s``: what others have this bot write; expires
 ``cn:{ps:SERVICE}:nodes``    hash    channel id → Position (msgpack): how far it is published on a pubsub service
 ``cn:{d}:news``              stream  ``c``: channel that has a new version, while somebody publishes; ~10,000; expires
@@ -135,6 +136,7 @@ BOT_ASKED = "cn:{d}:asked"
 BOT_ANSWERS = "cn:{d}:answers"
 UNREAD = "cn:{d}:unread"
 HEARD = "cn:{d}:heard"
+LISTENED = "cn:{d}:listened"
 DEAD_LETTERS = "cn:{d}:dead"
 STANDING_LOG = "cn:{w}:log"
 

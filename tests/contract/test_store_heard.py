@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from service.store import Store, keys
-from service.store.heard import MOST_UNREAD, Order, Sentence
+from service.store.heard import KNOWN_S, MOST_UNREAD, Order, Sentence
 from tests.support.waiting import until
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
@@ -38,6 +38,30 @@ async def test_what_two_bots_were_brought_is_kept_once(store: Store) -> None:
     (first, _) = await store.heard.read([UID])
     await store.heard.done([(UID, first.place)])
     assert await say(store, "list", token="m1") == [False], "also when it is answered"
+
+
+async def test_what_was_heard_by_a_name_is_known_for_longer_than_anything_is_answered(store: Store) -> None:
+    await say(store, "list", token="m1")
+    known = keys.said(UID)[2]
+    await store.link.call("ZINCRBY", known, 5 - KNOWN_S, "m1")
+    assert await say(store, "list", token="m1") == [False]
+    assert await store.link.call("TTL", known) > KNOWN_S - 60
+    await store.link.call("ZINCRBY", known, -10, "m1")
+    await say(store, "list", token="m2")
+    assert await store.link.call("ZRANGE", known, 0, -1) == [b"m2"], "and then forgotten"
+
+
+async def test_a_name_that_was_heard_too_early_is_another_messages(store: Store) -> None:
+    await say(store, "list", token="m1")
+    heard_s = float(await store.link.call("ZSCORE", keys.said(UID)[2], "m1"))
+    same, other = (Sentence(ALICE, "m1", b"list", HERE, since_s) for since_s in (heard_s, heard_s + 1))
+    assert await store.heard.put([same, other], HERE) == [False, True]
+
+
+async def test_until_when_an_account_has_listened_is_known(store: Store) -> None:
+    assert await store.heard.listened(HERE) == 0.0
+    await store.heard.listening(HERE, 1_767_225_600.5)
+    assert (await store.heard.listened(HERE), await store.heard.listened(THERE)) == (1_767_225_600.5, 0.0)
 
 
 async def test_of_too_much_the_oldest_is_dropped(store: Store) -> None:

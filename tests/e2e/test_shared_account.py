@@ -5,69 +5,28 @@ import contextlib
 import re
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from pydantic import SecretStr
 
 from bots import posts
 from bots.charges import PARTS, part_of
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
-from service.store import Store, connect
+from service.store import Store
 from service.store.keys import user_id
 from tests.support.bot import reach, tell
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
+from tests.support.talk import answered, talk
 from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.e2e
 
-PEOPLE = 8
 VERSIONS = 20
 COMMANDS = 20
 HEALED_WITHIN_S = 60.0
 ENTRY = re.compile(r"\bEntry k(\d+)\b")
-
-
-@pytest_asyncio.fixture
-async def settings(clean_redis: str, prosody: PrivateProsody) -> Settings:
-    """Settings of bots with an account of their own."""
-    jid = await prosody.register(f"bot-{secrets.token_hex(4)}", "a bot's password")
-    return Settings(
-        redis_url=clean_redis,
-        xmpp_login="client",
-        xmpp_jid=jid,
-        xmpp_password=SecretStr("a bot's password"),
-        xmpp_host="localhost",
-        xmpp_port=prosody.c2s_port,
-        xmpp_ca_file=str(prosody.ca_file),
-        lease_ttl_s=4.0,
-        max_commands_per_minute=10_000,
-        messages_per_s_per_user=20.0,
-    )
-
-
-@pytest_asyncio.fixture
-async def store(settings: Settings) -> AsyncIterator[Store]:
-    opened = await connect(settings)
-    yield opened
-    await opened.close()
-
-
-@pytest_asyncio.fixture
-async def people(settings: Settings, prosody: PrivateProsody) -> AsyncIterator[list[ChatClient]]:
-    """Some people, online."""
-    clients = []
-    for _ in range(PEOPLE):
-        jid = await prosody.register(f"person-{secrets.token_hex(4)}", "pw")
-        clients.append(ChatClient(jid, "pw", "127.0.0.1", prosody.c2s_port, settings.xmpp_jid))
-    await asyncio.gather(*(client.start() for client in clients))
-    yield clients
-    await asyncio.gather(*(client.stop() for client in clients))
 
 
 async def servers(store: Store, settings: Settings) -> list[str]:
@@ -87,23 +46,11 @@ def entries(person: ChatClient) -> list[int]:
     return [int(number) for message in person.received for number in ENTRY.findall(message.body)]
 
 
-async def talk(person: ChatClient, threads: list[str]) -> None:
-    """Say one thing after another, and wait for no answer."""
-    for number in range(COMMANDS):
-        person.send("list" if number % 2 else "status", thread=threads[number])
-        await asyncio.sleep(0.05)
-
-
 async def publish(store: Store, people: list[ChatClient], versions: range) -> None:
     channel = await make_channel(store)
     for version in versions:
         await tell(store, people, channel, f"k{version}", base=version)
         await asyncio.sleep(0.05)
-
-
-def answered(person: ChatClient, threads: list[str]) -> list[str]:
-    """The threads that were answered, in the order of the answers; what was answered twice is there twice."""
-    return [message.thread for message in person.received if message.thread in threads]
 
 
 @pytest.mark.timeout(180)

@@ -37,11 +37,14 @@ class JumpingClock(SystemClock):
 
 
 @contextlib.asynccontextmanager
-async def serving(settings: Settings, store: Store, clock: Clock | None = None) -> AsyncIterator[Bot]:
-    """Run a bot; it has a session when the block begins."""
+async def serving(
+    settings: Settings, store: Store, clock: Clock | None = None, charges: Charges | None = None
+) -> AsyncIterator[Bot]:
+    """Run a bot, of everybody unless ``charges`` says otherwise; it has a session when the block begins."""
     clock = clock or SystemClock()
-    charges = Charges(store.heard, clock, settings.xmpp_jid)
-    charges.hold(EVERYBODY)
+    if charges is None:
+        charges = Charges(store.heard, clock, settings.xmpp_jid)
+        charges.hold(EVERYBODY)
     bot = Bot(settings, store, clock, charges, secrets.token_hex(4))
     running = asyncio.create_task(bot.run())
     try:
@@ -80,7 +83,7 @@ async def knows_receipts(store: Store, person: ChatClient) -> bool:
 
 
 async def reach(client: ChatClient) -> None:
-    """Talk to the bot until it answers: what is said while there is none is history when it comes."""
+    """Talk to the bot until it answers: a component's server keeps nothing that is said while there is none."""
 
     async def answered() -> bool:
         with contextlib.suppress(TimeoutError):

@@ -30,6 +30,18 @@ class ForgetfulProsody(PrivateProsody):
         return super()._configuration().replace('"mam", ', "")
 
 
+class ArchivingProsody(PrivateProsody):
+    """One that keeps nothing for who is away but in archives."""
+
+    def _configuration(self) -> str:
+        return (
+            super()
+            ._configuration()
+            .replace('"offline", ', "")
+            .replace("modules_disabled = { ", 'modules_disabled = { "offline", ')
+        )
+
+
 class ProsodyWithStrangers(PrivateProsody):
     """One with a component of strangers."""
 

@@ -3,91 +3,24 @@
 import asyncio
 import contextlib
 import secrets
-import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
-from xml.sax.saxutils import quoteattr
 
+import msgspec
 import pytest
-from slixmpp import JID
 
 from bots.bot import Bot
+from bots.link import Said
 from bots.stanzas import clean
 from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store
+from service.store.heard import Sentence
 from service.store.keys import user_id
 from tests.support.bot import Person, serving
 from tests.support.channels import make_channel, publish
-from tests.support.chat import ChatClient
+from tests.support.guest import Guest
 from tests.support.naughty import STRINGS
 from tests.support.waiting import until, until_so
-
-
-class Guest:
-    """Somebody in a room, and what they hear there."""
-
-    def __init__(self, client: ChatClient, room: str, nick: str) -> None:
-        self.room, self.nick = room, nick
-        self._at = JID(room)
-        self.heard: list[tuple[str, str]] = []
-        self.ids: dict[str, str] = {}
-        """By what was said, how the room calls it."""
-        self.client = client
-        self._xmpp = client._xmpp
-        self._xmpp.register_plugin("xep_0045")
-        self._xmpp.register_plugin("xep_0359")
-        self._xmpp.add_event_handler("groupchat_message", self._hear)
-
-    def _hear(self, message: Any) -> None:
-        if message["from"].bare == self.room:
-            self.heard.append((message["from"].resource, message["body"]))
-            self.ids[message["body"]] = message["stanza_id"]["id"]
-
-    async def enter(self) -> "Guest":
-        """Come in."""
-        await self._xmpp.plugin["xep_0045"].join_muc_wait(self._at, self.nick, maxstanzas=0, timeout=10)
-        return self
-
-    async def open(self) -> "Guest":
-        """Make the room, and be its owner."""
-        await self.enter()
-        muc = self._xmpp.plugin["xep_0045"]
-        form = await muc.get_room_config(self._at)
-        form["type"] = "submit"
-        await muc.set_room_config(self._at, form)
-        return self
-
-    def say(self, text: str) -> None:
-        """Speak to all."""
-        self._xmpp.send_message(self._at, text, mtype="groupchat")
-
-    def reply(self, told: str, text: str) -> None:
-        """Speak under what was told."""
-        under = f"<reply xmlns='urn:xmpp:reply:0' id='{self.ids[told]}'/>"
-        self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body>{under}</message>")
-
-    def say_as(self, nick: str, text: str) -> None:
-        """Ask for another name, and speak, whatever the room says to that."""
-        self._xmpp.send_raw(f"<presence to={quoteattr(f'{self.room}/{nick}')}/>")
-        self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body></message>")
-
-    def invite(self, jid: str, *, direct: bool = False) -> None:
-        """Have the room invite somebody, or do so oneself."""
-        if direct:
-            inside = f"<x xmlns='jabber:x:conference' jid='{self.room}'/>"
-            self._xmpp.send_raw(f"<message to='{jid}' id='{uuid.uuid4().hex}'>{inside}</message>")
-        else:
-            self._xmpp.plugin["xep_0045"].invite(self._at, JID(jid))
-
-    async def hears(self, words: str, *, times: int = 1) -> str:
-        """Wait until something with these words was said; return it."""
-        await until_so(lambda: len([text for _, text in self.heard if words in text]) >= times, f"{words!r} is heard")
-        return next(text for _, text in reversed(self.heard) if words in text)
-
-    def roster(self) -> list[str]:
-        """Who is in the room."""
-        return list(self._xmpp.plugin["xep_0045"].get_roster(self._at))
 
 
 async def answered(guest: Guest) -> bool:
@@ -107,6 +40,30 @@ def owner(person: Person) -> Callable[[], Awaitable[Guest]]:
         return await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
 
     return make
+
+
+async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_own_word(
+    bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]]
+) -> None:
+    """An account's archive has it; who is a manager there is known to nobody then."""
+    alice = await owner()
+    alice.invite(bot.connection.address)
+    await alice.hears("Hello!")
+    await make_channel(store)
+    alice.say("Coronet: subscribe https://example.org/feed")
+    await alice.hears("Subscribed")
+    heard = list(alice.heard)
+    whispered = Said(alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, at_s=1.0)
+    sentence = Sentence(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
+    assert await store.heard.put([sentence], bot.connection.address) == [True]
+    await store.heard.tell([user_id(alice.room)])
+
+    async def struck_off() -> bool:
+        return not await store.heard.read([user_id(alice.room)])
+
+    await until(struck_off, "it is struck off")
+    assert len(await store.subscriptions.of_user(alice.room)) == 1
+    assert alice.heard == heard
 
 
 @pytest.mark.parametrize("direct", [False, True])

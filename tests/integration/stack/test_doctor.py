@@ -1,6 +1,5 @@
 """The doctor, on real servers and on ones that are away."""
 
-import asyncio
 import resource
 import socket
 from collections.abc import AsyncIterator
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bots.link import Event, Started
-from bots.xmpp.connection import Connection
 from service import settings
 from service.clock import SystemClock
 from service.console.health import serve_health
@@ -19,11 +16,13 @@ from service.doctor.bots import judged
 from service.doctor.finding import Finding
 from service.doctor.machine import check_console, check_file_limit
 from service.doctor.report import as_text, examine
-from service.doctor.store import check_store, server
+from service.doctor.store import bots_silent_s, check_store, server
 from service.doctor.xmpp import check_xmpp
 from service.errors import CoronetError
 from service.stack.prosody import PrivateProsody
 from service.store import connect
+from tests.support.bot import serving
+from tests.support.waiting import until
 
 
 class SteppingClock(SystemClock):
@@ -64,24 +63,6 @@ def client(prosody: PrivateProsody, ca_file: str) -> settings.Settings:
     )
 
 
-@asynccontextmanager
-async def announced(ours: settings.Settings, why_not: str) -> AsyncIterator[None]:
-    """The health of a bot: it is ready, or says why not."""
-
-    async def ready() -> None:
-        if why_not:
-            raise CoronetError(why_not)
-
-    store = await connect(ours)
-    health = await serve_health("127.0.0.1", 0, ready)
-    try:
-        await store.bots.announce(f"{health.url}/metrics")
-        yield
-    finally:
-        await health.close()
-        await store.close()
-
-
 async def test_a_private_redis_is_fine_but_nobody_works_yet(clean_redis: str) -> None:
     findings = await check_store(settings.load({}, redis_url=clean_redis), SteppingClock(0.001))
     assert [finding.about for finding in findings if not finding.ok] == ["Workers"]
@@ -120,54 +101,72 @@ def test_what_could_lose_subscriptions_is_named(field: str, value: str, about: s
 
 
 async def test_the_component_s_secret_is_tried(prosody: PrivateProsody) -> None:
-    assert (await check_xmpp(component(prosody, prosody.component_secret), try_secret=True)).ok
-    refused = await check_xmpp(component(prosody, "wrong"), try_secret=True)
+    (fine,) = await check_xmpp(component(prosody, prosody.component_secret), {})
+    assert fine.ok
+    (refused,) = await check_xmpp(component(prosody, "wrong"), {})
     assert (refused.ok, refused.seen.endswith("refuses the secret")) == (False, True)
+    assert prosody.component_jid in refused.advice
 
 
-async def test_a_bot_that_is_logged_in_stays_so(prosody: PrivateProsody, clean_redis: str) -> None:
-    ours = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
-    events: list[Event] = []
-    connection = Connection(ours, "test", events.append)
-    logged_in = asyncio.create_task(connection.run())
-    try:
-        await connection.up.wait()
-        async with announced(ours, ""):
-            found = {finding.about: finding for finding in await examine(ours)}
-        assert (found["Bots"].ok, found["XMPP login"].ok) == (True, True)
-        await connection.ask("localhost", "get", "<ping xmlns='urn:xmpp:ping'/>")
-        assert events == [Started()]
-    finally:
-        logged_in.cancel()
-        await asyncio.gather(logged_in, return_exceptions=True)
+async def test_each_address_is_looked_at_and_what_is_wrong_with_which_is_said(tmp_path: Path) -> None:
+    async with PrivateProsody(tmp_path / "prosody", shards=1) as server:
+        (shard,) = server.shards
+        told = component(server, server.component_secret).model_copy(
+            update={"xmpp_shards": (shard, "coronet@b9.feeds.localhost")}
+        )
+        one, two, none = await check_xmpp(told, {})
+        assert (one.ok, two.ok, none.ok) == (True, True, False)
+        assert shard in two.seen
+        assert none.seen.endswith("the server has no such component")
+        assert "b9.feeds.localhost" in none.advice
+        one, two, _ = await check_xmpp(told, {told.xmpp_jid: 3.0, shard: 300.0})
+        assert (one.ok, one.seen.endswith("a bot is connected")) == (True, True)
+        assert (two.ok, two.seen.endswith("no bot is connected")) == (False, True)
+        assert "logs" in two.advice
 
 
-async def test_a_bot_that_cannot_log_in_says_why_and_has_its_secret_tried(
-    prosody: PrivateProsody, clean_redis: str
+async def test_two_addresses_of_one_component_are_named(prosody: PrivateProsody) -> None:
+    told = component(prosody, prosody.component_secret).model_copy(update={"xmpp_shards": (prosody.bot_jid,)})
+    *_, shared = await check_xmpp(told, None)
+    assert (shared.ok, shared.seen) == (False, f"several at {prosody.component_jid}")
+
+
+async def test_no_bot_that_is_connected_loses_its_connection(
+    clean_redis: str, prosody: PrivateProsody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = component(prosody, "wrong").model_copy(update={"redis_url": clean_redis})
-    async with announced(wrong, "There is no session."):
-        found = {finding.about: finding for finding in await examine(wrong)}
-    assert found["Bots"].seen == "0 ready, 1 not: There is no session."
-    assert found["XMPP login"].seen.endswith("refuses the secret")
+    """Our servers end the older one of two connections of a component."""
+    monkeypatch.setattr("bots.absence.NOTE_EVERY_S", 0.05)
+    told = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
+    store = await connect(told)
+    async with serving(told, store) as bot:
+        await until(lambda: store.heard.listened(told.xmpp_jid), "it is noted")
+        session = bot.connection._session
+        silent_s = await bots_silent_s(told, SystemClock())
+        (connected,) = await check_xmpp(told, silent_s)
+        (unsure,) = await check_xmpp(told, None)
+        await bot.connection._ping()
+        assert bot.connection._session == session
+    await store.close()
+    assert silent_s is not None
+    assert silent_s[told.xmpp_jid] < 30.0
+    assert connected.seen.endswith("a bot is connected")
+    assert (unsure.ok, "not tried" in unsure.seen) == (True, True)
 
 
-async def test_a_bot_that_does_not_answer_may_be_logged_in(prosody: PrivateProsody, clean_redis: str) -> None:
-    ours = component(prosody, "wrong").model_copy(update={"redis_url": clean_redis})
-    async with announced(ours, ""):
-        pass
-    found = {finding.about: finding for finding in await examine(ours)}
-    assert (found["Bots"].seen, found["XMPP login"].ok) == ("0 ready, 1 not: one does not answer", True)
+async def test_whom_nobody_can_ask_has_no_silence(tmp_path: Path) -> None:
+    assert await bots_silent_s(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock"), SystemClock()) is None
 
 
-async def test_without_a_bot_nobody_is_told() -> None:
-    finding = judged([])
-    assert (finding.ok, "coronet bot" in finding.advice) == (False, True)
+async def test_more_addresses_than_an_account_has_are_no_use(prosody: PrivateProsody) -> None:
+    told = client(prosody, str(prosody.ca_file)).model_copy(update={"xmpp_shards": ("bob@localhost",)})
+    login, shards = await check_xmpp(told, {})
+    assert (login.ok, shards.ok, "components" in shards.advice) == (True, False, True)
 
 
 async def test_a_client_s_server_must_have_a_trusted_certificate(prosody: PrivateProsody) -> None:
-    assert (await check_xmpp(client(prosody, str(prosody.ca_file)), try_secret=True)).ok
-    distrusted = await check_xmpp(client(prosody, ""), try_secret=True)
+    (fine,) = await check_xmpp(client(prosody, str(prosody.ca_file)), {})
+    assert fine.ok
+    (distrusted,) = await check_xmpp(client(prosody, ""), {})
     assert (distrusted.ok, "CERTIFICATE_VERIFY_FAILED" in distrusted.seen) == (False, True)
 
 
@@ -175,7 +174,7 @@ async def test_a_port_that_speaks_no_xmpp_is_not_waited_for_long(monkeypatch: py
     monkeypatch.setattr("service.doctor.xmpp._WITHIN_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        finding = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), try_secret=True)
+        (finding,) = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), {})
     assert (finding.ok, "no answer" in finding.seen) == (False, True)
 
 
@@ -197,3 +196,44 @@ def test_advice_stands_only_below_what_is_bad() -> None:
         ["BAD", "B", "ill"],
         ["→", "rest"],
     ]
+
+
+@asynccontextmanager
+async def announced(ours: settings.Settings, why_not: str) -> AsyncIterator[None]:
+    """The health of a bot: it is ready, or says why not."""
+
+    async def ready() -> None:
+        if why_not:
+            raise CoronetError(why_not)
+
+    store = await connect(ours)
+    health = await serve_health("127.0.0.1", 0, ready)
+    try:
+        await store.bots.announce(f"{health.url}/metrics")
+        yield
+    finally:
+        await health.close()
+        await store.close()
+
+
+async def test_a_bot_that_cannot_log_in_says_why_and_has_its_secret_tried(
+    prosody: PrivateProsody, clean_redis: str
+) -> None:
+    wrong = component(prosody, "wrong").model_copy(update={"redis_url": clean_redis})
+    async with announced(wrong, "There is no session."):
+        found = {finding.about: finding for finding in await examine(wrong)}
+    assert found["Bots"].seen == "0 ready, 1 not: There is no session."
+    assert found["XMPP login"].seen.endswith("refuses the secret")
+
+
+async def test_a_bot_that_does_not_answer_is_named(prosody: PrivateProsody, clean_redis: str) -> None:
+    ours = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
+    async with announced(ours, ""):
+        pass
+    found = {finding.about: finding for finding in await examine(ours)}
+    assert (found["Bots"].ok, found["Bots"].seen) == (False, "0 ready, 1 not: one does not answer")
+
+
+async def test_without_a_bot_nobody_is_told() -> None:
+    finding = judged([])
+    assert (finding.ok, "coronet bot" in finding.advice) == (False, True)

@@ -2,10 +2,11 @@
 
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
 from bots import archive, incoming
-from bots.link import Receipt
+from bots.link import Receipt, Said
 
 BOT, ALICE = "bot@localhost", "alice@localhost"
 
@@ -35,7 +36,7 @@ def test_what_we_sent_what_arrived_and_what_was_said_are_told_apart() -> None:
     found = archive.read(results, BOT)
     assert found.sent == {"batch-1"}
     assert found.receipts == (Receipt(ALICE, "batch-1"),)
-    assert [(said.jid, said.text) for said in found.said] == [(ALICE, "list")]
+    assert [(said.jid, said.text, said.at_s) for said in found.said] == [(ALICE, "list", 1_767_225_600.0)]
 
 
 def test_what_was_said_has_the_name_in_the_archive_that_it_had_when_it_was_brought() -> None:
@@ -58,6 +59,23 @@ def test_without_an_archive_the_same_message_has_the_same_name_and_another_has_a
         message("<body>list</body>", "eve@x"),
     )
     assert first not in {incoming.name(parsed(other), BOT, 0.0) for other in others}
+
+
+def test_without_an_archive_a_message_that_was_kept_has_the_name_that_it_had_when_it_was_brought() -> None:
+    delay = "<delay xmlns='urn:xmpp:delay' stamp='1970-01-01T00:01:41Z'>Offline storage</delay>"
+    brought, kept = (parsed(message(f"<body>list</body>{inside}")) for inside in ("", delay))
+    assert incoming.name(brought, BOT, 100.0) == incoming.name(kept, BOT, 9_000.0)
+    nameless, kept = (parsed(message(f"<body>list</body>{inside}", ident="")) for inside in ("", delay))
+    assert incoming.name(nameless, BOT, 100.0) == incoming.name(kept, BOT, 9_000.0)
+
+
+def test_only_an_archive_names_a_message_for_good() -> None:
+    said = incoming.read(parsed(message("<body>list</body>")))
+    assert isinstance(said, Said)
+    assert incoming.same_since_s(msgspec.structs.replace(said, token=incoming.archived("1")), 9_000.0) == 0.0
+    assert incoming.same_since_s(said, 9_000.0) == 9_000.0 - incoming.SAME_WITHIN_S
+    kept = msgspec.structs.replace(said, at_s=5_000.0)
+    assert incoming.same_since_s(kept, 9_000.0) == 5_000.0 - incoming.CLOCKS_DIFFER_S, "ids may be used again"
 
 
 def test_the_same_words_without_any_id_are_one_message_only_for_some_seconds() -> None:

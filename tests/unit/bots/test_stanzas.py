@@ -1,6 +1,7 @@
 """What we write is well-formed whatever is in it; what we get means what it should."""
 
 from xml.etree import ElementTree as ET
+from xml.sax.saxutils import quoteattr
 
 import pytest
 from hypothesis import given
@@ -129,7 +130,10 @@ def test_errors_are_bounces_never_commands() -> None:
         ("from='room@localhost' type='groupchat'", "<body>says the room itself</body>"),
         (f"{ALICE} type='headline'", "<body>list</body>"),
         (f"{ALICE} type='chat'", "<composing xmlns='http://jabber.org/protocol/chatstates'/>"),
-        (f"{ALICE} type='chat'", "<body>list</body><delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"),
+        (
+            "from='room@localhost/eve' type='groupchat'",
+            "<body>history</body><delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>",
+        ),
         (f"{ALICE} type='chat'", "<body>x</body><received xmlns='urn:xmpp:carbons:2'/>"),
         (f"{ALICE} type='chat'", f"<received xmlns='urn:xmpp:carbons:2'>{FORWARDED}</received>"),
         (f"{ALICE} type='chat'", f"<sent xmlns='urn:xmpp:carbons:2'>{FORWARDED}</sent>"),
@@ -139,6 +143,42 @@ def test_errors_are_bounces_never_commands() -> None:
 )
 def test_what_is_not_said_to_us_now_means_nothing(attributes: str, content: str) -> None:
     assert incoming.read(message(attributes, content)) is None
+
+
+def said_at(*delays: str) -> float:
+    said = incoming.read(message(f"{ALICE} type='chat'", f"<body>list</body>{''.join(delays)}"))
+    assert isinstance(said, Said)
+    return said.at_s
+
+
+def delay(stamp: str) -> str:
+    return f"<delay xmlns='urn:xmpp:delay' stamp={quoteattr(stamp)}>Offline storage</delay>"
+
+
+def test_what_a_server_kept_says_when_it_was_said() -> None:
+    assert said_at() == 0.0
+    assert said_at(delay("2026-01-01T00:00:00Z")) == 1_767_225_600.0
+    assert said_at(delay("2026-01-01T01:00:00.5+01:00")) == 1_767_225_600.5
+    assert said_at("<x xmlns='jabber:x:delay' stamp='20260101T00:00:00'/>") == 1_767_225_600.0
+    assert said_at(delay("2025-01-01T00:00:00Z"), delay("2026-01-01T00:00:00Z")) == 1_767_225_600.0, "the last server"
+
+
+@pytest.mark.parametrize("stamp", ["", "yesterday", "9999-99-99", "0001-01-01T00:00:00+14:00", "2" * 100_000])
+def test_what_was_said_at_no_moment_is_stale(stamp: str) -> None:
+    said = incoming.read(message(f"{ALICE} type='chat'", f"<body>list</body>{delay(stamp)}"))
+    assert isinstance(said, Said)
+    assert incoming.is_stale(said, 1_767_225_600.0)
+
+
+def test_what_is_said_now_is_never_stale_and_what_was_kept_is_after_a_day() -> None:
+    now_s = 1_767_225_600.0
+    live = incoming.read(message(f"{ALICE} type='chat'", "<body>list</body>"))
+    kept = incoming.read(message(f"{ALICE} type='chat'", f"<body>list</body>{delay('2026-01-01T00:00:00Z')}"))
+    assert isinstance(live, Said)
+    assert isinstance(kept, Said)
+    assert not incoming.is_stale(live, now_s)
+    assert not incoming.is_stale(kept, now_s + incoming.STALE_S)
+    assert incoming.is_stale(kept, now_s + incoming.STALE_S + 1)
 
 
 def test_what_would_be_repeated_in_an_answer_is_short_or_left_out() -> None:

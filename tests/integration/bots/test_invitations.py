@@ -1,0 +1,122 @@
+"""Whichever bot is brought an invitation, the one that serves the room goes there, and is heard there."""
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+
+from bots.bot import Bot
+from bots.charges import EVERYBODY, Charges, part_of
+from service.clock import SystemClock
+from service.feeds.parts import Parts
+from service.settings import Settings
+from service.stack.prosody import PrivateProsody
+from service.store import Store
+from service.store.keys import user_id
+from tests.support.bot import Person, serving
+from tests.support.channels import make_channel, publish
+from tests.support.chat import online
+from tests.support.guest import Guest
+from tests.support.waiting import until, until_so
+
+
+@pytest.fixture
+def login() -> str:
+    """The way in which several bots have one address."""
+    return "client"
+
+
+Pair = tuple[Bot, Bot, Guest]
+
+
+@pytest_asyncio.fixture
+async def pair(settings: Settings, store: Store, person: Person) -> AsyncIterator[Pair]:
+    """Two bots of one account, the second of which serves only the room of somebody who has opened one."""
+    guest = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
+    theirs = frozenset([part_of(user_id(guest.room))])
+    async with (
+        serving(settings, store, charges=_of(settings, store, EVERYBODY - theirs)) as one,
+        serving(settings, store, charges=_of(settings, store, theirs)) as other,
+    ):
+        yield one, other, guest
+
+
+def _of(settings: Settings, store: Store, parts: frozenset[int], *addresses: str) -> Charges:
+    charges = Charges(store.heard, SystemClock(), settings.xmpp_jid, addresses)
+    charges.hold(parts)
+    return charges
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_an_invitation_that_only_another_bot_was_brought_is_followed(pair: Pair, *, direct: bool) -> None:
+    one, other, alice = pair
+    alice.invite(one.connection.voice, direct=direct)
+    await alice.hears("Hello! I am Coronet")
+    assert other.connection.rooms == {alice.room}
+    assert not one.connection.rooms
+    alice.say("Coronet: list")
+    await alice.hears("alice: You have no subscriptions")
+
+
+async def test_an_invitation_that_both_were_brought_is_followed_once_and_not_again_when_it_is_old(
+    pair: Pair, store: Store
+) -> None:
+    one, _, alice = pair
+    alice.invite(one.connection.address, direct=True)
+    await alice.hears("Hello! I am Coronet")
+    alice.say("Coronet: leave")
+    await until_so(lambda: alice.roster() == ["alice"], "it has left")
+    assert await alice.client.say("status")
+    assert alice.roster() == ["alice"]
+
+    async def seen_to() -> bool:
+        return not await store.heard.unread()
+
+    await until(seen_to, "nothing waits")
+
+
+async def test_who_may_not_invite_is_told_so_once(settings: Settings, store: Store, person: Person) -> None:
+    guest = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "eve").open()
+    theirs = frozenset([part_of(user_id(guest.room))])
+    closed = settings.model_copy(update={"who_may_use": "listed", "allowed_users": ("nobody@localhost",)})
+    async with (
+        serving(closed, store, charges=_of(settings, store, EVERYBODY - theirs)),
+        serving(closed, store, charges=_of(settings, store, theirs)),
+    ):
+        guest.invite(settings.xmpp_jid, direct=True)
+        await guest.client.wait_for(lambda message: bool(message.body))
+        await guest.client.say("status")
+        assert len(guest.client.received) == 2
+        assert guest.roster() == ["eve"]
+
+
+async def test_a_room_is_told_by_the_shard_that_is_in_it(clean_redis: str, store: Store, tmp_path: Path) -> None:
+    async with PrivateProsody(tmp_path / "prosody", shards=1) as server:
+        addresses = (server.bot_jid, *server.shards)
+        told = Settings(
+            redis_url=clean_redis,
+            xmpp_jid=server.bot_jid,
+            xmpp_shards=server.shards,
+            xmpp_password=SecretStr(server.component_secret),
+            xmpp_host="127.0.0.1",
+            xmpp_port=server.component_port,
+        )
+        second = told.model_copy(update={"xmpp_jid": server.shards[0]})
+        jid = await server.register("alice", "pw")
+        async with (
+            serving(told, store, charges=_of(told, store, EVERYBODY, *addresses)),
+            serving(second, store, charges=_of(second, store, EVERYBODY, *addresses)),
+            online(jid, "pw", "127.0.0.1", server.c2s_port, server.bot_jid) as client,
+        ):
+            alice = await Guest(client, "room@rooms.localhost", "alice").open()
+            alice.invite(server.shards[0], direct=True)
+            await alice.hears("Hello! I am Coronet")
+            channel = await make_channel(store)
+            alice.say("Coronet: subscribe https://example.org/feed")
+            await alice.hears("Subscribed")
+            delta = await publish(store, channel, "news")
+            await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, Parts())
+            await alice.hears("Entry news")
