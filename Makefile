@@ -8,6 +8,9 @@ pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check -
 compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url
 
+# Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup run test check bench fuzz live shards matrices peers experiments storms words lock
 .DELETE_ON_ERROR:
 
