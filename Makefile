@@ -20,9 +20,10 @@ run: setup
 	@scripts/need redis-server prosody openssl || true # `coronet up` names what it cannot replace
 	@exec $(bin)/coronet up --state .coronet --allow-private $(ARGS)
 
+# Three at once on two cores: while a product starts, or is waited for, the other two have the cores to themselves.
 test: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl chromium ip:iproute2 tmux profanity
-	@$(bin)/pytest -n 2 --dist worksteal $(ARGS)
+	@$(bin)/pytest -n 3 --dist worksteal $(ARGS)
 
 check: $(venv)/dev.stamp
 	@$(bin)/ruff check --quiet
