@@ -1,5 +1,6 @@
 """What every handler of the console shares: typed keys, and how a template becomes a page."""
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -33,8 +34,9 @@ _ROOM = Path(__file__).parent
 STATIC: Final = _ROOM / "static"
 
 
+@cache
 def templates() -> Environment:
-    """Return the templates' environment: everything is escaped, an unknown name is an error."""
+    """Return the templates' environment: everything is escaped, an unknown name is an error. Each is compiled once."""
     environment = Environment(
         loader=FileSystemLoader(_ROOM / "templates"),
         autoescape=True,

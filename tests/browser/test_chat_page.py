@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
@@ -13,6 +14,8 @@ from service.stack.publisher import SamplePublisher
 from service.store import connect
 from tests.support.browser import violations
 from tests.support.product import Product, running
+
+pytestmark = pytest.mark.e2e
 
 _CHROMIUM = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 _PASSWORD = "correct horse battery"

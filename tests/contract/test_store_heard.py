@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from service.store import Store, keys
 from service.store.heard import KNOWN_S, MOST_UNREAD, Order, Sentence
 from tests.support.waiting import until
@@ -92,7 +94,8 @@ async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in
     assert await store.heard.homes([keys.user_id(BOB)]) == [HERE], "whom we know from before stays where they were"
 
 
-async def test_bots_tell_each_other_what_they_heard(store: Store) -> None:
+async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.heard.BLOCK_AT_MOST_S", 0.05)
     after = (await store.heard.news("0")).after
     await store.heard.tell([UID])
     await store.heard.order(Order(UID, b"subscribe", "bot/a"))

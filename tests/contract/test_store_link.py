@@ -14,9 +14,9 @@ from service.errors import StoreUnavailable
 from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store, keys
-from service.store.link import _PROMPT_CONNECTIONS, Link, script
+from service.store.link import _PROMPT_CONNECTIONS, BLOCK_AT_MOST_S, Link, script
 from tests.support.channels import make_channel
-from tests.support.waiting import until
+from tests.support.waiting import until, until_so
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
@@ -32,6 +32,18 @@ async def test_a_command_that_is_cancelled_ends_cancelled_at_whatever_step_it_wa
     command.cancel()
     await asyncio.wait([command])
     assert command.cancelled() != too_late
+    await link.close()
+
+
+@pytest.mark.parametrize("steps", range(24))
+async def test_who_is_cancelled_waits_no_longer_at_whatever_step_it_was(redis_url: str, steps: int) -> None:
+    link = Link(Settings(redis_url=redis_url))
+    waiting = asyncio.create_task(link.wait("BLPOP", "nothing", 0))
+    for _ in repeat(None, steps):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await until_so(waiting.done, "it is cancelled", within_s=BLOCK_AT_MOST_S - 1.0)
+    assert waiting.cancelled()
     await link.close()
 
 

@@ -1,6 +1,7 @@
 """The JSON API and its document."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -124,7 +125,7 @@ async def test_a_channel_tells_what_became_of_it_and_what_its_publisher_wants(
 
 
 async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_stores(
-    store: Store, api: aiohttp.ClientSession
+    store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
     shown = Shown(7, (Entry("a", "From near by"),), "near", 2, "w2")
@@ -137,6 +138,7 @@ async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_
         status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["hops"], found["worker"]) == (200, "near", 2, "w2")
     assert (found["version"], found["latest"]) == (7, [{"key": "a", "title": "From near by"}])
+    monkeypatch.setattr(store.requests, "show", partial(store.requests.show, timeout_s=0.3))
     status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["version"]) == (200, "store", 1)
     assert [entry["title"] for entry in found["latest"]] == ["First"]
