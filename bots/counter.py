@@ -78,8 +78,7 @@ class Counter:
 
     async def close(self) -> None:
         """Stop answering."""
-        for task in tuple(self._at_work):
-            await end(task)
+        await end(*tuple(self._at_work))
 
     def _begin_task(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -84,8 +84,7 @@ class Delivery:
         finally:
             if self._bursts:
                 await asyncio.wait(self._bursts, timeout=2.0)
-            for burst in tuple(self._bursts):
-                await end(burst)
+            await end(*tuple(self._bursts))
 
     # What comes in.
 

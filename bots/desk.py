@@ -151,8 +151,7 @@ class Desk:
 
     async def close(self) -> None:
         """Stop answering."""
-        for task in tuple(self._serving.values()):
-            await end(task)
+        await end(*tuple(self._serving.values()))
 
     async def _serve(self, whose: str) -> None:
         person = self._people[whose]

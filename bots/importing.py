@@ -74,8 +74,7 @@ class Importing:
                 except TimeoutError:
                     continue
         finally:
-            for task in tuple(self._at_work.values()):
-                await end(task)
+            await end(*tuple(self._at_work.values()))
 
     async def _begin(self) -> None:
         try:

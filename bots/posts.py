@@ -96,10 +96,10 @@ class Account:
         try:
             await together(self._bot.run(), self._beat())
         finally:
-            for task in (self._giving, self._burying, self._losing):
-                if task is not None:
-                    await end(task)
-            await self._share.leave()
+            try:
+                await end(*filter(None, (self._giving, self._burying, self._losing)))
+            finally:
+                await self._share.leave()
 
     def ready(self) -> None:
         """See :meth:`Post.ready`."""
@@ -184,8 +184,10 @@ class Components:
         finally:
             for number in tuple(self._bots):
                 self._end(number)
-            await asyncio.gather(*self._ending.values())
-            await self._share.leave()
+            try:
+                await end(*self._ending.values())
+            finally:
+                await self._share.leave()
 
     def ready(self) -> None:
         """See :meth:`Post.ready`."""

@@ -16,8 +16,7 @@ async def together(*works: Coroutine[Any, Any, Any]) -> None:
         for task in done:
             task.result()
     finally:
-        for task in reversed(tasks):
-            await end(task)
+        await end(*reversed(tasks))
 
 
 async def unbroken(work: Coroutine[Any, Any, None]) -> None:
@@ -33,8 +32,18 @@ async def unbroken(work: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-async def end(task: "asyncio.Task[Any]") -> None:
-    """Cancel a task and return when it has ended, however it did."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=CANCEL_AGAIN_S)
+async def end(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks, one after the other, and return when they have ended, however they did.
+
+    Whoever is cancelled here ends them all the same: what was left running would go on without anybody to end it.
+    """
+    cancelled = False
+    for task in tasks:
+        while not task.done():
+            task.cancel()
+            try:
+                await asyncio.wait([task], timeout=CANCEL_AGAIN_S)
+            except asyncio.CancelledError:
+                cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
