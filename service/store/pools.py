@@ -9,6 +9,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection, Connection, UnixDomainSocketConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError as NoConnection
 
 from service.settings import Settings
 from service.store.slots import Address, Value
@@ -55,15 +56,34 @@ def open_pool(
     return Redis.from_pool(pool)
 
 
+async def close_pool(pool: Redis) -> None:
+    """Close a pool's connections, and let none be opened for what was under way: nobody would close that one."""
+    pool.connection_pool.connection_class.is_over = True  # type: ignore[attr-defined]  # it is Ours
+    await pool.aclose()
+
+
 def _ours(kind: type[AbstractConnection]) -> type[AbstractConnection]:
     """Return a connection that packs commands in C, as redis-py does unless it is asynchronous: four times as fast.
 
-    And who is cancelled while they send is cancelled, which redis-py may forget: it sends within ``asyncio.wait_for``,
-    which before Python 3.12 drops a cancellation that comes as its inner task ends. Then they would wait for an
-    answer first, for seconds if their command blocks.
+    None is opened any more once their pool ``is_over``. And who is cancelled while they send is cancelled, which
+    redis-py may forget: it sends within ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that comes
+    as its inner task ends. Then they would wait for an answer first, for seconds if their command blocks.
     """
 
     class Ours(kind):  # type: ignore[valid-type,misc]  # which kind it is, the URL says
+        is_over = False
+
+        async def _connect(self) -> None:
+            self._check_not_over()
+            await super()._connect()
+            if self.is_over:
+                await self.disconnect(nowait=True)
+            self._check_not_over()
+
+        def _check_not_over(self) -> None:
+            if self.is_over:
+                raise NoConnection("The store is closed.")
+
         def pack_command(self, *args: Value) -> list[bytes]:
             return [hiredis.pack_command(args)]  # type: ignore[arg-type]  # its stub says a tuple of one
 

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 
 from service.errors import StoreUnavailable
 from service.settings import Settings
-from service.store.pools import ANSWER_WITHIN_S, address_of, open_pool, seeds
+from service.store.pools import ANSWER_WITHIN_S, address_of, close_pool, open_pool, seeds
 from service.store.slots import Address, Command, SlotMap, parse_slots, slot_of, writes
 
 _COPIED_WITHIN_MS = 500
@@ -112,7 +112,7 @@ class Lane:
         """Close every connection."""
         self._closed = True
         for pool in self._pools.values():
-            await pool.aclose()
+            await close_pool(pool)
 
     async def _in_cluster(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands where their slots are, and go after them, until all are answered or patience ends."""

@@ -7,8 +7,10 @@ import pytest
 
 from service.errors import LeaseLost, StoreUnavailable
 from service.overlay.joining import balanced_id
-from service.store import Store, keys
+from service.settings import Settings
+from service.store import Store, connect, keys
 from service.store.inbox import Letter
+from tests.support.waiting import until
 
 
 async def test_nodes_that_join_all_at_once_take_different_even_ids(store: Store) -> None:
@@ -88,3 +90,24 @@ async def test_a_closed_store_opens_no_connection_for_whoever_comes_too_late(sto
         await store.leases.hold("bot", "a", 60)
     with pytest.raises(StoreUnavailable):
         await store.link.many([("GET", "a"), ("GET", "b")])
+
+
+async def test_what_is_under_way_when_a_store_is_closed_opens_no_connection_again(store: Store, store_url: str) -> None:
+    async def others() -> set[bytes]:
+        listed: bytes = await store.link.call("CLIENT", "LIST")
+        return {line.split()[0] for line in listed.splitlines()} - ours
+
+    async def none_left() -> bool:
+        return not await others()
+
+    ours: set[bytes] = set()
+    ours = await others()
+    closing = await connect(Settings(redis_url=store_url))
+    under_way = [asyncio.create_task(closing.link.call("BLPOP", "nothing", 4)) for _ in range(3)]
+    await until(others, "they have asked")
+    under_way += [asyncio.create_task(closing.link.call("BLPOP", "nothing", 4)) for _ in range(3)]
+    await asyncio.sleep(0)
+    await closing.close()
+    answers = await asyncio.gather(*under_way, return_exceptions=True)
+    assert all(isinstance(answer, StoreUnavailable) for answer in answers)
+    await until(none_left, "nothing was opened again")
