@@ -29,13 +29,15 @@ async def run(settings: Settings) -> None:
 
 async def _serve(settings: Settings) -> None:
     store = await _connected(settings)
-    ours = post(settings, store, SystemClock())
-    health = await serve_health(settings.metrics_bind, settings.metrics_port, lambda: _ready(store, ours))
     try:
-        metrics_url = f"{health.url}/metrics"
-        await together(ours.keep(), _upkeep(store, settings.maintenance_interval_s, metrics_url))
+        ours = post(settings, store, SystemClock())
+        health = await serve_health(settings.metrics_bind, settings.metrics_port, lambda: _ready(store, ours))
+        try:
+            metrics_url = f"{health.url}/metrics"
+            await together(ours.keep(), _upkeep(store, settings.maintenance_interval_s, metrics_url))
+        finally:
+            await health.close()
     finally:
-        await health.close()
         await store.close()
 
 

@@ -77,9 +77,11 @@ async def work(settings: Settings) -> None:
                     for _ in range(settings.nodes_per_worker):
                         nodes.create_task(_lives(store, live, settings, me))
     finally:
-        await tasks.cancel()
-        await health.close()
-        await store.close()
+        try:
+            await tasks.cancel()
+            await health.close()
+        finally:
+            await store.close()
 
 
 async def _lives(

@@ -46,8 +46,10 @@ async def serve(settings: Settings) -> None:
         await _show_setup_link(store, url)
         await asyncio.Event().wait()
     finally:
-        await runner.cleanup()
-        await store.close()
+        try:
+            await runner.cleanup()
+        finally:
+            await store.close()
 
 
 async def _show_setup_link(store: Store, url: str) -> None:

@@ -165,9 +165,8 @@ class Link:
         return self._prompt.node_of(command)
 
     async def close(self) -> None:
-        """Close every connection."""
-        for lane in (self._prompt, self._blocking, self._once, self._vital):
-            await lane.close()
+        """Close every connection, all at once: whoever is cancelled meanwhile has closed them all the same."""
+        await asyncio.gather(*(lane.close() for lane in (self._prompt, self._blocking, self._once, self._vital)))
 
 
 async def _stretched(lane: Lane, commands: Sequence[Command]) -> list[Any]:

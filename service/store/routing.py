@@ -111,8 +111,7 @@ class Lane:
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
-        for pool in self._pools.values():
-            await close_pool(pool)
+        await asyncio.gather(*map(close_pool, self._pools.values()))
 
     async def _in_cluster(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands where their slots are, and go after them, until all are answered or patience ends."""
