@@ -182,10 +182,8 @@ class Components:
                 await self._once()
                 await _sleep_unless_ended([task for _, _, task in self._bots.values()])
         finally:
-            for number in tuple(self._bots):
-                self._end(number)
             try:
-                await end(*self._ending.values())
+                await end(*(task for _, _, task in self._bots.values()), *self._ending.values())
             finally:
                 await self._share.leave()
 
