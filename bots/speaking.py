@@ -66,7 +66,7 @@ class Speaking:
             await together(self._finish(), self._send())
         finally:
             with contextlib.suppress(StoreUnavailable):
-                await self._strike_off()
+                await unbroken(self._strike_off())
 
     async def _send(self) -> None:
         while True:
@@ -134,7 +134,7 @@ class Speaking:
             await self._finished.wait()
             self._finished.clear()
             try:
-                await self._strike_off()
+                await unbroken(self._strike_off())
             except StoreUnavailable:
                 self._finished.set()
                 await asyncio.sleep(_RETRY_S)
