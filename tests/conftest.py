@@ -6,17 +6,19 @@ from asyncio import constants
 from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
+import hypothesis
 import pytest
 import pytest_asyncio
-from hypothesis import settings
 
+from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.stack.redis import PrivateRedis
+from service.store import Store, opened
 from tests.support.redis_cluster import RedisCluster
 
 # Laws hold at any speed: no example has a deadline, because the machine may be busy.
-settings.register_profile("laws", deadline=None)
-settings.load_profile("laws")
+hypothesis.settings.register_profile("laws", deadline=None)
+hypothesis.settings.load_profile("laws")
 
 # In debug mode asyncio keeps of each future and each call the stack that made it: in C, of futures, all of it, some
 # sixty frames under pytest, and read from files. That was two fifths of these tests' time; the nearest tell enough.
@@ -50,6 +52,19 @@ async def clean_redis(redis_url: str) -> str:
     writer.close()
     await writer.wait_closed()
     return redis_url
+
+
+@pytest.fixture
+def settings(clean_redis: str) -> Settings:
+    """Settings of a product whose store holds nothing; folders whose tests need more have their own."""
+    return Settings(redis_url=clean_redis)
+
+
+@pytest_asyncio.fixture
+async def store(settings: Settings) -> AsyncIterator[Store]:
+    """The store that these settings name, for the test's own hand."""
+    async with opened(settings) as store:
+        yield store
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

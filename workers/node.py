@@ -136,8 +136,8 @@ class Node:
             # Before any channel is ours, so that none is polled against an admin's word.
             await self._read_aims()
             await self._beat()
-            self._tasks.start(self._vital(self._read_inbox(answer)))
-            self._tasks.start(self._vital(self.polling.keep_agenda()))
+            self._tasks.start(self._vital(lambda: self._read_inbox(answer)))
+            self._tasks.start(self._vital(self.polling.keep_agenda))
             with Phases() as phases, self._witness.waking(lambda: self._tasks.start(self._beat())):
                 # Nodes of one process begin together: what they do together holds up the polls of all.
                 share = from_hex(self.me.id) / (1 << BITS)
@@ -165,10 +165,10 @@ class Node:
         """Follow, in the background, what a channel's document names."""
         self._tasks.start(self._hubs.noticed(cid, hubs, topic))
 
-    async def _vital(self, work: Awaitable[None]) -> None:
+    async def _vital(self, work: Callable[[], Awaitable[None]]) -> None:
         """End this life with the bug that ends this work: a node that is deaf or idle must not keep its channels."""
         try:
-            await work
+            await work()
         except Exception as bug:  # noqa: BLE001 - raised again by live()
             if not self._lost.done():
                 self._lost.set_exception(bug)

@@ -5,9 +5,6 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
-from service.settings import Settings
-from service.store import Store, connect
-
 _CHROMIUM = [
     "--no-sandbox",
     "--disable-background-networking",
@@ -15,15 +12,6 @@ _CHROMIUM = [
     "--disable-sync",
     "--no-first-run",
 ]
-
-
-@pytest_asyncio.fixture
-async def store(clean_redis: str) -> AsyncIterator[Store]:
-    opened = await connect(Settings(redis_url=clean_redis))
-    try:
-        yield opened
-    finally:
-        await opened.close()
 
 
 @pytest_asyncio.fixture

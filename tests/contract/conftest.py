@@ -1,12 +1,8 @@
 """The store on a real Redis that holds nothing at the start of each test; in storms on a Redis Cluster as well."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from service.settings import Settings
-from service.store import Store, connect
 from tests.support.redis_cluster import RedisCluster
 
 
@@ -19,10 +15,6 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return cluster.urls
 
 
-@pytest_asyncio.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
-    opened = await connect(Settings(redis_url=store_url))
-    try:
-        yield opened
-    finally:
-        await opened.close()
+@pytest.fixture
+def settings(store_url: str) -> Settings:
+    return Settings(redis_url=store_url)

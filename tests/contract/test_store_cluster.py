@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from service import shards
 from service.errors import StoreUnavailable
@@ -26,11 +24,9 @@ NAMES = [f"name:{number}" for number in range(300)]
 ALICE = "alice@localhost"
 
 
-@pytest_asyncio.fixture
-async def store(clean_cluster: RedisCluster) -> AsyncIterator[Store]:
-    opened = await connect(Settings(redis_url=clean_cluster.url))
-    yield opened
-    await opened.close()
+@pytest.fixture
+def settings(clean_cluster: RedisCluster) -> Settings:
+    return Settings(redis_url=clean_cluster.url)
 
 
 async def test_the_url_of_one_node_is_enough_and_commands_find_their_nodes(store: Store) -> None:

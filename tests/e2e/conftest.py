@@ -10,7 +10,6 @@ from pydantic import SecretStr
 
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
-from service.store import Store, connect
 from tests.support.chat import ChatClient
 
 PEOPLE = 8
@@ -32,13 +31,6 @@ async def settings(clean_redis: str, prosody: PrivateProsody) -> Settings:
         max_commands_per_minute=10_000,
         messages_per_s_per_user=20.0,
     )
-
-
-@pytest_asyncio.fixture
-async def store(settings: Settings) -> AsyncIterator[Store]:
-    opened = await connect(settings)
-    yield opened
-    await opened.close()
 
 
 @pytest_asyncio.fixture

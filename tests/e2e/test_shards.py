@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from bots import posts
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
-from service.store import Store, connect
+from service.store import Store
 from tests.support.bot import reach, tell
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel
@@ -45,13 +45,6 @@ def settings(clean_redis: str, sharded: PrivateProsody) -> Settings:
         lease_ttl_s=4.0,
         max_commands_per_minute=10_000,
     )
-
-
-@pytest_asyncio.fixture
-async def store(settings: Settings) -> AsyncIterator[Store]:
-    opened = await connect(settings)
-    yield opened
-    await opened.close()
 
 
 async def served_by(store: Store, settings: Settings, count: int) -> bool:

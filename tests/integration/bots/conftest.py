@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from bots.bot import Bot
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
-from service.store import Store, connect
+from service.store import Store
 from tests.support.bot import Person, serving
 from tests.support.chat import ChatClient
 
@@ -45,14 +45,6 @@ async def settings(clean_redis: str, prosody: PrivateProsody, login: str) -> Set
         max_commands_per_minute=1_000,
         messages_per_s_per_user=5.0,
     )
-
-
-@pytest_asyncio.fixture
-async def store(settings: Settings) -> AsyncIterator[Store]:
-    """The store the bot uses, for the test's own hand."""
-    opened = await connect(settings)
-    yield opened
-    await opened.close()
 
 
 @pytest_asyncio.fixture

@@ -5,18 +5,8 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from aiohttp import web
 
-from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store
 from tests.support.console import Visitor, console, logged_in, stranger
-
-
-@pytest_asyncio.fixture
-async def store(clean_redis: str) -> AsyncIterator[Store]:
-    opened = await connect(Settings(redis_url=clean_redis))
-    try:
-        yield opened
-    finally:
-        await opened.close()
 
 
 @pytest_asyncio.fixture

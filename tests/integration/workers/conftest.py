@@ -9,7 +9,6 @@ import pytest_asyncio
 
 from service.settings import Settings
 from service.stack.publisher import SamplePublisher
-from service.store import Store, connect
 from workers.main import work
 
 StartWorker = Callable[[], Awaitable["asyncio.Task[None]"]]
@@ -24,15 +23,6 @@ def settings(clean_redis: str) -> Settings:
         maintenance_interval_s=1.0,
         lease_ttl_s=1.0,
     )
-
-
-@pytest_asyncio.fixture
-async def store(settings: Settings) -> AsyncIterator[Store]:
-    opened = await connect(settings)
-    try:
-        yield opened
-    finally:
-        await opened.close()
 
 
 @pytest_asyncio.fixture
