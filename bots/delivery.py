@@ -40,8 +40,8 @@ from service.store.outbox import Batch, MessageId
 
 BURST_USERS: Final = 100
 """People per burst: one Redis pipeline to claim, one stretch of stanzas, one pipeline to complete."""
-BURSTS: Final = 4
-"""Bursts at once: while one waits for the server, others claim and render."""
+BURSTS: Final = 12
+"""Bursts at once: while some wait for the server, others claim and render, so that it never waits for us."""
 MOST_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
 
@@ -303,6 +303,7 @@ class Delivery:
         decided = {uid: choice.decided for uid, choice in choices.items()}
         claimed = await self._store.outbox.claim(clear, MOST_ITEMS, wall_s, decided)
         more = {uid for uid, choice in choices.items() if choice.more}
+        more.update(uid for uid, batch in claimed.items() if batch.more)
         fresh = await self._corrections.made(claimed)
         batches = again | {uid: (batch,) for uid, batch in fresh.items()}
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
@@ -324,7 +325,7 @@ class Delivery:
                 self._dispatch.sent(uid, len(batch.items), self._clock.monotonic_s())
         await self._hand_over(written, sent)
         await completed(self._store.outbox, done=empty)
-        return batches.keys() | more
+        return again.keys() | more
 
     async def _hand_over(self, written: Sequence[str], sent: Sequence[Sent]) -> None:
         """Send, and complete what the server took and did not send back: await the receipts that were asked for."""

@@ -4,7 +4,8 @@ What comes in is turned into the events of :mod:`bots.link` before slixmpp dispa
 out is text, counted into stream management by hand, since slixmpp counts only stanza objects.
 "The server has it" is learnt by a ping behind the messages: a server handles what one stream sends
 in order, so the answer to the ping confirms all before it, with XEP-0198 or, as in components,
-without. Pings also pace us (at most 32 kB are unconfirmed per sender) and show a dead connection.
+without; these ping themselves, and that the ping comes back is the answer. Pings also pace us (at
+most 32 kB are unconfirmed per sender) and show a dead connection.
 """
 
 import asyncio
@@ -286,6 +287,8 @@ class Connection:
     def _request(self, iq: Any) -> bool:
         """Whether a request, or the answer to one of ours, is seen to."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
+        if kind == "get" and sender == self.address and self._questions.returned(iq):
+            return True
         if kind == "set" and (ordered := adhoc.read(iq)) is not None:
             self._on_event(ordered)
             return True

@@ -37,6 +37,13 @@ class Questions:
             answer.set_result(iq)
         return True
 
+    def returned(self, iq: Any) -> bool:
+        """Whether this is a request of ours to ourselves: that it came back answers it, without another round trip."""
+        answer = self._open.pop(iq.get("id", ""), (None, None))[1]
+        if answer is not None and not answer.done():
+            answer.set_result(iq)
+        return answer is not None
+
     def lost(self) -> None:
         """The session ended: nothing of this will be answered."""
         unanswered, self._open = self._open, {}

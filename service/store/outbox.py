@@ -74,7 +74,8 @@ class Batch(msgspec.Struct, frozen=True):
     """Items that go out as one message, all of them news or all edits.
 
     ``acked``: the server has it, and its receipt is awaited. ``replaces``: the id of the message that it
-    corrects (XEP-0308); then the items begin with what that one told, news and earlier edits.
+    corrects (XEP-0308); then the items begin with what that one told, news and earlier edits. ``more``: items were
+    still queued when it was claimed; not known of one that was found in flight.
     """
 
     message_id: MessageId
@@ -83,6 +84,7 @@ class Batch(msgspec.Struct, frozen=True):
     claimed_s: float
     replaces: MessageId = ""
     tries: int = 1
+    more: bool = False
 
 
 class ToldMessage(msgspec.Struct, frozen=True):
@@ -367,9 +369,10 @@ def _wire(marks: Marks | None) -> str:
     return msgspec.json.encode([[position, *(mark.hex() for mark in own)] for position, own in marks]).decode()
 
 
-def _batch(message_id: bytes, value: bytes) -> Batch:
-    flying = msgspec.json.decode(value, type=_Flying)
-    return Batch(message_id.decode(), _items(flying.items), flying.acked, flying.at, flying.replaces, flying.tries)
+def _batch(message_id: bytes, value: bytes, queued: int = 0) -> Batch:
+    held = msgspec.json.decode(value, type=_Flying)
+    items = _items(held.items)
+    return Batch(message_id.decode(), items, held.acked, held.at, held.replaces, held.tries, more=queued > 0)
 
 
 def items_of(value: bytes) -> tuple[OutboxItem, ...]:

@@ -66,6 +66,14 @@ async def test_news_and_edits_go_apart_and_in_order(store: Store) -> None:
     ]
 
 
+async def test_a_claim_says_whether_more_is_queued(store: Store) -> None:
+    (channel,) = await followed(store, "a")
+    for version in (2, 3, 4):
+        await give(store, channel, version, Parts())
+    batches = [await claim(store, most=2) for _ in range(2)]
+    assert [batch and batch.more for batch in batches] == [True, False]
+
+
 async def test_a_version_that_has_nothing_to_tell_counts_as_given(store: Store) -> None:
     (channel,) = await followed(store, "a")
     await give(store, channel, 2, Parts(None, None))

@@ -7,8 +7,8 @@
 -- ARGV user id, most items, now s, and perhaps: the last item to look at, channels that are told at intervals, for how
 --      long (s) to know when they were, then of each item of which something is withheld its id and the positions (JSON,
 --      '' for all, 'later' for not yet).
--- Returns {message id, batch as JSON}, or the number of batches in flight when nothing is queued, -1 if there may be
--- more after the last item.
+-- Returns {message id, batch as JSON, items still queued}, or the number of batches in flight when nothing is queued, -1
+-- if there may be more after the last item.
 if redis.call('HGET', KEYS[5], 'suspended') then
   redis.call('DEL', KEYS[1])
   return redis.call('HLEN', KEYS[2])
@@ -137,4 +137,4 @@ if (ARGV[5] or '') ~= '' then
 end
 local batch = cjson.encode({items = items, acked = false, at = tonumber(ARGV[3])})
 redis.call('HSET', KEYS[2], message_id, batch)
-return {message_id, batch}
+return {message_id, batch, redis.call('XLEN', KEYS[1])}

@@ -152,6 +152,30 @@ async def test_nobody_can_say_on_the_servers_behalf_that_it_has_a_message(bot: B
     assert not confirmed.done()
 
 
+async def test_nobody_else_can_bring_back_our_question_to_ourselves(bot: Bot, person: Person) -> None:
+    """A component's server sends our ping back to us; a person who knew its id could do no more than ask us."""
+    eve = await person()
+    await eve.say("status")
+    ident, confirmed = bot.connection._questions.opened(bot.connection.address)
+    eve.send_raw(f"<iq to='{bot.connection.address}' type='get' id='{ident}'><ping xmlns='urn:xmpp:ping'/></iq>")
+    await eve.say("status")
+    assert not confirmed.done()
+
+
+async def test_a_confirmation_takes_one_round_trip(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer to our own ping would stand in line behind all that was written meanwhile."""
+    send = bot.connection._stream.send_raw
+    written: list[str] = []
+
+    def noting(stanza: str) -> None:
+        written.append(stanza)
+        send(stanza)
+
+    monkeypatch.setattr(bot.connection._stream, "send_raw", noting)
+    await bot.connection.send([message("nobody@localhost")])
+    assert [stanza for stanza in written if "type='result'" in stanza] == []
+
+
 async def test_a_forged_bounce_or_receipt_touches_nobody_else(bot: Bot, store: Store, person: Person) -> None:
     alice, eve = await asyncio.gather(person(), person())
     channel = await make_channel(store)
