@@ -28,6 +28,7 @@ from workers.node import Node
 from workers.peers.door import Door
 from workers.peers.main import Peers
 from workers.poller import Poller
+from workers.polling import Polling
 from workers.tasks import Tasks
 from workers.websub import Hubs
 from workers.witness import Witness, process_of
@@ -67,9 +68,12 @@ async def work(settings: Settings) -> None:
             poller = Poller(fetcher, courtesy, Lanes(prompt, slow), Memories(peers.contents), clock)
             answers = Answers(store, poller, unknown)
             hubs = Hubs(store, fetcher, courtesy, clock, settings.console_public_url)
+            mates: set[Polling] = set()
 
             async def live(joined: NodeInfo) -> None:
-                node = Node(joined, store, poller, hubs, settings, clock=clock, witness=witness, peers=peers)
+                node = Node(
+                    joined, store, poller, hubs, settings, clock=clock, witness=witness, peers=peers, mates=mates
+                )
                 await node.live(answers.answer)
 
             with contextlib.closing(Witness(store, tasks)) as witness:

@@ -82,6 +82,7 @@ class Node:
         clock: Clock,
         witness: Witness,
         peers: Peers,
+        mates: set[Polling],
     ) -> None:
         self.me = me
         self._store = store
@@ -101,6 +102,7 @@ class Node:
         self._peers = peers
         self.contents = peers.contents
         self._beating = asyncio.Lock()
+        self._mates = mates
         self.polling = Polling(
             me.id,
             store,
@@ -109,6 +111,7 @@ class Node:
             happened=self._happened,
             hubs_named=hubs.noticed,
             tasks=self._tasks,
+            mates=mates,
         )
         self.owning = Owning(
             me.id,
@@ -132,6 +135,7 @@ class Node:
 
     async def live(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
         """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""
+        self._mates.add(self.polling)
         try:
             # Before any channel is ours, so that none is polled against an admin's word.
             await self._read_aims()
@@ -150,6 +154,7 @@ class Node:
                 phases.every(UPKEEP_S, self._keep_up_hubs)
                 await self._lost
         finally:
+            self._mates.discard(self.polling)
             await self._tasks.cancel()
 
     @property

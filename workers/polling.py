@@ -23,7 +23,7 @@ from workers.poller import Poller
 from workers.tasks import Tasks
 from workers.trail import tell
 from workers.verdicts import Place, Verdicts
-from workers.watch import Found, Watch, advanced, is_of, kept, renewed, watch
+from workers.watch import Found, Watch, advanced, borrowed, is_of, kept, renewed, watch
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1
@@ -51,7 +51,7 @@ class Polling:
     """A node's share of all polls.
 
     ``happened`` tells the protocol what was found; ``hubs_named`` which hubs a channel's document names for
-    which topic.
+    which topic. ``mates`` are those of this process's nodes, us included while we live.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Polling:
         happened: Callable[[Event], Awaitable[None]],
         hubs_named: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
         tasks: Tasks,
+        mates: Iterable["Polling"] = (),
     ) -> None:
         self._me = me
         self._store = store
@@ -72,6 +73,7 @@ class Polling:
         self._happened = happened
         self._hubs_named = hubs_named
         self._tasks = tasks
+        self._mates = mates
         self._fleet_ahead_s = 0.0
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
@@ -97,18 +99,30 @@ class Polling:
     def start(self, phase: StartPolling) -> None:
         """Poll a channel at this phase from now on.
 
-        What its polls compare with is loaded before the first of them: in its turn, since a node that takes over
-        thousands of channels from a dead one would do nothing else for seconds, if it loaded them all before it polls.
+        What its polls compare with is what a mate's compare with, or else loaded before the first of them: in its
+        turn, since a node that takes over thousands of channels from a dead one would do nothing else for seconds, if
+        it loaded them all before it polls.
         """
         polled = self._polled.get(phase.channel)
         if polled is None:
-            polled = self._polled[phase.channel] = _Polled(phase)
-            self._outdated.add(phase.channel)
+            polled = self._polled[phase.channel] = _Polled(phase, self._borrowed(phase))
+            if polled.watch is None:
+                self._outdated.add(phase.channel)
         else:
             polled.phase = phase
             if polled.watch is not None:
                 polled.watch.subscribers = phase.subscribers
         self._plan(polled)
+
+    def _borrowed(self, phase: StartPolling) -> Watch | None:
+        """Return what a mate's polls of a channel compare with; should it be old, what is found by it is rejected."""
+        bases = (mate.base_of(phase.channel) for mate in self._mates)
+        return next((borrowed(base, phase.subscribers) for base in bases if base is not None), None)
+
+    def base_of(self, cid: ChannelId) -> Watch | None:
+        """Return what our polls of a channel compare with; None if we do not poll it, or would have to load that."""
+        polled = self._polled.get(cid)
+        return polled.watch if polled is not None and cid not in self._outdated else None
 
     def stop(self, cid: ChannelId) -> None:
         """Poll this channel no more."""

@@ -59,6 +59,8 @@ class NodeProtocol:
         self._owner = Owner(me, policy, self._pacing)
         self._member = Member(me, policy)
         self._maintained_s: float | None = None
+        self._unlisted = False
+        """Whether the ring has changed since we asked for a walk of the registry."""
 
     def handle(self, event: Event, now_s: float, fleet_s: float) -> list[Effect]:
         """Return what the shell has to do, in this order.
@@ -139,23 +141,32 @@ class NodeProtocol:
                 self._pacing.heard(event.sender, message, now_s)
 
     def _ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Take over at once what a dead owner had us poll; the registry walk finds the rest."""
+        """Take over at once what a dead owner had us poll; the registry walk finds the rest.
+
+        That can wait for the next tick where there is much else to do: those are channels that hardly anybody polls.
+        """
         self._pacing.ring_changed(view, now_s)
         yield from self._owner.ring_changed(view, fleet_s)
         for place in self._member.places:
             yield from self._owner.want(place.channel, now_s, place.subscribers)
         yield from self._member.ring_changed(view)
-        yield ListOwned(now_s)
+        if self._maintained_s is None:
+            yield ListOwned(now_s)
+        else:
+            self._unlisted = True
 
     def _tick(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         yield from self._member.expire(now_s)
         yield from self._pacing.tell(now_s, fleet_s)
         moved = self._pacing.solve(now_s)
-        if self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s:
+        due = self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s
+        if due:
             self._maintained_s = now_s
             yield from self._owner.maintain(now_s, fleet_s)
             yield from self._member.offer_all()
-            yield ListOwned(now_s)
             yield ReadAims()
         elif moved:
             yield from self._owner.decide_sets(fleet_s)
+        if due or self._unlisted:
+            self._unlisted = False
+            yield ListOwned(now_s)

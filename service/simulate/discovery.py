@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from service.discovery.load import Limits
+from service.simulate.discovery_limited import Held, Limited
 from service.simulate.discovery_matrices import Matrices
 from service.simulate.discovery_queries import Asked, Scheme, probes_with_memory
 from service.simulate.discovery_registrations import Registrations, Way, slices
@@ -48,7 +49,7 @@ MIXED_NAMES = 17_000
 MIXED_QUERIES = 83_000
 """Of §VI.E."""
 
-STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 3
+STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 4
 
 
 class Registering(msgspec.Struct, frozen=True):
@@ -123,6 +124,8 @@ class Outcome(msgspec.Struct, frozen=True):
     fig_14_to_16: tuple[Mixed, ...]
     ours: Registering
     """Two choices of a partition, and nobody refused because a matrix grows."""
+    limited: Asking
+    """Queries for a few names, optimised, at the highest rate of Figure 11."""
 
 
 def run(seed: int, report: Callable[[str], None]) -> Outcome:
@@ -150,6 +153,8 @@ def run(seed: int, report: Callable[[str], None]) -> Outcome:
     for scheme in Scheme:
         mixed.append(_mixed(scheme, names["skewed"][:MIXED_NAMES], queries.first(MIXED_QUERIES), rng))
         report(f"{scheme} queries among registrations")
+    limited = _asking_limited(names["skewed"], queries, QUERY_RATES[-1], rng)
+    report("queries for a few names")
     return Outcome(
         "discovery",
         seed,
@@ -159,6 +164,7 @@ def run(seed: int, report: Callable[[str], None]) -> Outcome:
         _over_time(names["skewed"], rng),
         tuple(mixed),
         ours,
+        limited,
     )
 
 
@@ -205,16 +211,10 @@ def _until_all_came(sent: Registrations, rate_s: int, matrices: Matrices, *, gro
 
 def _asking(scheme: Scheme, names: Ints, queries: Queries, rate_s: int, rng: np.random.Generator) -> Asking:
     """Register the names, and then ask."""
-    matrices = Matrices(Limits(partitions=QUERIED_PARTITIONS, replicas=MANY), rng)
-    registered = Registrations(names, 2000, 0.0, matrices, rng=rng)
-    _until_all_came(registered, 2000, matrices, grow=True)
+    matrices, registered = _registered(names, rng)
     begin_s = registered.last_s + GAP_S
     asked = Asked(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
-    length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)
-    for end_s in slices(begin_s, asked.last_s, length_s):
-        matrices.follow(end_s - length_s)
-        asked.until(end_s)
-    matrices.follow(np.inf)
+    _until_all_asked(asked, rate_s, begin_s, matrices)
     return Asking(
         scheme=scheme,
         rate_s=rate_s,
@@ -223,6 +223,37 @@ def _asking(scheme: Scheme, names: Ints, queries: Queries, rate_s: int, rng: np.
         messages=float(asked.partitions.mean()),
         one_partition=float((asked.partitions == 1).mean()),
     )
+
+
+def _asking_limited(names: Ints, queries: Queries, rate_s: int, rng: np.random.Generator) -> Asking:
+    """Register the names, and then ask for a few of them each time."""
+    matrices, registered = _registered(names, rng)
+    begin_s = registered.last_s + GAP_S
+    asked = Limited(queries, rate_s, begin_s, matrices, Held(registered), rng)
+    _until_all_asked(asked, rate_s, begin_s, matrices)
+    return Asking(
+        scheme=Scheme.OPTIMISED,
+        rate_s=rate_s,
+        success=float(asked.succeeds.mean()),
+        replicas=int(matrices.replicas.max()),
+        messages=float(asked.messages.mean()),
+        one_partition=float((asked.messages == 1).mean()),
+    )
+
+
+def _registered(names: Ints, rng: np.random.Generator) -> tuple[Matrices, Registrations]:
+    matrices = Matrices(Limits(partitions=QUERIED_PARTITIONS, replicas=MANY), rng)
+    registered = Registrations(names, 2000, 0.0, matrices, rng=rng)
+    _until_all_came(registered, 2000, matrices, grow=True)
+    return matrices, registered
+
+
+def _until_all_asked(asked: Asked | Limited, rate_s: int, begin_s: float, matrices: Matrices) -> None:
+    length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)
+    for end_s in slices(begin_s, asked.last_s, length_s):
+        matrices.follow(end_s - length_s)
+        asked.until(end_s)
+    matrices.follow(np.inf)
 
 
 def _mixed(scheme: Scheme, names: Ints, queries: Queries, rng: np.random.Generator) -> Mixed:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -22,7 +23,7 @@ from tests.support.waiting import until_so
 from workers.poller import Poll, Poller
 from workers.polling import Polling
 from workers.tasks import Tasks
-from workers.watch import Found, Watch
+from workers.watch import Found, Watch, kept
 
 US = "a" * 40
 INTERVAL_S = 100.0
@@ -98,7 +99,9 @@ def poller() -> HeldPoller:
 
 
 @pytest_asyncio.fixture
-async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIterator[Polling]:
+async def mates(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIterator[list[Polling]]:
+    """Two nodes of one process."""
+
     async def nobody(_: Event) -> None:
         return
 
@@ -106,8 +109,18 @@ async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIte
         return
 
     tasks = Tasks()
-    yield Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
+    mates: list[Polling] = []
+    for me in (US, "ff" * 20):
+        mates.append(
+            Polling(me, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks, mates=mates)
+        )
+    yield mates
     await tasks.cancel()
+
+
+@pytest.fixture
+def polling(mates: list[Polling]) -> Polling:
+    return mates[0]
 
 
 Load = Callable[[Sequence[ChannelId]], Awaitable[list[ChannelState | None]]]
@@ -196,6 +209,26 @@ async def test_after_the_first_turn_the_rest_is_loaded_at_once_before_it_is_due(
     assert loads[:2] == [[first], others]
     assert [cid in polling._outdated for cid in (first, *others)] == [False, False, False, False, True]
     assert poller.begun == [first]
+
+
+async def test_what_a_mate_compares_with_is_not_loaded_once_more(store: Store, mates: list[Polling]) -> None:
+    """After a death the nodes of a process take over tens of thousands of places, of channels that most of them poll."""
+    polling, mate = mates
+    channel = await make_channel(store)
+    phase = every_interval(channel.id)
+    polling.start(phase)
+    mate.start(phase)
+    assert channel.id in mate._outdated
+    mate.stop(channel.id)
+    await polling._renew([channel.id])
+    own = polling.base_of(channel.id)
+    assert own is not None
+    kept(own, [Document(b"news", channel.url, {})])
+    mate.start(msgspec.structs.replace(phase, subscribers=7))
+    lent = mate.base_of(channel.id)
+    assert lent is not None
+    assert lent is not own
+    assert (lent.channel, lent.validators, lent.subscribers, lent.unversioned) == (own.channel, own.validators, 7, ())
 
 
 async def test_what_the_store_did_not_let_us_poll_is_polled_at_its_next_turn(

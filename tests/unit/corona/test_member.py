@@ -104,18 +104,32 @@ def test_an_owner_with_a_newer_ring_is_obeyed() -> None:
 
 def test_a_node_leaves_the_set_as_soon_as_its_own_ring_says_so() -> None:
     effects = _polling().handle(RingChanged(ring([ME, OWNER, HEIR], 6)), 1)
-    assert effects == [StopPolling(CHANNEL), ListOwned(1)]
+    assert effects == [StopPolling(CHANNEL)]
 
 
 def test_a_ring_older_than_the_assignment_does_not_end_it() -> None:
     node = _node()
     _receive(node, _assign(ring_version=7))
-    assert node.handle(RingChanged(ring([ME, OWNER, HEIR], 6)), 1) == [ListOwned(1)]
+    assert node.handle(RingChanged(ring([ME, OWNER, HEIR], 6)), 1) == []
 
 
 def test_the_next_nearest_takes_a_dead_owners_channel_over_at_once() -> None:
     effects = _polling().handle(RingChanged(ring([ME], 6)), 1)
-    assert effects == [Adopt(CHANNEL), ListOwned(1)]
+    assert effects == [Adopt(CHANNEL)]
+
+
+def test_the_registry_is_walked_at_the_tick_after_a_change_of_the_ring() -> None:
+    """After a death there is enough to do at once: what nobody polls any more can wait for as long as that."""
+    node = _polling()
+    node.handle(Tick(), 0)
+    node.handle(RingChanged(ring([ME, OWNER], 6)), 1)
+    node.handle(RingChanged(ring([ME], 7)), 2)
+    walks = [node.handle(Tick(), at_s).count(ListOwned(at_s)) for at_s in (3, 4)]
+    assert walks == [1, 0]
+
+
+def test_who_comes_to_its_first_ring_walks_the_registry_at_once() -> None:
+    assert ListOwned(1) in Node(ME, POLICY).handle(RingChanged(ring([ME], 1)), 1)
 
 
 def test_news_of_a_version_reloads_what_polls_compare_with() -> None:

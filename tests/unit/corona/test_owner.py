@@ -106,7 +106,7 @@ def test_a_private_channel_is_polled_as_often_as_there_are_nodes() -> None:
 
 def test_assignments_are_repeated_each_maintenance_interval() -> None:
     node = _owner()
-    repeated = [Send(BESIDE, _assign(1, version=5)), ListOwned(10), ReadAims()]
+    repeated = [Send(BESIDE, _assign(1, version=5)), ReadAims(), ListOwned(10)]
     node.handle(Tick(), 0)
     assert node.handle(Tick(), 9) == []
     assert node.handle(Tick(), 10) == repeated
@@ -276,7 +276,7 @@ EVENTS_FOR_NOBODY: list[Event] = [Tick(), Published(CHANNEL, 1), Adopted(CHANNEL
 
 def test_a_node_that_has_not_seen_a_ring_is_quiet() -> None:
     node = Node(ME, POLICY)
-    assert [node.handle(event, 0) for event in EVENTS_FOR_NOBODY] == [[ListOwned(0), ReadAims()], [], [], []]
+    assert [node.handle(event, 0) for event in EVENTS_FOR_NOBODY] == [[ReadAims(), ListOwned(0)], [], [], []]
 
 
 class _Three:

@@ -16,10 +16,12 @@ from service.simulate import discovery
 from service.simulate.cli import run
 from service.simulate.discovery import Outcome
 from service.simulate.discovery import run as run_seed
+from service.simulate.discovery_limited import LIMIT, Held, Limited
 from service.simulate.discovery_matrices import Matrices
 from service.simulate.discovery_nodes import Windows
 from service.simulate.discovery_page import page
 from service.simulate.discovery_queries import Asked, Scheme
+from service.simulate.discovery_registrations import Registrations
 from service.simulate.discovery_workload import PAIRS, Queries, skewed_names, uniform_names, zipf_queries
 
 NAMES, QUERIES = 2_000, 3_000
@@ -73,6 +75,32 @@ def test_a_query_goes_to_the_node_of_a_pair_that_nobody_has_registered_yet() -> 
     assert asked(matrices, 1, 2, 7) == {7}
     assert asked(matrices, 1, 7, 8) == {7, 8}
     assert not matrices.begun[PAIRS - 1]
+
+
+def test_a_query_for_a_few_names_asks_until_it_has_them_or_everybody() -> None:
+    rng = np.random.default_rng(3)
+    names = skewed_names(rng, NAMES)
+    matrices = Matrices(Limits(names=100, partitions=8), rng)
+    sent = Registrations(names, 500.0, 0.0, matrices, rng=rng)
+    discovery._until_all_came(sent, 500, matrices, grow=True)
+    queries, held = zipf_queries(rng, QUERIES).first(500), Held(sent)
+    asked = Limited(queries, 100.0, sent.last_s + 1, matrices, held, rng)
+    several = 0
+    for query in range(queries.count):
+        of = np.flatnonzero(asked._query == query)
+        pair, partitions = int(asked._pair[of[0]]), asked._partition[of].tolist()
+        wanted = queries.pair[queries.begin[query] : queries.begin[query + 1]]
+        has = np.isin(names, wanted).sum(axis=1) == len(wanted)
+        at = sent.partition[np.flatnonzero(sent.pair == pair)]
+        whose = np.flatnonzero((names == pair).any(axis=1))
+        lies = at[(has & sent.succeeds)[whose]]
+        count = int(matrices.partitions[pair])
+        several += count > 1
+        assert len(set(partitions)) == len(partitions) == asked.messages[query] <= count
+        if count > 1:
+            assert held.spread(wanted.tolist(), pair, count).tolist() == np.bincount(lies, minlength=count).tolist()
+            assert len(partitions) == count or np.isin(lies, partitions).sum() >= LIMIT
+    assert several > 20
 
 
 def test_the_page_has_every_figure(outcome: Outcome) -> None:
