@@ -229,7 +229,7 @@ def _asking_limited(names: Ints, queries: Queries, rate_s: int, rng: np.random.G
     """Register the names, and then ask for a few of them each time."""
     matrices, registered = _registered(names, rng)
     begin_s = registered.last_s + GAP_S
-    asked = Limited(queries, rate_s, begin_s, matrices, Held(registered), rng)
+    asked = Limited(queries, rate_s, begin_s, matrices, held=Held(registered), rng=rng)
     _until_all_asked(asked, rate_s, begin_s, matrices)
     return Asking(
         scheme=Scheme.OPTIMISED,

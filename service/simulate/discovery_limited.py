@@ -55,7 +55,14 @@ class Limited:
     """Queries that are sent at some rate, each to the matrix with the fewest partitions, for ``LIMIT`` names."""
 
     def __init__(
-        self, queries: Queries, rate_s: float, begin_s: float, matrices: Matrices, held: Held, rng: np.random.Generator
+        self,
+        queries: Queries,
+        rate_s: float,
+        begin_s: float,
+        matrices: Matrices,
+        *,
+        held: Held,
+        rng: np.random.Generator,
     ) -> None:
         self.succeeds = np.ones(queries.count, dtype=np.bool_)
         self._matrices, self._rng, self._windows = matrices, rng, Windows()
@@ -69,9 +76,9 @@ class Limited:
             count = int(matrices.partitions[pair])
             spread = held.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
             asked += [(query, pair, *each) for each in self._rounds(spread, draw, float(sent_s[query]))]
-        query, pair, partition, at_s = (np.array(column) for column in zip(*asked, strict=True))
-        self._query, self._pair, self._partition, self._at_s = query, pair, partition, at_s
-        self._moments = Moments(at_s)
+        self._query, self._pair, self._partition = np.array([message[:3] for message in asked]).T
+        self._at_s = np.array([at_s for *_, at_s in asked])
+        self._moments = Moments(self._at_s)
 
     @property
     def last_s(self) -> float:

@@ -212,7 +212,7 @@ async def test_after_the_first_turn_the_rest_is_loaded_at_once_before_it_is_due(
 
 
 async def test_what_a_mate_compares_with_is_not_loaded_once_more(store: Store, mates: list[Polling]) -> None:
-    """After a death the nodes of a process take over tens of thousands of places, of channels that most of them poll."""
+    """After a death, nodes of a process take over tens of thousands of places, of channels that most of them poll."""
     polling, mate = mates
     channel = await make_channel(store)
     phase = every_interval(channel.id)

@@ -84,7 +84,7 @@ def test_a_query_for_a_few_names_asks_until_it_has_them_or_everybody() -> None:
     sent = Registrations(names, 500.0, 0.0, matrices, rng=rng)
     discovery._until_all_came(sent, 500, matrices, grow=True)
     queries, held = zipf_queries(rng, QUERIES).first(500), Held(sent)
-    asked = Limited(queries, 100.0, sent.last_s + 1, matrices, held, rng)
+    asked = Limited(queries, 100.0, sent.last_s + 1, matrices, held=held, rng=rng)
     several = 0
     for query in range(queries.count):
         of = np.flatnonzero(asked._query == query)
