@@ -64,7 +64,7 @@ class Polling:
         happened: Callable[[Event], Awaitable[None]],
         hubs_named: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
         tasks: Tasks,
-        mates: Iterable["Polling"] = (),
+        mates: Iterable["Polling"],
     ) -> None:
         self._me = me
         self._store = store

@@ -287,7 +287,7 @@ class Connection:
     def _request(self, iq: Any) -> bool:
         """Whether a request, or the answer to one of ours, is seen to."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
-        if kind == "get" and sender == self.address and self._questions.returned(iq):
+        if sender == self.address and self._questions.returned(iq):
             return True
         if kind == "set" and (ordered := adhoc.read(iq)) is not None:
             self._on_event(ordered)

@@ -2,9 +2,11 @@
 
 import asyncio
 import secrets
-from typing import Any
+from typing import Any, Final
 
 from bots.link import LinkLost
+
+_PING: Final = "{urn:xmpp:ping}ping"
 
 Answer = asyncio.Future[Any]
 """Becomes the answer's element, be it a result or an error. May raise :class:`LinkLost`."""
@@ -38,11 +40,13 @@ class Questions:
         return True
 
     def returned(self, iq: Any) -> bool:
-        """Whether this is a request of ours to ourselves: that it came back answers it, without another round trip."""
-        answer = self._open.pop(iq.get("id", ""), (None, None))[1]
-        if answer is not None and not answer.done():
+        """Whether this is a ping of ours to ourselves: that it came back answers it, without another round trip."""
+        if iq.get("type") != "get" or iq.find(_PING) is None or iq.get("id", "") not in self._open:
+            return False
+        _, answer = self._open.pop(iq.get("id"))
+        if not answer.done():
             answer.set_result(iq)
-        return answer is not None
+        return True
 
     def lost(self) -> None:
         """The session ended: nothing of this will be answered."""
