@@ -151,7 +151,7 @@ def sent(body: bytes, content_type: str = "text/html; charset=utf-8") -> Callabl
 
 
 SAMPLES = {sample.name: sample for sample in hostile()}
-ATTRIBUTES = b" ".join(b'a%d="1"' % number for number in range(40_000))
+ATTRIBUTES = b" ".join(b'a%d="1"' % number for number in range(100_000))
 UNCLOSED = b"<b>" * 1_000_000
 LOGIN = b"<!doctype html><title>Log in</title><p>Who are you?<form><input name=user><input type=password></form>"
 
@@ -174,9 +174,9 @@ DOCUMENTS = {
         }.items()
         for name in names
     },
-    "40,000 attributes": Case(DEADLY, sent(b"<rss><channel><item %b/></channel></rss>" % ATTRIBUTES, "text/xml")),
+    "100,000 attributes": Case(DEADLY, sent(b"<rss><channel><item %b/></channel></rss>" % ATTRIBUTES, "text/xml")),
     "a million unclosed tags": Case(DEADLY, sent(b"<rss><channel>" + UNCLOSED, "text/xml")),
-    "a page of 40,000 attributes": Case(OFFERED, sent(b"<html><p %b>Hello" % ATTRIBUTES), then=PAGE_SUBSCRIBED),
+    "a page of 100,000 attributes": Case(OFFERED, sent(b"<html><p %b>Hello" % ATTRIBUTES), then=PAGE_SUBSCRIBED),
     "a page of a million unclosed tags": Case(OFFERED, sent(b"<html><p>Hello" + UNCLOSED), then=PAGE_SUBSCRIBED),
     "a page of scripts": Case(f"{NOTHING_THERE}.*without JavaScript", sent(SAMPLES["a page of scripts"].body)),
     "a page of nothing": Case(f"{NOTHING_THERE}.*page is empty", sent(b"<html><body></body></html>")),
