@@ -32,9 +32,14 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def redis_users(password: str) -> str:
-    """Return the ACL file: one user, who may use our keys nothing that administers or endangers it, and INFO."""
+    """Return the ACL file: one user who can log in, for our keys only and for nothing that administers or endangers it.
+
+    Redis 7 replays its append-only file as the user ``default``, and leaves out what that user may not do: so
+    ``default`` may do everything, but is off and has no password, so that nobody can log in as it.
+    """
     digest = hashlib.sha256(password.encode()).hexdigest()
-    return f"user default reset\nuser coronet on #{digest} ~cn:* &* +@all -@admin -@dangerous +info\n"
+    users = ("default reset ~* &* +@all", f"coronet on #{digest} ~cn:* &* +@all -@admin -@dangerous +info")
+    return "".join(f"user {user}\n" for user in users)
 
 
 def make_certificate(folder: Path) -> None:

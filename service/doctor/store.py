@@ -51,6 +51,7 @@ def server(info: dict[str, str]) -> list[Finding]:
     version = info.get("redis_version", "0")
     keeps = info.get("aof_enabled") == "1"
     written = info.get("aof_last_write_status", "ok")
+    refused = int(info.get("unexpected_error_replies", "0"))
     policy = info.get("maxmemory_policy", "noeviction")
     return [
         Finding(
@@ -64,6 +65,13 @@ def server(info: dict[str, str]) -> list[Finding]:
             ok=keeps and written == "ok",
             seen=f"append-only file {'on' if keeps else 'off'}, last write {written}",
             advice="Set `appendonly yes`, and see that its disk is not full: else a crash loses subscriptions.",
+        ),
+        Finding(
+            "Redis replay",
+            ok=refused == 0,
+            seen=f"{refused} commands refused when the append-only file was loaded",
+            advice="What they wrote is missing. Redis replays the file as the user `default`: write `user default reset"
+            " ~* &* +@all` into its ACL file (compose/bootstrap.py does), and restart it before it rewrites the file.",
         ),
         Finding(
             "Redis memory",

