@@ -49,6 +49,30 @@ async def test_a_node_that_does_not_beat_is_expired_by_the_others_and_cannot_com
         await store.ring.beat(dead, 60, -1)
 
 
+async def test_a_node_without_a_lease_is_removed(store: Store) -> None:
+    alive = await store.ring.join("alive", "", 60, balanced_id)
+    ghosts = [await store.ring.join(f"ghost {number}", "", 60, balanced_id) for number in range(2)]
+    before = await store.ring.beat(alive, 60, -1)
+    assert before.ring is not None
+    await store.link.call("ZREM", keys.RING_LEASES, *(ghost.id for ghost in ghosts))
+    beat = await store.ring.beat(alive, 60, before.ring.version)
+    assert beat.ring is not None
+    assert (beat.ring.nodes, set(beat.expired)) == ((alive,), {ghost.id for ghost in ghosts})
+    for ghost in ghosts:
+        with pytest.raises(LeaseLost):
+            await store.ring.beat(ghost, 60, -1)
+
+
+async def test_a_lease_without_a_node_is_removed(store: Store) -> None:
+    alive = await store.ring.join("alive", "", 60, balanced_id)
+    lost = await store.ring.join("lost", "", 60, balanced_id)
+    await store.link.call("HDEL", keys.RING_NODES, lost.id)
+    beat = await store.ring.beat(alive, 60, -1)
+    assert beat.ring is not None
+    assert (beat.ring.nodes, beat.expired) == ((alive,), (lost.id,))
+    assert await store.link.call("ZCARD", keys.RING_LEASES) == 1
+
+
 async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the_same_id(store: Store) -> None:
     zombie = await store.ring.join("zombie", "", 60, balanced_id)
     await store.ring.leave(zombie)

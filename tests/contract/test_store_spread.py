@@ -2,7 +2,7 @@
 
 import asyncio
 
-from service.store import Store
+from service.store import Store, keys
 from tests.support.waiting import until
 
 PARTS = 8
@@ -52,6 +52,19 @@ async def test_what_the_dead_held_is_free_when_they_are_buried_and_not_before(st
     assert await store.spreads.bury("bots", "b"), "twice is no harm"
     assert len(await beat(store, "a")) == PARTS // 2
     assert len(await beat(store, "c")) == PARTS // 2
+
+
+async def test_what_a_holder_without_a_lease_held_becomes_free(store: Store) -> None:
+    await beat(store, "ghost")
+    await store.link.call("ZREM", keys.spread("bots")[0], "ghost")
+
+    async def dead() -> tuple[str, ...]:
+        spread = await store.spreads.beat("bots", "a", PARTS, LONG_S, frozenset())
+        return tuple(each.holder for each in spread.dead)
+
+    assert await until(dead, "the ghost is dead") == ("ghost",)
+    assert await store.spreads.bury("bots", "ghost")
+    assert await beat(store, "a") == frozenset(range(PARTS))
 
 
 async def test_who_lives_after_all_is_not_buried_and_keeps_what_it_held(store: Store) -> None:

@@ -1,4 +1,6 @@
--- Renew a lease, expire the dead, and return the ring if the caller has not seen this version.
+-- Renew a lease, expire the dead, and return the ring if the caller has not seen this version. A node without a lease,
+-- or a lease without a node, is what a loss of data leaves: it is expired, too. Their numbers differ then, or will as
+-- soon as the lease, which nobody can renew, has run out.
 -- KEYS nodes, leases, version   ARGV node id ('' to only look), epoch, ttl ms, version the caller knows
 -- Returns {held, version, now ms, nodes (id, value, …) or false, ids that expired just now}.
 local now = redis.call('TIME')
@@ -13,9 +15,25 @@ if mine and string.match(mine, '^(%d+) ') == ARGV[2] then
   end
 end
 local expired = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. now_ms)
+for _, id in ipairs(expired) do
+  redis.call('HDEL', KEYS[1], id)
+  redis.call('ZREM', KEYS[2], id)
+end
+if redis.call('HLEN', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) then
+  for _, id in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if not redis.call('ZSCORE', KEYS[2], id) then
+      redis.call('HDEL', KEYS[1], id)
+      expired[#expired + 1] = id
+    end
+  end
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+    if redis.call('HEXISTS', KEYS[1], id) == 0 then
+      redis.call('ZREM', KEYS[2], id)
+      expired[#expired + 1] = id
+    end
+  end
+end
 if #expired > 0 then
-  redis.call('HDEL', KEYS[1], unpack(expired))
-  redis.call('ZREM', KEYS[2], unpack(expired))
   redis.call('INCR', KEYS[3])
 end
 local version = tonumber(redis.call('GET', KEYS[3]) or '0')

@@ -1,5 +1,6 @@
 -- One heartbeat of a process among those that share numbered parts: renew the lease, give parts back, take what is free
 -- up to a fair part. The parts of the dead are not free before they are buried.
+-- A holder of parts without a lease is what a loss of data leaves: its lease ends now.
 -- KEYS holders, parts   ARGV holder, ttl ms, how many parts there are, numbers to give back (spaces between them)
 -- Returns the numbers that are ours, how many each may have, the dead with when they ended, and who buries them.
 local now = redis.call('TIME')
@@ -10,9 +11,10 @@ for number in string.gmatch(ARGV[4], '%S+') do
   end
 end
 redis.call('ZADD', KEYS[1], now_ms + tonumber(ARGV[2]), ARGV[1])
-local living, dead = {}, {}
+local leased, living, dead = {}, {}, {}
 local all = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
 for i = 1, #all, 2 do
+  leased[all[i]] = true
   if tonumber(all[i + 1]) >= now_ms then
     living[#living + 1] = all[i]
   else
@@ -28,6 +30,9 @@ for i = 1, #pairs_held, 2 do
   held[tonumber(pairs_held[i])] = true
   if pairs_held[i + 1] == ARGV[1] then
     mine[#mine + 1] = tonumber(pairs_held[i])
+  end
+  if not leased[pairs_held[i + 1]] then
+    redis.call('ZADD', KEYS[1], now_ms, pairs_held[i + 1])
   end
 end
 for number = 0, tonumber(ARGV[3]) - 1 do

@@ -89,6 +89,24 @@ async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_
     assert turns == pytest.approx(round(turns), abs=1e-3), "at the moments at which it would have been polled anyway"
 
 
+async def test_a_channel_of_a_node_without_a_lease_is_polled_again(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+    ghost = await store.ring.join("ghost", "", 3_600, lambda _: channel.id)
+    await nodes_in_the_ring(store, 2)
+    await store.link.call("ZREM", keys.RING_LEASES, ghost.id)
+    since_s = time.time()
+
+    async def polled() -> bool:
+        return any(poll.at_s > since_s for poll in await store.channels.polls(channel.id, 20))
+
+    await until(polled, "it is polled again")
+    assert ghost.id not in {node.id for node in await store.ring.view()}
+
+
 async def delivered_titles(store: Store) -> list[str]:
     """Deliver what is in Alice's outbox, as the bot would; return the entries' titles."""
     titles = []
