@@ -50,6 +50,11 @@ OWNED: Final = Gauge(
 
 OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with something waiting in their outbox.")
 
+UNPOLLED: Final = Gauge(
+    "coronet_unpolled_channels",
+    "Channels that nobody has polled for three times their interval though they may be; known to the console.",
+)
+
 PARSE_KILLS: Final = Counter("coronet_parse_kills_total", "Parser processes killed for using too much time or memory.")
 
 MESSAGES: Final = Counter("coronet_messages_total", "Messages handed to the XMPP server.")

@@ -15,6 +15,7 @@ from service.console.guard import HOOKS, NEEDS, PUBLIC, Handler, guard
 from service.console.headers import add_security_headers
 from service.console.health import health_routes
 from service.console.login import PASSWORDS
+from service.console.overview import usual_interval_s
 from service.console.overview_page import shown
 from service.console.pages import pages
 from service.console.passwords import Passwords
@@ -51,7 +52,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[SETTINGS] = settings
     app[STORE] = store
     app[CLOCK] = clock
-    app[ROSTER] = Roster(store)
+    app[ROSTER] = Roster(store, usual_interval_s(settings))
     app[FINDER] = Finder(app[ROSTER])
     app[PULSE] = Pulse(store, clock)
     app[TEMPLATES] = templates()
@@ -87,6 +88,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
 
 async def _begin(app: web.Application) -> None:
     app[PULSE].start(lambda: shown(app))
+    app[ROSTER].start()
 
 
 async def _end(app: web.Application) -> None:

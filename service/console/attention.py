@@ -41,11 +41,14 @@ def needs_attention(
     polls_per_minute: Mapping[str, float],
     silence_s: float,
     poll_interval_s: float,
+    unpolled: int,
+    unpolled_example: str,
 ) -> tuple[str, ...]:
     """Return the sentences, most urgent first; empty when all is well.
 
     ``silence_s`` is how long ago the newest poll was, ``poll_interval_s`` the longest time between two
-    polls of one channel when all goes well.
+    polls of one channel when all goes well. ``unpolled`` channels were not polled for three times their interval, among
+    them that of the name ``unpolled_example``.
     """
     said = []
     if not nodes:
@@ -63,4 +66,10 @@ def needs_attention(
         said.append(f"{percent(share)} of the polls fail, mostly with “{worst}”: look for failing channels.")
     if nodes and subscriptions and silence_s > 2 * poll_interval_s:
         said.append(f"Nothing was polled for {duration(silence_s)}: see whether the logs of the workers say why.")
+    elif nodes and unpolled:
+        late = count(unpolled, "channel was", "channels were")
+        said.append(
+            f"{late} not polled for three times their interval, for example “{unpolled_example}”: open it, see which"
+            " worker owns it, and start that one again."
+        )
     return tuple(said)

@@ -10,6 +10,7 @@ from service.console.figures import Sample, growth
 from service.console.poll_rate import polls_per_minute, silence_s
 from service.console.pulse import FINE_S
 from service.console.roster import Roster
+from service.model import ChannelId
 from service.settings import Settings
 from service.store import Store
 from service.store.channels import POLLS_KEPT
@@ -50,9 +51,21 @@ async def overview(
             outbox_users=waiting,
             polls_per_minute=rates,
             silence_s=silence_s(sample, now_s),
-            poll_interval_s=max(settings.poll_interval_s, 3600 / settings.max_polls_per_hour),
+            poll_interval_s=usual_interval_s(settings),
+            unpolled=len(roster.unpolled),
+            unpolled_example=await _name(store, roster.unpolled[0]) if roster.unpolled else "",
         ),
     )
+
+
+def usual_interval_s(settings: Settings) -> float:
+    """Return the longest time between two polls of one channel when all goes well."""
+    return max(settings.poll_interval_s, 3600 / settings.max_polls_per_hour)
+
+
+async def _name(store: Store, cid: ChannelId) -> str:
+    channel = await store.channels.get(cid)
+    return channel.title or channel.url if channel else cid
 
 
 def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:

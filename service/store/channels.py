@@ -76,6 +76,8 @@ FIELDS = {
     "tags": "the words that admins file it under, in order, with a space between any two",
     "note": "what admins note about it",
     "paused": "Unix s: admins want nobody to poll it before",
+    "no_poll_before": "Unix s: its publisher wanted no poll before, or admins ended their pause",
+    "polled": "Unix s: when its last poll ended, whoever made it",
     "evidence": "what polls in a row have to say against it: service.feeds.verdicts.Evidence (JSON)",
 }
 

@@ -93,7 +93,7 @@ class Hosts:
 
     async def pause(self, cid: ChannelId, for_s: float) -> None:
         """Have nobody ask a channel's publisher for it for so long; the latest wish counts, but admins' before all."""
-        await self._link.script("pause", (keys.pause(cid),), max(1, int(for_s * 1000)))
+        await self._link.script("pause", (keys.pause(cid), keys.channel(cid)), max(1, int(for_s * 1000)))
 
     async def paused_s(self, cid: ChannelId) -> float:
         """Return how much of a channel's pause is left; 0.0 if there is none."""

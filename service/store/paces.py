@@ -17,6 +17,7 @@ from service.store.together import Together
 
 KEPT: Final = 24
 _PACE: Final = struct.Struct("<If")
+PACE_BYTES: Final = _PACE.size
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -44,5 +45,9 @@ class Paces:
 
     async def of(self, cid: ChannelId) -> tuple[Pace, ...]:
         """Return how often a channel was polled since when, oldest first."""
-        packed = await self._link.call("HGET", keys.channel(cid), "paces") or b""
-        return tuple(Pace(float(since_s), interval_s) for since_s, interval_s in _PACE.iter_unpack(packed))
+        return unpacked(await self._link.call("HGET", keys.channel(cid), "paces") or b"")
+
+
+def unpacked(packed: bytes) -> tuple[Pace, ...]:
+    """Return what a channel's field ``paces`` holds, oldest first."""
+    return tuple(Pace(float(since_s), interval_s) for since_s, interval_s in _PACE.iter_unpack(packed))

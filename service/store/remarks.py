@@ -8,20 +8,31 @@ from service.corona.estimates import Updates
 from service.model import Channel, ChannelId
 from service.store import keys
 from service.store.link import script
+from service.store.paces import PACE_BYTES, Pace, unpacked
 from service.store.state import OF_CHANNEL, present, state_of
 from service.store.together import Together
 
-_REMARKED = (*OF_CHANNEL, "failing_since", "updates", "tags", "paused")
+_REMARKED = (
+    *OF_CHANNEL,
+    *("failing_since", "updates", "tags", "paused", "no_poll_before", "polled", "paces"),
+)
 
 
 class Remarked(msgspec.Struct, frozen=True):
-    """A channel as admins file it. It is paused until ``paused_until_s`` (Unix s; 0 if it is not)."""
+    """A channel as admins file it. It is paused until ``paused_until_s`` (Unix s; 0 if it is not).
+
+    Its last poll ended at ``polled_s``; its publisher wanted none before ``no_poll_before_s`` (Unix s; 0 if unknown).
+    ``pace`` is how often it is polled now, as its owner noted it last; None if no owner has.
+    """
 
     channel: Channel
     failing_since_s: float | None
     updates: Updates
     tags: tuple[str, ...]
     paused_until_s: float
+    no_poll_before_s: float = 0.0
+    polled_s: float = 0.0
+    pace: Pace | None = None
 
 
 class Remarks:
@@ -66,4 +77,7 @@ def _remarked(cid: ChannelId, fields: dict[bytes, bytes]) -> Remarked | None:
         updates=state.updates,
         tags=tuple(fields.get(b"tags", b"").decode().split()),
         paused_until_s=float(fields.get(b"paused", b"0")),
+        no_poll_before_s=float(fields.get(b"no_poll_before", b"0")),
+        polled_s=float(fields.get(b"polled", b"0")),
+        pace=next(iter(unpacked(fields.get(b"paces", b"")[-PACE_BYTES:])), None),
     )

@@ -10,6 +10,7 @@ if for_ms > 0 then
   redis.call('SET', KEYS[2], 'admin', 'PX', ARGV[1])
 else
   redis.call('HDEL', KEYS[1], 'paused')
+  redis.call('HSET', KEYS[1], 'no_poll_before', now[1])
   redis.call('DEL', KEYS[2])
 end
 return 1

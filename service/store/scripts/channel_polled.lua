@@ -8,6 +8,7 @@ end
 if ARGV[1] ~= '' then
   redis.call('LPUSH', KEYS[2], ARGV[1])
   redis.call('LTRIM', KEYS[2], 0, tonumber(ARGV[2]) - 1)
+  redis.call('HSET', KEYS[1], 'polled', ARGV[4])
 end
 local charge, at, node = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 if charge == '?' then

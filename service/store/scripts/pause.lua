@@ -1,5 +1,10 @@
 -- Note that a channel's publisher wants to be left alone, unless admins want that anyway.
--- KEYS pause   ARGV for so many ms
-if redis.call('GET', KEYS[1]) ~= 'admin' then
-  redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])
+-- KEYS pause, channel   ARGV for so many ms
+if redis.call('GET', KEYS[1]) == 'admin' then
+  return
+end
+redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])
+if redis.call('HEXISTS', KEYS[2], 'url') == 1 then
+  local ends = redis.call('TIME')[1] + math.ceil(ARGV[1] / 1000)
+  redis.call('HSET', KEYS[2], 'no_poll_before', string.format('%d', ends))
 end

@@ -19,6 +19,8 @@ WELL: dict[str, Any] = {
     "polls_per_minute": {"unchanged": 9.0},
     "silence_s": 100.0,
     "poll_interval_s": 900.0,
+    "unpolled": 0,
+    "unpolled_example": "",
 }
 
 
@@ -108,6 +110,8 @@ def test_all_is_well_with_two_nodes_that_poll() -> None:
             "50 % of the polls fail, mostly with “Host not",
         ),
         ({"silence_s": 3600.0}, "Nothing was polled for 1 h"),
+        ({"unpolled": 1, "unpolled_example": "A feed"}, "1 channel was not polled for"),
+        ({"unpolled": 1200, "unpolled_example": "A feed"}, "1,200 channels were not polled for"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_with_the_action(change: dict[str, Any], words: str) -> None:
