@@ -140,7 +140,10 @@ def doctor(
         bool, typer.Option("--settings", help="Only show every setting and where it came from.")
     ] = False,
 ) -> None:
-    """Find what is wrong, and say what to do. Looks at Redis, workers, bots, console, XMPP login, clock, files."""
+    """Find what is wrong, and say what to do. Looks at Redis, workers, bots, console, XMPP login, clock, files.
+
+    With CORONET_PROGRAM (worker, bot or console) only at what that program needs.
+    """
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
     from service import settings as layers  # noqa: PLC0415 - same

@@ -43,6 +43,9 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     preset: Preset = "single"
+    program: Literal["", "worker", "bot", "console"] = ""
+    """The one program that these settings are for, as in a container of its own: `coronet doctor` examines only what it
+    needs. Empty: they are for all of them."""
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     """``redis://``, ``rediss://`` or ``unix://``; a password belongs in ``redis_password``. Of a Redis Cluster any

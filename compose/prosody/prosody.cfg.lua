@@ -8,6 +8,8 @@ data_path = "/data"
 pidfile = "/tmp/prosody.pid"
 admin_socket = "/tmp/prosody.sock"
 log = { info = "*console" }
+-- Where the certificates are: in Debian's folder, where it looks otherwise, it may not read.
+certificates = "/run/secrets"
 
 interfaces = { "*" }
 c2s_ports = { 5222 }

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from service.clock import SystemClock
+from service.clock import Clock, SystemClock
 from service.doctor.bots import bots_health, judged
 from service.doctor.finding import Finding
 from service.doctor.machine import check_console, check_file_limit
@@ -16,13 +16,32 @@ from service.settings import Settings
 
 
 async def examine(settings: Settings) -> list[Finding]:
-    """Make every check."""
-    clock = SystemClock()
-    store, silent_s, bots, console = await asyncio.gather(
-        check_store(settings, clock), bots_silent_s(settings, clock), bots_health(settings), check_console(settings)
+    """Make every check that concerns the program that the settings are for."""
+    clock, program = SystemClock(), settings.program
+    store, bots, xmpp, console = await asyncio.gather(
+        check_store(settings, clock),
+        _bots(settings) if program != "worker" else _nothing(),
+        _xmpp(settings, clock) if program in {"", "bot"} else _nothing(),
+        _console(settings) if program in {"", "console"} else _nothing(),
     )
-    told = [] if bots is None else [judged(bots)]
-    return [*store, *told, *await check_xmpp(settings, silent_s), console, check_file_limit()]
+    return [*store, *bots, *xmpp, *console, check_file_limit()]
+
+
+async def _bots(settings: Settings) -> list[Finding]:
+    bots = await bots_health(settings)
+    return [] if bots is None else [judged(bots)]
+
+
+async def _xmpp(settings: Settings, clock: Clock) -> list[Finding]:
+    return await check_xmpp(settings, await bots_silent_s(settings, clock))
+
+
+async def _console(settings: Settings) -> list[Finding]:
+    return [await check_console(settings)]
+
+
+async def _nothing() -> list[Finding]:
+    return []
 
 
 def as_text(findings: Sequence[Finding]) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from aiohttp.test_utils import unused_port
 from pydantic import SecretStr
 from redis.asyncio import Redis
@@ -25,9 +26,9 @@ from redis.asyncio import Redis
 from bots import pubsub
 from bots.uploads import Uploads
 from bots.xmpp import Connection
-from service.clock import SystemClock
+from service.console.health import serve_health
 from service.doctor.finding import Finding
-from service.doctor.store import check_store
+from service.doctor.store import server
 from service.errors import StoreUnavailable
 from service.feeds.parts import Parts
 from service.net.uploads import Uploads as Files
@@ -136,6 +137,27 @@ def test_bootstrap_makes_every_secret_that_compose_mounts(secrets: Path) -> None
     assert sorted(mounted) == sorted(path.name for path in secrets.iterdir())
 
 
+@pytest.mark.parametrize("recipe", ["Dockerfile", "redis/Dockerfile", "prosody/Dockerfile"])
+def test_base_images_are_named_by_digest(recipe: str) -> None:
+    text = (COMPOSE / recipe).read_text(encoding="utf-8")
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
+    bases = [
+        re.sub(r"\$\{(\w+)\}", lambda name: defaults[name[1]], base) for base in re.findall("(?m)^FROM (\\S+)", text)
+    ]
+    assert bases
+    assert [base for base in bases if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", base)] == []
+
+
+def test_redis_keeps_its_data_in_a_folder_that_its_image_makes() -> None:
+    recipe = (COMPOSE / "redis/Dockerfile").read_text(encoding="utf-8")
+    services = yaml.safe_load((COMPOSE / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    (volume,) = services["redis"]["volumes"]
+    folder = volume.partition(":")[2]
+    assert folder != "/data", "the base image declares it as a volume: its owner cannot be set everywhere"
+    assert f"-o 10001 -g 10001 {folder}\n" in recipe
+    assert f"WORKDIR {folder}\n" in recipe
+
+
 async def test_redis_does_for_our_user_what_the_store_asks(link: Link) -> None:
     assert (await link.call("INFO", "server"))["run_id"]  # what `coronet doctor` asks
     await link.call("SET", "cn:{d}:waiting", "1")
@@ -221,7 +243,9 @@ async def test_redis_keeps_everything_over_a_restart(
 
 
 async def replay_finding(settings: Settings) -> Finding:
-    (found,) = (each for each in await check_store(settings, SystemClock()) if each.about == "Redis replay")
+    async with redis_client(settings) as client:
+        info = await client.info()
+    (found,) = (each for each in server({name: str(value) for name, value in info.items()}) if "replay" in each.about)
     return found
 
 
@@ -307,6 +331,13 @@ async def test_prosody_lets_the_bot_in_with_its_secret(secrets: Path, prosody: P
     assert "not-authorized" in await component_login(prosody.bot, "a guess")
 
 
+@pytest.mark.usefixtures("prosody")
+async def test_prosody_starts_without_an_error(tmp_path: Path) -> None:
+    log = (tmp_path / "prosody.log").read_text(encoding="utf-8")
+    assert "Certificates loaded" in log
+    assert [line for line in log.splitlines() if re.search(r"\s(error|warn)\t", line)] == []
+
+
 async def test_prosody_takes_the_bots_files_and_nodes(secrets: Path, prosody: Prosody) -> None:
     settings = Settings(
         xmpp_jid="coronet@feeds.localhost",
@@ -328,12 +359,55 @@ async def test_prosody_takes_the_bots_files_and_nodes(secrets: Path, prosody: Pr
         await asyncio.gather(keeping, return_exceptions=True)
 
 
+@pytest.mark.parametrize("service", ["worker", "bot", "console"])
+async def test_doctor_finds_nothing_wrong_in_a_container_of_a_fleet_that_is_well(
+    secrets: Path, redis_socket: Path, prosody: Prosody, tmp_path: Path, service: str
+) -> None:
+    settings = redis_settings(redis_socket, redis_password(secrets))
+    async with opened(settings) as store, well("bot") as bot_url, well("console") as console_url:
+        await store.ring.join("w", "", 3_600, balanced_id)
+        await store.bots.announce(f"{bot_url}/metrics")
+        environ = environment(service, secrets)
+        environ["CORONET_REDIS_URL"] = settings.redis_url
+        if service == "bot":
+            environ |= {"CORONET_XMPP_HOST": "127.0.0.1", "CORONET_XMPP_PORT": str(prosody.bot)}
+        if service == "console":
+            environ["CORONET_CONSOLE_PORT"] = console_url.rpartition(":")[2]
+        coronet = Path(sys.executable).with_name("coronet")
+        doctor = await asyncio.create_subprocess_exec(
+            coronet, "doctor", stdout=PIPE, stderr=STDOUT, env=environ, cwd=tmp_path
+        )
+        words, _ = await doctor.communicate()
+    assert (doctor.returncode, "BAD" in words.decode()) == (0, False), words.decode()
+
+
+def environment(service: str, secrets: Path) -> dict[str, str]:
+    """What a service's containers have in their environment, with this test's secrets."""
+    found = yaml.safe_load((COMPOSE / "compose.yaml").read_text(encoding="utf-8"))["services"][service]["environment"]
+    return {name: value.replace("/run/secrets", str(secrets)) for name, value in found.items()}
+
+
+@contextlib.asynccontextmanager
+async def well(name: str) -> AsyncIterator[str]:
+    """The URL of a program that says that it is ready."""
+
+    async def ready() -> None:
+        assert name
+
+    health = await serve_health("127.0.0.1", 0, ready)
+    try:
+        yield health.url
+    finally:
+        await health.close()
+
+
 def prosody_config(secrets: Path, folder: Path, server: Prosody) -> str:
     """The configuration with this test's paths and ports in place of the container's."""
     text = (COMPOSE / "prosody/prosody.cfg.lua").read_text(encoding="utf-8")
     here = {
         '"/tmp/': f'"{folder}/',
         '"/run/secrets/': f'"{secrets}/',
+        '"/run/secrets"': f'"{secrets}"',
         '"/data"': f'"{folder}/data"',
         '"*" }': '"127.0.0.1" }',
         "{ 5222 }": f"{{ {server.people} }}",
