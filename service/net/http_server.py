@@ -3,9 +3,9 @@
 aiohttp limits the size of requests, but not how long they take, nor how many connections there are. Here each
 connection has a deadline for the headers of a request, for its body (which has to come at a least rate), for the time
 that the client reads nothing of an answer, and for being idle. There are so many connections from one address, and in
-all. When all are taken, a new client takes the place of the one that has been waiting longest for its next request; if
-every connection has a request under way, the new one is closed. Streams and WebSockets are requests under way, and
-last as long as their handlers.
+all. When all are taken, a new client takes the place of the one that has kept us waiting longest, for a request or for
+the rest of its body; if we are at work for every connection, the new one is closed. Streams and WebSockets are such
+work, and last as long as their handlers.
 
 The middleware of this server finds the client behind trusted proxies (:func:`client_of`), and answers 400 where the
 body of a request breaks off or is malformed.
@@ -224,8 +224,10 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client has to act: no request is under way, and no answer is being written."""
-        return self._request is None and self._write_timer is None
+        """Whether the client has to act: no complete request is under way, and no answer is being written."""
+        if self._write_timer is not None:
+            return False
+        return self._request is None or self._is_body_awaited()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
@@ -278,7 +280,7 @@ class _Connection(asyncio.Protocol):
         self._has_begun = False
         self._body_bytes = self._pipelined_bytes = 0
         if not request.content.is_eof():
-            self._body_began_s = self._loop.time()
+            self.waiting_since_s = self._body_began_s = self._loop.time()
             self._timer = self._loop.call_later(BODY_WITHIN_S, self._check_body)
 
     def on_answer(self) -> None:
@@ -307,16 +309,22 @@ class _Connection(asyncio.Protocol):
             self._wait_for_request(reason, within_s)
 
     def _check_body(self) -> None:
-        if self._request is None or self._request.content.is_eof() or self._transport is None:
+        if self._request is None or self._request.content.is_eof():
             return
         spent_s = self._loop.time() - self._body_began_s
         left_s = BODY_WITHIN_S + self._body_bytes / LEAST_BYTES_PER_S - spent_s
-        if not self._transport.is_reading():
-            left_s = BODY_WITHIN_S  # it is our handler that is slow
+        if not self._is_body_awaited():
+            left_s = BODY_WITHIN_S
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._check_body)
         else:
             self.end("body")
+
+    def _is_body_awaited(self) -> bool:
+        """Whether more of a body has to come. While reading is paused, it is our handler that has to act."""
+        if self._request is None or self._request.content.is_eof():
+            return False
+        return self._transport is not None and self._transport.is_reading()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -17,6 +17,10 @@ from tests.support.waiting import until_so
 
 _POST: Final = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
 _GET: Final = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
+_UPGRADE: Final = (
+    b"GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+)
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -165,34 +169,30 @@ async def test_one_address_has_so_many_connections_and_others_are_served(monkeyp
             assert await reader.readuntil(b"hello")
 
 
-async def test_a_full_server_closes_who_waits_longest_and_no_request_under_way(
+async def test_a_full_server_closes_who_keeps_it_waiting_longest_and_no_work_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limits = {"CONNECTIONS": 3}
-    async with _served(monkeypatch, **limits) as server, AsyncExitStack() as stack:
-        busy = await stack.enter_async_context(_connected(server, _POST))
+    async with _served(monkeypatch, CONNECTIONS=3) as server, AsyncExitStack() as stack:
+        slow, _ = await stack.enter_async_context(_connected(server, _POST + b"bo"))
+        await until_so(lambda: server.connections, "it is connected")
+        busy = await stack.enter_async_context(_connected(server, _UPGRADE))
+        await busy[0].readuntil(b"\r\n\r\n")
         idle = [await stack.enter_async_context(_connected(server, _GET)) for _ in range(2)]
         for reader, _ in idle:
             await reader.readuntil(b"hello")
+        assert await _is_closed(slow)
         newest, _ = await stack.enter_async_context(_connected(server, _GET))
         assert await newest.readuntil(b"hello")
         assert await _is_closed(idle[0][0])
-        busy[1].write(b"body")
-        assert await busy[0].readuntil(b"body")
         idle[1][1].write(_GET)
         assert await idle[1][0].readuntil(b"hello")
+        assert not busy[0].at_eof()
 
 
-async def test_a_full_server_with_requests_under_way_turns_others_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_server_at_work_for_all_turns_others_away(monkeypatch: pytest.MonkeyPatch) -> None:
     async with _served(monkeypatch, CONNECTIONS=2) as server, AsyncExitStack() as stack:
         for _ in range(2):
-            reader, _ = await stack.enter_async_context(
-                _connected(
-                    server,
-                    b"GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-                    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n",
-                )
-            )
+            reader, _ = await stack.enter_async_context(_connected(server, _UPGRADE))
             await reader.readuntil(b"\r\n\r\n")
         async with _connected(server, _GET) as (reader, _):
             assert await _is_closed(reader)
