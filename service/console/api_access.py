@@ -192,7 +192,10 @@ async def get_sessions(request: web.Request) -> web.Response:
 
 
 async def delete_session(request: web.Request) -> web.Response:
-    """End a session."""
+    """End a session.
+
+    A key ends none of other accounts that may do more than its scopes, and none of other admins.
+    """
     if not await holders.end_session(request.app[STORE], request[VISITOR], request.match_info["session"]):
         raise web.HTTPNotFound(text="There is no such session. It may have ended by itself.")
     return web.Response(status=HTTPStatus.NO_CONTENT)
@@ -214,7 +217,10 @@ async def post_key(request: web.Request) -> web.Response:
 
 
 async def delete_key(request: web.Request) -> web.Response:
-    """Revoke an API key."""
+    """Revoke an API key.
+
+    A key revokes none of other accounts that may do more than its scopes, and none of other admins.
+    """
     if not await holders.revoke_key(request.app[STORE], request[VISITOR], request.match_info["key"]):
         raise web.HTTPNotFound(text="There is no such API key. It may have been revoked.")
     return web.Response(status=HTTPStatus.NO_CONTENT)

@@ -295,3 +295,17 @@ async def test_a_key_makes_no_account_that_may_do_more_than_the_key(
         await make_account(store, "dan", Role(role))
         expected = 200 if status == 201 else 403
         assert (await _ask(http, "POST", "/accounts/dan/link"))[0] == expected
+
+
+async def test_a_key_locks_no_other_admin_out(served: tuple[str, web.Application], store: Store) -> None:
+    ada, bob = await make_account(store), await make_account(store, "bob")
+    await store.sessions.open("bob", bob)
+    await store.sessions.open("ada", ada)
+    await _key(store, "bob", SCOPES)
+    async with program(served[0], await _key(store, "ada", SCOPES)) as http:
+        sessions = {each.account: each.id for each in await store.sessions.all()}
+        keys = {key.account: key.id for key, _ in await store.api_keys.all()}
+        assert (await _ask(http, "DELETE", f"/sessions/{sessions['bob']}"))[0] == 403
+        assert (await _ask(http, "DELETE", f"/keys/{keys['bob']}"))[0] == 403
+        assert (await _ask(http, "DELETE", f"/sessions/{sessions['ada']}"))[0] == 204
+        assert (await _ask(http, "DELETE", f"/keys/{keys['ada']}"))[0] == 204
