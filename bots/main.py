@@ -31,7 +31,9 @@ async def _serve(settings: Settings) -> None:
     store = await _connected(settings)
     try:
         ours = post(settings, store, SystemClock())
-        health = await serve_health(settings.metrics_bind, settings.metrics_port, lambda: _ready(store, ours))
+        health = await serve_health(
+            settings.metrics_bind, settings.metrics_port, lambda: _ready(store, ours), settings=settings
+        )
         try:
             metrics_url = f"{health.url}/metrics"
             await together(ours.keep(), _upkeep(store, settings.maintenance_interval_s, metrics_url))

@@ -12,6 +12,7 @@
     │   ├── BadKey                no identifier key, or no key group, of this store's layout
     │   ├── UnknownKeyspace       this store has fewer keyspaces
     │   ├── NoSuchThing           what a path or a command names is not there, or not any more
+    │   ├── NotAllowed            who asks may not do this
     │   ├── WrongUse              a command line that no command of ours understands
     │   └── BadQuery              no AV-pairs, words or pattern that can be searched for (the text says why)
     ├── PublisherError            the publisher's side; the same request may work later
@@ -136,6 +137,12 @@ class NoSuchThing(UserError):
     """What is named is not there: an account, a person; it may have been removed."""
 
     code = "no-such-thing"
+
+
+class NotAllowed(UserError):
+    """Who asks may not do this; the text says who may."""
+
+    code = "not-allowed"
 
 
 class WrongUse(UserError):

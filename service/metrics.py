@@ -93,6 +93,14 @@ PEER_REFUSALS: Final = Counter(
     "coronet_peer_refusals_total", "What other workers sent and was not taken, by reason.", ["reason"]
 )
 
+HTTP_CONNECTIONS_ENDED: Final = Counter(
+    "coronet_http_connections_ended_total",
+    "Connections of HTTP clients that this process ended or turned away, by reason: no complete headers in time "
+    "(headers), no body in time (body), nothing of the answer read in time (answer), no request (idle), too many "
+    "requests at once (pipelining), too many connections from one address (address) or in all (full).",
+    ["reason"],
+)
+
 NEIGHBOURS: Final = Gauge("coronet_neighbours", "Neighbours of this worker, by kind: near or far.", ["kind"])
 
 CACHE_BYTES: Final = Gauge("coronet_content_cache_bytes", "What the cache of contents takes.")

@@ -8,10 +8,20 @@ preset, the defaults below. :func:`origins` tells which layer each value came fr
 import os
 import tomllib
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    SecretStr,
+    ValidationError,
+)
 
 from service.corona.policy import Aims, Goal, Policy
 from service.errors import UserError
@@ -19,6 +29,9 @@ from service.habits import zone_named
 
 Preset = Literal["trial", "single", "cluster"]
 WhoMayUse = Literal["open", "listed", "invited"]
+
+
+_PRIVATE_NETWORKS = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10")
 
 
 class SettingsInvalid(UserError):
@@ -77,6 +90,10 @@ class Settings(BaseModel):
     console_port: int = Field(default=8080, ge=0, le=65535)
     console_public_url: str = ""
     """How others reach the console; named to publishers. Hubs push news there (WebSub): without it, none is asked."""
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = ()
+    """Addresses and networks of reverse proxies in front of our HTTP servers, with commas between them. Only they are
+    believed about who a client is and whether it uses TLS (``Forwarded``, or ``X-Forwarded-For`` with
+    ``X-Forwarded-Proto``). Without this, all who come through a proxy have the proxy's address."""
     console_admin_token: SecretStr = SecretStr("")
     """An API token with the admin role, for scripts; empty means none."""
     console_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
@@ -90,6 +107,13 @@ class Settings(BaseModel):
     metrics_bind: str = "127.0.0.1"
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """Where a worker or bot serves /livez, /readyz and /metrics; 0 takes a free port."""
+    metrics_networks: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = tuple(
+        map(ip_network, _PRIVATE_NETWORKS)
+    )
+    """Networks whose clients may read /metrics of any process: loopback and private ones unless set; empty for none."""
+    metrics_token: SecretStr = SecretStr("")
+    """Whoever sends this as ``Authorization: Bearer …`` may read /metrics from anywhere. The console sends it to
+    workers and bots, so all processes need the same. Empty: there is no such token."""
 
     poll_interval_s: float = Field(default=900.0, ge=1.0)
     """Corona's τ: how often one node polls one channel, at most; n nodes in turn poll it n times as often."""

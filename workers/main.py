@@ -48,7 +48,9 @@ async def work(settings: Settings) -> None:
     """Be a worker until cancelled, whatever Redis and publishers do."""
     store = open_store(settings)
     door = Door()
-    health = await serve_health(settings.metrics_bind, settings.metrics_port, store.ping, door.routes())
+    health = await serve_health(
+        settings.metrics_bind, settings.metrics_port, store.ping, door.routes(), settings=settings
+    )
     me = NodeInfo("", 0, _name(), 0.0, f"{health.url}/metrics", process_of(os.getpid()))
     fetcher = Fetcher(
         user_agent=user_agent(settings.console_public_url),

@@ -39,6 +39,17 @@ class Visitor:
         area, _, what = scope.partition(":")
         return what == "read" and f"{area}:write" in self.scopes
 
+    def can_grant(self, role: Role) -> bool:
+        """Return whether this visitor may hand an account of this role to somebody, or take it away.
+
+        Whoever has an account's password link can do all that its role allows. So a key grants only what its own
+        scopes cover, and never the role of admins, to whom keys are no bound.
+        """
+        if self.scopes is None:
+            return True
+        needed = ":read" if role is Role.VIEWER else ":write"
+        return role is not Role.ADMIN and all(self.reaches(scope) for scope in SCOPES if scope.endswith(needed))
+
 
 def look(area: Area) -> Need:
     """Return what reading takes."""

@@ -6,8 +6,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from service.console.access import Visitor
 from service.console.passwords import LONGEST, SHORTEST
-from service.errors import NoSuchThing, OperationalError, UserError
+from service.errors import NoSuchThing, NotAllowed, OperationalError, UserError
 from service.habits import zone_named
 from service.store import Store
 from service.store.accounts import Account, Role
@@ -46,45 +47,56 @@ def unfit_password(password: str, again: str) -> str:
     return "" if password == again else "The two passwords differ."
 
 
-async def add(store: Store, name: str, role: Role, now_s: float) -> str:
+async def add(store: Store, by: Visitor, name: str, role: Role, now_s: float) -> str:
     """Make an account without a password; return the token with which its holder chooses one."""
     if unfit := unfit_name(name):
         raise UserError(unfit)
+    _must_be_able_to_grant(by, role)
     for _ in range(_TRIES):
         accounts = await store.accounts.all()
         if name in accounts:
             raise UserError(f"There is an account “{name}” already. Choose another name.")
-        if await store.accounts.change(name, Account("", now_s, role), accounts):
-            return await store.accounts.invite(name)
+        made = Account("", now_s, role)
+        if await store.accounts.change(name, made, accounts) and (token := await store.accounts.invite(name, made)):
+            return token
     raise _contended()
 
 
-async def set_role(store: Store, name: str, role: Role) -> AccountView:
+async def set_role(store: Store, by: Visitor, name: str, role: Role) -> AccountView:
     """Give an account another role, from its next request on."""
     for _ in range(_TRIES):
         accounts = await store.accounts.all()
-        changed = msgspec.structs.replace(_existing(accounts, name), role=role)
+        present = _existing(accounts, name)
+        _must_be_able_to_grant(by, present.role, role)
+        changed = msgspec.structs.replace(present, role=role)
         _must_leave_an_admin({**accounts, name: changed})
         if await store.accounts.change(name, changed, accounts):
             return viewed(name, changed)
     raise _contended()
 
 
-async def remove(store: Store, name: str) -> None:
+async def remove(store: Store, by: Visitor, name: str) -> None:
     """Remove an account; its sessions and API keys are over."""
     for _ in range(_TRIES):
         accounts = await store.accounts.all()
-        _existing(accounts, name)
+        _must_be_able_to_grant(by, _existing(accounts, name).role)
         _must_leave_an_admin({each: account for each, account in accounts.items() if each != name})
         if await store.accounts.change(name, None, accounts):
             return
     raise _contended()
 
 
-async def invite(store: Store, name: str) -> str:
-    """Return a token with which an account's holder chooses a new password; the old one is good until then."""
-    _existing(await store.accounts.all(), name)
-    return await store.accounts.invite(name)
+async def invite(store: Store, by: Visitor, name: str) -> str:
+    """Return a token with which an account's holder chooses a new password; the old one is good until then.
+
+    Tokens that were made before are over.
+    """
+    for _ in range(_TRIES):
+        account = _existing(await store.accounts.all(), name)
+        _must_be_able_to_grant(by, account.role)
+        if token := await store.accounts.invite(name, account):
+            return token
+    raise _contended()
 
 
 async def set_password(store: Store, name: str, password_hash: str) -> Account:
@@ -118,6 +130,14 @@ def _existing(accounts: Mapping[str, Account], name: str) -> Account:
     if name not in accounts:
         raise NoSuchThing(f"There is no account “{name}”. It may have been removed.")
     return accounts[name]
+
+
+def _must_be_able_to_grant(visitor: Visitor, *roles: Role) -> None:
+    if not all(visitor.can_grant(role) for role in roles):
+        raise NotAllowed(
+            "An API key makes and changes only accounts that may do no more than the key itself, and no admins. "
+            "Log in to do this, or use the token of the settings."
+        )
 
 
 def _must_leave_an_admin(accounts: Mapping[str, Account]) -> None:

@@ -65,7 +65,11 @@ class SetRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PasswordLink(msgspec.Struct, frozen=True):
-    """Where an account's holder chooses a password, once and within a week. It is shown only here: pass it on."""
+    """Where an account's holder chooses a password, once and within a week. It is shown only here: pass it on.
+
+    It is the account's only link: older ones are over, and so is this one when the account gets another password or
+    is removed.
+    """
 
     link: str
 
@@ -138,31 +142,47 @@ async def get_accounts(request: web.Request) -> web.Response:
 
 
 async def post_account(request: web.Request) -> web.Response:
-    """Make an account, and a link with which its holder chooses a password."""
+    """Make an account, and a link with which its holder chooses a password.
+
+    A key makes none that may do more than its scopes, and no admin.
+    """
     wanted = await body(request, AddAccount)
     request[DETAIL] = f"{wanted.name}: {wanted.role}"
     request[SHOWN_ONCE] = True
-    token = await accounts.add(request.app[STORE], wanted.name, wanted.role, request.app[CLOCK].wall_s())
+    token = await accounts.add(
+        request.app[STORE], request[VISITOR], wanted.name, wanted.role, request.app[CLOCK].wall_s()
+    )
     return answer(PasswordLink(link_to(request, token)), HTTPStatus.CREATED)
 
 
 async def patch_account(request: web.Request) -> web.Response:
-    """Give an account another role, from its next request on."""
+    """Give an account another role, from its next request on.
+
+    A key neither gives nor takes what its scopes do not cover, nor the role of admins.
+    """
     wanted = await body(request, SetRole)
     request[DETAIL] = wanted.role
-    return answer(await accounts.set_role(request.app[STORE], request.match_info["name"], wanted.role))
+    return answer(
+        await accounts.set_role(request.app[STORE], request[VISITOR], request.match_info["name"], wanted.role)
+    )
 
 
 async def delete_account(request: web.Request) -> web.Response:
-    """Remove an account; its sessions and API keys are over."""
-    await accounts.remove(request.app[STORE], request.match_info["name"])
+    """Remove an account; its sessions, API keys and password link are over.
+
+    A key removes none that may do more than its scopes, and no admin.
+    """
+    await accounts.remove(request.app[STORE], request[VISITOR], request.match_info["name"])
     return web.Response(status=HTTPStatus.NO_CONTENT)
 
 
 async def post_account_link(request: web.Request) -> web.Response:
-    """Make a link with which an account's holder chooses a new password."""
+    """Make a link with which an account's holder chooses a new password; an older link is over.
+
+    A key makes none for an account that may do more than its scopes, and none for admins.
+    """
     request[SHOWN_ONCE] = True
-    token = await accounts.invite(request.app[STORE], request.match_info["name"])
+    token = await accounts.invite(request.app[STORE], request[VISITOR], request.match_info["name"])
     return answer(PasswordLink(link_to(request, token)))
 
 
@@ -172,7 +192,10 @@ async def get_sessions(request: web.Request) -> web.Response:
 
 
 async def delete_session(request: web.Request) -> web.Response:
-    """End a session."""
+    """End a session.
+
+    A key ends none of other accounts that may do more than its scopes, and none of other admins.
+    """
     if not await holders.end_session(request.app[STORE], request[VISITOR], request.match_info["session"]):
         raise web.HTTPNotFound(text="There is no such session. It may have ended by itself.")
     return web.Response(status=HTTPStatus.NO_CONTENT)
@@ -194,7 +217,10 @@ async def post_key(request: web.Request) -> web.Response:
 
 
 async def delete_key(request: web.Request) -> web.Response:
-    """Revoke an API key."""
+    """Revoke an API key.
+
+    A key revokes none of other accounts that may do more than its scopes, and none of other admins.
+    """
     if not await holders.revoke_key(request.app[STORE], request[VISITOR], request.match_info["key"]):
         raise web.HTTPNotFound(text="There is no such API key. It may have been revoked.")
     return web.Response(status=HTTPStatus.NO_CONTENT)

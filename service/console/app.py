@@ -54,11 +54,11 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[CLOCK] = clock
     app[ROSTER] = Roster(store, usual_interval_s(settings))
     app[FINDER] = Finder(app[ROSTER])
-    app[PULSE] = Pulse(store, clock)
+    app[PULSE] = Pulse(store, clock, settings.metrics_token.get_secret_value())
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
     public = [
-        *health_routes(store.ping),
+        *health_routes(store.ping, settings),
         web.get("/static/{path:.+}", asset),
         web.get("/login", login.login_form),
         web.post("/login", login.login),

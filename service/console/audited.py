@@ -11,6 +11,7 @@ from service.console.failures import status_of
 from service.console.guard import CHANGES_NOTHING, NEEDS, Handler
 from service.console.site import CLOCK, STORE, VISITOR
 from service.errors import CoronetError, StoreUnavailable
+from service.net.http_server import client_of
 from service.store.audit import Deed
 
 DETAIL: Final = web.RequestKey("detail", str)
@@ -28,7 +29,12 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     if visitor is None or request.method in CHANGES_NOTHING or _only_reads(request):
         return await handler(request)
     deed = Deed(
-        request.app[CLOCK].wall_s(), visitor.name, visitor.key, request.remote or "", _sentence(request), request.path
+        request.app[CLOCK].wall_s(),
+        visitor.name,
+        visitor.key,
+        client_of(request).address,
+        _sentence(request),
+        request.path,
     )
     note = secrets.token_hex(8)
     await request.app[STORE].audit.begin(note, deed)
@@ -50,7 +56,7 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def record(request: web.Request, by: str, action: str) -> None:
     """Log what somebody did who was not logged in before."""
     now_s = request.app[CLOCK].wall_s()
-    deed = Deed(now_s, by, "", request.remote or "", action, request.path, 200)
+    deed = Deed(now_s, by, "", client_of(request).address, action, request.path, 200)
     note = secrets.token_hex(8)
     await request.app[STORE].audit.begin(note, deed)
     await request.app[STORE].audit.end(note, deed)

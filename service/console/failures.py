@@ -14,12 +14,14 @@ from service.errors import (
     CoronetError,
     LimitReached,
     NoSuchThing,
+    NotAllowed,
     NotSubscribed,
     OperationalError,
     PublisherError,
     StoreUnavailable,
     UserError,
 )
+from service.net.http_server import is_broken
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +40,7 @@ _STATUS: dict[type[CoronetError], int] = {
     NotSubscribed: 404,
     NoSuchThing: 404,
     LimitReached: 429,
+    NotAllowed: 403,
     UserError: 422,
     PublisherError: 502,
     OperationalError: 503,
@@ -98,7 +101,9 @@ async def failures(request: web.Request, handler: Handler) -> web.StreamResponse
         return _answer(request, problem(error.status, said or _DETAILS.get(error.status, error.reason)), error.headers)
     except CoronetError as error:
         return _answer(request, problem(status_of(error), in_plain_words(error), error.code))
-    except Exception:
+    except Exception as error:
+        if is_broken(request, error):
+            raise
         reference = secrets.token_hex(4)
         log.exception("request failed", method=request.method, path=request.path, reference=reference)
         return _answer(request, problem(500, f"It is in the log under the reference {reference}."))

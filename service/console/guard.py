@@ -17,6 +17,7 @@ from aiohttp import hdrs, web
 
 from service.console.access import Need, Visitor
 from service.console.site import CLOCK, CSRF, SETTINGS, STORE, VISITOR
+from service.net.http_server import client_of
 from service.store.accounts import Role
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -48,7 +49,7 @@ def csrf_token(cookie: str) -> str:
 
 def behind_tls(request: web.Request) -> bool:
     """Return whether the visitor's browser reached us over https."""
-    return request.secure or request.app[SETTINGS].console_public_url.startswith("https://")
+    return client_of(request).is_secure or request.app[SETTINGS].console_public_url.startswith("https://")
 
 
 def set_cookie(request: web.Request, response: web.Response, name: str, value: str, max_age_s: int) -> None:
@@ -133,13 +134,25 @@ async def _must_come_from_our_pages(request: web.Request) -> None:
         raise web.HTTPForbidden(text="The request did not come from this console's own pages.")
     token = request.headers.get(CSRF_HEADER)
     if token is None:
-        token = str((await request.post()).get(CSRF_FIELD, ""))
+        token = await _field(request, CSRF_FIELD)
     if not hmac.compare_digest(token.encode(), request[CSRF].encode()):
         raise web.HTTPForbidden(text="The form was too old. Go back, reload the page, and send it again.")
+
+
+async def _field(request: web.Request, name: str) -> str:
+    try:
+        return str((await request.post()).get(name, ""))
+    except (ValueError, LookupError) as error:  # what the form, or its name of a character set, cannot be read by
+        raise web.HTTPBadRequest(text="The form cannot be read: it is malformed.") from error
 
 
 def our_origins(request: web.Request) -> set[str]:
     """Return the origins that this console's own pages have."""
     public = request.app[SETTINGS].console_public_url
-    here = f"{request.scheme}://{request.host}"
+    here = own_origin(request)
     return {here, urljoin(public, "/").rstrip("/")} if public else {here}
+
+
+def own_origin(request: web.Request) -> str:
+    """Return the origin at which the visitor's browser reached us."""
+    return f"{'https' if client_of(request).is_secure else 'http'}://{request.host}"

@@ -3,7 +3,7 @@
 import msgspec
 
 from service.console.access import SCOPES, Visitor
-from service.errors import UserError
+from service.errors import NotAllowed, UserError
 from service.store import Store
 from service.store.accounts import Role
 from service.store.sessions import Session
@@ -30,9 +30,11 @@ async def sessions(store: Store, visitor: Visitor) -> tuple[Session, ...]:
 
 
 async def end_session(store: Store, visitor: Visitor, session: str) -> bool:
-    """End a session by its id; False if there is none that the visitor may see."""
-    if session not in {each.id for each in await sessions(store, visitor)}:
+    """End a session by its id; False if there is none that the visitor may see. Raises :class:`NotAllowed`."""
+    owners = {each.id: each.account for each in await sessions(store, visitor)}
+    if session not in owners:
         return False
+    await _must_be_able_to_end(store, visitor, owners[session])
     await store.sessions.end(session)
     return True
 
@@ -72,10 +74,19 @@ async def make_key(
 
 
 async def revoke_key(store: Store, visitor: Visitor, key: str) -> bool:
-    """Revoke a key by its id; False if there is none that the visitor may see."""
-    if key not in {each.id for each in await keys(store, visitor)}:
+    """Revoke a key by its id; False if there is none that the visitor may see. Raises :class:`NotAllowed`."""
+    owners = {each.id: each.account for each in await keys(store, visitor)}
+    if key not in owners:
         return False
+    await _must_be_able_to_end(store, visitor, owners[key])
     return await store.api_keys.revoke(key)
+
+
+async def _must_be_able_to_end(store: Store, visitor: Visitor, owner: str) -> None:
+    """Raise :class:`NotAllowed` for a key that would lock out people who may do more than the key, but for its own."""
+    account = await store.accounts.get(owner)
+    if account is not None and owner != visitor.name and not visitor.can_grant(account.role):
+        raise NotAllowed("An API key ends no sessions and keys of other accounts that may do more than the key itself.")
 
 
 def _may_see(visitor: Visitor, account: str) -> bool:

@@ -1,6 +1,6 @@
 """Setup of the first account, login and logout."""
 
-import ipaddress
+import math
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -9,13 +9,15 @@ from aiohttp import hdrs, web
 
 from service.console.accounts import set_password, set_zone, unfit_name, unfit_password
 from service.console.audited import record
-from service.console.guard import SESSION_COOKIE, set_cookie
+from service.console.guard import SESSION_COOKIE, own_origin, set_cookie
 from service.console.passwords import LONGEST, SHORTEST, Passwords
 from service.console.site import CLOCK, SETTINGS, STORE, VISITOR, render
 from service.errors import LimitReached, UserError
 from service.habits import zone_named
+from service.net.http_server import client_of
 from service.store import Store
-from service.store.accounts import Account
+from service.store.accounts import Account, digest
+from service.store.login_limits import BROWSER_TTL_S
 from service.store.sessions import SESSION_TTL_S
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
@@ -27,7 +29,9 @@ _LINK_IS_SPENT = (
 _INVITATION_IS_SPENT = "This link is used up or too old. An admin can make another one on the page Settings."
 _NAME_SHOWN = 100
 _BROWSER_KEPT = 200
-_TOO_OFTEN = "Too many logins from here or on this account. Wait a minute, then try again."
+_TOO_OFTEN = (
+    "Too many logins from here or on this account. Try again in {wait}, or use a browser that has logged in to it."
+)
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +91,7 @@ async def join(request: web.Request) -> web.Response:
 
 def link_to(request: web.Request, token: str) -> str:
     """Return the link that leads to choosing a password."""
-    here = request.app[SETTINGS].console_public_url or f"{request.scheme}://{request.host}"
+    here = request.app[SETTINGS].console_public_url or own_origin(request)
     return f"{here.rstrip('/')}/join?token={token}"
 
 
@@ -142,28 +146,36 @@ async def _proved(request: web.Request, name: str, password: str) -> Account | N
 
     Raises :class:`LimitReached` when it was tried too often from there, or on that account, or by everybody.
     """
-    accounts = request.app[STORE].accounts
-    allowed = [
-        await accounts.attempt(f"address {_neighbours(request.remote)}"),
-        await accounts.attempt(f"account {name}"),
-    ]
-    if not all(allowed):
-        raise LimitReached(_TOO_OFTEN)
-    account = await accounts.get(name)
+    account, limits = await request.app[STORE].accounts.get(name), request.app[STORE].login_limits
+    browser, address = request.cookies.get(browser_cookie(name), ""), client_of(request).address
+    if account is None or not await limits.is_known(name, account, browser):
+        browser = ""
+    wait_s = await limits.attempt(name, address, browser)
+    if wait_s:
+        minutes = math.ceil(wait_s / 60)
+        raise LimitReached(_TOO_OFTEN, wait="a minute" if minutes == 1 else f"{minutes} minutes")
     stored = account.password_hash if account else ""
-    if await request.app[PASSWORDS].verify(password[: LONGEST + 1], stored):
+    if await request.app[PASSWORDS].verify(password[: LONGEST + 1], stored, is_known=bool(browser)):
         return account
-    log.warning("login refused", name=name[:_NAME_SHOWN], address=request.remote)
+    log.warning("login refused", name=name[:_NAME_SHOWN], address=address)
     return None
 
 
 async def logged_in(request: web.Request, name: str, account: Account, target: str) -> web.Response:
     """Return what opens a session of this account and leads on."""
     browser = request.headers.get(hdrs.USER_AGENT, "")[:_BROWSER_KEPT]
-    token = await request.app[STORE].sessions.open(name, account, request.remote or "", browser)
+    store, cookie = request.app[STORE], browser_cookie(name)
+    token = await store.sessions.open(name, account, client_of(request).address, browser)
+    known_by = await store.login_limits.remember(name, account, request.cookies.get(cookie, ""))
     response = web.Response(status=303, headers={"Location": target})
     set_cookie(request, response, SESSION_COOKIE, token, SESSION_TTL_S)
+    set_cookie(request, response, cookie, known_by, BROWSER_TTL_S)
     return response
+
+
+def browser_cookie(name: str) -> str:
+    """Return the name of the cookie by which a browser is known that has logged in to this account."""
+    return f"coronet_browser_{digest(name)[:16]}"
 
 
 async def logout(request: web.Request) -> web.Response:
@@ -184,14 +196,3 @@ def _inside(target: str) -> str:
     parts = urlsplit(target)
     ours = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
     return target if ours and target.isprintable() else "/"
-
-
-def _neighbours(address: str | None) -> str:
-    """Return what stands for an address when logins are counted: who has an IPv6 address has a whole /64."""
-    try:
-        ip = ipaddress.ip_address((address or "").partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is None:
-        return str(ipaddress.ip_network((ip, 64), strict=False))
-    return str(ip)

@@ -3,19 +3,15 @@
 import asyncio
 
 import structlog
-from aiohttp import web
 
 from service.clock import SystemClock
 from service.console.app import make_app
-from service.console.health import listening_url
 from service.console.login import setup_link
 from service.errors import StoreUnavailable
+from service.net.http_server import serve_http
 from service.settings import Settings
 from service.shutdown import until_stopped
 from service.store import Store, open_store
-
-LONGEST_LINE_BYTES = 65_536
-"""Of a request: of one that is not this long by far, we rather than the server say what is wrong with it."""
 
 _ASK_AGAIN_AFTER_S = 2.0
 _REQUESTS_MAY_END_WITHIN_S = 3.0
@@ -35,21 +31,20 @@ async def serve(settings: Settings) -> None:
     """Serve until cancelled, then let the requests that are under way end."""
     store = open_store(settings)
     app = make_app(settings, store, SystemClock())
-    runner = web.AppRunner(
-        app, access_log=None, shutdown_timeout=_REQUESTS_MAY_END_WITHIN_S, max_line_size=LONGEST_LINE_BYTES
-    )
     try:
-        await runner.setup()
-        await web.TCPSite(runner, settings.console_bind, settings.console_port).start()
-        url = settings.console_public_url or listening_url(runner)
-        log.info("console ready", url=url)
-        await _show_setup_link(store, url)
-        await asyncio.Event().wait()
+        async with serve_http(
+            app,
+            settings.console_bind,
+            settings.console_port,
+            trusted_proxies=settings.trusted_proxies,
+            shutdown_s=_REQUESTS_MAY_END_WITHIN_S,
+        ) as server:
+            url = settings.console_public_url or server.url
+            log.info("console ready", url=url)
+            await _show_setup_link(store, url)
+            await asyncio.Event().wait()
     finally:
-        try:
-            await runner.cleanup()
-        finally:
-            await store.close()
+        await store.close()
 
 
 async def _show_setup_link(store: Store, url: str) -> None:

@@ -37,13 +37,14 @@ class _Past(NamedTuple):
 class Pulse:
     """The samples of the last hour, oldest first, and the watchers of the next ones."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, metrics_token: str = "") -> None:
         """Look at nothing before :meth:`start`."""
         self.samples: list[Sample] = []
         self.loads: dict[str, Load] = {}
         """What each process does, by where its metrics are."""
         self._store = store
         self._clock = clock
+        self._metrics_token = metrics_token
         self._counts: dict[str, Counts] = {}
         """What each process has counted, by where it says so."""
         self._past: dict[str, tuple[_Past, _Past]] = {}
@@ -80,7 +81,7 @@ class Pulse:
             self._watchers -= 1
 
     async def _beat(self, show: Show) -> None:
-        async with Processes() as processes:
+        async with Processes(self._metrics_token) as processes:
             while True:
                 try:
                     await self._sample(processes)

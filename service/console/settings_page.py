@@ -99,7 +99,9 @@ async def make_account(request: web.Request) -> web.Response:
     name = str(form.get("name", "")).strip()
     request[DETAIL] = f"{name}: {form.get('role', '')}"
     try:
-        token = await accounts.add(request.app[STORE], name, _role(form.get("role")), request.app[CLOCK].wall_s())
+        token = await accounts.add(
+            request.app[STORE], request[VISITOR], name, _role(form.get("role")), request.app[CLOCK].wall_s()
+        )
     except CoronetError as error:
         return await _refused(request, error)
     return await _page(request, secret=link_to(request, token), secret_words=_link_words(name))
@@ -109,7 +111,7 @@ async def make_link(request: web.Request) -> web.Response:
     """Make a link with which an account's holder chooses a new password."""
     name = request.match_info["name"]
     try:
-        token = await accounts.invite(request.app[STORE], name)
+        token = await accounts.invite(request.app[STORE], request[VISITOR], name)
     except CoronetError as error:
         return await _refused(request, error)
     return await _page(request, secret=link_to(request, token), secret_words=_link_words(name))
@@ -120,7 +122,7 @@ async def set_role(request: web.Request) -> web.Response:
     try:
         role = _role((await request.post()).get("role"))
         request[DETAIL] = role
-        await accounts.set_role(request.app[STORE], request.match_info["name"], role)
+        await accounts.set_role(request.app[STORE], request[VISITOR], request.match_info["name"], role)
     except CoronetError as error:
         return await _refused(request, error)
     raise web.HTTPSeeOther("/settings?done=role#accounts")
@@ -129,7 +131,7 @@ async def set_role(request: web.Request) -> web.Response:
 async def remove_account(request: web.Request) -> web.Response:
     """Remove an account; its sessions and API keys are over."""
     try:
-        await accounts.remove(request.app[STORE], request.match_info["name"])
+        await accounts.remove(request.app[STORE], request[VISITOR], request.match_info["name"])
     except CoronetError as error:
         return await _refused(request, error)
     raise web.HTTPSeeOther("/settings?done=removed#accounts")
@@ -173,4 +175,7 @@ def _role(value: object) -> Role:
 
 
 def _link_words(name: str) -> str:
-    return f"Pass this link on to {name}: it works once, within a week, and lets them choose a password."
+    return (
+        f"Pass this link on to {name}: it works once, within a week, and lets them choose a password. "
+        "Links made before it work no more."
+    )

@@ -58,5 +58,6 @@ def settings_table(settings: Settings, origins: Mapping[str, str]) -> Table:
     """Return every setting's effective value and where it came from; secrets are hidden."""
     table = Table("Setting", "Value", "From", box=None)
     for name, value in settings:
-        table.add_row(name, redacted(str(value), ()), origins[name])
+        shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        table.add_row(name, redacted(shown, ()), origins[name])
     return table

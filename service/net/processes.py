@@ -1,10 +1,13 @@
 """Asking our own processes how they are: their addresses come from the store, so no guard stands in between."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
 import aiohttp
+from aiohttp import hdrs
+from multidict import istr
 
 from service.errors import Unreachable
 
@@ -15,6 +18,10 @@ _LONGEST_REASON_BYTES = 400
 
 class Processes:
     """One pool of connections to workers and bots; an async context manager."""
+
+    def __init__(self, metrics_token: str = "") -> None:
+        """Ask for metrics with this token, "" for none."""
+        self._headers = {hdrs.AUTHORIZATION: f"Bearer {metrics_token}"} if metrics_token else {}
 
     async def __aenter__(self) -> Self:
         """Open nothing yet."""
@@ -29,7 +36,9 @@ class Processes:
 
     async def metrics(self, url: str) -> str:
         """Return the first megabyte of what a process serves as its metrics. Raises :class:`Unreachable`."""
-        _, body = await self._first(url, _LARGEST_BYTES)
+        status, body = await self._first(url, _LARGEST_BYTES, self._headers)
+        if status != HTTPStatus.OK:
+            raise Unreachable(f"The process at {url} does not show its metrics: it answers {status}.")
         return body
 
     async def why_not_ready(self, url: str) -> str:
@@ -37,11 +46,11 @@ class Processes:
         status, body = await self._first(f"{url}/readyz", _LONGEST_REASON_BYTES)
         return "" if status == HTTPStatus.OK else body.strip() or f"It answers {status}."
 
-    async def _first(self, url: str, most_bytes: int) -> tuple[int, str]:
+    async def _first(self, url: str, most_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
         """Return an answer's status and the first bytes of its body."""
         body = bytearray()
         try:
-            async with self._session.get(url) as answer:
+            async with self._session.get(url, headers=headers) as answer:
                 async for chunk in answer.content.iter_any():
                     body += chunk
                     if len(body) > most_bytes:

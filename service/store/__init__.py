@@ -34,6 +34,7 @@ from service.store.keyspaces import KeyspaceStore
 from service.store.leases import Leases
 from service.store.link import Link
 from service.store.loads import LoadStore
+from service.store.login_limits import LoginLimits
 from service.store.moves import Moves
 from service.store.nodes import Nodes
 from service.store.outbox import Outbox
@@ -101,6 +102,7 @@ class Store:
         self.rehearsals = Rehearsals(link)
         self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
+        self.login_limits = LoginLimits(link)
         self.sessions = Sessions(link)
         self.api_keys = ApiKeys(link)
         self.audit = Audit(link)

@@ -1,10 +1,12 @@
-"""Who may use the console: accounts with roles, invitations to them, and how often somebody tried to log in.
+"""Who may use the console: accounts with roles, and links that set their passwords.
 
 Tokens are random and stored only as SHA-256: who reads Redis cannot log in with what they find.
 """
 
 import hashlib
+import hmac
 import secrets
+import time
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -15,8 +17,6 @@ from service.store.link import Link
 
 SETUP_TTL_S = 7 * 24 * 3600
 """How long a link lasts that makes the first account, or lets an account choose its password."""
-ATTEMPTS_PER_WINDOW = 5
-ATTEMPTS_WINDOW_S = 60
 _TOKEN_BYTES = 32
 
 
@@ -66,6 +66,19 @@ def unpacked(packed: bytes | None) -> Account | None:
     return None if packed is None else msgspec.msgpack.decode(packed, type=Account)
 
 
+class _PasswordLink(msgspec.Struct, frozen=True):
+    """A link that sets the password of the account as it was when the link was made. ``until_s`` is Unix s."""
+
+    token_hash: str
+    account_since_s: float
+    account_secret: str
+    until_s: float
+
+    def is_good_for(self, account: Account) -> bool:
+        is_same = account.created_s == self.account_since_s and account.secret == self.account_secret
+        return is_same and time.time() < self.until_s
+
+
 class Accounts:
     """The console's accounts, by name. Every method may raise :class:`StoreUnavailable`."""
 
@@ -87,10 +100,24 @@ class Accounts:
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
-        """Write one account, or remove it, if all accounts are as expected; False if others changed them meanwhile."""
+        """Write one account, or remove it, if all accounts are as expected; False if others changed them meanwhile.
+
+        Its link is over if it is removed, made anew, or gets another password; links for the first account are over.
+        """
         packed = b"" if account is None else msgspec.msgpack.encode(account)
         known = [part for each, held in expected.items() for part in (each, msgspec.msgpack.encode(held))]
-        return bool(await self._link.script("console_accounts", [console_keys.ACCOUNTS], name, packed, *known))
+        before = expected.get(name)
+        is_other = (
+            account is None
+            or before is None
+            or (before.created_s, before.secret)
+            != (
+                account.created_s,
+                account.secret,
+            )
+        )
+        own = [console_keys.ACCOUNTS, console_keys.LINKS, console_keys.SETUP]
+        return bool(await self._link.script("console_accounts", own, name, packed, int(is_other), *known))
 
     async def new_setup_token(self) -> str:
         """Return a fresh token that makes the first account; it lasts ``SETUP_TTL_S`` unless used.
@@ -108,7 +135,10 @@ class Accounts:
 
     async def setup_token_valid(self, token: str) -> bool:
         """Return whether the token would make the first account."""
-        return bool(await self._link.call("SISMEMBER", console_keys.SETUP, digest(token)))
+        accounts, is_known = await self._link.many(
+            [("HLEN", console_keys.ACCOUNTS), ("SISMEMBER", console_keys.SETUP, digest(token))]
+        )
+        return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
         """Make the first account and use up every setup token, at once; False if the token is not good."""
@@ -116,28 +146,41 @@ class Accounts:
         setup = [console_keys.ACCOUNTS, console_keys.SETUP]
         return bool(await self._link.script("console_first", setup, digest(token), name, packed))
 
-    async def invite(self, name: str) -> str:
-        """Return a token with which whoever has it chooses this account's password, once, within ``SETUP_TTL_S``."""
+    async def invite(self, name: str, account: Account) -> str | None:
+        """Return a token with which whoever has it chooses this account's password, once, within ``SETUP_TTL_S``.
+
+        It is the account's only one: older ones are over, and this one is when the account is removed or gets another
+        password. None if the account is not this one any more.
+        """
         token = new_token()
-        await self._link.call("SET", console_keys.invitation(digest(token)), name, "EX", SETUP_TTL_S)
-        return token
+        link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
+        own = [console_keys.ACCOUNTS, console_keys.LINKS]
+        packed = (msgspec.msgpack.encode(each) for each in (account, link))
+        return token if await self._link.script("console_invite", own, name, *packed, SETUP_TTL_S) else None
 
     async def invited(self, token: str) -> str | None:
         """Return the name of the account whose password the token would set, if it is good."""
-        name = await self._link.call("GET", console_keys.invitation(digest(token)))
-        return None if name is None else name.decode()
+        found = await self._find_link(token)
+        return None if found is None else found[0]
 
     async def accept(self, token: str, name: str, password_hash: str) -> bool:
         """Set the password of an account and use the token up, at once; False if the token is not good for it."""
-        account = await self.get(name)
-        if account is None:
+        found = await self._find_link(token)
+        if found is None or found[0] != name:
             return False
+        _, account, link = found
         chosen = msgspec.structs.replace(account, password_hash=password_hash)
-        own = [console_keys.ACCOUNTS, console_keys.invitation(digest(token))]
-        packed = (msgspec.msgpack.encode(each) for each in (account, chosen))
+        own = [console_keys.ACCOUNTS, console_keys.LINKS]
+        packed = (msgspec.msgpack.encode(each) for each in (account, chosen, link))
         return bool(await self._link.script("console_accept", own, name, *packed))
 
-    async def attempt(self, what: str) -> bool:
-        """Count a login attempt on ``what`` (an address or an account's name); return whether it is allowed."""
-        key = console_keys.attempts(digest(what))
-        return bool(await self._link.script("rate_take", [key], ATTEMPTS_PER_WINDOW, ATTEMPTS_WINDOW_S * 1000))
+    async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
+        """Return the link with this token, and its account by name; None if it is over or never was."""
+        links, accounts = await self._link.many([("HGETALL", console_keys.LINKS), ("HGETALL", console_keys.ACCOUNTS)])
+        wanted = digest(token)
+        for name, packed in links.items():
+            link = msgspec.msgpack.decode(packed, type=_PasswordLink)
+            account = unpacked(accounts.get(name))
+            if hmac.compare_digest(link.token_hash, wanted) and account is not None and link.is_good_for(account):
+                return name.decode(), account, link
+        return None

@@ -5,7 +5,7 @@ key                          type    meaning
 ===========================  ======  =====================================================================
 ``cn:{console}:accounts``    hash    name → Account (msgpack)
 ``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
-``cn:{console}:invite:H``    string  H: hash of a link's token → the account whose password it sets; expires
+``cn:{console}:links``       hash    name → the one link (msgpack) that sets the account's password; expires
 ``cn:{console}:login:H``     string  H: a session token's hash → the session (msgpack); expires
 ``cn:{console}:logins``      zset    those hashes → when the session ends (Unix s); expires
 ``cn:{console}:keys``        hash    an API key's hash → ApiKey (msgpack)
@@ -13,22 +13,21 @@ key                          type    meaning
 ``cn:{console}:begun``       hash    a note → Deed (msgpack) that was begun and has not ended
 ``cn:{console}:audit``       stream  ``d``: Deed (msgpack) that has ended; ~10,000
 ``cn:{console}:repeat:H``    string  H: hash of who asked and the key they chose → Kept (msgpack); expires
-``cn:{console}:attempts:H``  string  H: hash of an address or name → logins tried this minute; expires
+``cn:{console}:attempts:WINDOW:H``  string  H: hash of a network, account, both, or browser → logins tried in the
+                                     present WINDOW (``minute`` or ``hour``); expires
+``cn:{console}:browsers:H``  zset    H: hash of an account's name → hashes of known browsers' tokens → until when
+                                     (Unix s); expires
 ===========================  ======  =====================================================================
 """
 
 ACCOUNTS = "cn:{console}:accounts"
 SETUP = "cn:{console}:setup"
+LINKS = "cn:{console}:links"
 SESSIONS = "cn:{console}:logins"
 KEYS = "cn:{console}:keys"
 KEYS_USED = "cn:{console}:keys:used"
 BEGUN = "cn:{console}:begun"
 AUDIT = "cn:{console}:audit"
-
-
-def invitation(token_hash: str) -> str:
-    """A link that lets an account choose its password, by the hash of its token."""
-    return f"cn:{{console}}:invite:{token_hash}"
 
 
 def session(token_hash: str) -> str:
@@ -41,6 +40,11 @@ def repeat(who_hash: str) -> str:
     return f"cn:{{console}}:repeat:{who_hash}"
 
 
-def attempts(what_hash: str) -> str:
-    """How often a login was tried from an address or on an account in the present minute."""
-    return f"cn:{{console}}:attempts:{what_hash}"
+def attempts(window: str, what_hash: str) -> str:
+    """How often a login was tried from a network, on an account, or both, in the present window of time."""
+    return f"cn:{{console}}:attempts:{window}:{what_hash}"
+
+
+def known_browsers(name_hash: str) -> str:
+    """The browsers that have logged in to an account, by the hash of its name."""
+    return f"cn:{{console}}:browsers:{name_hash}"

@@ -66,6 +66,13 @@ def http_clients(tree: ast.Module) -> Iterator[Finding]:
             yield getattr(node, "lineno", 0), "an HTTP client"
 
 
+def http_servers(tree: ast.Module) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        names = {name.rpartition(".")[2] for name in imported(node)}
+        if "AppRunner" in names or (isinstance(node, ast.Attribute) and node.attr == "AppRunner"):
+            yield getattr(node, "lineno", 0), "an HTTP server"
+
+
 def key_names(tree: ast.Module) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cn:"):
@@ -128,6 +135,17 @@ def test_only_the_net_room_makes_http_clients() -> None:
 @pytest.mark.parametrize("line", ["from aiohttp import ClientSession", "aiohttp.ClientSession()"])
 def test_an_http_client_is_noticed(line: str) -> None:
     assert len(list(http_clients(ast.parse(line)))) == 1
+
+
+def test_only_one_module_makes_http_servers() -> None:
+    """Every server has the deadlines and limits of that one; the sample publisher is for this machine alone."""
+    found = breaches(everything_but("service/net/http_server", "service/stack/publisher"), http_servers)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("line", ["from aiohttp.web import AppRunner", "runner = web.AppRunner(app)"])
+def test_an_http_server_is_noticed(line: str) -> None:
+    assert len(list(http_servers(ast.parse(line)))) == 1
 
 
 def test_only_the_modules_of_keys_name_redis_keys() -> None:

@@ -7,8 +7,11 @@ import pytest
 from aiohttp.test_utils import unused_port
 
 from service.console.health import serve_health
-from service.errors import StoreUnavailable
+from service.errors import OperationalError, Unreachable
 from service.metrics import POLLS
+from service.net.processes import Processes
+from service.settings import load
+from service.store import open_store
 
 
 async def _get(url: str) -> tuple[int, str]:
@@ -30,12 +33,77 @@ async def test_a_ready_process_says_so_on_a_port_of_its_own() -> None:
 
 async def test_a_process_that_cannot_work_is_alive_and_says_why_it_is_not_ready() -> None:
     async def ready() -> None:
-        raise StoreUnavailable("Redis at example cannot be reached.")
+        raise OperationalError("There is no session with the XMPP server.")
 
     server = await serve_health("127.0.0.1", 0, ready)
     try:
         assert await _get(f"{server.url}/livez") == (200, "alive\n")
-        assert await _get(f"{server.url}/readyz") == (503, "Redis at example cannot be reached.\n")
+        assert await _get(f"{server.url}/readyz") == (503, "There is no session with the XMPP server.\n")
+    finally:
+        await server.close()
+
+
+async def test_readiness_does_not_tell_strangers_where_redis_is() -> None:
+    port = unused_port()
+    settings = load({}, redis_url=f"redis://:a-password@127.0.0.1:{port}/3")
+    store = open_store(settings)
+    server = await serve_health("127.0.0.1", 0, store.ping)
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"{server.url}/readyz") as answer:
+            assert (answer.status, await answer.text()) == (503, "Redis does not answer.\n")
+            assert answer.headers["Server"] == "coronet"
+    finally:
+        await server.close()
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("networks", "token", "sent", "status"),
+    [
+        ("127.0.0.0/8", "", {}, 200),
+        ("192.0.2.0/24, 2001:db8::/32", "", {}, 403),
+        ("", "", {"Authorization": "Bearer "}, 403),
+        ("", "a-token", {}, 403),
+        ("", "a-token", {"Authorization": "Bearer another"}, 403),
+        ("", "a-token", {"Authorization": "Basic a-token"}, 403),
+        ("", "a-token", {"Authorization": "Bearer a-token"}, 200),
+        ("127.0.0.0/8", "", {"X-Forwarded-For": "127.0.0.1"}, 403),
+        ("127.0.0.0/8", "", {"Forwarded": "for=127.0.0.1"}, 403),
+    ],
+)
+async def test_metrics_are_for_some_networks_or_a_token(
+    networks: str, token: str, sent: dict[str, str], status: int
+) -> None:
+    """The last two have passed a proxy that nobody trusts, so it is not known who asks."""
+
+    async def ready() -> None:
+        return
+
+    settings = load({}, metrics_networks=networks, metrics_token=token)
+    server = await serve_health("127.0.0.1", 0, ready, settings=settings)
+    try:
+        async with aiohttp.ClientSession(headers=sent) as session:
+            async with session.get(f"{server.url}/metrics") as answer:
+                assert answer.status == status
+                assert ("coronet_polls_total" in await answer.text()) is (status == 200)
+            async with session.get(f"{server.url}/livez") as answer:
+                assert answer.status == 200
+    finally:
+        await server.close()
+
+
+async def test_the_console_reads_metrics_of_its_processes_with_the_token() -> None:
+    async def ready() -> None:
+        return
+
+    settings = load({}, metrics_networks="", metrics_token="a-token")
+    server = await serve_health("127.0.0.1", 0, ready, settings=settings)
+    try:
+        async with Processes("a-token") as processes:
+            assert "coronet_polls_total" in await processes.metrics(f"{server.url}/metrics")
+        async with Processes() as processes:
+            with pytest.raises(Unreachable, match="403"):
+                await processes.metrics(f"{server.url}/metrics")
     finally:
         await server.close()
 

@@ -1,6 +1,7 @@
 """A console that serves, somebody who is logged in to it, and a worker that answers its requests."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -9,20 +10,18 @@ from dataclasses import dataclass
 import aiohttp
 import msgspec
 from aiohttp import web
-from pydantic import SecretStr
 from yarl import URL
 
 from bots.tasks import end
 from service.clock import SystemClock
 from service.console.app import make_app
 from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
-from service.console.health import listening_url
-from service.console.main import LONGEST_LINE_BYTES
 from service.corona.reasons import Reason
 from service.errors import NoWorker, to_fault
 from service.model import NodeInfo
+from service.net.http_server import serve_http
 from service.overlay.ids import BITS, to_hex
-from service.settings import Settings
+from service.settings import load
 from service.store import Store, keys
 from service.store.accounts import Account, Role
 from service.store.rehearsals import Draft, Drafted, Rehearse, Rehearsed
@@ -51,17 +50,12 @@ Asked = Probe | Move | PollNow | ReadOutline | Lookup | ListDirectories | NameSh
 
 
 @asynccontextmanager
-async def console(store: Store, public_url: str = "") -> AsyncIterator[tuple[str, web.Application]]:
-    """A console on a port of its own: its URL, and its application."""
-    settings = Settings(console_admin_token=SecretStr(TOKEN), console_public_url=public_url)
+async def console(store: Store, public_url: str = "", **chosen: object) -> AsyncIterator[tuple[str, web.Application]]:
+    """A console on a port of its own, with these other settings: its URL, and its application."""
+    settings = load({}, console_admin_token=TOKEN, console_public_url=public_url, **chosen)
     app = make_app(settings, store, SystemClock())
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, max_line_size=LONGEST_LINE_BYTES)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield listening_url(runner), app
-    finally:
-        await runner.cleanup()
+    async with serve_http(app, "127.0.0.1", 0, trusted_proxies=settings.trusted_proxies) as server:
+        yield server.url, app
 
 
 @dataclass
@@ -84,18 +78,23 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visitor(url: str, cookie: str, value: str) -> AsyncIterator[Visitor]:
+async def visitor(
+    url: str, cookie: str, value: str, *, address: str = "127.0.0.1", trust: ssl.SSLContext | None = None
+) -> AsyncIterator[Visitor]:
     # Cookies for an address of numbers are kept only by an unsafe jar; ours listens on 127.0.0.1.
     jar = aiohttp.CookieJar(unsafe=True)
     jar.update_cookies({cookie: value}, URL(url))
-    async with aiohttp.ClientSession(url, cookie_jar=jar) as http:
+    connector = aiohttp.TCPConnector(local_addr=(address, 0), ssl=trust or True)
+    async with aiohttp.ClientSession(url, cookie_jar=jar, connector=connector) as http:
         yield Visitor(http, url, csrf_token(value))
 
 
 @asynccontextmanager
-async def stranger(url: str) -> AsyncIterator[Visitor]:
-    """Somebody who is not logged in."""
-    async with visitor(url, FORM_COOKIE, "a-form-cookie") as somebody:
+async def stranger(
+    url: str, *, address: str = "127.0.0.1", trust: ssl.SSLContext | None = None
+) -> AsyncIterator[Visitor]:
+    """Somebody who is not logged in, and comes from this address of loopback."""
+    async with visitor(url, FORM_COOKIE, "a-form-cookie", address=address, trust=trust) as somebody:
         yield somebody
 
 
@@ -107,10 +106,12 @@ async def make_account(store: Store, name: str = "ada", role: Role = Role.ADMIN)
 
 
 @asynccontextmanager
-async def logged_in(url: str, store: Store, name: str = "ada", role: Role = Role.ADMIN) -> AsyncIterator[Visitor]:
+async def logged_in(
+    url: str, store: Store, name: str = "ada", role: Role = Role.ADMIN, trust: ssl.SSLContext | None = None
+) -> AsyncIterator[Visitor]:
     """Somebody who is logged in, to an account that is made for it."""
     token = await store.sessions.open(name, await make_account(store, name, role), "192.0.2.7", "A browser")
-    async with visitor(url, SESSION_COOKIE, token) as somebody:
+    async with visitor(url, SESSION_COOKIE, token, trust=trust) as somebody:
         yield somebody
 
 

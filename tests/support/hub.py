@@ -11,8 +11,6 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
-from service.console.health import listening_url
-
 CHALLENGE = "prove-it"
 
 
@@ -40,7 +38,7 @@ class Hub:
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", port).start()
-            self.url = f"{listening_url(runner)}/"
+            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
             yield self
         finally:
             await self.settled()

@@ -9,9 +9,10 @@ from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
 from service.clock import SystemClock
-from service.console.health import HealthServer, serve_health
+from service.console.health import serve_health
 from service.location.contents import Content, Digest, digest_of, packed
 from service.model import Channel, Entry, NodeId, NodeInfo
+from service.net.http_server import HttpServer
 from service.net.peers import SEAL, Peer, peer_of
 from service.overlay.ring import RingView
 from service.settings import Settings
@@ -29,7 +30,7 @@ SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5
 class Worker:
     """One worker, as others meet it; its node's id decides which channels it owns."""
 
-    def __init__(self, store: Store, node: NodeId, health: HealthServer, door: Door, settings: Settings) -> None:
+    def __init__(self, store: Store, node: NodeId, health: HttpServer, door: Door, settings: Settings) -> None:
         self.info = NodeInfo(node, 1, node[:4], 0.0, f"{health.url}/metrics")
         self.peers = Peers(self.info, settings, store.channels, SystemClock(), door)
         self.door = door

@@ -8,6 +8,7 @@ from aiohttp import web
 from service.errors import PeerRefused
 from service.metrics import PEER_REFUSALS
 from service.model import NodeId
+from service.net.http_server import client_of
 from service.net.peers import BEGIN_ANEW, MOST_REQUEST_BYTES, REFUSED, SEAL
 from service.net.seals import Sealer, read
 
@@ -43,7 +44,7 @@ class Door:
             return await self._answered(request, verb, self._sealer)
         except PeerRefused as error:
             PEER_REFUSALS.labels(error.reason).inc()
-            log.info("another worker is refused", at=request.remote, why=str(error))
+            log.info("another worker is refused", at=client_of(request).address, why=str(error))
             return web.Response(status=REFUSED)
 
     async def _answered(self, request: web.Request, verb: str, sealer: Sealer) -> web.Response:

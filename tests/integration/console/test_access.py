@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from service.console.access import SCOPES
 from service.console.passwords import Passwords
 from service.store import Store, console_keys
 from service.store.accounts import Role
@@ -105,7 +106,8 @@ async def test_a_new_password_ends_all_sessions_but_the_one_it_was_set_in(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     (_, account) = next(iter((await store.accounts.all()).items()))
-    token = await store.accounts.invite("ada")
+    token = await store.accounts.invite("ada", account)
+    assert token is not None
     assert await store.accounts.accept(token, "ada", await Passwords().hash(PASSWORD))
     assert account.password_hash == "x"
     assert (await ada.get("/settings"))[0] == 303
@@ -206,11 +208,12 @@ async def test_who_reads_the_store_finds_no_key_link_or_session_that_works(store
     account = await make_account(store)
     tokens = [
         await _key(store, "ada", ["fleet:read"]),
-        await store.accounts.invite("ada"),
+        await store.accounts.invite("ada", account) or "",
         await store.sessions.open("ada", account),
     ]
     stored = [str(await store.link.call("DUMP", key)) + str(key) for key in await store.link.call("KEYS", "*")]
     assert len(stored) == 5
+    assert all(tokens)
     assert not [value for value in stored for token in tokens if token in value]
 
 
@@ -219,7 +222,7 @@ async def test_every_change_is_in_the_log_with_who_what_where_and_how_it_ended(
 ) -> None:
     await ada.post("/settings/accounts", name="bob", role="viewer")
     await ada.post("/channels/" + "a" * 40 + "/poll")
-    async with program(served[0], await _key(store, "ada", ["access:write"])) as http:
+    async with program(served[0], await _key(store, "ada", SCOPES)) as http:
         await _ask(http, "PATCH", "/accounts/bob", {"role": "operator"})
         _, told = await _ask(http, "GET", "/log?limit=2")
         assert [(d["deed"]["by"], d["deed"]["key"], d["deed"]["status"]) for d in told["items"]] == [
@@ -248,3 +251,61 @@ async def test_what_a_console_began_and_did_not_live_to_end_is_in_the_log(store:
     (newest, *_), _ = await store.audit.page()
     assert (newest.deed.action, newest.deed.status) == ("Drain a node.", 0)
     assert "Nobody knows" in (await ada.get("/log"))[1]
+
+
+_AS_ADMIN = [
+    ("POST", "/accounts", {"name": "eve", "role": "admin"}),
+    ("POST", "/accounts/bob/link", None),
+    ("PATCH", "/accounts/bob", {"role": "viewer"}),
+    ("PATCH", "/accounts/cyd", {"role": "admin"}),
+    ("DELETE", "/accounts/bob", None),
+]
+
+
+@pytest.mark.parametrize("change", _AS_ADMIN)
+@pytest.mark.parametrize("scopes", [["access:write"], SCOPES], ids=["one scope", "all scopes"])
+async def test_a_key_makes_changes_and_removes_no_admins(
+    served: tuple[str, web.Application], store: Store, change: tuple[str, str, object], scopes: Sequence[str]
+) -> None:
+    for name, role in (("ada", Role.ADMIN), ("bob", Role.ADMIN), ("cyd", Role.VIEWER)):
+        await make_account(store, name, role)
+    before = await store.accounts.all()
+    async with program(served[0], await _key(store, "ada", scopes)) as http:
+        status, problem = await _ask(http, *change)
+    assert (status, problem["code"]) == (403, "not-allowed")
+    assert await store.accounts.all() == before
+
+
+@pytest.mark.parametrize(
+    ("scopes", "role", "status"),
+    [
+        (["access:write"], "viewer", 403),
+        (["access:write", *(scope for scope in SCOPES if scope.endswith(":read"))], "viewer", 201),
+        (["access:write", *(scope for scope in SCOPES if scope.endswith(":read"))], "operator", 403),
+        (SCOPES, "operator", 201),
+    ],
+)
+async def test_a_key_makes_no_account_that_may_do_more_than_the_key(
+    served: tuple[str, web.Application], store: Store, scopes: Sequence[str], role: str, status: int
+) -> None:
+    """With the account's link, whoever has the key could otherwise log in and do what the key may not."""
+    await make_account(store)
+    async with program(served[0], await _key(store, "ada", scopes)) as http:
+        assert (await _ask(http, "POST", "/accounts", {"name": "eve", "role": role}))[0] == status
+        await make_account(store, "dan", Role(role))
+        expected = 200 if status == 201 else 403
+        assert (await _ask(http, "POST", "/accounts/dan/link"))[0] == expected
+
+
+async def test_a_key_locks_no_other_admin_out(served: tuple[str, web.Application], store: Store) -> None:
+    ada, bob = await make_account(store), await make_account(store, "bob")
+    await store.sessions.open("bob", bob)
+    await store.sessions.open("ada", ada)
+    await _key(store, "bob", SCOPES)
+    async with program(served[0], await _key(store, "ada", SCOPES)) as http:
+        sessions = {each.account: each.id for each in await store.sessions.all()}
+        keys = {key.account: key.id for key, _ in await store.api_keys.all()}
+        assert (await _ask(http, "DELETE", f"/sessions/{sessions['bob']}"))[0] == 403
+        assert (await _ask(http, "DELETE", f"/keys/{keys['bob']}"))[0] == 403
+        assert (await _ask(http, "DELETE", f"/sessions/{sessions['ada']}"))[0] == 204
+        assert (await _ask(http, "DELETE", f"/keys/{keys['ada']}"))[0] == 204

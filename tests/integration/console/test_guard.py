@@ -1,5 +1,6 @@
 """Nobody comes in whom the guard does not know, and nothing changes that our own pages did not ask for."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from io import BytesIO
@@ -7,6 +8,8 @@ from io import BytesIO
 import aiohttp
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
+from yarl import URL
 
 from service.console.access import SCOPES
 from service.console.api import OPERATIONS, get_search
@@ -198,6 +201,41 @@ async def test_pages_hold_no_inline_script_or_style(ada: Visitor) -> None:
 async def test_ten_megabytes_are_refused(ada: Visitor) -> None:
     async with ada.http.post("/channels", data=BytesIO(b"x" * 10_000_000), headers={"Origin": ada.origin}) as answer:
         assert answer.status == 413
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("multipart/form-data; boundary=x", b"no such boundary"),
+        ("multipart/form-data", b"--x"),
+        ("application/x-www-form-urlencoded; charset=no-such-charset", b"csrf=x"),
+        ("application/x-www-form-urlencoded", b"csrf=\xff"),
+    ],
+)
+async def test_a_malformed_form_is_refused_without_a_traceback(eve: Visitor, media_type: str, body: bytes) -> None:
+    headers = {"Origin": eve.origin, "Content-Type": media_type}
+    with capture_logs() as logged:
+        async with eve.http.post("/login", data=body, headers=headers) as answer:
+            assert answer.status in {400, 403}
+    assert logged == []
+
+
+async def test_a_form_that_breaks_off_is_no_logged_traceback(eve: Visitor) -> None:
+    place = URL(eve.origin)
+    head = (
+        f"POST /login HTTP/1.1\r\nHost: {place.authority}\r\nOrigin: {eve.origin}\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 99\r\n\r\ncsrf="
+    )
+    with capture_logs() as logged:
+        _, writer = await asyncio.open_connection(place.host, place.port)
+        writer.write(head.encode())
+        await writer.drain()
+        assert (await eve.get("/livez"))[0] == 200
+        writer.close()
+        await writer.wait_closed()
+        for _ in range(3):
+            assert (await eve.get("/livez"))[0] == 200
+    assert logged == []
 
 
 async def test_ten_megabytes_in_chunks_are_refused(ada: Visitor) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from service.console.health import listening_url
 from service.settings import Settings
 from service.store import Store
 from tests.integration.workers.test_fleet_live import all_delivered, subscribed
@@ -38,7 +37,7 @@ class Publisher:
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", 0).start()
-            self.url = f"{listening_url(runner)}/feed"
+            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/feed"
             yield
         finally:
             await runner.cleanup()

@@ -1,0 +1,121 @@
+"""The console behind a real nginx that ends TLS, with ``trusted_proxies``."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from html import unescape
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from aiohttp import hdrs, web
+from yarl import URL
+
+from service.console.guard import SESSION_COOKIE
+from service.console.passwords import Passwords
+from service.net.http_server import serve_http
+from service.store import Store
+from service.store.accounts import Account
+from tests.support.console import console, logged_in, stranger
+from tests.support.nginx import Proxy, nginx
+
+PASSWORD = "correct horse battery"
+ADAS, EVES = "127.0.0.8", "127.0.0.9"
+
+
+@asynccontextmanager
+async def _proxied(store: Store, directory: Path, **chosen: str) -> AsyncIterator[Proxy]:
+    async with (
+        console(store, trusted_proxies="127.0.0.1", **chosen) as (url, _),
+        nginx(directory / "nginx", URL(url).port or 0) as running,
+    ):
+        yield running
+
+
+@pytest_asyncio.fixture
+async def proxy(store: Store, tmp_path: Path) -> AsyncIterator[Proxy]:
+    async with _proxied(store, tmp_path, metrics_networks=ADAS) as running:
+        yield running
+
+
+@pytest.fixture
+async def account(store: Store) -> Account:
+    account = Account(await Passwords().hash(PASSWORD), 0.0)
+    assert await store.accounts.change("ada", account, {})
+    return account
+
+
+@pytest.mark.usefixtures("account")
+async def test_people_behind_a_proxy_are_told_apart_by_the_address_it_names(proxy: Proxy, store: Store) -> None:
+    async with (
+        stranger(proxy.url, address=EVES, trust=proxy.trust) as eve,
+        stranger(proxy.url, address=ADAS, trust=proxy.trust) as ada,
+    ):
+        for number in range(5):
+            eve.http.headers["X-Forwarded-For"] = f"192.0.2.{number}"  # the proxy appends the true one
+            assert (await eve.post("/login", name="ada", password="guess"))[0] == 401
+        assert (await eve.post("/login", name="ada", password=PASSWORD))[0] == 429
+        assert await ada.post("/login", name="ada", password=PASSWORD, next="/nodes") == (303, "/nodes")
+        assert (await ada.get("/nodes"))[0] == 200
+    (noted,), _ = await store.audit.page()
+    (session,) = await store.sessions.all()
+    assert (noted.deed.address, session.address) == (ADAS, ADAS)
+
+
+@pytest.mark.usefixtures("account")
+async def test_cookies_and_links_are_for_tls_and_forms_are_accepted(proxy: Proxy, store: Store) -> None:
+    async with stranger(proxy.url, trust=proxy.trust) as ada:
+        sent = {"csrf": ada.csrf, "name": "ada", "password": PASSWORD}
+        headers = {"Origin": proxy.url}
+        async with ada.http.post("/login", data=sent, headers=headers, allow_redirects=False) as answer:
+            assert answer.status == 303
+            assert answer.headers["Strict-Transport-Security"]
+            assert all(cookie["secure"] for cookie in answer.cookies.values())
+            assert SESSION_COOKIE in answer.cookies
+        headers["Origin"] = proxy.url.replace("https", "http")
+        async with ada.http.post("/login", data=sent, headers=headers, allow_redirects=False) as answer:
+            assert answer.status == 403
+    async with logged_in(proxy.url, store, "bob", trust=proxy.trust) as bob:
+        _, page = await bob.post("/settings/accounts", name="cyd", role="viewer")
+        link = unescape(page.partition('class="secret">')[2].partition("</code>")[0])
+        assert link.startswith(f"{proxy.url}/join?token=")
+        async with bob.http.get("/live", headers={"Accept": "text/event-stream"}) as events:
+            assert await events.content.readline() == b"retry: 3000\n"
+
+
+async def test_metrics_are_for_the_networks_named_and_a_client_is_who_the_proxy_says(proxy: Proxy) -> None:
+    async with (
+        stranger(proxy.url, address=EVES, trust=proxy.trust) as eve,
+        stranger(proxy.url, address=ADAS, trust=proxy.trust) as monitor,
+    ):
+        assert (await monitor.get("/metrics"))[0] == 200
+        assert (await eve.get("/metrics"))[0] == 403
+        eve.http.headers["X-Forwarded-For"] = ADAS
+        assert (await eve.get("/metrics"))[0] == 403
+        eve.http.headers["Forwarded"] = f"for={ADAS}"  # a header that this proxy does not set, and passes on
+        assert (await eve.get("/metrics"))[0] == 400
+
+
+async def test_the_chats_websocket_passes_the_proxy_from_our_own_pages_alone(store: Store, tmp_path: Path) -> None:
+    async def echo(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse(protocols=["xmpp"])
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_str(f"echo {message.data}")
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/", echo)
+    async with serve_http(app, "127.0.0.1", 0) as server:
+        chat = server.url.replace("http", "ws")
+        async with (
+            _proxied(store, tmp_path, chat_websocket_url=chat) as proxy,
+            logged_in(proxy.url, store, trust=proxy.trust) as ada,
+        ):
+            headers = {hdrs.ORIGIN: proxy.url}
+            async with ada.http.ws_connect("/chat/xmpp", protocols=["xmpp"], headers=headers) as socket:
+                await socket.send_str("<hello/>")
+                assert await socket.receive_str() == "echo <hello/>"
+            headers = {hdrs.ORIGIN: "https://evil.example"}
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                await ada.http.ws_connect("/chat/xmpp", protocols=["xmpp"], headers=headers)

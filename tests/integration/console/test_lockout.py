@@ -1,0 +1,143 @@
+"""How often a login may be tried: by address, by account from one address, by account in all, and by known browser."""
+
+import aiohttp
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from service.console.login import browser_cookie
+from service.console.passwords import Passwords
+from service.store import Store, console_keys
+from service.store.accounts import Account
+from service.store.login_limits import MOST_KNOWN_BROWSERS
+from tests.support.console import Visitor, console, make_account, stranger
+
+PASSWORD = "correct horse battery"
+ELSEWHERE = "127.0.0.9"
+
+
+@pytest.fixture
+async def account(store: Store) -> Account:
+    account = Account(await Passwords().hash(PASSWORD), 0.0)
+    assert await store.accounts.change("ada", account, {})
+    return account
+
+
+async def _log_in(somebody: Visitor, password: str = PASSWORD, name: str = "ada") -> int:
+    return (await somebody.post("/login", name=name, password=password))[0]
+
+
+async def _guess_until_locked(somebody: Visitor) -> None:
+    """Guess five times; a login of somebody else from the same address counts as well."""
+    statuses = [await _log_in(somebody, "guess") for _ in range(6)]
+    assert statuses[0] == 401
+    assert statuses[-1] == 429
+
+
+@pytest.mark.usefixtures("account")
+async def test_guesses_from_one_address_lock_nobody_out_elsewhere(
+    served: tuple[str, web.Application], eve: Visitor
+) -> None:
+    await _guess_until_locked(eve)
+    assert await _log_in(eve) == 429
+    async with stranger(served[0], address=ELSEWHERE) as ada:
+        assert await _log_in(ada) == 303
+
+
+@pytest.mark.usefixtures("account")
+async def test_a_known_browser_passes_where_its_address_is_locked(
+    served: tuple[str, web.Application], eve: Visitor
+) -> None:
+    async with stranger(served[0]) as ada:
+        assert await _log_in(ada) == 303
+        await _guess_until_locked(eve)
+        assert await _log_in(ada) == 303
+        assert [await _log_in(ada, "guess") for _ in range(6)] == [401] * 5 + [429]
+
+
+@pytest.mark.usefixtures("account")
+async def test_guesses_from_many_addresses_are_bounded_and_a_known_browser_passes(
+    served: tuple[str, web.Application], store: Store
+) -> None:
+    async with stranger(served[0], address=ELSEWHERE) as ada, stranger(served[0]) as newcomer:
+        assert await _log_in(ada) == 303
+        waits = [await store.login_limits.attempt("ada", f"192.0.2.{n % 200}") for n in range(200)]
+        assert 0 < sum(wait_s == 0 for wait_s in waits) <= 100
+        assert max(waits) > 600
+        assert await _log_in(newcomer) == 429
+        assert await _log_in(newcomer, name="bob") == 401
+        assert await _log_in(ada) == 303
+
+
+async def test_one_address_alone_cannot_use_up_what_an_account_has(store: Store) -> None:
+    for _ in range(150):
+        await store.login_limits.attempt("ada", "192.0.2.1")
+        for key in await store.link.call("KEYS", "cn:{console}:attempts:minute:*"):
+            await store.link.call("DEL", key)
+    assert await store.login_limits.attempt("ada", "192.0.2.2") == 0
+
+
+async def test_ipv6_addresses_are_counted_by_64(store: Store) -> None:
+    allowed = [await store.login_limits.attempt("ada", f"2001:db8::{n:x}") == 0 for n in range(6)]
+    assert allowed == [True] * 5 + [False]
+    assert await store.login_limits.attempt("ada", "2001:db8:0:1::1") == 0
+
+
+async def test_one_address_tries_no_long_list_of_accounts(store: Store) -> None:
+    allowed = [await store.login_limits.attempt(f"name{n}", "192.0.2.1") == 0 for n in range(30)]
+    assert allowed == [True] * 20 + [False] * 10
+
+
+@pytest.mark.usefixtures("account")
+async def test_a_new_password_makes_known_browsers_unknown(
+    served: tuple[str, web.Application], store: Store, eve: Visitor
+) -> None:
+    async with stranger(served[0]) as ada:
+        assert await _log_in(ada) == 303
+        account = await store.accounts.get("ada")
+        assert account is not None
+        link = await store.accounts.invite("ada", account)
+        assert link is not None
+        assert await store.accounts.accept(link, "ada", await Passwords().hash("another" + PASSWORD))
+        await _guess_until_locked(eve)
+        assert await _log_in(ada, "another" + PASSWORD) == 429
+
+
+@pytest.mark.usefixtures("account")
+async def test_a_known_browsers_cookie_is_for_one_account_and_only_its_hash_is_stored(
+    store: Store, served: tuple[str, web.Application]
+) -> None:
+    await make_account(store, "bob")
+    async with stranger(served[0]) as ada:
+        assert await _log_in(ada) == 303
+        token = ada.http.cookie_jar.filter_cookies(URL(served[0]))[browser_cookie("ada")].value
+    bob = await store.accounts.get("bob")
+    assert bob is not None
+    assert not await store.login_limits.is_known("bob", bob, token)
+    keys = await store.link.call("KEYS", "*")
+    stored = b"".join([*keys, *[await store.link.call("DUMP", key) for key in keys]])
+    assert token.encode() not in stored
+
+
+async def test_an_account_has_a_bounded_number_of_known_browsers(store: Store, account: Account) -> None:
+    tokens = [await store.login_limits.remember("ada", account, "") for _ in range(MOST_KNOWN_BROWSERS + 5)]
+    assert not await store.login_limits.is_known("ada", account, tokens[4])
+    assert await store.login_limits.is_known("ada", account, tokens[5])
+    (key,) = await store.link.call("KEYS", console_keys.known_browsers("*"))
+    assert await store.link.call("ZCARD", key) == MOST_KNOWN_BROWSERS
+    assert await store.link.call("TTL", key) > 0
+
+
+@pytest.mark.usefixtures("account")
+async def test_an_address_that_nobody_vouches_for_is_not_believed(store: Store) -> None:
+    """Without ``trusted_proxies`` a header changes nothing: five guesses are five guesses."""
+    async with console(store) as (url, _), aiohttp.ClientSession() as http, stranger(url) as eve:
+        statuses = []
+        for number in range(6):
+            headers = {"Origin": url, "X-Forwarded-For": f"192.0.2.{number}", "Forwarded": f"for=192.0.2.{number}"}
+            sent = {"csrf": eve.csrf, "name": "ada", "password": "guess"}
+            async with http.post(
+                f"{url}/login", data=sent, headers=headers, cookies={"coronet_form": "a-form-cookie"}
+            ) as answer:
+                statuses.append(answer.status)
+    assert statuses == [401] * 5 + [429]

@@ -1,0 +1,253 @@
+"""Every HTTP server of ours bounds what a client can hold: real sockets that are slow, idle, many, or break off."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import unused_port
+
+from service.net import http_server
+from service.net.http_server import HttpServer, serve_http
+from tests.support.waiting import until_so
+
+_POST: Final = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+_GET: Final = b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
+_UPGRADE: Final = (
+    b"GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+)
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def _echo(request: web.Request) -> web.Response:
+    return web.Response(body=await request.read())
+
+
+async def _hello(_: web.Request) -> web.Response:
+    return web.Response(text="hello")
+
+
+async def _flood(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"x" * 65_536)
+
+
+async def _events(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for number in range(5):
+        await response.write(f"{number}\n".encode())
+        await asyncio.sleep(0.1)
+    return response
+
+
+async def _socket(request: web.Request) -> web.StreamResponse:
+    socket = web.WebSocketResponse()
+    await socket.prepare(request)
+    async for message in socket:
+        await socket.send_str(message.data)
+    return socket
+
+
+@asynccontextmanager
+async def _served(monkeypatch: pytest.MonkeyPatch, **limits: float) -> AsyncIterator[HttpServer]:
+    for name, value in limits.items():
+        monkeypatch.setattr(http_server, name, value)
+    app = web.Application()
+    app.add_routes(
+        [
+            web.post("/echo", _echo),
+            web.get("/hello", _hello),
+            web.get("/flood", _flood),
+            web.get("/events", _events),
+            web.get("/socket", _socket),
+        ]
+    )
+    async with serve_http(app, "127.0.0.1", 0) as server:
+        yield server
+
+
+@asynccontextmanager
+async def _connected(server: HttpServer, sent: bytes, address: str = "127.0.0.1") -> AsyncIterator[Streams]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
+    try:
+        writer.write(sent)
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def _is_closed(reader: asyncio.StreamReader) -> bool:
+    """Read to the end."""
+    async with asyncio.timeout(5):
+        try:
+            while await reader.read(65_536):
+                pass
+        except ConnectionResetError:
+            pass
+        return True
+
+
+async def _drip(writer: asyncio.StreamWriter, byte: bytes) -> None:
+    while not writer.is_closing():
+        writer.write(byte)
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /hello HTTP/1.1\r\nX: "], ids=["nothing", "part of a header"])
+async def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    async with _served(monkeypatch, HEADERS_WITHIN_S=0.3) as server, _connected(server, sent) as (reader, _):
+        assert await _is_closed(reader)
+
+
+@pytest.mark.parametrize(
+    "begun", [b"GET /hello HTTP/1.1\r\nX: ", _GET + b"GET /hello HTTP/1.1\r\nX: "], ids=["first", "second request"]
+)
+async def test_headers_that_trickle_end_the_connection(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    limits = {"HEADERS_WITHIN_S": 0.3, "IDLE_S": 0.3}
+    async with _served(monkeypatch, **limits) as server, _connected(server, begun) as (reader, writer):
+        dripping = asyncio.create_task(_drip(writer, b"x"))
+        assert await _is_closed(reader)
+        dripping.cancel()
+
+
+async def test_a_body_that_trickles_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    async with _served(monkeypatch, BODY_WITHIN_S=0.3) as server, _connected(server, begun) as (reader, writer):
+        dripping = asyncio.create_task(_drip(writer, b"x"))
+        assert await _is_closed(reader)
+        dripping.cancel()
+
+
+async def test_a_body_that_keeps_the_least_rate_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 400\r\n\r\n"
+    limits = {"BODY_WITHIN_S": 0.3, "LEAST_BYTES_PER_S": 200}
+    async with _served(monkeypatch, **limits) as server, _connected(server, begun) as (reader, writer):
+        for _ in range(10):
+            writer.write(b"x" * 40)
+            await asyncio.sleep(0.1)
+        assert (await reader.read()).endswith(b"x" * 400)
+
+
+async def test_an_idle_connection_is_closed_and_a_used_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _served(monkeypatch, IDLE_S=0.4) as server, _connected(server, b"") as (reader, writer):
+        for _ in range(4):
+            writer.write(_GET)
+            assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+            await asyncio.sleep(0.2)
+        assert await _is_closed(reader)
+
+
+async def test_who_reads_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    flood = b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with _served(monkeypatch, WRITE_WITHIN_S=0.3) as server, _connected(server, flood) as (reader, _):
+        await until_so(lambda: server.connections, "it is connected")
+        await until_so(lambda: not server.connections, "the connection is ended")
+        assert await _is_closed(reader)
+
+
+async def test_one_address_has_so_many_connections_and_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _served(monkeypatch, CONNECTIONS_PER_ADDRESS=3) as server, AsyncExitStack() as stack:
+        for _ in range(3):
+            reader, _ = await stack.enter_async_context(_connected(server, _GET))
+            await reader.readuntil(b"hello")
+        async with _connected(server, _GET) as (reader, _):
+            assert await _is_closed(reader)
+        async with _connected(server, _GET, "127.0.0.9") as (reader, _):
+            assert await reader.readuntil(b"hello")
+        await stack.aclose()
+        await until_so(lambda: not server.connections, "all are closed")
+        async with _connected(server, _GET) as (reader, _):
+            assert await reader.readuntil(b"hello")
+
+
+async def test_a_full_server_closes_who_keeps_it_waiting_longest_and_no_work_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with _served(monkeypatch, CONNECTIONS=3) as server, AsyncExitStack() as stack:
+        slow, _ = await stack.enter_async_context(_connected(server, _POST + b"bo"))
+        await until_so(lambda: server.connections, "it is connected")
+        busy = await stack.enter_async_context(_connected(server, _UPGRADE))
+        await busy[0].readuntil(b"\r\n\r\n")
+        idle = [await stack.enter_async_context(_connected(server, _GET)) for _ in range(2)]
+        for reader, _ in idle:
+            await reader.readuntil(b"hello")
+        assert await _is_closed(slow)
+        newest, _ = await stack.enter_async_context(_connected(server, _GET))
+        assert await newest.readuntil(b"hello")
+        assert await _is_closed(idle[0][0])
+        idle[1][1].write(_GET)
+        assert await idle[1][0].readuntil(b"hello")
+        assert not busy[0].at_eof()
+
+
+async def test_a_full_server_at_work_for_all_turns_others_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _served(monkeypatch, CONNECTIONS=2) as server, AsyncExitStack() as stack:
+        for _ in range(2):
+            reader, _ = await stack.enter_async_context(_connected(server, _UPGRADE))
+            await reader.readuntil(b"\r\n\r\n")
+        async with _connected(server, _GET) as (reader, _):
+            assert await _is_closed(reader)
+        assert server.connections == 2
+
+
+async def test_requests_piled_up_behind_one_under_way_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    get = b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with _served(monkeypatch, MOST_PIPELINED_BYTES=10_000) as server, _connected(server, get) as (reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"GET /hello HTTP/1.1\r\nX: " + b"x" * 1_000 + b"\r\n\r\n")
+            await asyncio.sleep(0.01)
+        assert await _is_closed(reader)
+
+
+@pytest.mark.parametrize(
+    ("sent", "breaks_off"),
+    [
+        (_POST + b"bo", True),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", False),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbody", False),
+        (b"GET /hello HTTP/1.1\r\nbad header\r\n\r\n", False),
+        (b"\x16\x03\x01 what is this\r\n\r\n", False),
+    ],
+    ids=["a body that breaks off", "bad chunks", "no gzip", "a bad header", "no HTTP"],
+)
+async def test_a_broken_request_is_no_logged_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sent: bytes, *, breaks_off: bool
+) -> None:
+    with caplog.at_level(logging.INFO):
+        async with _served(monkeypatch) as server, _connected(server, sent) as (reader, writer):
+            if breaks_off:
+                writer.close()
+            else:
+                assert (await reader.readline()).split()[1] == b"400"
+            writer.close()
+            await until_so(lambda: not server.connections, "the connection is closed")
+    assert [record.getMessage() for record in caplog.records if record.name != "asyncio"] == []
+
+
+async def test_streams_and_websockets_outlive_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = dict.fromkeys(("HEADERS_WITHIN_S", "BODY_WITHIN_S", "WRITE_WITHIN_S", "IDLE_S"), 0.15)
+    async with _served(monkeypatch, **limits) as server:
+        async with _connected(server, b"GET /events HTTP/1.0\r\n\r\n") as (reader, _):
+            assert (await reader.read()).endswith(b"4\n")
+        async with aiohttp.ClientSession() as http, http.ws_connect(f"{server.url}/socket") as socket:
+            await asyncio.sleep(0.5)
+            await socket.send_str("still here")
+            assert await socket.receive_str() == "still here"
+
+
+async def test_a_taken_port_is_an_error() -> None:
+    port = unused_port()
+    async with serve_http(web.Application(), "127.0.0.1", port):
+        with pytest.raises(OSError, match=str(port)):
+            async with serve_http(web.Application(), "127.0.0.1", port):
+                pass
