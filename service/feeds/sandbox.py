@@ -11,9 +11,10 @@ import signal
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
+import structlog
 
 import service
 from service.errors import FeedError, OperationalError, ParseKilled, from_fault
@@ -27,14 +28,17 @@ from service.feeds.wire import (
     Job,
     Read,
     Reading,
+    Ready,
     frame,
 )
-from service.metrics import PARSE_KILLS
+from service.metrics import PARSE_KILLS, PARSER_SECCOMP
 
 # The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
 _PATIENCE_S = 12.0
 _GOODBYE_S = 1.0
 _PACKAGES = str(Path(service.__file__).parent.parent)
+_Message = TypeVar("_Message", Ready, Answer)
+_log = structlog.get_logger(__name__)
 _DEATHS = {
     -signal.SIGPROF: "took more processor time than one document gets",
     -signal.SIGALRM: "took longer than one document may",
@@ -107,17 +111,33 @@ class ParserPool:
         return None
 
 
+async def _received(stdout: asyncio.StreamReader, kind: type[_Message]) -> _Message:
+    length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
+    if length > MAX_FRAME_BYTES:
+        raise ParseKilled("The document made the parser say nonsense.")
+    return msgspec.msgpack.decode(await stdout.readexactly(length), type=kind)
+
+
+def _note(ready: Ready) -> None:
+    """Let operators know what keeps parsers from files and network."""
+    PARSER_SECCOMP.set(ready.confinement == "seccomp")
+    if ready.confinement != "seccomp":
+        _log.warning("parser confined by resource limits only", advice="Use a kernel with seccomp filters.")
+
+
 class _Child:
     """One process and the two pipes to it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._is_ready = False
 
     @classmethod
     async def start(cls) -> Self:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # not the current directory's modules
                 "-m",
                 "service.feeds.sandbox_child",
                 stdin=asyncio.subprocess.PIPE,
@@ -141,10 +161,10 @@ class _Child:
             async with asyncio.timeout(patience_s):
                 stdin.write(frame(job))
                 await stdin.drain()
-                length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
-                if length > MAX_FRAME_BYTES:
-                    raise ParseKilled("The document made the parser say nonsense.")
-                return msgspec.msgpack.decode(await stdout.readexactly(length), type=Answer)
+                if not self._is_ready:
+                    _note(await _received(stdout, Ready))
+                    self._is_ready = True
+                return await _received(stdout, Answer)
         except TimeoutError as error:
             raise ParseKilled("The document took longer than one document may.") from error
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError) as error:

@@ -7,6 +7,9 @@ import msgspec
 from service.errors import Fault
 from service.model import Change, Entry, FeedLink, Imprint, ParsedFeed, ParsedPage, Wishes
 
+Confinement = Literal["seccomp", "rlimits"]
+"""What keeps a parser process from files and network: a filter of system calls, or resource limits alone."""
+
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
@@ -75,6 +78,12 @@ class Examine(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 Job = Read | Examine
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True):
+    """What a parser process says first, once it is confined."""
+
+    confinement: Confinement
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
