@@ -22,9 +22,10 @@ from typing import BinaryIO
 
 import msgspec
 
-from service.errors import FeedError, to_fault
+from service.errors import FeedError, UserError, to_fault
+from service.feeds.opml import Outline
 from service.feeds.sandbox_confinement import confine
-from service.feeds.wire import LENGTH_BYTES, Answer, Examine, Findings, Job, Read, Reading, Ready, frame
+from service.feeds.wire import LENGTH_BYTES, Answer, Examine, Findings, Job, Read, Reading, ReadOpml, Ready, frame
 
 CPU_S = 5.0
 WALL_S = 10.0
@@ -53,19 +54,24 @@ def _set_timers(cpu_s: float, wall_s: float) -> None:
 
 
 def _answer(job: Job) -> Answer:
-    read, examine = _readers()
+    read, examine, read_opml = _readers()
     try:
-        if isinstance(job, Read):
-            return Answer(reading=read(job), bloated=_is_bloated())
-        return Answer(findings=examine(job), bloated=_is_bloated())
-    except FeedError as error:
+        match job:
+            case Read():
+                return Answer(reading=read(job), bloated=_is_bloated())
+            case Examine():
+                return Answer(findings=examine(job), bloated=_is_bloated())
+            case ReadOpml(body):
+                return Answer(outline=read_opml(body), bloated=_is_bloated())
+    except (FeedError, UserError) as error:
         return Answer(fault=to_fault(error), bloated=_is_bloated())
 
 
 @functools.cache
-def _readers() -> tuple[Callable[[Read], Reading], Callable[[Examine], Findings]]:
+def _readers() -> tuple[Callable[[Read], Reading], Callable[[Examine], Findings], Callable[[bytes], Outline]]:
     """Load the parsers, and whatever else any document may need: 0.3 s."""
     from service.feeds.examine import examine  # noqa: PLC0415 - the programs import this module, too, for its limits
+    from service.feeds.opml_parser import read as read_opml  # noqa: PLC0415 - see above
     from service.feeds.reading import read  # noqa: PLC0415 - see above
 
     for name in _IMPORTED_ON_FIRST_USE:
@@ -76,7 +82,7 @@ def _readers() -> tuple[Callable[[Read], Reading], Callable[[Examine], Findings]
     # What is loaded lives as long as the child: no collection of garbage has to look at it again.
     gc.collect()
     gc.freeze()
-    return read, examine
+    return read, examine, read_opml
 
 
 def _is_bloated() -> bool:

@@ -6,7 +6,8 @@ import pytest
 from lxml import etree
 
 from service.errors import UserError
-from service.feeds.opml import MAX_BYTES, MAX_DEPTH, MAX_OUTLINES, Outline, Subscribed, read, write
+from service.feeds.opml import MAX_BYTES, Outline, Subscribed, write
+from service.feeds.opml_parser import MAX_DEPTH, MAX_OUTLINES, read
 
 CATS = "https://cats.example/feed"
 
