@@ -8,7 +8,7 @@ from rich.table import Table
 from service.clock import SystemClock
 from service.doctor.bots import bots_health, judged
 from service.doctor.finding import Finding
-from service.doctor.machine import check_console, check_file_limit
+from service.doctor.machine import check_console, check_file_limit, check_parser
 from service.doctor.store import bots_silent_s, check_store
 from service.doctor.xmpp import check_xmpp
 from service.logs import redacted
@@ -18,11 +18,15 @@ from service.settings import Settings
 async def examine(settings: Settings) -> list[Finding]:
     """Make every check."""
     clock = SystemClock()
-    store, silent_s, bots, console = await asyncio.gather(
-        check_store(settings, clock), bots_silent_s(settings, clock), bots_health(settings), check_console(settings)
+    store, silent_s, bots, console, parser = await asyncio.gather(
+        check_store(settings, clock),
+        bots_silent_s(settings, clock),
+        bots_health(settings),
+        check_console(settings),
+        check_parser(),
     )
     told = [] if bots is None else [judged(bots)]
-    return [*store, *told, *await check_xmpp(settings, silent_s), console, check_file_limit()]
+    return [*store, *told, *await check_xmpp(settings, silent_s), console, parser, check_file_limit()]
 
 
 def as_text(findings: Sequence[Finding]) -> str:

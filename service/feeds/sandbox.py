@@ -24,6 +24,7 @@ from service.feeds.wire import (
     LENGTH_BYTES,
     MAX_FRAME_BYTES,
     Answer,
+    Confinement,
     Document,
     Examine,
     Findings,
@@ -57,6 +58,8 @@ class ParserPool:
     def __init__(self, size: int) -> None:
         self._free = asyncio.Semaphore(size)
         self._idle: list[_Child] = []
+        self.confinement: Confinement | None = None
+        """What keeps the last child from files and network; None before the first document."""
 
     async def __aenter__(self) -> Self:
         """Start nothing yet: a child costs about 30 MB."""
@@ -108,6 +111,7 @@ class ParserPool:
                 if isinstance(error, ParseKilled):
                     PARSE_KILLS.inc()
                 raise
+            self.confinement = child.confinement
             if answer.bloated:
                 await child.end()
             else:
@@ -172,10 +176,10 @@ async def _received(stdout: asyncio.StreamReader, kind: type[_Message]) -> _Mess
     return msgspec.msgpack.decode(await stdout.readexactly(length), type=kind)
 
 
-def _note(ready: Ready) -> None:
+def _note(confinement: Confinement) -> None:
     """Let operators know what keeps parsers from files and network."""
-    PARSER_SECCOMP.set(ready.confinement == "seccomp")
-    if ready.confinement != "seccomp":
+    PARSER_SECCOMP.set(confinement == "seccomp")
+    if confinement != "seccomp":
         _log.warning("parser confined by resource limits only", advice="Use a kernel with seccomp filters.")
 
 
@@ -184,7 +188,7 @@ class _Child:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._is_ready = False
+        self.confinement: Confinement | None = None
 
     @classmethod
     async def start(cls) -> Self:
@@ -215,9 +219,9 @@ class _Child:
             async with asyncio.timeout(patience_s):
                 stdin.write(frame(job))
                 await stdin.drain()
-                if not self._is_ready:
-                    _note(await _received(stdout, Ready))
-                    self._is_ready = True
+                if self.confinement is None:
+                    self.confinement = (await _received(stdout, Ready)).confinement
+                    _note(self.confinement)
                 return await _received(stdout, Answer)
         except TimeoutError as error:
             raise ParseKilled("The document took longer than one document may.") from error
