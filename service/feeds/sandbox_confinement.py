@@ -99,7 +99,7 @@ def _instructions(machine: str) -> "ctypes.Array[_Instruction] | None":
     if machine not in _AUDIT_ARCH or sys.maxsize < 2**32:
         return None
     of_machine = 0 if machine == "x86_64" else 1
-    numbers = [each[of_machine] for each in _ALLOWED.values() if each[of_machine] is not None]
+    numbers = [number for each in _ALLOWED.values() if (number := each[of_machine]) is not None]
     lines = [
         (_LOAD, 0, 0, _AT_ARCHITECTURE),
         (_JUMP_IF_EQUAL, 1, 0, _AUDIT_ARCH[machine]),
@@ -110,4 +110,4 @@ def _instructions(machine: str) -> "ctypes.Array[_Instruction] | None":
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    return (_Instruction * len(lines))(*lines)
+    return (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))

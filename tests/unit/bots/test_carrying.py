@@ -125,3 +125,10 @@ def test_the_end_of_an_import_names_what_failed_and_why() -> None:
     assert said.startswith("Your list is done: 3 new subscriptions. 1 you had already. 2 could not be added:")
     assert "“https://example.org/a”" in said
     assert "You have reached 200 subscriptions." in said
+
+
+@pytest.mark.timeout(20)
+def test_many_subscriptions_are_exported_in_linear_time() -> None:
+    feeds = [Subscribed(f"https://example.org/{number}/{'x' * 500}") for number in range(20_000)]
+    parts = documents(feeds, LONGEST_MESSAGE_BYTES)
+    assert sum(part.count("<outline") for part in parts) == len(feeds)
