@@ -74,8 +74,9 @@ def key_names(tree: ast.Module) -> Iterator[Finding]:
 
 def unsafe_interpreters(tree: ast.Module) -> Iterator[Finding]:
     for node in ast.walk(tree):
-        argv = node.elts if isinstance(node, ast.Tuple | ast.List) else node.args if isinstance(node, ast.Call) else []
-        words = [ast.unparse(word) for word in argv]
+        if not isinstance(node, ast.Tuple | ast.List | ast.Call):
+            continue
+        words = [ast.unparse(word) for word in (node.args if isinstance(node, ast.Call) else node.elts)]
         if "sys.executable" in words and words[words.index("sys.executable") + 1 :][:1] != ["'-P'"]:
             yield node.lineno, "starts Python with the current directory's modules"
 
