@@ -101,6 +101,12 @@ class ReadList(msgspec.Struct, frozen=True):
     url: str
 
 
+class ReadListText(msgspec.Struct, frozen=True):
+    """→ ``service.feeds.opml.Outline``: what this text, a list of feeds, says."""
+
+    text: str
+
+
 class Share(msgspec.Struct, frozen=True):
     """→ the URL of the file, which lies on the XMPP server from then on; None if that takes none. UploadRefused."""
 
@@ -172,7 +178,7 @@ class ToldBy(msgspec.Struct, frozen=True):
 
 Request = (
     LookUp | TakeNewUrl | Probe | NodeOf | MySubscriptions | AddSubscription | EndSubscription | LatestEntries | AskWhy
-    | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits
+    | CheckHealth | Search | MyWatches | AddWatch | EndWatch | MyHabits | SetHabits | ReadListText
     | ReadList | Share | ImportThese | AcceptInvitation | ForgetEverything | PausePlease | ResumePlease | MyPreferences
     | PutPreferences | ToldBy
 )  # fmt: skip

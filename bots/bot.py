@@ -36,6 +36,7 @@ from bots.undertaker import Undertaker, settled
 from bots.uploads import Uploads
 from bots.xmpp import Connection
 from service.clock import Clock
+from service.feeds.sandbox import OpmlReader
 from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
@@ -67,6 +68,7 @@ class Bot:
             door=door,
             importing=self._importing,
             uploads=Uploads(self.connection, _files(settings)),
+            lists=OpmlReader(),
             pubsub_service=settings.pubsub_service,
         )
         self._speaking = Speaking(store.heard, self.connection, charges)

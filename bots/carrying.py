@@ -7,12 +7,11 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from bots import commands
-from bots.asking import Followed, ImportThese, MySubscriptions, ReadList, Request, Share
+from bots.asking import Followed, ImportThese, MySubscriptions, ReadList, ReadListText, Request, Share
 from bots.exchange import Exported, ExportedAsFile, ImportBegun, Incomplete, Reply
 from bots.exporting import documents, whole
 from bots.length import LONGEST_MESSAGE_BYTES
 from service.errors import UploadRefused
-from service.feeds import opml
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import canonical_url
 
@@ -44,7 +43,7 @@ def imported(command: commands.Import) -> Part:
     if not words:
         return Incomplete("import")
     if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
-        return (yield from _begun(opml.read(words.encode("utf-8", "replace"))))
+        return (yield from _begun((yield ReadListText(words))))
     return (yield from imported_from(canonical_url(words.split(maxsplit=1)[0].strip("<>"))))
 
 

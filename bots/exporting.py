@@ -13,14 +13,19 @@ def documents(feeds: Sequence[Subscribed], most_bytes: int) -> list[str]:
 
     What does not fit even alone, for its address is too long, is left out.
     """
-    found: list[str] = []
-    rest = list(feeds)
-    while rest:
-        fitting = _fitting(rest, most_bytes)
-        if fitting:
-            found.append(_written(rest[:fitting]))
-        rest = rest[max(fitting, 1) :]
-    return found
+    empty_bytes = _size_bytes([])
+    parts: list[list[Subscribed]] = [[]]
+    size_bytes = empty_bytes
+    for feed in feeds:
+        grows_bytes = _size_bytes([feed]) - empty_bytes
+        if empty_bytes + grows_bytes > most_bytes:
+            continue
+        if size_bytes + grows_bytes > most_bytes:
+            parts.append([])
+            size_bytes = empty_bytes
+        parts[-1].append(feed)
+        size_bytes += grows_bytes
+    return [_written(part) for part in parts if part]
 
 
 def whole(feeds: Sequence[Subscribed]) -> bytes:
@@ -28,17 +33,9 @@ def whole(feeds: Sequence[Subscribed]) -> bytes:
     return opml.write(_TITLE, feeds)
 
 
-def _fitting(feeds: Sequence[Subscribed], most_bytes: int) -> int:
-    """Return how many of the first feeds fit one document, found by halving: each more makes it longer."""
-    fits, too_many = 0, len(feeds) + 1
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        if len(_written(feeds[:middle]).encode()) <= most_bytes:
-            fits = middle
-        else:
-            too_many = middle
-    return fits
-
-
 def _written(feeds: Sequence[Subscribed]) -> str:
     return whole(feeds).decode().strip()
+
+
+def _size_bytes(feeds: Sequence[Subscribed]) -> int:
+    return len(_written(feeds).encode())

@@ -31,6 +31,7 @@ from bots.asking import (
     Probe,
     PutPreferences,
     ReadList,
+    ReadListText,
     Request,
     ResumePlease,
     Search,
@@ -51,6 +52,7 @@ from bots.uploads import Uploads
 from bots.voice import spoken
 from service.discovery.grammar import Finding, Query
 from service.errors import CoronetError, NotSubscribed, NoWorker
+from service.feeds.sandbox import OpmlReader
 from service.feeds.urls import host_of
 from service.location.contents import LATEST
 from service.model import Channel, ChannelId, Entry, Subscription, UserId
@@ -75,6 +77,7 @@ class House:
         door: Door,
         importing: Importing,
         uploads: Uploads,
+        lists: OpmlReader,
         pubsub_service: str,
     ) -> None:
         """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends.
@@ -83,6 +86,7 @@ class House:
         """
         self.pubsub_service = pubsub_service
         self.uploads = uploads
+        self.lists = lists
         self.importing = importing
         self.door = door
         self._store = store
@@ -116,7 +120,7 @@ class House:
                 dialogue.close()
                 return NotAdmitted()
             while True:
-                if isinstance(request, Probe | ReadList | Share):
+                if isinstance(request, Probe | ReadList | ReadListText | Share):
                     at_work()
                 try:
                     result = await self.serve(jid, request)
@@ -170,7 +174,11 @@ class House:
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
             case ReadList(url):
-                return await (self.uploads if self.uploads.is_own(url) else self._store.requests).outline(url)
+                if self.uploads.is_own(url):
+                    return await self.lists.read(lambda: self.uploads.read(url))
+                return await self._store.requests.outline(url)
+            case ReadListText(text):
+                return await self.lists.read(lambda: _encoded(text))
             case Share(name, body, media_type):
                 return await self.uploads.share(name, body, media_type)
             case ImportThese(feeds):
@@ -248,6 +256,10 @@ class House:
             last = await self._store.channels.polls(cid, 1)
             failing[cid] = (last[0].outcome if last else "", since_s)
         return Health(len(workers), failing)
+
+
+async def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def followed(subscription: Subscription, channel: Channel, preferences: ByNumber) -> Followed:

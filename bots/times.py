@@ -57,8 +57,12 @@ AT: Final = re.compile(r"\s(?:at|um|a las|a)\s")
 
 
 def bare(words: str) -> str:
-    """Return words as they compare: without capitals, accents and white space around."""
-    return "".join(each for each in normalize("NFKD", words.strip().casefold()) if not combining(each))
+    """Return words as they compare: without capitals and accents, one space between them and none around.
+
+    Without long runs of white space, the expressions above take linear time.
+    """
+    plain = "".join(each for each in normalize("NFKD", words.casefold()) if not combining(each))
+    return " ".join(plain.split())
 
 
 def day(name: str) -> int | None:

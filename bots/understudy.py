@@ -26,6 +26,7 @@ from bots.asking import (
     Probe,
     PutPreferences,
     ReadList,
+    ReadListText,
     Request,
     ResumePlease,
     Search,
@@ -56,6 +57,7 @@ class Understudy(House):
             door=house.door,
             importing=house.importing,
             uploads=house.uploads,
+            lists=house.lists,
             pubsub_service=house.pubsub_service,
         )
         self.would: list[str] = []
@@ -66,7 +68,7 @@ class Understudy(House):
         match request:
             case LookUp() | MySubscriptions() | AskWhy() | MyHabits() | Search() | MyWatches():
                 return await super().serve(jid, request)
-            case ReadList() | MyPreferences() | ToldBy() | CheckHealth() | NodeOf():
+            case ReadList() | ReadListText() | MyPreferences() | ToldBy() | CheckHealth() | NodeOf():
                 return await super().serve(jid, request)
             case LatestEntries(cid, count):
                 return await self._store.channels.latest(cid, count)

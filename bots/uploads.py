@@ -10,8 +10,6 @@ import structlog
 from bots import bounces
 from bots.link import AskingLink, LinkLost
 from service.errors import CoronetError, UploadRefused
-from service.feeds import opml
-from service.feeds.opml import Outline
 from service.net.uploads import Uploads as Files
 
 WITHIN_S: Final = 25.0
@@ -41,9 +39,9 @@ class Uploads:
         """Say whether a file lies on our own server, so that no worker need fetch it."""
         return self._files.is_own(url)
 
-    async def outline(self, url: str) -> Outline:
-        """Return what a list of feeds on our own server says. Raises what keeps it from being read."""
-        return await asyncio.to_thread(opml.read, await self._files.read(url))
+    async def read(self, url: str) -> bytes:
+        """Return a file of our own server. Raises what keeps it from being read."""
+        return await self._files.read(url)
 
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
         """Put a file where everybody can read it who knows its URL, and return that; None if no server takes files.

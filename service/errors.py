@@ -31,6 +31,7 @@
     │       ├── BrokenFeed        looks like a feed and cannot be read
     │       └── ParseKilled       the parser needed more time or memory than we give one body
     └── OperationalError          our side; retrying is right
+        ├── ParserBusy            too many lists of feeds are being read at once
         ├── StoreUnavailable      Redis cannot be reached or refuses writes
         ├── NoWorker              no worker answered in time
         ├── NotSettled            how a channel is polled has not been decided yet
@@ -257,6 +258,12 @@ class OperationalError(CoronetError):
     """Our side failed; trying again is right."""
 
     code = "operational-error"
+
+
+class ParserBusy(OperationalError):
+    """Too many lists of feeds are being read at once."""
+
+    code = "parser-busy"
 
 
 class StoreUnavailable(OperationalError):

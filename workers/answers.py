@@ -9,9 +9,8 @@ import msgspec
 import structlog
 
 from service.errors import CoronetError, NotSettled, NotSubscribed, NoWorker, to_fault
-from service.feeds import opml
 from service.feeds.opml import Outline
-from service.feeds.sandbox import ParserPool
+from service.feeds.sandbox import OpmlReader, ParserPool
 from service.feeds.urls import channel_id
 from service.model import Channel
 from service.store import Store
@@ -63,6 +62,7 @@ class Answers:
         self._store = store
         self._poller = poller
         self._parser = parser
+        self._lists = OpmlReader()
         self._looks = Looks()
 
     async def answer(self, node: Node, letter: Letter) -> None:
@@ -132,8 +132,12 @@ class Answers:
 
     async def _outline(self, url: str) -> Outline:
         """Fetch and read a list of feeds. Raises what its reader is to be told of."""
-        fetched = await self._poller.fetch_unknown(Channel(channel_id(url), url), _FETCHED_WITHIN_S)
-        outline = await asyncio.to_thread(opml.read, fetched.body or b"")
+
+        async def load() -> bytes:
+            fetched = await self._poller.fetch_unknown(Channel(channel_id(url), url), _FETCHED_WITHIN_S)
+            return fetched.body or b""
+
+        outline = await self._lists.read(load)
         if len(outline.feeds) <= _MOST_FEEDS:
             return outline
         return Outline(

@@ -22,7 +22,8 @@ from service.console.passwords import Passwords
 from service.console.pulse import Pulse
 from service.console.repeated import repeated
 from service.console.roster import Roster
-from service.console.site import CLOCK, FINDER, PULSE, ROSTER, SETTINGS, STORE, TEMPLATES, templates
+from service.console.site import CLOCK, FINDER, OPML_READER, PULSE, ROSTER, SETTINGS, STORE, TEMPLATES, templates
+from service.feeds.sandbox import OpmlReader
 from service.settings import Settings
 from service.store import Store
 
@@ -55,6 +56,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[ROSTER] = Roster(store, usual_interval_s(settings))
     app[FINDER] = Finder(app[ROSTER])
     app[PULSE] = Pulse(store, clock, settings.metrics_token.get_secret_value())
+    app[OPML_READER] = OpmlReader()
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
     public = [

@@ -1,14 +1,14 @@
 """The feeds of a file become channels: a few at a time, while one request may take, and again where it ended."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from secrets import SystemRandom
 
 import msgspec
 
 from service.errors import LimitReached, PublisherError, UserError
-from service.feeds import opml
 from service.feeds.opml import Subscribed
+from service.feeds.sandbox import OpmlReader
 from service.feeds.urls import channel_id
 from service.store import Store
 
@@ -29,12 +29,12 @@ class Imported(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-async def import_opml(store: Store, body: bytes) -> Imported:
-    """Have the feeds of an OPML file polled from now on; those that are already cost no time.
+async def import_opml(store: Store, reader: OpmlReader, load: Callable[[], Awaitable[bytes]]) -> Imported:
+    """Have the feeds of the OPML file that ``load`` returns polled from now on; those that are already cost no time.
 
     Raises :class:`UserError` for what is no OPML, and our own errors when nothing can be looked at.
     """
-    outline = await asyncio.to_thread(opml.read, body)
+    outline = await reader.read(load)
     new = await _not_kept(store, outline.feeds)
     # Otherwise those that take long would keep the same ones waiting each time.
     SystemRandom().shuffle(new)

@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 
 from service.console.failures import in_plain_words, status_of
 from service.console.importing import import_opml
-from service.console.site import STORE, render
+from service.console.site import OPML_READER, STORE, render
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds import opml
 from service.feeds.opml import Subscribed
@@ -34,7 +34,7 @@ async def post_opml(request: web.Request) -> web.Response:
     """Look at the feeds of an OPML file, and have them polled from now on, even without subscribers."""
     if request.content_type not in _TAKEN:
         raise web.HTTPUnsupportedMediaType(text=f"Send the file as {MEDIA_TYPE}.")
-    imported = await import_opml(request.app[STORE], await request.read())
+    imported = await import_opml(request.app[STORE], request.app[OPML_READER], request.read)
     return web.Response(body=msgspec.json.encode(imported), content_type="application/json")
 
 
@@ -44,7 +44,8 @@ async def upload(request: web.Request) -> web.Response:
     try:
         if not isinstance(sent, web.FileField):
             raise UserError("Choose a file first.")
-        imported = await import_opml(request.app[STORE], sent.file.read())
+        file = sent.file
+        imported = await import_opml(request.app[STORE], request.app[OPML_READER], lambda: asyncio.to_thread(file.read))
     except StoreUnavailable:
         raise
     except CoronetError as error:

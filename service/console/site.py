@@ -13,6 +13,7 @@ from service.console.access import Visitor
 from service.console.finding import Finder
 from service.console.pulse import Pulse
 from service.console.roster import Roster
+from service.feeds.sandbox import OpmlReader
 from service.settings import Settings
 from service.store import Store
 from service.store.accounts import Role
@@ -23,6 +24,7 @@ CLOCK: Final = web.AppKey("clock", Clock)
 ROSTER: Final = web.AppKey("roster", Roster)
 PULSE: Final = web.AppKey("pulse", Pulse)
 FINDER: Final = web.AppKey("finder", Finder)
+OPML_READER: Final = web.AppKey("opml_reader", OpmlReader)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 
 VISITOR: Final = web.RequestKey("visitor", Visitor)

@@ -8,7 +8,7 @@ from rich.table import Table
 from service.clock import Clock, SystemClock
 from service.doctor.bots import bots_health, judged
 from service.doctor.finding import Finding
-from service.doctor.machine import check_console, check_file_limit
+from service.doctor.machine import check_console, check_file_limit, check_parser
 from service.doctor.store import bots_silent_s, check_store
 from service.doctor.xmpp import check_xmpp
 from service.logs import redacted
@@ -18,13 +18,14 @@ from service.settings import Settings
 async def examine(settings: Settings) -> list[Finding]:
     """Make every check that concerns the program that the settings are for."""
     clock, program = SystemClock(), settings.program
-    store, bots, xmpp, console = await asyncio.gather(
+    store, bots, xmpp, console, parser = await asyncio.gather(
         check_store(settings, clock),
         _bots(settings) if program != "worker" else _nothing(),
         _xmpp(settings, clock) if program in {"", "bot"} else _nothing(),
         _console(settings) if program in {"", "console"} else _nothing(),
+        check_parser(),
     )
-    return [*store, *bots, *xmpp, *console, check_file_limit()]
+    return [*store, *bots, *xmpp, *console, parser, check_file_limit()]
 
 
 async def _bots(settings: Settings) -> list[Finding]:

@@ -1,34 +1,16 @@
-"""Lists of subscriptions as OPML 2.0 (1.0 is read too): folders are tags, and each feed is listed once.
+"""Lists of subscriptions as OPML 2.0: their values, and how they are written. ``opml_parser`` reads them."""
 
-Files of the wild have stray ampersands, wrong encodings and addresses that are none: what can be read is read,
-and each problem names its line. Entities, DTDs and inclusions are for nobody's good here, and not followed.
-"""
-
-import contextlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
-from lxml import etree
 
-from service.errors import BadUrl, UserError
-from service.feeds.charset import text_of
 from service.feeds.limits import FIELD_CHARS, names
 from service.feeds.text import one_line
-from service.feeds.urls import canonical_url, page_url, selector_of, without_selector
 
 MAX_BYTES = 5 * 1024 * 1024
-MAX_OUTLINES = 5_000
-MAX_DEPTH = 20
-
-_MAX_PROBLEMS = 100
-_SHOWN_CHARS = 100
-_MAX_TAGS = 4 * MAX_OUTLINES
-_FED_AT_ONCE = 64 * 1024
-_PAGE = "page"
-_ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
-_STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
+PAGE = "page"
+"""The ``type`` of an outline that is a page rather than a feed; other readers pass over it."""
 
 
 class Subscribed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,135 +32,35 @@ class Outline(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def read(body: bytes) -> Outline:
-    """Return the feeds that a file lists. Raises :class:`UserError` for what is no OPML, or too large."""
-    if len(body) > MAX_BYTES:
-        raise UserError(f"The file is larger than {MAX_BYTES:,} bytes.")
-    text = _NOT_XML.sub("", text_of(body, ""))
-    if _ENTITY.search(text):
-        raise UserError("The file declares entities of its own, which OPML has no use for. It is not read.")
-    reading = _Reading()
-    reading.all_of(_STRAY_AMPERSAND.sub("&amp;", text))
-    return Outline(tuple(reading.feeds.values()), tuple(reading.problems[:_MAX_PROBLEMS]))
-
-
 def write(title: str, feeds: Iterable[Subscribed]) -> bytes:
     """Return the feeds as OPML 2.0: those without a tag first, then a folder per tag.
 
-    A feed with several tags is in several folders; :func:`read` makes it one again. Pages are of a type of their
-    own, which other readers pass over.
+    A feed with several tags is in several folders; the parser makes it one again.
     """
-    root = etree.Element("opml", version="2.0")
-    etree.SubElement(etree.SubElement(root, "head"), "title").text = one_line(title, FIELD_CHARS)
-    body = etree.SubElement(root, "body")
     folders: dict[str, list[Subscribed]] = {}
     for feed in feeds:
         for tag in names(feed.tags) or ("",):
             folders.setdefault(tag, []).append(feed)
-    for feed in folders.pop("", ()):
-        _write_feed(body, feed)
-    for tag, tagged in folders.items():
-        folder = etree.SubElement(body, "outline", text=tag)
-        for feed in tagged:
-            _write_feed(folder, feed)
-    written: bytes = etree.tostring(root, encoding="utf-8", xml_declaration=True, pretty_print=True)
-    return written
+    lines = [
+        "<?xml version='1.0' encoding='utf-8'?>",
+        '<opml version="2.0">',
+        f"  <head>\n    <title>{escape(one_line(title, FIELD_CHARS))}</title>\n  </head>",
+        "  <body>",
+        *(_outline(feed, "    ") for feed in folders.pop("", ())),
+        *(line for tag, tagged in folders.items() for line in _folder(tag, tagged)),
+        "  </body>",
+        "</opml>\n",
+    ]
+    return "\n".join(lines).encode()
 
 
-def _write_feed(parent: etree._Element, feed: Subscribed) -> None:
-    shown = one_line(feed.title, FIELD_CHARS) or feed.url
-    where = {"type": _PAGE, "url": feed.url} if feed.page else {"type": "rss", "xmlUrl": feed.url}
-    etree.SubElement(parent, "outline", {"text": shown, "title": shown, **where})
+def _folder(tag: str, feeds: Iterable[Subscribed]) -> Iterator[str]:
+    yield f"    <outline text={quoteattr(tag)}>"
+    yield from (_outline(feed, "      ") for feed in feeds)
+    yield "    </outline>"
 
 
-class _Reading:
-    """One walk through a file, told of its tags by lxml; no tree is built, so that work and memory are bounded."""
-
-    def __init__(self) -> None:
-        self.feeds: dict[str, Subscribed] = {}
-        self.problems: list[str] = []
-        self._line = 0
-        self._root = ""
-        self._tags = 0
-        self._outlines = 0
-        self._folders: list[str] = []
-
-    def all_of(self, text: str) -> None:
-        """Read a text that declares no entities. Raises :class:`UserError` for what is no OPML."""
-        parser = etree.XMLParser(
-            target=self,  # type: ignore[arg-type]  # lxml asks for less than its stubs say
-            encoding="utf-8",  # it is now, whatever it declares
-            recover=True,
-            load_dtd=False,
-            no_network=True,
-            huge_tree=False,
-        )
-        whole = self._fed(parser, text)
-        if self._root != "opml":
-            begins = f"<{self._root}>" if self._root else "no tag"
-            raise UserError(f"The file is not OPML: it begins with {begins}. A feed is added by its address instead.")
-        if not whole:
-            self._problem(f"only the first {min(self._outlines, MAX_OUTLINES):,} outlines are read.", self._line)
-            return
-        for error in list(parser.feed_error_log)[:_MAX_PROBLEMS]:
-            self._problem(f"not well-formed: {one_line(error.message, _SHOWN_CHARS)}", error.line)
-
-    def _fed(self, parser: etree.XMLParser, text: str) -> bool:
-        """Feed the parser; return False if it was enough before the text ended."""
-        with contextlib.suppress(etree.XMLSyntaxError):  # nothing in it, not even a first tag
-            for self._line, line in enumerate(text.encode().splitlines(keepends=True), 1):
-                for place in range(0, len(line), _FED_AT_ONCE):
-                    parser.feed(line[place : place + _FED_AT_ONCE])
-                    if self._outlines > MAX_OUTLINES or self._tags > _MAX_TAGS:
-                        return False
-            parser.close()
-        return True
-
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Take a start tag."""
-        name = one_line(tag.rpartition("}")[2].lower(), _SHOWN_CHARS)
-        self._root = self._root or name
-        self._tags += 1
-        if name == "outline":
-            self._outlines += 1
-            if self._outlines <= MAX_OUTLINES:
-                self._outline({name.lower(): value for name, value in attributes.items()})
-
-    def end(self, tag: str) -> None:
-        """Take an end tag."""
-        if tag.rpartition("}")[2].lower() == "outline" and self._outlines <= MAX_OUTLINES:
-            self._folders.pop()
-
-    def close(self) -> None:
-        """Take the end of the file."""
-
-    def _outline(self, said: Mapping[str, str]) -> None:
-        title = one_line(said.get("title") or said.get("text", ""), FIELD_CHARS)
-        kind = said.get("type", "").lower()
-        address = said.get("url" if kind == _PAGE else "xmlurl", "").strip()
-        if len(self._folders) >= MAX_DEPTH:
-            self._problem(f"in more than {MAX_DEPTH} folders, one in the other.", self._line)
-        elif address:
-            self._subscribed(address, title, said.get("category", ""), page=kind == _PAGE)
-        elif kind in {"include", "link"} or "htmlurl" in said:
-            self._problem(f"“{title[:_SHOWN_CHARS]}” names no feed.", self._line)
-        self._folders.append("" if address else title)
-
-    def _subscribed(self, address: str, title: str, category: str, *, page: bool) -> None:
-        try:
-            url = page_url(without_selector(address), selector_of(address)) if page else canonical_url(address)
-        except BadUrl as error:
-            self._problem(str(error), self._line)
-            return
-        known = self.feeds.get(url, Subscribed(url, page=page))
-        title = known.title or ("" if title in {url, address} else title)
-        tags = names((*known.tags, *self._folders, *_categories(category)))
-        self.feeds[url] = Subscribed(url, title, tags, known.page)
-
-    def _problem(self, what: str, line: int) -> None:
-        self.problems.append(f"Line {line}: {what}")
-
-
-def _categories(category: str) -> Sequence[str]:
-    """Return the words of OPML 2.0's ``category``: paths with slashes, separated by commas."""
-    return [word for path in category[:FIELD_CHARS].split(",") for word in path.split("/")]
+def _outline(feed: Subscribed, indent: str) -> str:
+    shown = quoteattr(one_line(feed.title, FIELD_CHARS) or feed.url)
+    kind, address = (PAGE, "url") if feed.page else ("rss", "xmlUrl")
+    return f'{indent}<outline text={shown} title={shown} type="{kind}" {address}={quoteattr(feed.url)}/>'

@@ -9,32 +9,43 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
+import structlog
 
 import service
-from service.errors import FeedError, OperationalError, ParseKilled, from_fault
+from service.errors import FeedError, OperationalError, ParseKilled, ParserBusy, UserError, from_fault
+from service.feeds.opml import MAX_BYTES, Outline
 from service.feeds.wire import (
     LENGTH_BYTES,
     MAX_FRAME_BYTES,
     Answer,
+    Confinement,
     Document,
     Examine,
     Findings,
     Job,
     Read,
     Reading,
+    ReadOpml,
+    Ready,
     frame,
 )
-from service.metrics import PARSE_KILLS
+from service.metrics import PARSE_KILLS, PARSER_SECCOMP
 
 # The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
 _PATIENCE_S = 12.0
 _GOODBYE_S = 1.0
+_MOST_LISTS = 8
+"""Lists of feeds that are held at once, of 5 MiB each: one is read, the others wait or are on their way."""
+_TURN_WITHIN_S = 7.0
 _PACKAGES = str(Path(service.__file__).parent.parent)
+_Message = TypeVar("_Message", Ready, Answer)
+_log = structlog.get_logger(__name__)
 _DEATHS = {
     -signal.SIGPROF: "took more processor time than one document gets",
     -signal.SIGALRM: "took longer than one document may",
@@ -47,6 +58,8 @@ class ParserPool:
     def __init__(self, size: int) -> None:
         self._free = asyncio.Semaphore(size)
         self._idle: list[_Child] = []
+        self.confinement: Confinement | None = None
+        """What keeps the last child from files and network; None before the first document."""
 
     async def __aenter__(self) -> Self:
         """Start nothing yet: a child costs about 30 MB."""
@@ -80,6 +93,13 @@ class ParserPool:
             raise FeedError("The parser gave no answer.")
         return findings
 
+    async def read_opml(self, body: bytes) -> Outline:
+        """Return what an OPML file lists; waits and raises as :meth:`read` does, or :class:`UserError`."""
+        outline = (await self._ask(ReadOpml(body))).outline
+        if outline is None:
+            raise FeedError("The parser gave no answer.")
+        return outline
+
     async def _ask(self, job: Job, patience_s: float = _PATIENCE_S) -> Answer:
         async with self._free:
             child = self._take() or await _Child.start()
@@ -91,6 +111,7 @@ class ParserPool:
                 if isinstance(error, ParseKilled):
                     PARSE_KILLS.inc()
                 raise
+            self.confinement = child.confinement
             if answer.bloated:
                 await child.end()
             else:
@@ -107,17 +128,74 @@ class ParserPool:
         return None
 
 
+class OpmlReader:
+    """Reads lists of feeds (OPML), one at a time in this process, in a child that ends with the list.
+
+    Nobody else's documents wait for such a child. A list that cannot be read soon is refused.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(1)
+        self._under_way = 0
+
+    async def read(self, load: Callable[[], Awaitable[bytes]]) -> Outline:
+        """Return the feeds that a file lists, which ``load`` is called for once there is room for it.
+
+        Raises what ``load`` raises, :class:`ParserBusy`, and :class:`UserError` for what is no OPML, or takes too long.
+        """
+        if self._under_way >= _MOST_LISTS:
+            raise ParserBusy("Other lists of feeds are being read. Try again in a minute.")
+        self._under_way += 1
+        try:
+            body = await load()
+            if len(body) > MAX_BYTES:
+                raise UserError(f"The file is larger than {MAX_BYTES:,} bytes.")
+            await self._wait()
+            try:
+                async with ParserPool(1) as parser:
+                    return await parser.read_opml(body)
+            finally:
+                self._turn.release()
+        except ParseKilled as error:
+            raise UserError("The file takes more time or memory to read than a list of feeds gets.") from error
+        finally:
+            self._under_way -= 1
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(_TURN_WITHIN_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise ParserBusy("Other lists of feeds are being read. Try again in a minute.") from None
+
+
+async def _received(stdout: asyncio.StreamReader, kind: type[_Message]) -> _Message:
+    length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
+    if length > MAX_FRAME_BYTES:
+        raise ParseKilled("The document made the parser say nonsense.")
+    return msgspec.msgpack.decode(await stdout.readexactly(length), type=kind)
+
+
+def _note(confinement: Confinement) -> None:
+    """Let operators know what keeps parsers from files and network."""
+    PARSER_SECCOMP.set(confinement == "seccomp")
+    if confinement != "seccomp":
+        _log.warning("parser confined by resource limits only", advice="Use a kernel with seccomp filters.")
+
+
 class _Child:
     """One process and the two pipes to it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self.confinement: Confinement | None = None
 
     @classmethod
     async def start(cls) -> Self:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # not the current directory's modules
                 "-m",
                 "service.feeds.sandbox_child",
                 stdin=asyncio.subprocess.PIPE,
@@ -141,10 +219,10 @@ class _Child:
             async with asyncio.timeout(patience_s):
                 stdin.write(frame(job))
                 await stdin.drain()
-                length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
-                if length > MAX_FRAME_BYTES:
-                    raise ParseKilled("The document made the parser say nonsense.")
-                return msgspec.msgpack.decode(await stdout.readexactly(length), type=Answer)
+                if self.confinement is None:
+                    self.confinement = (await _received(stdout, Ready)).confinement
+                    _note(self.confinement)
+                return await _received(stdout, Answer)
         except TimeoutError as error:
             raise ParseKilled("The document took longer than one document may.") from error
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError) as error:

@@ -2,27 +2,38 @@
 
 The kernel enforces the limits: the default action of SIGPROF and SIGALRM is death, which no C code can
 put off. The parent's death closes stdin; a child that is busy then dies of its timers at the latest.
+Once everything is loaded, and before the first document is read, files, network and other programs are given up
+(``sandbox_confinement``).
 """
 
+import contextlib
+import encodings
 import functools
 import gc
+import importlib
+import os
+import pkgutil
 import resource
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from importlib.machinery import BuiltinImporter, FrozenImporter
 from typing import BinaryIO
 
 import msgspec
 
-from service.errors import FeedError, to_fault
-from service.feeds.wire import LENGTH_BYTES, Answer, Examine, Findings, Job, Read, Reading, frame
+from service.errors import FeedError, UserError, to_fault
+from service.feeds.opml import Outline
+from service.feeds.sandbox_confinement import confine
+from service.feeds.wire import LENGTH_BYTES, Answer, Examine, Findings, Job, Read, Reading, ReadOpml, Ready, frame
 
 CPU_S = 5.0
 WALL_S = 10.0
 MEMORY_BYTES = 96 * 1024 * 1024
-"""What a child may take besides what it begins with; loading the parsers takes 15 MB of it."""
+"""What a child may take besides what it begins with; loading the parsers takes 18 MB of it."""
 _BLOATED_BYTES = 80 * 1024 * 1024
+_STATM_BYTES = 200
+_IMPORTED_ON_FIRST_USE = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
@@ -43,25 +54,35 @@ def _set_timers(cpu_s: float, wall_s: float) -> None:
 
 
 def _answer(job: Job) -> Answer:
-    read, examine = _readers()
+    read, examine, read_opml = _readers()
     try:
-        if isinstance(job, Read):
-            return Answer(reading=read(job), bloated=_is_bloated())
-        return Answer(findings=examine(job), bloated=_is_bloated())
-    except FeedError as error:
+        match job:
+            case Read():
+                return Answer(reading=read(job), bloated=_is_bloated())
+            case Examine():
+                return Answer(findings=examine(job), bloated=_is_bloated())
+            case ReadOpml(body):
+                return Answer(outline=read_opml(body), bloated=_is_bloated())
+    except (FeedError, UserError) as error:
         return Answer(fault=to_fault(error), bloated=_is_bloated())
 
 
 @functools.cache
-def _readers() -> tuple[Callable[[Read], Reading], Callable[[Examine], Findings]]:
-    """Load feedparser and lxml: 0.2 s and 15 MB, so on first use."""
-    from service.feeds.examine import examine  # noqa: PLC0415 - see above
+def _readers() -> tuple[Callable[[Read], Reading], Callable[[Examine], Findings], Callable[[bytes], Outline]]:
+    """Load the parsers, and whatever else any document may need: 0.3 s."""
+    from service.feeds.examine import examine  # noqa: PLC0415 - the programs import this module, too, for its limits
+    from service.feeds.opml_parser import read as read_opml  # noqa: PLC0415 - see above
     from service.feeds.reading import read  # noqa: PLC0415 - see above
 
+    for name in _IMPORTED_ON_FIRST_USE:
+        importlib.import_module(name)
+    for encoding in pkgutil.iter_modules(encodings.__path__, "encodings."):
+        with contextlib.suppress(ImportError):  # some are Windows's
+            importlib.import_module(encoding.name)
     # What is loaded lives as long as the child: no collection of garbage has to look at it again.
     gc.collect()
     gc.freeze()
-    return read, examine
+    return read, examine, read_opml
 
 
 def _is_bloated() -> bool:
@@ -72,16 +93,27 @@ def _is_bloated() -> bool:
 
 def _sizes_bytes() -> tuple[int, int]:
     """Return how much this process has mapped, and how much of it is resident."""
-    mapped_pages, resident_pages = map(int, Path("/proc/self/statm").read_text(encoding="ascii").split()[:2])
+    mapped_pages, resident_pages = map(int, os.pread(_statm(), _STATM_BYTES, 0).split()[:2])
     return mapped_pages * resource.getpagesize(), resident_pages * resource.getpagesize()
 
 
+@functools.cache
+def _statm() -> int:
+    """Return a descriptor that stays open: a confined process opens no files."""
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+
 def main() -> None:
-    """Limit this process's memory and serve its parent."""
+    """Limit this process's memory, load the parsers, give up everything else, and serve the parent."""
     most_bytes = _sizes_bytes()[0] + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
+    _readers()
+    # What is not loaded is not there: nothing is looked for in directories that cannot be read.
+    sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
+    sys.stdout.buffer.write(frame(Ready(confine())))
+    sys.stdout.buffer.flush()
     serve(sys.stdin.buffer, sys.stdout.buffer)
 
 

@@ -95,10 +95,20 @@ def _is_character(reference: re.Match[str]) -> bool:
     return 0 < number <= sys.maxunicode and unicodedata.category(chr(number)) != "Cs"
 
 
+class _File:
+    """A document as an open file: bytes, feedparser would take for a file's name first, and open that."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def read(self) -> bytes:
+        return self._body
+
+
 def _loaded(text: str, url: str, language: str) -> Any:
     try:
         return feedparser.parse(
-            _without_impossible_references(_ends_of(text)).encode(),
+            _File(_without_impossible_references(_ends_of(text)).encode()),
             response_headers={
                 "content-type": "application/xml; charset=utf-8",
                 "content-language": language,

@@ -5,7 +5,11 @@ from typing import Any, Literal
 import msgspec
 
 from service.errors import Fault
+from service.feeds.opml import Outline
 from service.model import Change, Entry, FeedLink, Imprint, ParsedFeed, ParsedPage, Wishes
+
+Confinement = Literal["seccomp", "rlimits"]
+"""What keeps a parser process from files and network: a filter of system calls, or resource limits alone."""
 
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -74,14 +78,27 @@ class Examine(msgspec.Struct, frozen=True, array_like=True, tag=True):
     now_s: float
 
 
-Job = Read | Examine
+class ReadOpml(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Say which feeds this OPML file lists."""
+
+    body: bytes
+
+
+Job = Read | Examine | ReadOpml
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True):
+    """What a parser process says first, once it is confined."""
+
+    confinement: Confinement
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """How it went: one of the three. ``bloated``: the child has grown so much that it should be replaced."""
+    """How it went: one of the four. ``bloated``: the child has grown so much that it should be replaced."""
 
     reading: Reading | None = None
     findings: Findings | None = None
+    outline: Outline | None = None
     fault: Fault | None = None
     bloated: bool = False
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Generic, TypeVar
 
 import msgspec
@@ -25,7 +26,8 @@ def run_all(
 ) -> dict[str, list[Outcome]]:
     """Return what all jobs came to, by their names; ``run`` is a function that other processes can import."""
     found: dict[str, list[Outcome]] = {}
-    with ProcessPoolExecutor(2) as pool:
+    # Forked: a new interpreter would import modules of the current directory.
+    with ProcessPoolExecutor(2, get_context("fork")) as pool:
         outcomes = pool.map(run, [job.setup for job in jobs], [job.seed for job in jobs])
         for job, outcome in zip(jobs, outcomes, strict=True):
             found.setdefault(job.name, []).append(outcome)

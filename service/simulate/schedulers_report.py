@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -84,7 +85,7 @@ def plot(comparisons: Sequence[Comparison], file: Path) -> None:
 
 def write(directory: Path, report: Callable[[str], None]) -> None:
     """Run all seeds, two at a time, and write ``schedulers.md`` and ``schedulers.png``."""
-    with ProcessPoolExecutor(2) as pool:
+    with ProcessPoolExecutor(2, get_context("fork")) as pool:  # see jobs.run_all
         comparisons = []
         for comparison in pool.map(_compared, *zip(*_JOBS, strict=True)):
             comparisons.append(comparison)

@@ -26,7 +26,7 @@ PURE = (
 )
 
 # Rooms of feeds that run the parser in a child that can be killed; what they run there is pure.
-SHELLS = ("service/feeds/sandbox",)
+SHELLS = ("service/feeds/sandbox", "service/feeds/sandbox_child", "service/feeds/sandbox_confinement")
 
 IMPURE_MODULES = re.compile(
     r"(asyncio|random|secrets|uuid|os|io|logging|structlog|socket|subprocess|threading|redis|aiohttp|slixmpp"
@@ -77,6 +77,15 @@ def key_names(tree: ast.Module) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cn:"):
             yield node.lineno, f"writes a key's name: {node.value!r}"
+
+
+def unsafe_interpreters(tree: ast.Module) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Tuple | ast.List | ast.Call):
+            continue
+        words = [ast.unparse(word) for word in (node.args if isinstance(node, ast.Call) else node.elts)]
+        if "sys.executable" in words and words[words.index("sys.executable") + 1 :][:1] != ["'-P'"]:
+            yield node.lineno, "starts Python with the current directory's modules"
 
 
 def everything_but(*exceptions: str) -> list[Path]:
@@ -164,3 +173,15 @@ def test_scripts_get_every_key_in_keys() -> None:
     scripts = sorted((ROOT / "service/store/scripts").glob("*.lua"))
     assert scripts
     assert [path.name for path in scripts if made.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_every_interpreter_is_started_without_the_current_directory() -> None:
+    found = breaches(python_files(*PROGRAMS), unsafe_interpreters)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line", ["run((sys.executable, '-m', 'x'))", "run(sys.executable, 'x.py')", "[sys.executable]"]
+)
+def test_an_interpreter_with_the_current_directory_is_noticed(line: str) -> None:
+    assert len(list(unsafe_interpreters(ast.parse(line)))) == 1

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.feeds.opml import Subscribed, read, write
+from service.feeds.opml import Subscribed, write
+from service.feeds.opml_parser import read
 from service.feeds.text import one_line
 
 texts = st.text(max_size=30).map(lambda text: one_line(text, 30))

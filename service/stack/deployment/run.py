@@ -106,7 +106,7 @@ class _Publisher:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "service.stack.deployment.origin"),
+            *(sys.executable, "-P", "-m", "service.stack.deployment.origin"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -143,7 +143,7 @@ async def _workers(setup: Setup, redis_url: str, folder: Path, store: Store) -> 
         "CORONET_NODES_PER_WORKER": str(setup.nodes // setup.workers),
         "CORONET_LOG_LEVEL": "warning",
     }
-    argv = (sys.executable, "-m", "service.cli", "worker")
+    argv = (sys.executable, "-P", "-m", "service.cli", "worker")
     wanted = setup.nodes // setup.workers * setup.workers
 
     async def all_there() -> bool:

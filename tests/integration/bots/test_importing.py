@@ -81,6 +81,15 @@ async def test_an_address_that_leads_to_a_list_is_imported(person: Person, publi
     await alice.wait_for(lambda message: "3 new subscriptions" in message.body)
 
 
+@pytest.mark.usefixtures("bot", "worker")
+async def test_a_list_that_is_sent_as_text_is_imported(person: Person, publisher: RawPublisher) -> None:
+    alice = await person()
+    listed = opml.write("Mine", [Subscribed(publisher.url("/a"), "A")]).decode()
+    assert "1 feed" in await alice.say(f"import {listed}")
+    await alice.wait_for(lambda message: "1 new subscription" in message.body)
+    assert "not OPML" in await alice.say("import <html>a page</html>")
+
+
 async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
     store: Store, person: Person, settings: Settings
 ) -> None:

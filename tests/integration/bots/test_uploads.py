@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from bots.stanzas import file, message
-from service.feeds import opml
+from service.feeds import opml, opml_parser
 from service.feeds.opml import Subscribed
 from service.model import Channel
 from service.store import Store
@@ -64,6 +64,6 @@ async def test_a_long_list_goes_out_as_a_file_that_can_be_sent_in_again(store: S
     told = await alice.wait_for(lambda received: bool(received.file))
     assert told.body == told.file, "clients show only what is nothing but a file as one"
     async with aiohttp.ClientSession() as http, http.get(told.file) as answer:
-        assert {feed.url for feed in opml.read(await answer.read()).feeds} == {channel.url for channel in known}
+        assert {feed.url for feed in opml_parser.read(await answer.read()).feeds} == {channel.url for channel in known}
     send_file(bob, told.file)
     await bob.wait_for(lambda received: "60 new subscriptions" in received.body)

@@ -10,7 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.errors import CoronetError, HostNotFound, LimitReached, to_fault
-from service.feeds.opml import Subscribed, read, write
+from service.feeds.opml import Subscribed, write
+from service.feeds.opml_parser import read
 from service.feeds.urls import channel_id
 from service.model import Channel, FeedLink
 from service.store import Store

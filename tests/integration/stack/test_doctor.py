@@ -2,6 +2,7 @@
 
 import resource
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -14,7 +15,7 @@ from service.clock import SystemClock
 from service.console.health import serve_health
 from service.doctor.bots import judged
 from service.doctor.finding import Finding
-from service.doctor.machine import check_console, check_file_limit
+from service.doctor.machine import check_console, check_file_limit, check_parser
 from service.doctor.report import as_text, examine
 from service.doctor.store import bots_silent_s, check_store, server
 from service.doctor.xmpp import check_xmpp
@@ -188,6 +189,14 @@ def test_few_files_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not check_file_limit().ok
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert check_file_limit().ok
+
+
+async def test_what_keeps_the_parser_from_files_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = await check_parser()
+    assert finding.ok
+    assert "seccomp" in finding.seen
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
+    assert not (await check_parser()).ok
 
 
 def test_advice_stands_only_below_what_is_bad() -> None:

@@ -27,6 +27,7 @@ from bots.asking import (
     Probe,
     PutPreferences,
     ReadList,
+    ReadListText,
     Request,
     ResumePlease,
     Search,
@@ -43,6 +44,7 @@ from service.corona.reasons import Reason
 from service.discovery.grammar import Finding
 from service.discovery.standing import Watch
 from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled, UploadRefused
+from service.feeds import opml_parser
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import channel_id
 from service.habits import NONE, Habits
@@ -169,6 +171,8 @@ class Person:
                 return code == "good"
             case ReadList(url):
                 return self.lists[url]
+            case ReadListText(text):
+                return opml_parser.read(text.encode())
             case Share(body=body):
                 if isinstance(self.files, UploadRefused):
                     raise self.files

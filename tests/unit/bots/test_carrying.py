@@ -9,7 +9,7 @@ from bots.exporting import documents
 from bots.length import LONGEST_MESSAGE_BYTES
 from bots.replies import others, text
 from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
-from service.feeds import opml
+from service.feeds import opml_parser
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import canonical_url
 from tests.unit.bots.talk import NOW_S, Person, feed, page
@@ -30,14 +30,16 @@ FEEDS = st.lists(
 def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: list[Subscribed]) -> None:
     parts = documents(feeds, LONGEST_MESSAGE_BYTES)
     assert all(len(part.encode()) <= LONGEST_MESSAGE_BYTES for part in parts)
-    read = [each for part in parts for each in opml.read(part.encode()).feeds]
+    read = [each for part in parts for each in opml_parser.read(part.encode()).feeds]
     assert [(each.url, each.page) for each in read] == [(each.url, each.page) for each in feeds]
 
 
 def test_what_is_too_long_even_alone_holds_up_nothing_else() -> None:
     long = Subscribed(f"https://example.org/{'x' * 5000}", "Long")
     feeds = [Subscribed("https://example.org/1"), long, Subscribed("https://example.org/2")]
-    read = [each.url for part in documents(feeds, LONGEST_MESSAGE_BYTES) for each in opml.read(part.encode()).feeds]
+    read = [
+        each.url for part in documents(feeds, LONGEST_MESSAGE_BYTES) for each in opml_parser.read(part.encode()).feeds
+    ]
     assert read == ["https://example.org/1", "https://example.org/2"]
 
 
@@ -61,7 +63,9 @@ def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
     assert reply == ExportedAsFile(alice.files, 59)
     assert "59 subscriptions" in text(reply, NOW_S, "en")
     assert others(reply, "en") == (alice.files,)
-    assert [each.url for each in opml.read(alice.shared[0]).feeds] == [each.url for each in alice.follows.values()]
+    assert [each.url for each in opml_parser.read(alice.shared[0]).feeds] == [
+        each.url for each in alice.follows.values()
+    ]
 
 
 def test_a_short_list_is_a_message_whatever_the_server_takes() -> None:
@@ -76,7 +80,7 @@ def test_a_file_that_is_refused_is_messages_and_the_last_one_says_why() -> None:
     reply = alice.hear("export")
     assert isinstance(reply, Exported)
     *parts, why = others(reply, "en")
-    assert sum(len(opml.read(part.encode()).feeds) for part in (reply.documents[0], *parts)) == 59
+    assert sum(len(opml_parser.read(part.encode()).feeds) for part in (reply.documents[0], *parts)) == 59
     assert "Daily quota reached" in why
 
 
@@ -121,3 +125,10 @@ def test_the_end_of_an_import_names_what_failed_and_why() -> None:
     assert said.startswith("Your list is done: 3 new subscriptions. 1 you had already. 2 could not be added:")
     assert "“https://example.org/a”" in said
     assert "You have reached 200 subscriptions." in said
+
+
+@pytest.mark.timeout(20)
+def test_many_subscriptions_are_exported_in_linear_time() -> None:
+    feeds = [Subscribed(f"https://example.org/{number}/{'x' * 500}") for number in range(20_000)]
+    parts = documents(feeds, LONGEST_MESSAGE_BYTES)
+    assert sum(part.count("<outline") for part in parts) == len(feeds)

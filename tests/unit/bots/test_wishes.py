@@ -1,5 +1,6 @@
 """What people write of when they want to be told."""
 
+from collections.abc import Callable
 from itertools import combinations, product
 
 import pytest
@@ -96,3 +97,13 @@ def test_no_two_languages_mean_different_days_by_one_word() -> None:
     for first, second in combinations(range(7), 2):
         for name, other in product(times._DAYS[first], times._DAYS[second]):
             assert name[:3] != other[:3]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("read", [wishes.quiet, wishes.digest, wishes.interval_s])
+@pytest.mark.parametrize("words", ["22:00{}7:00", "1h{}x", "daily at{}x", "every{}x"])
+@pytest.mark.parametrize("space", [" ", "\t", "\u00a0", "\u3000"])
+def test_long_runs_of_white_space_are_read_in_linear_time(
+    read: Callable[[str], object], words: str, space: str
+) -> None:
+    assert read(words.format(space * 100_000)) == read(words.format(" "))

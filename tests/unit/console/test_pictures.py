@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.clash.table import Standing
 from service.console.curves import Curve, curves_svg
-from service.console.differences import differences
+from service.console.differences import Piece, differences
 from service.console.discovery import Matrix
 from service.console.matrix_svg import matrix_svg
 from service.console.paces_svg import paces_svg
@@ -113,3 +113,11 @@ def test_what_is_no_span_is_explained(text: str) -> None:
 @given(st.integers(1, 10**7))
 def test_a_span_reads_back(length_s: int) -> None:
     assert seconds_in(span(float(length_s))) == pytest.approx(length_s, rel=1e-5)
+
+
+@pytest.mark.timeout(20)
+def test_texts_of_few_words_again_and_again_are_not_compared_word_by_word() -> None:
+    before, after = "a " * 400, "a b " * 200
+    assert differences(before, after) == [Piece("gone", before.rstrip()), Piece("new", after.rstrip())]
+    assert differences(before, before) == [Piece("same", before.rstrip())]
+    assert differences("a" + " " * 200_000, "a") == [Piece("same", "a")]

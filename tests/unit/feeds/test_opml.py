@@ -6,7 +6,8 @@ import pytest
 from lxml import etree
 
 from service.errors import UserError
-from service.feeds.opml import MAX_BYTES, MAX_DEPTH, MAX_OUTLINES, Outline, Subscribed, read, write
+from service.feeds.opml import MAX_BYTES, Outline, Subscribed, write
+from service.feeds.opml_parser import MAX_DEPTH, MAX_OUTLINES, read
 
 CATS = "https://cats.example/feed"
 
@@ -167,3 +168,20 @@ def test_what_is_written_is_opml_2() -> None:
         CATS,
         CATS,
     ]
+
+
+@pytest.mark.parametrize("reference", ["&amp;", "&#x26;", "&"])
+def test_long_lines_are_read_in_pieces_that_cut_no_reference(reference: str) -> None:
+    before, after = "<outline b='", f"' xmlUrl='{CATS}?a=1"
+    for place in range(64 * 1024 - 12, 64 * 1024 + 4):
+        padding = "x" * (place - len(before) - len(after))
+        outline = read(f"<opml><body>\n{before}{padding}{after}{reference}b=2'/>\n".encode())
+        assert [feed.url for feed in outline.feeds] == [f"{CATS}?a=1&b=2"]
+
+
+def test_what_is_returned_of_folders_with_long_names_ends_somewhere() -> None:
+    folders = "".join(f"<outline text='{letter * 100}'>" for letter in "abcdefghijklmnopqrst")
+    feeds = "".join(f"<outline text='{n}' xmlUrl='https://example.org/{n}'/>" for n in range(4_900))
+    outline = read(f"<opml><body>{folders[: 19 * 117]}{feeds}".encode())
+    assert 1_000 < len(outline.feeds) < 4_000
+    assert "outlines are read" in outline.problems[0]

@@ -1,6 +1,7 @@
 """Every kind of feed document becomes the same values; everything else is told apart."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -250,3 +251,11 @@ def test_an_element_named_like_a_field_of_the_parsers_own_is_only_an_element(nam
             document = f"<rss><channel><title>A</title>{within.format(element)}</channel></rss"  # not well-formed
             feed = parse(document.encode(), url="https://example.org/feed", headers={})
             assert feed.title or feed.entries
+
+
+def test_a_document_is_never_taken_for_the_name_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "<rss>").mkdir()
+    (tmp_path / "private.xml").write_bytes(rss([item("a")]))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FeedError):
+        parse(b"<rss>/../private.xml", url="https://example.com/", headers={})

@@ -1,0 +1,156 @@
+"""From the bytes of an OPML file to the feeds it lists; runs in a killable child (``sandbox``).
+
+Folders are tags, and each feed is listed once. Files of the wild have stray ampersands, wrong encodings and addresses
+that are none: what can be read is read, and each problem names its line. Entities, DTDs and inclusions are not
+followed. The file is fed to lxml in pieces, and no tree is built: its text is held once, and outlines, tags, depth and
+what is returned are bounded.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from lxml import etree
+
+from service.errors import BadUrl, UserError
+from service.feeds.charset import text_of
+from service.feeds.limits import FIELD_CHARS, names
+from service.feeds.opml import MAX_BYTES, PAGE, Outline, Subscribed
+from service.feeds.text import one_line
+from service.feeds.urls import canonical_url, page_url, selector_of, without_selector
+
+MAX_OUTLINES = 5_000
+MAX_DEPTH = 20
+
+_MAX_PROBLEMS = 100
+_SHOWN_CHARS = 100
+_MAX_TAGS = 4 * MAX_OUTLINES
+_MAX_CHARS = 4_000_000
+"""Of all addresses, titles and folders that are returned; a feed has its folders' names, however many share them."""
+_PIECE_CHARS = 64 * 1024
+_REFERENCE_CHARS = 12
+_ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
+_STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
+# From a bracket to the end of its line, so that the line of a tag is known; or up to the next bracket.
+_PIECE = re.compile(rf"[<>][^\n]{{0,{_PIECE_CHARS}}}\n?|[^<>]{{1,{_PIECE_CHARS}}}")
+
+
+def read(body: bytes) -> Outline:
+    """Return the feeds that a file lists. Raises :class:`UserError` for what is no OPML, or too large."""
+    if len(body) > MAX_BYTES:
+        raise UserError(f"The file is larger than {MAX_BYTES:,} bytes.")
+    text = text_of(body, "")
+    text = "".join(_NOT_XML.sub("", text[at : at + _PIECE_CHARS]) for at in range(0, len(text), _PIECE_CHARS))
+    if _ENTITY.search(text):
+        raise UserError("The file declares entities of its own, which OPML has no use for. It is not read.")
+    reading = _Reading()
+    reading.all_of(text)
+    return Outline(tuple(reading.feeds.values()), tuple(reading.problems[:_MAX_PROBLEMS]))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield the text in pieces none of which ends within a reference (``&amp;``)."""
+    start = 0
+    while found := _PIECE.match(text, start):
+        end = found.end()
+        if end - start >= _PIECE_CHARS:
+            end = max(text.rfind("&", max(start + 1, end - _REFERENCE_CHARS), end), 0) or end
+        yield text[start:end]
+        start = end
+
+
+class _Reading:
+    """One walk through a file, told of its tags by lxml; no tree is built, so that work and memory are bounded."""
+
+    def __init__(self) -> None:
+        self.feeds: dict[str, Subscribed] = {}
+        self.problems: list[str] = []
+        self._line = 0
+        self._root = ""
+        self._tags = 0
+        self._outlines = 0
+        self._chars = 0
+        self._folders: list[str] = []
+
+    def all_of(self, text: str) -> None:
+        """Read a text that declares no entities. Raises :class:`UserError` for what is no OPML."""
+        parser = etree.XMLParser(
+            target=self,  # type: ignore[arg-type]  # lxml asks for less than its stubs say
+            encoding="utf-8",  # it is now, whatever it declares
+            recover=True,
+            load_dtd=False,
+            no_network=True,
+            huge_tree=False,
+        )
+        whole = self._fed(parser, text)
+        if self._root != "opml":
+            begins = f"<{self._root}>" if self._root else "no tag"
+            raise UserError(f"The file is not OPML: it begins with {begins}. A feed is added by its address instead.")
+        if not whole:
+            self._problem(f"only the first {min(self._outlines, MAX_OUTLINES):,} outlines are read.", self._line)
+            return
+        for error in list(parser.feed_error_log)[:_MAX_PROBLEMS]:
+            self._problem(f"not well-formed: {one_line(error.message, _SHOWN_CHARS)}", error.line)
+
+    def _fed(self, parser: etree.XMLParser, text: str) -> bool:
+        """Feed the parser; return False if it was enough before the text ended."""
+        self._line = 1
+        with contextlib.suppress(etree.XMLSyntaxError):  # nothing in it, not even a first tag
+            for piece in _pieces(text):
+                parser.feed(_STRAY_AMPERSAND.sub("&amp;", piece).encode())
+                if self._outlines > MAX_OUTLINES or self._tags > _MAX_TAGS or self._chars > _MAX_CHARS:
+                    return False
+                self._line += piece.count("\n")
+            parser.close()
+        return True
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Take a start tag."""
+        name = one_line(tag.rpartition("}")[2].lower(), _SHOWN_CHARS)
+        self._root = self._root or name
+        self._tags += 1
+        if name == "outline":
+            self._outlines += 1
+            if self._outlines <= MAX_OUTLINES:
+                self._outline({name.lower(): value for name, value in attributes.items()})
+
+    def end(self, tag: str) -> None:
+        """Take an end tag."""
+        if tag.rpartition("}")[2].lower() == "outline" and self._outlines <= MAX_OUTLINES:
+            self._folders.pop()
+
+    def close(self) -> None:
+        """Take the end of the file."""
+
+    def _outline(self, said: Mapping[str, str]) -> None:
+        title = one_line(said.get("title") or said.get("text", ""), FIELD_CHARS)
+        kind = said.get("type", "").lower()
+        address = said.get("url" if kind == PAGE else "xmlurl", "").strip()
+        if len(self._folders) >= MAX_DEPTH:
+            self._problem(f"in more than {MAX_DEPTH} folders, one in the other.", self._line)
+        elif address:
+            self._subscribed(address, title, said.get("category", ""), page=kind == PAGE)
+        elif kind in {"include", "link"} or "htmlurl" in said:
+            self._problem(f"“{title[:_SHOWN_CHARS]}” names no feed.", self._line)
+        self._folders.append("" if address else title)
+
+    def _subscribed(self, address: str, title: str, category: str, *, page: bool) -> None:
+        try:
+            url = page_url(without_selector(address), selector_of(address)) if page else canonical_url(address)
+        except BadUrl as error:
+            self._problem(str(error), self._line)
+            return
+        known = self.feeds.get(url, Subscribed(url, page=page))
+        title = known.title or ("" if title in {url, address} else title)
+        tags = names((*known.tags, *self._folders, *_categories(category)))
+        self.feeds[url] = Subscribed(url, title, tags, known.page)
+        self._chars += len(url) + len(title) + sum(map(len, tags))
+
+    def _problem(self, what: str, line: int) -> None:
+        self.problems.append(f"Line {line}: {what}")
+
+
+def _categories(category: str) -> Sequence[str]:
+    """Return the words of OPML 2.0's ``category``: paths with slashes, separated by commas."""
+    return [word for path in category[:FIELD_CHARS].split(",") for word in path.split("/")]

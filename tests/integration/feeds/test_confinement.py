@@ -1,0 +1,144 @@
+"""The parser process gets no files, no network and no other programs from the kernel, and reads every document."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import pytest
+from prometheus_client import REGISTRY
+
+from service.errors import FeedError
+from service.feeds.reading import read
+from service.feeds.sandbox import ParserPool
+from service.feeds.wire import LENGTH_BYTES, Answer, Document, Read, Reading, Ready, frame
+from tests.fuzz.__main__ import KEPT
+from tests.integration.feeds.test_sandbox import children
+from tests.support.corpus import Sample, damaged, encodings
+from tests.support.documents import item, page, rss
+
+URL = "https://example.com/feed"
+ATTEMPTS = """
+import ctypes, os, resource, socket, sys
+from service.feeds import sandbox_confinement
+
+if sys.argv[1] == "rlimits":
+    sandbox_confinement._instructions = lambda machine: None
+libc = ctypes.CDLL(None, use_errno=True)
+
+def traced():
+    if libc.ptrace(16, os.getppid(), 0, 0) != 0:
+        raise PermissionError
+
+def raised():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+    open("/etc/passwd")
+
+attempts = {
+    "read a file": lambda: open("/etc/passwd"),
+    "write a file": lambda: open("/tmp/confined", "w"),
+    "list a directory": lambda: os.listdir("/"),
+    "TCP": lambda: socket.socket(),
+    "UDP": lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM),
+    "a local socket": lambda: socket.socket(socket.AF_UNIX),
+    "a pair of sockets": lambda: socket.socketpair(),
+    "netlink": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
+    "a pipe": lambda: os.pipe(),
+    "look at a path": lambda: os.stat("/etc/passwd"),
+    "fork": lambda: os.fork() or os._exit(0),
+    "run a program": lambda: os.execv("/bin/true", ["true"]),
+    "signal another process": lambda: os.kill(os.getppid(), 0),
+    "trace another process": traced,
+    "raise a limit": raised,
+}
+print(sandbox_confinement.confine())
+for name, attempt in attempts.items():
+    try:
+        attempt()
+    except (OSError, ValueError):
+        print(name)
+"""
+REFUSED_BY_LIMITS = {"read a file", "write a file", "list a directory", "TCP", "UDP", "a local socket"} | {
+    "a pair of sockets",
+    "netlink",
+    "a pipe",
+}
+REFUSED = REFUSED_BY_LIMITS | {
+    "look at a path",
+    "fork",
+    "run a program",
+    "signal another process",
+    "trace another process",
+    "raise a limit",
+}
+
+
+@pytest.mark.parametrize(("confinement", "refused"), [("seccomp", REFUSED), ("rlimits", REFUSED_BY_LIMITS)])
+def test_a_confined_process_is_refused_everything(confinement: str, refused: set[str]) -> None:
+    program = subprocess.run(
+        (sys.executable, "-P", "-c", ATTEMPTS, confinement), stdout=subprocess.PIPE, text=True, check=False
+    )
+    said, *found = program.stdout.splitlines()
+    assert said == confinement
+    assert refused <= set(found)
+
+
+async def test_the_kernel_confines_the_parser_before_its_first_answer() -> None:
+    async with ParserPool(1) as pool:
+        await pool.read(Document(rss([item("a")]), URL, {}))
+        (child,) = children()
+        status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child}/status").read_text().splitlines())
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        limits = Path(f"/proc/{child}/limits").read_text()
+        assert "Max open files            0                    0" in limits
+        assert "Max processes             0                    0" in limits
+    assert REGISTRY.get_sample_value("coronet_parser_seccomp") == 1
+
+
+@pytest.mark.parametrize("confinement", ["seccomp", "rlimits"])
+def test_a_confined_parser_reads_every_kind_of_document(confinement: Literal["seccomp", "rlimits"]) -> None:
+    kept = (path.read_bytes() for path in sorted((KEPT / "parse").iterdir())[::4])
+    samples = [
+        *encodings(),
+        *damaged(),
+        *(Sample("fuzzed", body) for body in kept),
+        Sample("a page", page(["/rss"]), "text/html"),
+        Sample("a host in another script", rss([item("a")]).replace(b"example.com", "пример.испытание".encode())),
+    ]
+    jobs = [Read(Document(each.body, URL, {"content-type": each.content_type}), "div > a") for each in samples]
+    answers = _answers(confinement, jobs)
+    assert [_outcome(job) for job in jobs] == [
+        answer.reading or (answer.fault.code if answer.fault else "") for answer in answers
+    ]
+
+
+def _outcome(job: Read) -> Reading | str:
+    try:
+        return read(job)
+    except FeedError as error:
+        return error.code
+
+
+def _answers(confinement: str, jobs: Iterable[Read]) -> list[Answer]:
+    """Return what a process answers to jobs that runs the child's own program, with that confinement."""
+    program = (
+        "from service.feeds import sandbox_child, sandbox_confinement\n"
+        f"if {confinement!r} == 'rlimits': sandbox_confinement._instructions = lambda machine: None\n"
+        "sandbox_child.main()\n"
+    )
+    told = b"".join(map(frame, jobs))
+    output = subprocess.run(
+        (sys.executable, "-P", "-c", program), input=told, stdout=subprocess.PIPE, check=True
+    ).stdout
+    first, *answers = _frames(output)
+    assert msgspec.msgpack.decode(first, type=Ready).confinement == confinement
+    return [msgspec.msgpack.decode(each, type=Answer) for each in answers]
+
+
+def _frames(output: bytes) -> Iterable[bytes]:
+    while output:
+        end = LENGTH_BYTES + int.from_bytes(output[:LENGTH_BYTES], "big")
+        yield output[LENGTH_BYTES:end]
+        output = output[end:]
