@@ -1,6 +1,6 @@
 # Each target brings what it needs: a virtual environment with the locked packages, and Debian's
-# redis-server, prosody, chromium, tmux, profanity and nginx where they are missing and apt can be used. Nothing else is
-# written outside this folder. ARGS goes to the program: make run ARGS="--workers 3".
+# redis-server, prosody, ejabberd, chromium, tmux, profanity and nginx where they are missing and apt can be used. Nothing
+# else is written outside this folder. ARGS goes to the program: make run ARGS="--workers 3".
 
 venv := .venv
 bin := $(venv)/bin
@@ -22,7 +22,7 @@ run: setup
 
 # Three at once on two cores: while a product starts, or is waited for, the other two have the cores to themselves.
 test: $(venv)/dev.stamp
-	@scripts/need redis-server prosody openssl chromium ip:iproute2 tmux profanity nginx:nginx-light
+	@scripts/need redis-server prosody openssl chromium ip:iproute2 tmux profanity nginx:nginx-light ejabberdctl:ejabberd
 	@$(bin)/pytest -n 3 --dist worksteal $(ARGS)
 
 check: $(venv)/dev.stamp

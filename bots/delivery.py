@@ -2,16 +2,19 @@
 
 A batch has its message id before it is sent and keeps it. It is forgotten (``done``) when its receipt
 comes, for people whose client sends receipts; for others when the server has it. Whatever happens
-before that, a later session, or the bot that takes over, finds it in flight and sends it again.
+before that, a later session, or the bot that takes over, finds it in flight and sends it again; and so
+do we when the person comes online with a client that was not there when it was sent. What they see twice
+has the same id, and says when it was sent first.
 """
 
 import asyncio
 import contextlib
 import math
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from bots import stanzas
@@ -22,7 +25,7 @@ from bots.completing import Sent, completed, count_waiting
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.ids import is_batch, is_own
-from bots.knowing import Knowing
+from bots.knowing import Knowing, Wishes
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.looks import looks_of
 from bots.parting import parted
@@ -44,6 +47,8 @@ BURSTS: Final = 12
 """Bursts at once: while some wait for the server, others claim and render, so that it never waits for us."""
 MOST_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
+MOST_TRIES: Final = 3
+"""How often a batch is sent whose receipt does not come although the person is there: a client may send none."""
 
 _SWEEP_EVERY_S = 60.0
 _RETRY_S = 0.5
@@ -112,7 +117,7 @@ class Delivery:
         uid = user_id(event.jid)
         teaches = not event.is_marker and is_own(uid, event.message_id) and not self._known.receipts.get(uid)
         if is_batch(uid, event.message_id) or teaches:
-            self._known.answers(uid)
+            self._known.answers(uid, event.message_id)
             self._receipts.append((uid, event.message_id, teaches))
             self._answered(event.message_id)
             self._tracks.received(event.message_id, self._clock.wall_s())
@@ -133,6 +138,8 @@ class Delivery:
         now_s = self._clock.monotonic_s()
         if isinstance(event, Seen):
             self._dispatch.seen(uid, now_s)
+            if event.is_new_client and self._known.lacks_receipts(uid):
+                self._dispatch.returned(uid, now_s)
             if event.is_free is not None:
                 self._resting.seen(uid, is_free=event.is_free)
             if event.is_free:
@@ -268,16 +275,16 @@ class Delivery:
         try:
             return await self._send(uids)
         except LinkLost:
-            self._dispatch.doubt(uids)  # a resumed session does not begin with a recovery
+            self._dispatch.failed(uids)  # a resumed session does not begin with a recovery
             return uids
         except StoreUnavailable as error:
             _log.warning("delivery waits", reason=str(error), users=len(uids))
-            self._dispatch.doubt(uids)
+            self._dispatch.failed(uids)
             await asyncio.sleep(_RETRY_S)
             return uids
         except Exception:  # noqa: BLE001 - whatever it is, the others have to get their messages
             _log.exception("delivery failed", users=len(uids))
-            self._dispatch.doubt(uids)
+            self._dispatch.failed(uids)
             if len(uids) == 1:
                 self._hold(uids[0], "internal-server-error")
             else:
@@ -287,8 +294,8 @@ class Delivery:
 
     async def _send(self, uids: Sequence[UserId]) -> Iterable[UserId]:
         """Return who may have more to get."""
-        again = await self._resends([uid for uid in uids if self._dispatch.is_unsure(uid)])
         wishes = await self._known.learn(uids)
+        again = await self._resends({uid: wishes[uid] for uid in uids if self._dispatch.is_unsure(uid)})
         clear = [uid for uid in uids if uid not in again and not self._dispatch.is_unsure(uid)]
         wall_s = self._clock.wall_s()
         choices = await self._withholding.of({uid: wishes[uid] for uid in clear}, wall_s)
@@ -320,6 +327,8 @@ class Delivery:
                     continue
                 content = body.xml + (stanzas.replace(batch.replaces) if batch.replaces else "") + request
                 kind = "groupchat" if jids[uid] in self._link.rooms else "chat"
+                if batch.acked and kind == "chat":
+                    content += stanzas.delay(self._link.address, batch.claimed_s)
                 written.append(stanzas.message(self._link.address, jids[uid], batch.message_id, content, kind=kind))
                 sent.append(Sent(uid, batch, body, asked))
                 self._dispatch.sent(uid, len(batch.items), self._clock.monotonic_s())
@@ -340,30 +349,58 @@ class Delivery:
             for one in sent:
                 del self._under_way[one.batch.message_id]
         self._tracks.sent([(one.batch, one.body) for one in sent], self._clock.wall_s())
-        receipted, finished = [], []
+        receipted: list[tuple[UserId, MessageId]] = []
+        finished: list[tuple[UserId, MessageId]] = []
         for one in kept:
             uid, pair = one.uid, (one.uid, one.batch.message_id)
             self._dispatch.accepted(uid)
-            last_time = one.batch.acked and self._dispatch.has_met(uid)
-            if one.asked and not last_time and self._known.is_awaited(uid):
+            tries = one.batch.tries + 1 if one.batch.acked else 1
+            last_time = tries >= MOST_TRIES and self._dispatch.has_met(uid)
+            if one.asked and not last_time and (one.batch.acked or self._known.is_awaited(uid)):
                 receipted.append(pair)
+                finished.extend((uid, old) for old in self._known.sent(uid, one.batch.message_id))
             else:
                 finished.append(pair)
+                self._known.finished(uid, one.batch.message_id)
         await completed(self._store.outbox, acked=receipted, done=finished)
 
-    async def _resends(self, uids: Sequence[UserId]) -> dict[UserId, Sequence[Batch]]:
+    async def _resends(self, wishes: Mapping[UserId, Wishes]) -> dict[UserId, Sequence[Batch]]:
         found: dict[UserId, Sequence[Batch]] = {}
-        if not uids:
+        if not wishes:
             return found
         wall_s = self._clock.wall_s()
-        for uid, flying in (await self._store.outbox.inflight(uids)).items():
+        in_flight = await self._store.outbox.inflight(list(wishes))
+        resting = await self._resting_from(in_flight, wishes)
+        for uid, flying in in_flight.items():
+            if uid in resting:
+                self._known.awaits(uid, [batch.message_id for batch in flying if batch.acked])
+                self._dispatch.rest(uid, self._clock.monotonic_s() + resting[uid])
+                continue
             hopeless = any(self._dispatch.is_hopeless(uid, batch.claimed_s, wall_s) for batch in flying)
             if hopeless:
                 await rest_unreachable(self._store, uid, flying)
-            if again := self._dispatch.resend(uid, () if hopeless else flying, self._clock.monotonic_s()):
+            left = () if hopeless else flying
+            self._known.awaits(uid, [batch.message_id for batch in left if batch.acked])
+            if again := self._dispatch.resend(uid, left, self._clock.monotonic_s()):
                 found[uid] = again
+                _log.info("messages sent again", user=uid, count=len(again))
                 await self._store.outbox.retried(uid, [batch.message_id for batch in again])
         return found
+
+    async def _resting_from(
+        self, in_flight: Mapping[UserId, Sequence[Batch]], wishes: Mapping[UserId, Wishes]
+    ) -> Mapping[UserId, float]:
+        """Return who wants nothing now of what they were sent before, and for how many seconds.
+
+        Digests are no reason: what is in flight is one.
+        """
+        habits, since_s = {}, {}
+        for uid, flying in in_flight.items():
+            acked = [batch for batch in flying if batch.acked]
+            own = msgspec.structs.replace(wishes[uid].habits, digest=None)
+            if acked and own.waits and self._dispatch.is_forsaken(uid):
+                habits[uid], since_s[uid] = own, acked[0].claimed_s
+        return await self._resting.of(habits, since_s)
 
     async def _complete(self) -> None:
         """Forget what has its receipt; note who sends receipts."""

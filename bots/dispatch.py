@@ -6,13 +6,16 @@ theirs changes what may go out. A lane is
 - *paced* by the governor, a token bucket (GCRA form): what is above the rate waits and is coalesced, and the more
   it is, the longer the next waits;
 - *due later* if some of what waits may be told only then;
-- *at rest* while the person wants to hear nothing, whatever is seen of them;
+- *at rest* while the person wants to hear nothing, whatever is seen of them (but what it rests from is asked
+  again when batches have to be looked at: a digest that was sent is not put off to the next one);
 - *held* after their server sent a batch back, longer each time, but not once they are seen online;
 - *unsure* when batches may be in flight whose fate we do not know: after a start, a lost session, a
   bounce. Then nothing new is claimed before those are settled, so that order is kept. What the
   server never confirmed is sent again at once. What it did confirm may have died with it: it is sent
   again if no receipt comes within 10 s of the person being seen, or within 15 s if we know nothing of
-  their presence. Every resend carries the same message id.
+  their presence. When a person comes online with one more client, what it confirmed may lie in a session
+  that nobody reads any more: it is sent again if no receipt comes within 5 s. Every resend carries the
+  same message id.
 """
 
 import heapq
@@ -26,6 +29,8 @@ from service.store.outbox import Batch
 RECEIPT_WITHIN_S: Final = 10.0
 RECEIPT_WITHIN_IF_UNSEEN_S: Final = 15.0
 """With a failing attempt to connect and the longest pause after it, 15 s, this is the 30 s in which all has to heal."""
+RECEIPT_WITHIN_AT_RETURN_S: Final = 5.0
+"""A client gets what its server kept for it as soon as it is online: this is time for the receipts of that."""
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
 BURST: Final = 5
 """Messages the governor lets through at once."""
@@ -50,7 +55,7 @@ class _Lane:
 
     __slots__ = (
         *("awaiting", "bounces", "busy", "forsaken", "held_until_s", "later_s", "met", "rests_until_s"),
-        *("paced_s", "planned_s", "resend_s", "unsure", "wanted"),
+        *("paced_s", "planned_s", "resend_s", "resending", "returned", "unsure", "wanted"),
     )
 
     def __init__(self) -> None:
@@ -60,6 +65,8 @@ class _Lane:
         self.forsaken = False  # what the server confirmed may be gone, too; only while unsure
         self.awaiting = False  # the receipts of that, until resend_s
         self.met = False  # seen online since the session began; only while unsure
+        self.resending = False  # what the server confirmed goes again; only while busy
+        self.returned = False  # forsaken only because they came online with one more client
         self.planned_s = math.inf  # when the agenda looks at it
         self.paced_s = -math.inf  # GCRA's theoretical arrival time
         self.held_until_s = -math.inf
@@ -90,7 +97,8 @@ class Dispatch:
         for uid in uids:
             lane = self._lane(uid)
             lane.wanted = lane.unsure = lane.forsaken = True
-            lane.awaiting = lane.met = False
+            lane.awaiting = lane.met = lane.returned = False
+            lane.rests_until_s = -math.inf
             lane.resend_s = now_s + RECEIPT_WITHIN_IF_UNSEEN_S
             self._plan(uid, lane, now_s)
 
@@ -98,6 +106,13 @@ class Dispatch:
         """Something of ours broke off between claim and completion: taken lanes have to look at what is in flight."""
         for uid in uids:
             self._lane(uid).unsure = True
+
+    def failed(self, uids: Iterable[UserId]) -> None:
+        """A burst of taken lanes broke off: what it was to send again may not have been sent."""
+        self.doubt(uids)
+        for uid in uids:
+            lane = self._lane(uid)
+            lane.forsaken = lane.forsaken or lane.resending
 
     def take(self, most: int, now_s: float) -> list[UserId]:
         """Return people to send to now, their lanes taken; each is given back by :meth:`release`."""
@@ -132,7 +147,7 @@ class Dispatch:
     def release(self, uid: UserId, now_s: float, *, again: bool = False) -> None:
         """Give a lane back; ``again`` if there may be more to send."""
         lane = self._lane(uid)
-        lane.busy = False
+        lane.busy = lane.resending = False
         lane.wanted = lane.wanted or again
         self._plan(uid, lane, now_s)
 
@@ -161,6 +176,10 @@ class Dispatch:
             lane.wanted = lane.wanted or lane.later_s < math.inf
             self._plan(uid, lane, now_s)
 
+    def is_forsaken(self, uid: UserId) -> bool:
+        """Whether also the batches that the server has confirmed have to be looked at."""
+        return self._lane(uid).forsaken
+
     def is_unsure(self, uid: UserId) -> bool:
         """Whether the batches in flight have to be looked at before anything new is claimed."""
         return self._lane(uid).unsure
@@ -172,11 +191,12 @@ class Dispatch:
             lane.wanted = lane.awaiting = True
             return ()
         again = flying if lane.forsaken else [batch for batch in flying if not batch.acked]
-        lane.unsure = lane.forsaken = lane.awaiting = False
+        lane.resending = lane.forsaken
+        lane.unsure = lane.forsaken = lane.awaiting = lane.returned = False
         return again
 
     def has_met(self, uid: UserId) -> bool:
-        """Whether the person was online when confirmed batches were sent again, so that a third time is pointless."""
+        """Whether the person was online when confirmed batches were sent again."""
         return self._lane(uid).met
 
     def is_hopeless(self, uid: UserId, claimed_s: float, wall_s: float) -> bool:
@@ -204,7 +224,7 @@ class Dispatch:
         """A batch came back: hold the lane, longer each time, spread by ``chance`` in [0, 1), then send it again."""
         lane = self._lane(uid)
         lane.wanted = lane.unsure = lane.forsaken = True
-        lane.awaiting = False
+        lane.awaiting = lane.returned = False
         first_s, longest_s = _HOLD_IF_NOBODY_THERE_S if condition in _NOBODY_THERE else _HOLD_S
         lane.held_until_s = now_s + min(first_s * 2**lane.bounces, longest_s) * (1 + chance) / 2
         lane.resend_s = lane.held_until_s
@@ -222,11 +242,32 @@ class Dispatch:
         lane.resend_s = min(lane.resend_s, now_s + RECEIPT_WITHIN_S)
         self._plan(uid, lane, now_s)
 
+    def returned(self, uid: UserId, now_s: float) -> None:
+        """The person came online with one more client, and receipts are missing.
+
+        Nothing new is claimed before the receipts have come, or what has none was sent again. To return once more does
+        not put that off.
+        """
+        lane = self._lane(uid)
+        lane.met = True
+        if not lane.forsaken:
+            lane.wanted = lane.unsure = lane.forsaken = lane.returned = True
+            lane.rests_until_s = -math.inf
+            lane.resend_s = now_s + RECEIPT_WITHIN_AT_RETURN_S
+        self._plan(uid, lane, now_s)
+
     def absent(self, uid: UserId) -> None:
-        """The person is known to be offline: what the server confirmed waits there, and its receipt with it."""
+        """The person is known to be offline: what the server confirmed waits there, and its receipt with it.
+
+        If only their return made us doubt that, their next return will; meanwhile the server gets what is new.
+        """
         lane = self._lanes.get(uid)
-        if lane is not None and lane.forsaken and not lane.bounces:
-            lane.met = False
+        if lane is None or not lane.forsaken or lane.bounces:
+            return
+        lane.met = False
+        if lane.returned:
+            lane.forsaken = lane.awaiting = lane.returned = False
+        else:
             lane.resend_s = math.inf
 
     def _lane(self, uid: UserId) -> _Lane:

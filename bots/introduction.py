@@ -36,9 +36,9 @@ _FEATURES: Final = sorted(
         _DISCO_INFO, _DISCO_ITEMS, _VERSION, COMMANDS,
         "http://jabber.org/protocol/caps", "http://jabber.org/protocol/chatstates", "http://jabber.org/protocol/muc",
         "http://jabber.org/protocol/nick", "jabber:x:conference", "jabber:x:data", "jabber:x:oob",
-        "urn:ietf:params:xml:ns:vcard-4.0", "urn:xmpp:chat-markers:0", "urn:xmpp:fallback:0", "urn:xmpp:ping",
-        "urn:xmpp:reactions:0", "urn:xmpp:receipts", "urn:xmpp:reply:0", "urn:xmpp:sid:0", "urn:xmpp:styling:0",
-        "vcard-temp",
+        "urn:ietf:params:xml:ns:vcard-4.0", "urn:xmpp:chat-markers:0", "urn:xmpp:delay", "urn:xmpp:fallback:0",
+        "urn:xmpp:ping", "urn:xmpp:reactions:0", "urn:xmpp:receipts", "urn:xmpp:reply:0", "urn:xmpp:sid:0",
+        "urn:xmpp:styling:0", "vcard-temp",
     )
 )  # fmt: skip
 _SOFTWARE: Final = {"software": NAME, "software_version": version("coronet")}

@@ -137,10 +137,12 @@ class Seen(msgspec.Struct, frozen=True):
     """The person is there: one of their clients is online.
 
     ``is_free``: at one of them they are neither away nor busy; None if we have seen them by something else than this.
+    ``is_new_client``: this client was not online before, as far as we know.
     """
 
     jid: str
     is_free: bool | None = None
+    is_new_client: bool = False
 
 
 class Absent(msgspec.Struct, frozen=True):

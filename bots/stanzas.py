@@ -3,6 +3,7 @@
 Writing text instead of building element trees is what keeps a fan-out near the server's own speed.
 """
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -10,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 RECEIPTS: Final = "urn:xmpp:receipts"
 MARKERS: Final = "urn:xmpp:chat-markers:0"
+DELAY: Final = "urn:xmpp:delay"
 OUT_OF_BAND: Final = "jabber:x:oob"
 CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
 
@@ -54,6 +56,12 @@ def link_metadata(url: str, properties: Mapping[str, str]) -> str:
 def replace(message_id: str) -> str:
     """Return what makes a message the correction of an earlier one (XEP-0308 §3: of the original, however often)."""
     return f"<replace xmlns='urn:xmpp:message-correct:0' id={quoteattr(message_id)}/>"
+
+
+def delay(sender: str, at_s: float) -> str:
+    """Return what says when a message was sent first (Unix s), in one that is sent again (XEP-0203)."""
+    stamp = dt.datetime.fromtimestamp(at_s, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"<delay xmlns='{DELAY}' from={quoteattr(sender)} stamp='{stamp}'/>"
 
 
 def message(sender: str, to: str, message_id: str, content: str, thread: str = "", *, kind: str = "chat") -> str:

@@ -14,6 +14,7 @@ from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.stack.redis import PrivateRedis
 from service.store import Store, opened
+from tests.support.ejabberd import PrivateEjabberd
 from tests.support.redis_cluster import RedisCluster
 
 # Laws hold at any speed: no example has a deadline, because the machine may be busy.
@@ -85,4 +86,11 @@ async def clean_cluster(redis_cluster: RedisCluster) -> RedisCluster:
 async def prosody(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PrivateProsody]:
     """A private Prosody; register accounts of your own names."""
     async with PrivateProsody(tmp_path_factory.mktemp("prosody")) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def ejabberd(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PrivateEjabberd]:
+    """A private ejabberd; register accounts of your own names."""
+    async with PrivateEjabberd(tmp_path_factory.mktemp("ejabberd")) as server:
         yield server

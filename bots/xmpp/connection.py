@@ -22,7 +22,7 @@ from slixmpp import ClientXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots import adhoc, archive, incoming, introduction, muc, stanzas
-from bots.link import Absent, Event, LinkLost, Said, Seen, Started
+from bots.link import Absent, Event, LinkLost, Ordered, Said, Seen, Started
 from bots.voice import voice
 from bots.xmpp import stream
 from bots.xmpp.questions import Answer, Questions
@@ -290,6 +290,8 @@ class Connection:
         if sender == self.address and self._questions.returned(iq):
             return True
         if kind == "set" and (ordered := adhoc.read(iq)) is not None:
+            if ordered.jid not in self.rooms:
+                self._has_written(ordered)
             self._on_event(ordered)
             return True
         if kind == "get" and sender:
@@ -312,8 +314,13 @@ class Connection:
         if isinstance(event, Said) and self.is_account and (event.invited is not None or event.jid not in self.rooms):
             event = msgspec.structs.replace(event, token=incoming.name(element, self.address, time.time()))
         if isinstance(event, Said) and not event.at_s and event.invited is None and event.jid not in self.rooms:
-            self._on_event(Seen(event.jid))
+            self._has_written(event)
         self._on_event(event)
+
+    def _has_written(self, event: Said | Ordered) -> None:
+        """A client that we did not know to be online is one that came online: not everybody shows us their presence."""
+        resource = event.sender.partition("/")[2]
+        self._on_event(Seen(event.jid, is_new_client=resource not in self._online.get(event.jid, ())))
 
     def _presence(self, element: Any) -> None:
         sender, kind = element.get("from", ""), element.get("type", "")
@@ -327,10 +334,11 @@ class Connection:
         for answer in _PRESENCE_ANSWERS.get(kind, ()) if self.leads else ():
             self.hint(stanzas.presence(self.address, jid, answer, content=introduction.PRESENT if not answer else ""))
         if kind == "":
+            is_new = resource not in self._online[jid]
             self._online[jid].add(resource)
             away = element.findtext("{*}show") in _AWAY
             (self._away[jid].add if away else self._away[jid].discard)(resource)
-            self._on_event(Seen(jid, self._is_free(jid)))
+            self._on_event(Seen(jid, self._is_free(jid), is_new_client=is_new))
         elif kind == "unavailable":
             self._online[jid].discard(resource)
             self._away[jid].discard(resource)

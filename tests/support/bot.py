@@ -18,7 +18,10 @@ from service.store import Store
 from service.store.keys import user_id
 from tests.support.channels import publish
 from tests.support.chat import ChatClient
+from tests.support.ejabberd import PrivateEjabberd
 from tests.support.waiting import until
+
+Server = PrivateProsody | PrivateEjabberd
 
 Person = Callable[[], Awaitable[ChatClient]]
 """Makes a person with an account of their own, online."""
@@ -63,6 +66,27 @@ async def tell(store: Store, people: Sequence[ChatClient], channel: Channel, *ke
     delta = await publish(store, channel, *keys, base=base)
     await store.outbox.enqueue([user_id(person.jid) for person in people], channel.id, delta.version, 2_000.0, Parts())
     return delta
+
+
+async def logging_in(server: Server, login: str, redis_url: str) -> Settings:
+    """Return the settings of a bot that logs in at this server as a "component" or as a "client" of its own account."""
+    if login == "component":
+        jid, password, port = server.bot_jid, server.component_secret, server.component_port
+    else:
+        password, port = "a bot's password", server.c2s_port
+        jid = await server.register(f"bot-{secrets.token_hex(4)}", password)
+    return Settings(
+        redis_url=redis_url,
+        xmpp_login="component" if login == "component" else "client",
+        xmpp_jid=jid,
+        xmpp_password=SecretStr(password),
+        xmpp_host="127.0.0.1" if login == "component" else "localhost",
+        xmpp_port=port,
+        xmpp_ca_file=str(server.ca_file),
+        lease_ttl_s=4.0,
+        max_commands_per_minute=10_000,
+        messages_per_s_per_user=20.0,
+    )
 
 
 async def moved(settings: Settings, prosody: PrivateProsody) -> Settings:

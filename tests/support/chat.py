@@ -18,13 +18,15 @@ from slixmpp import ClientXMPP
 
 RECONNECT_S = 0.3
 """Between two attempts; a test client need not be polite."""
+_DELAY = "{urn:xmpp:delay}delay"
 
 
 @dataclass(frozen=True)
 class Received:
     """One message with a body, as it arrived (``at_s`` is Unix time); ``replaces``: the id of what it corrects.
 
-    ``resource`` is that of the sender's session, ``file`` the URL of a file that the message is (XEP-0066).
+    ``resource`` is that of the sender's session, ``file`` the URL of a file that the message is (XEP-0066), ``stamp``
+    when it was sent first, "" if it does not say (XEP-0203).
     """
 
     id: str
@@ -35,6 +37,7 @@ class Received:
     replaces: str = ""
     resource: str = ""
     file: str = ""
+    stamp: str = ""
 
 
 class ChatClient:
@@ -44,7 +47,7 @@ class ChatClient:
     of each message id. ``await start()`` returns when the account is online.
     """
 
-    def __init__(self, jid: str, password: str, host: str, port: int, bot_jid: str) -> None:
+    def __init__(self, jid: str, password: str, host: str, port: int, bot_jid: str, *, resource: str = "test") -> None:
         self.jid = jid
         self.bot_jid = bot_jid
         self.received: list[Received] = []
@@ -52,14 +55,14 @@ class ChatClient:
         self._address = (host, port)
         self._offline = asyncio.Event()
         self._news = asyncio.Condition()
-        self._xmpp = self._stream(jid, password)
+        self._xmpp = self._stream(f"{jid}/{resource}", password)
         self._keeper: asyncio.Task[None] | None = None
 
     def _stream(self, jid: str, password: str) -> ClientXMPP:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without this machine's authorities, which take time to load
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # the private server's certificate is its own
-        stream = ClientXMPP(f"{jid}/test", password, ssl_context=context)
+        stream = ClientXMPP(jid, password, ssl_context=context)
         stream.enable_direct_tls = False
         for plugin in ("xep_0030", "xep_0184", "xep_0198", "xep_0199", "xep_0308"):
             stream.register_plugin(plugin)
@@ -172,13 +175,17 @@ class ChatClient:
     def _lost(self, _event: Any) -> None:
         self._offline.set()
 
+    def _is_bots(self, delay: Any) -> bool:
+        return str(delay.get("from", "")).partition("/")[0] == self.bot_jid
+
     async def _heard(self, message: Any) -> None:
         if message["type"] not in ("chat", "normal"):
             return
         sender, body = message["from"].bare, message["body"]
         replaced, resource = message["replace"]["id"], message["from"].resource
         file = message.xml.findtext("{jabber:x:oob}x/{jabber:x:oob}url", "")
-        said = Received(message["id"], sender, body, time.time(), message["thread"], replaced, resource, file)
+        stamp = next((each.get("stamp", "") for each in message.xml.iterfind(_DELAY) if self._is_bots(each)), "")
+        said = Received(message["id"], sender, body, time.time(), message["thread"], replaced, resource, file, stamp)
         self.received.append(said)
         async with self._news:
             self._news.notify_all()

@@ -9,6 +9,7 @@ from bots.delivery import MOST_ITEMS
 from bots.dispatch import (
     BURST,
     GIVE_UP_AFTER_S,
+    RECEIPT_WITHIN_AT_RETURN_S,
     RECEIPT_WITHIN_IF_UNSEEN_S,
     RECEIPT_WITHIN_S,
     Dispatch,
@@ -187,6 +188,70 @@ def test_for_a_person_known_to_be_offline_nothing_is_sent_twice_until_they_come(
     dispatch.seen(ANN, 2e9)
     assert dispatch.take(1, 2e9 + RECEIPT_WITHIN_S) == [ANN]
     assert dispatch.has_met(ANN)
+
+
+def test_what_has_no_receipt_goes_again_when_the_person_returns(dispatch: Dispatch) -> None:
+    flying = [batch("m1", acked=True), batch("m2", acked=True)]
+    dispatch.returned(ANN, 0.0)
+    assert dispatch.take(1, 0.0) == [ANN]
+    assert not dispatch.resend(ANN, flying, 0.0)
+    assert dispatch.is_unsure(ANN), "nothing newer is claimed meanwhile"
+    dispatch.release(ANN, 0.0)
+    dispatch.queued([ANN], 1.0)
+    dispatch.returned(ANN, 2.0)
+    assert dispatch.take(1, RECEIPT_WITHIN_AT_RETURN_S - 0.1) == []
+    assert dispatch.take(1, RECEIPT_WITHIN_AT_RETURN_S) == [ANN], "to return once more does not put it off"
+    assert dispatch.resend(ANN, flying, RECEIPT_WITHIN_AT_RETURN_S) == flying
+    assert dispatch.has_met(ANN)
+    assert not dispatch.is_unsure(ANN)
+
+
+def test_receipts_that_come_at_once_let_a_returned_persons_news_go_on(dispatch: Dispatch) -> None:
+    dispatch.returned(ANN, 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.resend(ANN, [batch("m1", acked=True)], 0.0)
+    dispatch.release(ANN, 0.0)
+    dispatch.settled(ANN, 0.2)
+    assert dispatch.take(1, 0.2) == [ANN]
+    assert not dispatch.resend(ANN, [], 0.2)
+    assert not dispatch.is_unsure(ANN)
+
+
+def test_who_returns_and_leaves_at_once_has_their_server_get_what_is_new(dispatch: Dispatch) -> None:
+    """Their server wakes a phone for it; they are sent the rest when they return the next time."""
+    dispatch.returned(ANN, 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.resend(ANN, [batch("m1", acked=True)], 0.0)
+    dispatch.release(ANN, 0.0)
+    dispatch.absent(ANN)
+    dispatch.queued([ANN], 1.0)
+    assert dispatch.take(1, 1.0) == [ANN]
+    assert not dispatch.resend(ANN, [batch("m1", acked=True)], 1.0)
+    assert not dispatch.is_unsure(ANN)
+
+
+def test_a_return_does_not_end_a_recovery(dispatch: Dispatch) -> None:
+    dispatch.recover([ANN], 0.0)
+    dispatch.returned(ANN, 1.0)
+    dispatch.absent(ANN)
+    dispatch.take(1, 1.0)
+    assert not dispatch.resend(ANN, [batch("m1", acked=True)], 1.0)
+    dispatch.release(ANN, 1.0)
+    assert dispatch.take(1, 1e9) == [], "kept until they are seen"
+
+
+def test_what_breaks_off_while_it_is_sent_again_is_sent_again_later(dispatch: Dispatch) -> None:
+    flying = [batch("m1", acked=True)]
+    dispatch.returned(ANN, 0.0)
+    dispatch.take(1, RECEIPT_WITHIN_AT_RETURN_S)
+    assert dispatch.resend(ANN, flying, RECEIPT_WITHIN_AT_RETURN_S) == flying
+    dispatch.failed([ANN])
+    dispatch.release(ANN, 6.0, again=True)
+    assert dispatch.take(1, 6.0) == [ANN]
+    assert dispatch.resend(ANN, flying, 6.0) == flying
+    dispatch.release(ANN, 7.0)
+    dispatch.doubt([ANN])
+    assert not dispatch.resend(ANN, flying, 7.0), "it has been sent"
 
 
 def test_doubt_within_a_session_concerns_only_what_was_not_confirmed(dispatch: Dispatch) -> None:

@@ -224,3 +224,9 @@ def test_a_reaction_is_the_command_it_stands_for(emojis: tuple[str, ...], text: 
     else:
         assert isinstance(read, Said)
         assert (read.text, read.points_at, read.reacted) == (text, "m1", True)
+
+
+def test_what_is_sent_again_says_when_it_was_sent_first() -> None:
+    said = parsed(stanzas.delay("coronet@feeds.localhost", 1_000_000_000.25))
+    assert said.tag == "{urn:xmpp:delay}delay"
+    assert said.attrib == {"from": "coronet@feeds.localhost", "stamp": "2001-09-09T01:46:40.250Z"}
