@@ -31,6 +31,7 @@
     │       └── ParseKilled       the parser needed more time or memory than we give one body
     └── OperationalError          our side; retrying is right
         ├── StoreUnavailable      Redis cannot be reached or refuses writes
+        │   └── StoreRefused      Redis lost data or has another fleet's: unused until the operator accepts it
         ├── NoWorker              no worker answered in time
         ├── NotSettled            how a channel is polled has not been decided yet
         ├── LeaseLost             somebody else holds what we thought was ours
@@ -256,6 +257,12 @@ class StoreUnavailable(OperationalError):
     """Redis cannot be reached, or refuses the write."""
 
     code = "store-unavailable"
+
+
+class StoreRefused(StoreUnavailable):
+    """The store lost data, or is another fleet's: it is not used until the operator accepts it."""
+
+    code = "store-refused"
 
 
 class NoWorker(OperationalError):

@@ -1,7 +1,8 @@
 """Liveness, readiness and metrics over HTTP: the same three answers from every process.
 
 ``/livez`` says that the event loop turns, ``/readyz`` that the process can do its work (503 and
-the reason when it cannot), ``/metrics`` what it counted, in the Prometheus text format.
+the reason when it cannot; the reason phrase is the error's code), ``/metrics`` what it counted, in the Prometheus text
+format.
 """
 
 import socket
@@ -32,7 +33,7 @@ def health_routes(ready: Ready) -> list[web.RouteDef]:
         try:
             await ready()
         except CoronetError as error:
-            return web.Response(status=503, text=f"{error}\n")
+            return web.Response(status=503, reason=error.code, text=f"{error}\n")
         return web.Response(text="ready\n")
 
     async def metrics(_: web.Request) -> web.Response:

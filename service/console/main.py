@@ -43,8 +43,9 @@ async def serve(settings: Settings) -> None:
         await web.TCPSite(runner, settings.console_bind, settings.console_port).start()
         url = settings.console_public_url or listening_url(runner)
         log.info("console ready", url=url)
-        await _show_setup_link(store, url)
-        await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(store.identity.run())
+            group.create_task(_show_setup_link(store, url))
     finally:
         try:
             await runner.cleanup()
@@ -54,11 +55,14 @@ async def serve(settings: Settings) -> None:
 
 async def _show_setup_link(store: Store, url: str) -> None:
     """Say how to make the first account, as soon as Redis answers; nothing if there is one."""
+    said = ""
     while True:
         try:
             link = await setup_link(store, url)
         except StoreUnavailable as error:
-            log.warning("waiting for the store", error=str(error))
+            if str(error) != said:
+                said = str(error)
+                log.warning("waiting for the store", error=said)
             await asyncio.sleep(_ASK_AGAIN_AFTER_S)
             continue
         if link is not None:
