@@ -35,7 +35,15 @@ from service.corona.messages import decode, encode
 from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
-from service.errors import CellsLost, HostBlocked, LeaseLost, LimitReached, PublisherError, StoreRefused, StoreUnavailable
+from service.errors import (
+    CellsLost,
+    HostBlocked,
+    LeaseLost,
+    LimitReached,
+    PublisherError,
+    StoreRefused,
+    StoreUnavailable,
+)
 from service.metrics import BUDGET, MATRIX_CELLS, OWNED
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex

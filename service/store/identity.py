@@ -42,7 +42,7 @@ BEHIND: Final = "behind"
 
 _WHAT_TO_DO: Final = (
     "Nothing is served, so that nobody is told that their subscriptions are gone. Bring the right data back, or go on "
-    "with what is there: coronet admin accept-store."
+    "with what is there: coronet admin accept-store, with the console's console_admin_token."
 )
 _SENTENCES: Final = {
     EMPTIED: "The store is empty, although this fleet has used it: Redis lost its data, or runs over another folder.",

@@ -101,6 +101,7 @@ class IdentityWatch:
         )
         guard.judge(parse_identity(reply), guard.seen)
         self.check()
+        log.warning("store accepted", counter=guard.found.counter)
         self._log_changes()
         await asyncio.to_thread(self._keep)
 
@@ -114,7 +115,7 @@ class IdentityWatch:
             self._is_refused = True
             return
         if self._is_refused:
-            log.info("store accepted")
+            log.info("store in use again")
         self._is_refused = False
 
     def _is_due(self) -> bool:
