@@ -22,6 +22,7 @@ from service.store.identity import (
     STEPS_AT_RISK,
     Identity,
     IdentityFile,
+    IdentityGuard,
     Seen,
     reason_to_refuse,
 )
@@ -144,11 +145,13 @@ async def test_no_command_reaches_a_redis_that_came_back_empty(redis: PrivateRed
 async def test_a_program_that_starts_refuses_an_emptied_store_by_the_file(
     redis: PrivateRedis, start_with_file: Program
 ) -> None:
-    store = start_with_file()
+    early, store = start_with_file(), start_with_file()
+    await early.identity.look()
     await _use(store)
     await _run_for_a_moment(store)
     await _restart(redis, copy=NOTHING)
     assert await _is_refused(start_with_file())
+    assert await _is_refused(early), "it has not seen enough itself"
 
 
 async def test_a_program_that_starts_refuses_another_fleets_store_by_the_file(
@@ -210,6 +213,16 @@ async def test_what_one_program_refuses_no_other_one_uses(redis: PrivateRedis, s
     newcomer = start()
     await newcomer.identity.look()
     assert await _is_refused(newcomer)
+    assert newcomer.link.guard.found.fleet == "", "it gives the store no identity of its own"
+
+
+async def test_a_program_does_not_help_an_older_store_to_catch_up(start: Program) -> None:
+    store = start()
+    await _use(store)
+    await store.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", -STEPS_AT_RISK - 1)
+    await store.link.call("HSET", keys.STORE_IDENTITY, "grown_ms", 0)
+    await store.identity.look()
+    assert await _is_refused(store)
 
 
 async def test_every_program_goes_on_when_the_operator_accepts_the_store(
@@ -307,6 +320,17 @@ def test_a_store_is_refused_for_a_reason(found: Identity, reason: str) -> None:
 def test_a_fleet_that_has_not_used_its_store_yet_takes_an_empty_one() -> None:
     assert reason_to_refuse(Identity(), Seen("f")) == ""
     assert reason_to_refuse(Identity("g", 10), Seen("f")) == OTHER_FLEET
+
+
+def test_a_reply_that_is_read_late_is_no_loss() -> None:
+    """A process that stood still reads it after others made the counter grow, and after it has seen that."""
+    guard = IdentityGuard("")
+    guard.judge(Identity("f", 100, 1_000), None)
+    asked_with = guard.seen
+    guard.judge(Identity("f", 200, 2_000), asked_with)
+    guard.judge(Identity("f", 101, 1_100), asked_with)
+    guard.check()
+    assert guard.seen == Seen("f", 200, 2_000)
 
 
 def test_the_file_keeps_what_was_seen_last(tmp_path: Path) -> None:
