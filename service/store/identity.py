@@ -80,6 +80,10 @@ class Seen(msgspec.Struct, frozen=True):
         """Whether the store cannot have lost this id in a power cut."""
         return self.counter > STEPS_AT_RISK
 
+    def is_newer_than(self, other: "Seen | None") -> bool:
+        """Whether the store was seen later, or the counter further, than by ``other``."""
+        return other is None or (self.at_ms, self.counter) > (other.at_ms, other.counter)
+
 
 def parse_identity(reply: Sequence[Any]) -> Identity:
     """Read the reply to ``READ``."""
@@ -130,7 +134,7 @@ class IdentityFile:
             held = None
             with suppress(SettingsInvalid):
                 held = self.read()
-            if held is None or held.at_ms <= seen.at_ms:
+            if seen.is_newer_than(held):
                 write_private(self._path, msgspec.json.encode(seen).decode())
         finally:
             os.close(lock)
@@ -166,7 +170,7 @@ class IdentityGuard:
         if self.file is not None:
             with suppress(SettingsInvalid):
                 kept = self.file.read()
-                if kept is not None and (self.seen is None or kept.at_ms > self.seen.at_ms):
+                if kept is not None and kept.is_newer_than(self.seen):
                     self.seen = kept
         return self.seen
 
