@@ -12,7 +12,7 @@ from service.clock import SystemClock
 from service.console.health import serve_health
 from service.errors import StoreUnavailable
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 
 _RETRY_S = 1.0
 _log = structlog.get_logger()
@@ -28,7 +28,7 @@ async def run(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    store = await _connected(settings)
+    store = open_store(settings)
     try:
         ours = post(settings, store, SystemClock())
         health = await serve_health(
@@ -36,11 +36,16 @@ async def _serve(settings: Settings) -> None:
         )
         try:
             metrics_url = f"{health.url}/metrics"
-            await together(ours.keep(), _upkeep(store, settings.maintenance_interval_s, metrics_url))
+            await together(store.identity.run(), _work(settings, store, ours, metrics_url))
         finally:
             await health.close()
     finally:
         await store.close()
+
+
+async def _work(settings: Settings, store: Store, ours: Post, metrics_url: str) -> None:
+    await _wait_for(store)
+    await together(ours.keep(), _upkeep(store, settings.maintenance_interval_s, metrics_url))
 
 
 async def _ready(store: Store, ours: Post) -> None:
@@ -49,12 +54,16 @@ async def _ready(store: Store, ours: Post) -> None:
     ours.ready()
 
 
-async def _connected(settings: Settings) -> Store:
+async def _wait_for(store: Store) -> None:
+    """Return once the store answers, and may be used."""
+    said = ""
     while True:
         try:
-            return await connect(settings)
+            return await store.ping()
         except StoreUnavailable as error:
-            _log.warning("waiting for the store", reason=str(error))
+            if str(error) != said:
+                said = str(error)
+                _log.warning("waiting for the store", reason=said)
             await asyncio.sleep(_RETRY_S)
 
 

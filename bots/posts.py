@@ -54,15 +54,20 @@ class _Share:
         self._name = name
         self._parts = parts
         self._ttl_s = ttl_s
+        self._said = ""
 
     async def beat(self, back: frozenset[int], monotonic_s: Callable[[], float]) -> tuple[Spread, float] | None:
         """Return what is ours, and until when (monotonic s) for sure; None if Redis is away."""
         until_s = monotonic_s() + self._ttl_s
         try:
-            return await self._store.spreads.beat(self._name, self.me, self._parts, self._ttl_s, back), until_s
+            spread = await self._store.spreads.beat(self._name, self.me, self._parts, self._ttl_s, back)
         except StoreUnavailable as error:
-            _log.warning("lease not renewed", reason=str(error))
+            if str(error) != self._said:
+                self._said = str(error)
+                _log.warning("lease not renewed", reason=self._said)
             return None
+        self._said = ""
+        return spread, until_s
 
     async def bury(self, dead: Dead) -> None:
         """Free what a dead process held."""

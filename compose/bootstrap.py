@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script beside its compose file, not a package
-"""Makes every secret of the compose stack, once: ``docker compose run --rm bootstrap``.
+"""Makes every secret of the compose stack and the fleet's id, once: ``docker compose run --rm bootstrap``.
 
 Needs Python and openssl and nothing else, so it also runs on the host: ``sudo python3 bootstrap.py``.
 What exists stays as it is; to change a secret, delete its file and run this again. Compose mounts
@@ -7,6 +7,7 @@ secret files with the owner they have on the host, hence the ``chown`` to the co
 """
 
 import hashlib
+import json
 import os
 import secrets
 import subprocess
@@ -18,6 +19,7 @@ CONTAINER_UID = 10001
 PASSWORDS = ("redis_password", "xmpp_component_password", "console_admin_token", "cluster_secret")
 CERTIFICATE = ("xmpp_tls.key", "xmpp_tls.crt")
 CERTIFICATE_DAYS = 3650
+FLEET_ID = "store-identity.json"
 
 
 def write_secret(path: Path, text: str) -> None:
@@ -55,6 +57,22 @@ def make_certificate(folder: Path) -> None:
             write_secret(folder / path.name, path.read_text())
 
 
+def make_fleet_id(folder: Path) -> list[str]:
+    """Make the file with the fleet's id, by which programs know their store; return its name if it was not there.
+
+    Programs keep in it what they saw of the store. Without this file they would take any store for theirs.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / FLEET_ID
+    made = [] if path.exists() else [path.name]
+    if made:
+        write_secret(path, json.dumps({"fleet": secrets.token_hex(16)}))
+    if os.geteuid() == 0:
+        for owned in (folder, path):
+            os.chown(owned, CONTAINER_UID, CONTAINER_UID)
+    return made
+
+
 def bootstrap(folder: Path) -> list[str]:
     """Make what is missing in the folder and return the names of what was made."""
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -74,7 +92,7 @@ def bootstrap(folder: Path) -> list[str]:
 def main() -> None:
     """Bootstrap the folder beside this file and say what was done."""
     folder = Path(__file__).resolve().parent / "secrets"
-    made = bootstrap(folder)
+    made = bootstrap(folder) + make_fleet_id(folder.with_name("state"))
     sys.stdout.write(f"{folder}: made {', '.join(made)}\n" if made else f"{folder}: everything is there\n")
     if os.geteuid() != 0:
         sys.stdout.write(f"Not root: now give the files to user {CONTAINER_UID}, or the containers cannot read them.\n")

@@ -33,6 +33,7 @@
     └── OperationalError          our side; retrying is right
         ├── ParserBusy            too many lists of feeds are being read at once
         ├── StoreUnavailable      Redis cannot be reached or refuses writes
+        │   └── StoreRefused      Redis lost data or has another fleet's: unused until the operator accepts it
         ├── NoWorker              no worker answered in time
         ├── NotSettled            how a channel is polled has not been decided yet
         ├── LeaseLost             somebody else holds what we thought was ours
@@ -270,6 +271,12 @@ class StoreUnavailable(OperationalError):
     """Redis cannot be reached, or refuses the write."""
 
     code = "store-unavailable"
+
+
+class StoreRefused(StoreUnavailable):
+    """The store lost data, or is another fleet's: it is not used until the operator accepts it."""
+
+    code = "store-refused"
 
 
 class NoWorker(OperationalError):

@@ -63,6 +63,11 @@ class Settings(BaseModel):
     redis_url: str = "redis://127.0.0.1:6379/0"
     """``redis://``, ``rediss://`` or ``unix://``; a password belongs in ``redis_password``. Of a Redis Cluster any
     node, or several with commas between them, which are tried in turn; the others are found by themselves."""
+    store_identity_file: str = ""
+    """A file in which programs keep the fleet's id and how far they have seen the store's counter grow: by it they
+    refuse a Redis that lost data, or has another fleet's, even if that happened while all of them were stopped. The
+    programs of one machine share it, and must be able to write its folder. It is made if it is missing. Without the
+    setting, a program trusts the store that it finds when it starts, and notices only what happens while it runs."""
     redis_username: str = ""
     redis_password: SecretStr = SecretStr("")
 

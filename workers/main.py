@@ -80,6 +80,7 @@ async def work(settings: Settings) -> None:
 
             with contextlib.closing(Witness(store, tasks)) as witness:
                 async with asyncio.TaskGroup() as nodes:
+                    nodes.create_task(store.identity.run())
                     for _ in range(settings.nodes_per_worker):
                         nodes.create_task(_lives(store, live, settings, me))
     finally:
@@ -93,6 +94,7 @@ async def work(settings: Settings) -> None:
 async def _lives(
     store: Store, live: Callable[[NodeInfo], Awaitable[None]], settings: Settings, worker: NodeInfo
 ) -> None:
+    said = ""
     while True:
         try:
             if await store.ring.kept_out(worker.name):
@@ -102,9 +104,12 @@ async def _lives(
                 worker.name, worker.metrics_url, settings.lease_ttl_s, balanced_id, worker.process
             )
         except (StoreUnavailable, LeaseLost) as error:
-            log.warning("cannot join the ring yet", error=str(error))
+            if str(error) != said:
+                said = str(error)
+                log.warning("cannot join the ring yet", error=said)
             await asyncio.sleep(_RETRY_S)
             continue
+        said = ""
         log.info("joined the ring", node=me.id[:8], epoch=me.epoch)
         try:
             await live(me)

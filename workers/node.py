@@ -35,7 +35,15 @@ from service.corona.messages import decode, encode
 from service.corona.post import gathered
 from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
-from service.errors import CellsLost, HostBlocked, LeaseLost, LimitReached, PublisherError, StoreUnavailable
+from service.errors import (
+    CellsLost,
+    HostBlocked,
+    LeaseLost,
+    LimitReached,
+    PublisherError,
+    StoreRefused,
+    StoreUnavailable,
+)
 from service.metrics import BUDGET, MATRIX_CELLS, OWNED
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex
@@ -187,6 +195,10 @@ class Node:
         try:
             beat = await self._store.ring.beat(self.me, self._settings.lease_ttl_s, self._ring.version)
             await self._store.inboxes.discard(beat.expired)
+        except StoreRefused as error:  # what this node knows is not of the data that is there now
+            if not self._lost.done():
+                self._lost.set_exception(LeaseLost(str(error)))
+            return
         except StoreUnavailable as error:
             log.warning("heartbeat failed", node=self.me.id[:8], error=str(error))
             return

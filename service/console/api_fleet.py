@@ -9,7 +9,7 @@ from aiohttp import web
 
 from service import shards
 from service.console.access import act, look, rule
-from service.console.audited import DETAIL
+from service.console.audited import DETAIL, record
 from service.console.figures import Load
 from service.console.openapi import BODY, Operation, Parameter
 from service.console.policy import PolicyNow, WhatIf, policy_now, undone, what_if
@@ -116,6 +116,14 @@ async def merge_shard(request: web.Request) -> web.Response:
     return answer(Step(await shards.merge(request.app[STORE], request.match_info["label"])))
 
 
+async def accept_store(request: web.Request) -> web.Response:
+    """Go on with the store as it is, although it lost data or has another fleet's."""
+    visitor = request[VISITOR]
+    await request.app[STORE].identity.accept()
+    await record(request, visitor.name, "Go on with the store as it is.", visitor.key)
+    return answer(Step("The store is accepted. Every program goes on with what is there within a few seconds."))
+
+
 async def _aim(request: web.Request, aims: Aims | None, seen: int | None) -> web.Response:
     if not await request.app[STORE].policy.set(aims, by=request[VISITOR].name, seen=seen):
         raise web.HTTPConflict(
@@ -133,6 +141,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("PUT", "/policy", rule("fleet"), put_policy, {200: PolicyNow}, body=SetPolicy, problems=(409, *BODY)),
     Operation("POST", "/policy/undo", rule("fleet"), undo_policy, {200: PolicyNow}, problems=(409, 422)),
     Operation("POST", "/policy/what-if", look("fleet"), weigh_policy, {200: WhatIf}, body=Aims, problems=BODY),
+    Operation("POST", "/store/accept", rule("fleet"), accept_store, {200: Step}),
     Operation("GET", "/nodes", look("fleet"), get_nodes, {200: Nodes}),
     Operation(
         "POST", "/nodes/{node}/drain", act("fleet"), drain_node, {204: None}, parameters=(_NODE,), problems=(404,)

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from service.clock import Clock
-from service.console import api, login, opml, websub
+from service.console import api, api_fleet, login, opml, websub
 from service.console.access import Need
 from service.console.assets import asset
 from service.console.audited import audited
 from service.console.failures import failures
 from service.console.finding import Finder
-from service.console.guard import HOOKS, NEEDS, PUBLIC, Handler, guard
+from service.console.guard import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, guard
 from service.console.headers import add_security_headers
 from service.console.health import health_routes
 from service.console.login import PASSWORDS
@@ -59,8 +59,9 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[OPML_READER] = OpmlReader()
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
+    health = health_routes(store.ping, settings)
     public = [
-        *health_routes(store.ping, settings),
+        *health,
         web.get("/static/{path:.+}", asset),
         web.get("/login", login.login_form),
         web.post("/login", login.login),
@@ -76,6 +77,9 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     ]
     app[PUBLIC] = frozenset(route.handler for route in public)
     app[HOOKS] = frozenset(route.handler for route in hooks)
+    app[WITHOUT_STORE] = frozenset(
+        [*(route.handler for route in health), asset, api.get_openapi, api_fleet.accept_store]
+    )
     closed = pages()
     app[NEEDS] = {
         **{route.handler: Need(role) for role, routes in closed.items() for route in routes},

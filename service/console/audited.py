@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 
 from service.console.failures import status_of
-from service.console.guard import CHANGES_NOTHING, NEEDS, Handler
+from service.console.guard import CHANGES_NOTHING, NEEDS, WITHOUT_STORE, Handler
 from service.console.site import CLOCK, STORE, VISITOR
 from service.errors import CoronetError, StoreUnavailable
 from service.net.http_server import client_of
@@ -24,9 +24,9 @@ log = structlog.get_logger(__name__)
 
 @web.middleware
 async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Note what is about to be changed, change it, and note how that ended."""
+    """Note what is about to be changed, change it, and note how that ended; not of what is done without the store."""
     visitor = request.get(VISITOR)
-    if visitor is None or request.method in CHANGES_NOTHING or _only_reads(request):
+    if visitor is None or request.method in CHANGES_NOTHING or _only_reads(request) or _needs_no_store(request):
         return await handler(request)
     deed = Deed(
         request.app[CLOCK].wall_s(),
@@ -53,10 +53,10 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     return response
 
 
-async def record(request: web.Request, by: str, action: str) -> None:
-    """Log what somebody did who was not logged in before."""
+async def record(request: web.Request, by: str, action: str, key: str = "") -> None:
+    """Log what somebody did who was not logged in before, or whose deed could not be noted before it was done."""
     now_s = request.app[CLOCK].wall_s()
-    deed = Deed(now_s, by, "", client_of(request).address, action, request.path, 200)
+    deed = Deed(now_s, by, key, client_of(request).address, action, request.path, 200)
     note = secrets.token_hex(8)
     await request.app[STORE].audit.begin(note, deed)
     await request.app[STORE].audit.end(note, deed)
@@ -73,6 +73,10 @@ async def _end(request: web.Request, note: str, deed: Deed) -> None:
 def _only_reads(request: web.Request) -> bool:
     need = request.app[NEEDS].get(request.match_info.handler)
     return need is not None and need.scope.endswith(":read")
+
+
+def _needs_no_store(request: web.Request) -> bool:
+    return request.match_info.handler in request.app[WITHOUT_STORE]
 
 
 def _sentence(request: web.Request) -> str:

@@ -18,6 +18,7 @@ from service.errors import (
     NotSubscribed,
     OperationalError,
     PublisherError,
+    StoreRefused,
     StoreUnavailable,
     UserError,
 )
@@ -83,7 +84,7 @@ def problem(status: int, detail: str, code: str = "") -> Problem:
 
 def in_plain_words(error: CoronetError) -> str:
     """Return what a page says about an error; strangers read it too, so how Redis is reached stays in the log."""
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefused):
         log.warning("the store cannot be reached", error=str(error))
         return _STORE_IS_AWAY
     return str(error)

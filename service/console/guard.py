@@ -28,6 +28,9 @@ PUBLIC: Final = web.AppKey("public", frozenset[Handler])
 HOOKS: Final = web.AppKey("hooks", frozenset[Handler])
 """The handlers that other programs come to, and that tell good from bad themselves: no cookie speaks for these."""
 
+WITHOUT_STORE: Final = web.AppKey("without store", frozenset[Handler])
+"""The handlers that do their work although the store is refused."""
+
 NEEDS: Final = web.AppKey("needs", Mapping[Handler, Need])
 """What somebody must be allowed to reach any other handler."""
 
@@ -61,7 +64,9 @@ def set_cookie(request: web.Request, response: web.Response, name: str, value: s
 
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let a request through to its handler, or turn it away."""
+    """Let a request through to its handler, or turn it away. Raises StoreRefused."""
+    if request.match_info.handler not in request.app[WITHOUT_STORE]:
+        request.app[STORE].identity.check()
     if request.match_info.handler in request.app[HOOKS]:
         return await handler(request)
     by_key = False

@@ -1,9 +1,9 @@
 """Liveness, readiness and metrics over HTTP: the same three answers from every process.
 
 ``/livez`` says that the event loop turns, ``/readyz`` that the process can do its work (503 and
-the reason when it cannot), ``/metrics`` what it counted, in the Prometheus text format, to
-clients from ``metrics_networks`` or with the ``metrics_token``. Anybody may read the other two, so
-they name no address.
+the reason when it cannot; the reason phrase is the error's code), ``/metrics`` what it counted, in the Prometheus text
+format, to clients from ``metrics_networks`` or with the ``metrics_token``. Anybody may read the other two, so they name
+no address.
 """
 
 import hmac
@@ -39,7 +39,7 @@ def health_routes(ready: Ready, settings: Settings) -> list[web.RouteDef]:
         try:
             await ready()
         except CoronetError as error:
-            return web.Response(status=503, text=f"{_public_reason(error)}\n")
+            return web.Response(status=503, reason=error.code, text=f"{_public_reason(error)}\n")
         return web.Response(text="ready\n")
 
     async def metrics(request: web.Request) -> web.Response:

@@ -41,19 +41,23 @@ async def serve(settings: Settings) -> None:
         ) as server:
             url = settings.console_public_url or server.url
             log.info("console ready", url=url)
-            await _show_setup_link(store, url)
-            await asyncio.Event().wait()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(store.identity.run())
+                group.create_task(_show_setup_link(store, url))
     finally:
         await store.close()
 
 
 async def _show_setup_link(store: Store, url: str) -> None:
     """Say how to make the first account, as soon as Redis answers; nothing if there is one."""
+    said = ""
     while True:
         try:
             link = await setup_link(store, url)
         except StoreUnavailable as error:
-            log.warning("waiting for the store", error=str(error))
+            if str(error) != said:
+                said = str(error)
+                log.warning("waiting for the store", error=said)
             await asyncio.sleep(_ASK_AGAIN_AFTER_S)
             continue
         if link is not None:

@@ -81,13 +81,17 @@ class Pulse:
             self._watchers -= 1
 
     async def _beat(self, show: Show) -> None:
+        said = ""
         async with Processes(self._metrics_token) as processes:
             while True:
                 try:
                     await self._sample(processes)
                     self._shown = await show() if self._watchers else b""
+                    said = ""
                 except CoronetError as error:
-                    log.warning("the fleet was not looked at", error=str(error))
+                    if str(error) != said:
+                        said = str(error)
+                        log.warning("the fleet was not looked at", error=said)
                 beaten, self._beaten = self._beaten, asyncio.Event()
                 beaten.set()
                 await self._rest()

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.guard import API_PREFIX, Handler
+from service.console.guard import API_PREFIX, WITHOUT_STORE, Handler
 from service.console.site import STORE, VISITOR
 from service.errors import StoreUnavailable, UserError
 from service.store.repeats import Kept
@@ -29,9 +29,11 @@ log = structlog.get_logger(__name__)
 
 @web.middleware
 async def repeated(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Carry a request out, or answer it as before."""
+    """Carry a request out, or answer it as before. What needs no store is carried out each time."""
     key, visitor = request.headers.get(HEADER), request.get(VISITOR)
     if key is None or visitor is None or request.method != hdrs.METH_POST or not request.path.startswith(API_PREFIX):
+        return await handler(request)
+    if request.match_info.handler in request.app[WITHOUT_STORE]:
         return await handler(request)
     if not 0 < len(key) <= _LONGEST_KEY or not key.isprintable():
         raise UserError(f"{HEADER}: 1 to {_LONGEST_KEY} printable characters.")

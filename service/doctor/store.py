@@ -5,7 +5,7 @@ from typing import Any
 
 from service.clock import Clock
 from service.doctor.finding import Finding
-from service.errors import StoreUnavailable
+from service.errors import StoreRefused, StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect
 
@@ -19,12 +19,16 @@ async def check_store(settings: Settings, clock: Clock) -> list[Finding]:
     """Look at Redis and at the ring of workers in it."""
     try:
         store = await connect(settings)
+    except StoreRefused as error:
+        return [_refused(error)]
     except StoreUnavailable as error:
         advice = "Start Redis, or set CORONET_REDIS_URL; for a running `coronet up`, name its directory with --state."
         return [Finding("Redis", ok=False, seen=str(error), advice=advice)]
     try:
         info = _parsed(await store.link.call("INFO"))
         return [*server(info), await _latency(store, clock), await _clocks(store, clock), await _workers(store)]
+    except StoreRefused as error:
+        return [_refused(error)]
     except StoreUnavailable as error:
         return [Finding("Redis", ok=False, seen=str(error), advice="Try again; look into its log if it stays away.")]
     finally:
@@ -44,6 +48,11 @@ async def bots_silent_s(settings: Settings, clock: Clock) -> dict[str, float] | 
         return None
     finally:
         await store.close()
+
+
+def _refused(error: StoreRefused) -> Finding:
+    advice = "Find out what happened to Redis's data first: its log says what it loaded, and from where."
+    return Finding("Store", ok=False, seen=str(error), advice=advice)
 
 
 def server(info: dict[str, str]) -> list[Finding]:

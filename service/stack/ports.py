@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from service.errors import OperationalError
-from service.stack.files import write_private
+from service.errors import OperationalError, StoreRefused
+from service.files import write_private
 
 LOOPBACK = "127.0.0.1"
 
@@ -48,6 +48,12 @@ async def says_ready(port: int) -> bool:
     """Whether the program that serves HTTP on loopback at the port answers ``/readyz`` with 200."""
     status_line = await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n")
     return status_line is not None and status_line.split()[1:2] == [b"200"]
+
+
+async def has_started(port: int) -> bool:
+    """Whether that program is ready, or would be if its operator accepted the store."""
+    status_line = await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n") or b""
+    return status_line.split()[1:2] == [b"200"] or status_line.split()[1:3] == [b"503", StoreRefused.code.encode()]
 
 
 async def _first_line(port: int, request: bytes) -> bytes | None:

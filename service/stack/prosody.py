@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from service.errors import OperationalError
+from service.files import write_private
 from service.stack import ports
 from service.stack.child import Child, Program
-from service.stack.files import write_private
 
 _START_TIMEOUT_S = 30.0
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.stack.files import write_private
+from service.files import write_private
 from service.stack.state import TrialAccount
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from service.errors import UserError
-from service.stack.files import write_private
+from service.files import write_private
 from service.stack.prosody import PrivateProsody
 
 ENVIRONMENT = "environment.json"
@@ -63,6 +63,14 @@ def told_environment(directory: Path) -> dict[str, str]:
         return msgspec.json.decode((directory / ENVIRONMENT).read_bytes(), type=dict[str, str])
     except (OSError, msgspec.DecodeError) as error:
         raise UserError(f"{directory} is no state directory of `coronet up` ({error}).") from error
+
+
+def identity_file(directory: Path) -> Path:
+    """Return the file with the fleet's id, which is made up at the first call; programs keep there what they saw."""
+    path = directory / "store-identity.json"
+    if not path.exists():
+        write_private(path, msgspec.json.encode({"fleet": secrets.token_hex(16)}).decode())
+    return path
 
 
 def secret_file(directory: Path, name: str) -> Path:

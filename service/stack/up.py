@@ -12,17 +12,18 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
+from service.errors import StoreRefused
+from service.files import write_private
 from service.settings import load
 from service.shutdown import until_stopped
 from service.stack import ports, state
 from service.stack.child import Program, environment
-from service.stack.files import write_private
 from service.stack.prosody import PrivateProsody
 from service.stack.ready import Ready, Xmpp, processes, write_ready
 from service.stack.redis import PrivateRedis
 from service.stack.screen import Screen, greeting
 from service.stack.supervisor import Supervisor
-from service.store import connect
+from service.store import opened
 
 SAMPLE_INTERVAL_S: Final = 30
 _STOPPED_LAST: Final = frozenset({"redis", "prosody"})
@@ -77,6 +78,7 @@ class Machine:
         )
         self._admin_token_file = state.secret_file(wanted.directory, "admin-token")
         self._cluster_secret_file = state.secret_file(wanted.directory, "cluster-secret")
+        self._identity_file = state.identity_file(wanted.directory)
         self._accounts: list[state.TrialAccount] = []
         self._supervisor = Supervisor(self._heard)
         self._complete = False
@@ -137,7 +139,7 @@ class Machine:
         """Return a worker, the bot or the console; ``besides`` is what others are not told."""
         metrics_port = self._ports[name]
         told = {**self._settings(), **(besides or {}), "CORONET_METRICS_PORT": str(metrics_port)}
-        return self._program(name, [command], partial(ports.says_ready, metrics_port), told)
+        return self._program(name, [command], partial(ports.has_started, metrics_port), told)
 
     def _console(self) -> Program:
         first = self._accounts[0]
@@ -162,6 +164,7 @@ class Machine:
         told = {
             "CORONET_PRESET": "trial",
             "CORONET_REDIS_URL": self._redis.url,
+            "CORONET_STORE_IDENTITY_FILE": str(self._identity_file),
             "CORONET_XMPP_LOGIN": "component",
             "CORONET_XMPP_JID": self._prosody.bot_jid,
             "CORONET_XMPP_SHARDS": " ".join(self._prosody.shards),
@@ -202,11 +205,11 @@ class Machine:
         # The web server's libraries take a third of a second to load, which no program waits for here.
         from service.console.login import setup_link  # noqa: PLC0415 - see above
 
-        store = await connect(load({}, redis_url=self._redis.url))
         try:
-            link = await setup_link(store, self._ready().console_url)
-        finally:
-            await store.close()
+            async with opened(load(self._settings())) as store:
+                link = await setup_link(store, self._ready().console_url)
+        except StoreRefused as error:
+            return f"\n{error}\nThis one is reached with: coronet admin --state {self._wanted.directory} accept-store\n"
         return greeting(self._ready(), self._wanted.directory, link, loopback_open=self._wanted.allow_private)
 
     def _heard(self, line: str) -> None:

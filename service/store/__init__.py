@@ -26,6 +26,7 @@ from service.store.directory import Directory
 from service.store.forgetting import Forgetting
 from service.store.heard import Heard
 from service.store.hosts import Hosts
+from service.store.identity_watch import IdentityWatch
 from service.store.imports import Imports
 from service.store.inbox import Inboxes
 from service.store.index import GroupIndex
@@ -68,6 +69,7 @@ class Store:
     def __init__(self, link: Link) -> None:
         """Wire the parts."""
         self.link = link
+        self.identity = IdentityWatch(link)
         together = Together(link)
         self.keyspaces = KeyspaceStore(together, Keyspaces(), LAYOUT.bits)
         self.loads = LoadStore(together, self.keyspaces)
@@ -77,7 +79,7 @@ class Store:
         self.cells = Cells(together)
         self.names = Directory(together, self.cells, "channel")
         self.entries = Directory(together, self.cells, "entry")
-        self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox)
+        self.subscriptions = Subscriptions(together, self.index, self.channels, self.outbox, self.identity)
         self.pauses = Pauses(link, self.outbox)
         self.users = Users(link)
         self.preferences = PreferenceStore(link)

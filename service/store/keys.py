@@ -11,6 +11,9 @@ key                          type    meaning
 ``cn:{r}:drained``           zset    names of workers that admins keep out of the ring → when they were last there (ms)
 ``cn:{r}:version``           string  grows with every join, leave and expiry
 ``cn:{r}:epoch``             string  grows with every join
+``cn:{p}:identity``          hash    the store's identity: ``fleet`` (its id), ``counter``, ``grown_ms`` (when it grew),
+                                     ``accepted_ms`` (when the operator accepted the store), ``refused`` (why a program
+                                     refuses it); see ``identity``
 ``cn:{p}:aims``              string  what admins want of the fleet: Aims (JSON)
 ``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
 ``cn:{p}:revision``          string  how many revisions there were
@@ -116,6 +119,7 @@ RING_LEASES = "cn:{r}:leases"
 RING_VERSION = "cn:{r}:version"
 RING_EPOCH = "cn:{r}:epoch"
 RING_DRAINED = "cn:{r}:drained"
+STORE_IDENTITY = "cn:{p}:identity"
 AIMS = "cn:{p}:aims"
 AIMS_HISTORY = "cn:{p}:history"
 AIMS_REVISION = "cn:{p}:revision"

@@ -17,6 +17,7 @@ from redis import exceptions
 
 from service.errors import StoreUnavailable
 from service.settings import Settings
+from service.store.identity import IdentityGuard
 from service.store.pools import ANSWER_WITHIN_S
 from service.store.routing import Lane, Slots, without_errors
 from service.store.slots import READS_ONLY, Address, Command, Value
@@ -32,6 +33,7 @@ BLOCK_AT_MOST_S = 5.0
 _PROMPT_CONNECTIONS = 32
 _BLOCKING_CONNECTIONS = 100
 _VITAL_CONNECTIONS = 4
+_IDENTITY_CONNECTIONS = 2
 
 # Replies that say "not now" although they come as plain errors; scripts and pipelines wrap them in words of their own.
 _OPERATIONAL = re.compile(
@@ -108,13 +110,15 @@ class Link:
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Open nothing yet; connections are made on demand and kept."""
+        """Open nothing yet; connections are made on demand and kept. Raises SettingsInvalid."""
         slots = Slots()
+        self.guard = guard = IdentityGuard(settings.store_identity_file)
         blocking_s = BLOCK_AT_MOST_S + ANSWER_WITHIN_S
-        self._prompt = Lane(settings, slots, _PROMPT_CONNECTIONS, ANSWER_WITHIN_S, tries=4, copied=True)
-        self._blocking = Lane(settings, slots, _BLOCKING_CONNECTIONS, blocking_s, tries=4, copied=False)
-        self._once = Lane(settings, slots, _PROMPT_CONNECTIONS, ANSWER_WITHIN_S, tries=1, copied=True)
-        self._vital = Lane(settings, slots, _VITAL_CONNECTIONS, ANSWER_WITHIN_S, tries=4, copied=False)
+        self._prompt = Lane(settings, slots, guard, _PROMPT_CONNECTIONS, ANSWER_WITHIN_S, tries=4, copied=True)
+        self._blocking = Lane(settings, slots, guard, _BLOCKING_CONNECTIONS, blocking_s, tries=4, copied=False)
+        self._once = Lane(settings, slots, guard, _PROMPT_CONNECTIONS, ANSWER_WITHIN_S, tries=1, copied=True)
+        self._vital = Lane(settings, slots, guard, _VITAL_CONNECTIONS, ANSWER_WITHIN_S, tries=4, copied=False)
+        self._unguarded = Lane(settings, slots, None, _IDENTITY_CONNECTIONS, ANSWER_WITHIN_S, tries=4, copied=True)
 
     async def call(self, *command: Value) -> Any:
         """Run one command. Raises :class:`StoreUnavailable`."""
@@ -130,6 +134,14 @@ class Link:
         """Run one script that must not wait until others are done, as a heartbeat. Raises :class:`StoreUnavailable`."""
         with _translated():
             return await self._vital.call(script(name, keys, *arguments))
+
+    async def unguarded(self, *command: Value) -> Any:
+        """Run one command about the store's identity, of a store that is refused as well.
+
+        Raises :class:`StoreUnavailable`.
+        """
+        with _translated():
+            return await self._unguarded.call(command)
 
     async def script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run one script. Raises :class:`StoreUnavailable`."""
@@ -166,7 +178,8 @@ class Link:
 
     async def close(self) -> None:
         """Close every connection, all at once: whoever is cancelled meanwhile has closed them all the same."""
-        await asyncio.gather(*(lane.close() for lane in (self._prompt, self._blocking, self._once, self._vital)))
+        lanes = (self._prompt, self._blocking, self._once, self._vital, self._unguarded)
+        await asyncio.gather(*(lane.close() for lane in lanes))
 
 
 async def _stretched(lane: Lane, commands: Sequence[Command]) -> list[Any]:

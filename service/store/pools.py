@@ -12,6 +12,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import ConnectionError as NoConnection
 
 from service.settings import Settings
+from service.store.identity import IdentityGuard
 from service.store.slots import Address, Value
 
 ANSWER_WITHIN_S = 5.0
@@ -29,9 +30,19 @@ def address_of(url: str) -> Address | None:
 
 
 def open_pool(
-    settings: Settings, url: str, address: Address | None, *, connections: int, timeout_s: float, tries: int
+    settings: Settings,
+    url: str,
+    address: Address | None,
+    *,
+    connections: int,
+    timeout_s: float,
+    tries: int,
+    guard: IdentityGuard | None,
 ) -> Redis:
-    """Return a client of the node at ``address``, which is reached as ``url`` says; without one, of the URL's own."""
+    """Return a client of the node at ``address``, which is reached as ``url`` says; without one, of the URL's own.
+
+    The ``guard`` checks each connection before it is used.
+    """
     options: dict[str, Any] = dict(parse_url(url))
     kind = options.pop("connection_class", Connection)
     if address is not None:
@@ -49,6 +60,7 @@ def open_pool(
         connection_class=_ours(kind),
         socket_timeout=timeout_s,
         socket_connect_timeout=ANSWER_WITHIN_S,
+        redis_connect_func=None if guard is None else guard.check_connection,
         # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
         retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), tries - 1),
         **(common | options),

@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 
 from service.errors import StoreUnavailable
 from service.settings import Settings
+from service.store.identity import IdentityGuard
 from service.store.pools import ANSWER_WITHIN_S, address_of, close_pool, open_pool, seeds
 from service.store.slots import Address, Command, SlotMap, parse_slots, slot_of, writes
 
@@ -56,13 +57,22 @@ class Slots:
 class Lane:
     """Connections for one kind of command. ``tries``: how often a single Redis is asked when a connection breaks.
 
-    With 1, commands are not repeated that may have been carried out. ``copied``: writes wait for a replica.
+    With 1, commands are not repeated that may have been carried out. ``copied``: writes wait for a replica. Nothing is
+    sent to a store that the ``guard`` refuses.
     """
 
     def __init__(
-        self, settings: Settings, slots: Slots, connections: int, timeout_s: float, *, tries: int, copied: bool
+        self,
+        settings: Settings,
+        slots: Slots,
+        guard: IdentityGuard | None,
+        connections: int,
+        timeout_s: float,
+        *,
+        tries: int,
+        copied: bool,
     ) -> None:
-        self._settings, self._slots = settings, slots
+        self._settings, self._slots, self._guard = settings, slots, guard
         self._connections, self._timeout_s = connections, timeout_s
         self._tries, self._copied = tries, copied
         self._seeds = seeds(settings)
@@ -71,7 +81,7 @@ class Lane:
 
     async def call(self, command: Command) -> Any:
         """Run one command."""
-        self._check_open()
+        self._check_usable()
         if self._slots.map is None:
             try:
                 return await self._at(None).execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
@@ -85,7 +95,7 @@ class Lane:
 
     async def each(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands in one round trip to each node; what is answered with an error is that error."""
-        self._check_open()
+        self._check_usable()
         if self._slots.map is None:
             try:
                 replies = await _pipelined(self._at(None), commands)
@@ -103,10 +113,12 @@ class Lane:
             return replies
         return await self._in_cluster(commands)
 
-    def _check_open(self) -> None:
-        """Open nothing for whoever comes too late: nobody would close it."""
+    def _check_usable(self) -> None:
+        """Open nothing for whoever comes too late: nobody would close it. Raises StoreRefused as well."""
         if self._closed:
             raise exceptions.ConnectionError("The store is closed.")
+        if self._guard is not None:
+            self._guard.check()
 
     async def close(self) -> None:
         """Close every connection."""
@@ -216,6 +228,7 @@ class Lane:
                 connections=self._connections,
                 timeout_s=self._timeout_s,
                 tries=tries,
+                guard=self._guard,
             )
             self._pools[node] = pool
         return pool

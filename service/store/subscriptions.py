@@ -17,6 +17,7 @@ from service.feeds.parts import Parts, parts
 from service.model import ChannelId, Subscription, UserId
 from service.store import keys
 from service.store.channels import Channels
+from service.store.identity_watch import IdentityWatch
 from service.store.index import ChannelIndex
 from service.store.link import Command, script
 from service.store.outbox import Outbox
@@ -32,8 +33,11 @@ _BRIEF = "~"
 class Subscriptions:
     """Who wants to be told of what."""
 
-    def __init__(self, link: Together, index: ChannelIndex, channels: Channels, outbox: Outbox) -> None:
+    def __init__(
+        self, link: Together, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityWatch
+    ) -> None:
         """Use this link to Redis; channels and outboxes are for subscriptions that move."""
+        self._identity = identity
         self._link = link
         self._index = index
         self._channels = channels
@@ -119,8 +123,13 @@ class Subscriptions:
         await self._replay(uid, stamp)
 
     async def of_user(self, jid: str) -> list[Subscription]:
-        """Return a person's subscriptions, by number."""
+        """Return a person's subscriptions, by number.
+
+        That there are none is believed only of a store that has not lost its data: raises StoreRefused.
+        """
         held = await self._link.call("HGETALL", keys.user_index(keys.user_id(jid)))
+        if not held:
+            await self._identity.verify()
         found = [_subscription(_channel(place), record) for place, record in held.items()]
         return sorted(found, key=lambda subscription: subscription.number)
 

@@ -61,9 +61,7 @@ class Together:
         except Exception as error:  # noqa: BLE001 - a bug, too, is for those who ask, or they would wait for ever
             for _, replies in gathered:
                 if not replies.done():
-                    replies.set_exception(
-                        StoreUnavailable(str(error)) if isinstance(error, StoreUnavailable) else error
-                    )
+                    replies.set_exception(type(error)(str(error)) if isinstance(error, StoreUnavailable) else error)
             return
         for commands, replies in gathered:
             own = [next(found) for _ in commands]

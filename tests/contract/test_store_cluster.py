@@ -12,13 +12,14 @@ from service.errors import StoreUnavailable
 from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store, connect, keys
+from service.store.identity import READ
 from service.store.inbox import Letter
 from service.store.link import Link
 from service.store.slots import slot_of
 from tests.support.channels import make_channel
 from tests.support.everywhere import everywhere
 from tests.support.redis_cluster import RedisCluster
-from tests.support.waiting import until_so
+from tests.support.waiting import until, until_so
 
 NAMES = [f"name:{number}" for number in range(300)]
 ALICE = "alice@localhost"
@@ -86,6 +87,13 @@ async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster
     assert await store.link.many_once([("INCR", here), ("INCR", there)]) == [4, 4]
 
 
+async def _has_identity(store: Store) -> bool:
+    with contextlib.suppress(StoreUnavailable):
+        await store.identity.verify()
+        return True
+    return False
+
+
 async def _count_up(link: Link, name: str, acknowledged: dict[str, int]) -> None:
     for number in count(1):
         with contextlib.suppress(StoreUnavailable):
@@ -94,7 +102,10 @@ async def _count_up(link: Link, name: str, acknowledged: dict[str, int]) -> None
 
 
 async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_path: Path) -> None:
-    """Writers go on when the replica has taken over; who comes while the first node is away asks the others."""
+    """Writers go on when the replica has taken over; who comes while the first node is away asks the others.
+
+    The store's identity is as safe: the store is not refused when the node that has it dies.
+    """
     async with RedisCluster(tmp_path) as cluster:
         link = Link(Settings(redis_url=cluster.urls))
         acknowledged = dict.fromkeys(NAMES[:30], 0)
@@ -111,6 +122,15 @@ async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_pa
         held = await late.link.many([("GET", name) for name in acknowledged])
         assert all(int(value) >= number for value, number in zip(held, acknowledged.values(), strict=True))
         assert lost not in await cluster.masters()
+        await late.identity.look()
+        await late.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", 100)
+        await late.identity.look()
+        owner = late.link.node_of(READ)
+        assert owner is not None
+        await cluster.kill(owner[1])
+        await until(lambda: _has_identity(late), "a replica has the identity")
+        await late.ping()
+        assert late.link.node_of(READ) not in (None, owner)
         await late.close()
         await link.close()
 

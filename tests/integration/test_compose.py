@@ -37,6 +37,7 @@ from service.settings import Settings
 from service.stack import ports
 from service.stack.child import Child, Program
 from service.store import keys, opened
+from service.store.identity import IdentityFile
 from service.store.link import Link
 from tests.support.channels import make_channel, publish
 
@@ -130,6 +131,20 @@ def test_secrets_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path
     assert "everything is there" in run_bootstrap(tmp_path)
     assert {path.name: path.read_bytes() for path in (tmp_path / "secrets").iterdir()} == made
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "secrets").iterdir()} == {0o600}
+
+
+def test_the_fleets_id_is_made_once_where_every_program_can_write_it(tmp_path: Path) -> None:
+    run_bootstrap(tmp_path)
+    path = tmp_path / "state/store-identity.json"
+    made = IdentityFile(path).read()
+    assert made is not None
+    assert (len(made.fleet), made.in_use) == (32, False)
+    run_bootstrap(tmp_path)
+    assert IdentityFile(path).read() == made
+    stack = (COMPOSE / "compose.yaml").read_text(encoding="utf-8")
+    assert f"CORONET_STORE_IDENTITY_FILE: /state/{path.name}" in stack
+    assert '&identity ["./state:/state"]' in stack
+    assert stack.count("<<: *store") == stack.count("volumes: *identity") == 3
 
 
 def test_bootstrap_makes_every_secret_that_compose_mounts(secrets: Path) -> None:

@@ -48,7 +48,7 @@ QUESTIONS = {"/api/v1/policy/what-if"}
 """What has a body and changes nothing."""
 FOR_ADMINS = re.compile(r"/log|/chat.*|/people/{user}/forget|/api/v1/log|/settings/accounts.*|/api/v1/accounts.*")
 """What only admins may see or change."""
-CHANGED_BY_ADMINS = re.compile(r"/policy.*|/api/v1/policy.*|DELETE /api/v1/people/{user}|.*/forget")
+CHANGED_BY_ADMINS = re.compile(r"/policy.*|/api/v1/(policy.*|store/accept)|DELETE /api/v1/people/{user}|.*/forget")
 """What others may see, and only admins change."""
 FORMS = {"/channels/add", "/channels/{cid}/remove"}
 """Pages that are of no use to who may not change anything."""

@@ -69,6 +69,15 @@ async def test_a_private_redis_is_fine_but_nobody_works_yet(clean_redis: str) ->
     assert [finding.about for finding in findings if not finding.ok] == ["Workers"]
 
 
+async def test_a_redis_that_lost_its_data_is_noticed(clean_redis: str, tmp_path: Path) -> None:
+    file = tmp_path / "identity.json"
+    file.write_text('{"fleet": "ours", "counter": 100}')
+    effective = settings.load({}, redis_url=clean_redis, store_identity_file=str(file))
+    (finding,) = await check_store(effective, SystemClock())
+    assert (finding.about, finding.ok) == ("Store", False)
+    assert "The store is empty" in finding.seen
+
+
 async def test_a_slow_redis_is_noticed(clean_redis: str) -> None:
     findings = await check_store(settings.load({}, redis_url=clean_redis), SteppingClock(0.02))
     (latency,) = (finding for finding in findings if finding.about == "Redis latency")

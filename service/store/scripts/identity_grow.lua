@@ -1,0 +1,22 @@
+-- Let the store's counter grow, or give a store its identity; see identity.py.
+-- KEYS identity   ARGV the fleet that was seen or '', the least counter that is trusted, an id for a store that has none
+-- or '' if it must have one, ms between two steps. Returns fleet, counter, grown_ms, accepted_ms, refused.
+local fields = {'fleet', 'counter', 'grown_ms', 'accepted_ms', 'refused'}
+local found = redis.call('HMGET', KEYS[1], unpack(fields))
+if found[5] then
+  return found
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if not found[1] then
+  if ARGV[3] ~= '' then
+    redis.call('HSET', KEYS[1], 'fleet', ARGV[3], 'counter', 1, 'grown_ms', now)
+  end
+elseif (ARGV[1] == '' or found[1] == ARGV[1]) and tonumber(found[2]) >= tonumber(ARGV[2]) then
+  local since = now - tonumber(found[3])
+  if since < 0 or since >= tonumber(ARGV[4]) then
+    redis.call('HINCRBY', KEYS[1], 'counter', 1)
+    redis.call('HSET', KEYS[1], 'grown_ms', now)
+  end
+end
+return redis.call('HMGET', KEYS[1], unpack(fields))

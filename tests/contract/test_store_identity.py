@@ -1,0 +1,344 @@
+"""A Redis that lost data, or has another fleet's, is noticed and not used: real servers, restarted over real files."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from service.errors import StoreRefused, StoreUnavailable
+from service.settings import Settings, SettingsInvalid
+from service.stack.redis import PrivateRedis
+from service.store import Store, keys, open_store
+from service.store.identity import (
+    BEHIND,
+    EMPTIED,
+    OTHER_FLEET,
+    STEPS_AT_RISK,
+    Identity,
+    IdentityFile,
+    IdentityGuard,
+    Seen,
+    reason_to_refuse,
+)
+from tests.support.channels import make_channel
+from tests.support.redis_cluster import RedisCluster
+from tests.support.waiting import until_so
+
+ALICE = "alice@localhost"
+Program = Callable[[], Store]
+
+
+@pytest_asyncio.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[PrivateRedis]:
+    async with PrivateRedis(tmp_path / "redis") as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def programs(redis_url: str, file: Path | None = None) -> AsyncIterator[Program]:
+    """Start programs, which share a file if there is one; only their stores are needed here."""
+    started: list[Store] = []
+
+    def start() -> Store:
+        started.append(open_store(Settings(redis_url=redis_url, store_identity_file=str(file or ""))))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for store in started:
+            await store.close()
+
+
+@pytest_asyncio.fixture
+async def start(redis: PrivateRedis) -> AsyncIterator[Program]:
+    """Start programs that share no file."""
+    async with programs(redis.url) as one:
+        yield one
+
+
+@pytest_asyncio.fixture
+async def start_with_file(redis: PrivateRedis, tmp_path: Path) -> AsyncIterator[Program]:
+    """Start programs that share a file."""
+    async with programs(redis.url, tmp_path / "identity.json") as one:
+        yield one
+
+
+async def _use(store: Store, steps: int = 100) -> None:
+    """Have the store's counter grow as it does in so many steps of time, and the program see it."""
+    await store.identity.look()
+    await store.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", steps)
+    await store.identity.look()
+
+
+async def _run_for_a_moment(store: Store) -> None:
+    """Have a program watch the store until the file says what it saw, and stop."""
+    watching = asyncio.create_task(store.identity.run())
+    file = store.link.guard.file
+    await until_so(lambda: file is not None and file.read() == store.link.guard.seen, "what was seen is in the file")
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _is_refused(store: Store) -> bool:
+    try:
+        await store.ping()
+    except StoreRefused:
+        return True
+    return False
+
+
+async def _restart(redis: PrivateRedis, number: int = signal.SIGKILL, *, copy: Path | None = None) -> None:
+    """End Redis by this signal, and start it over its own data, or over ``copy`` instead."""
+    data = redis.directory / "appendonlydir"
+    os.kill(redis.pid, number)
+    if redis._child is not None:
+        await redis._child.exited()
+    if copy is not None:
+        shutil.rmtree(data)
+        if copy.exists():
+            shutil.copytree(copy, data)
+    await redis.start()
+
+
+NOTHING = Path("/nonexistent")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_program_goes_on_when_redis_restarts_over_its_data(
+    redis: PrivateRedis, start: Program, number: int
+) -> None:
+    store = start()
+    await _use(store)
+    await store.link.call("SET", "cn:{d}:waiting", "kept")
+    await _restart(redis, number)
+    assert await store.link.call("GET", "cn:{d}:waiting") == b"kept"
+    await store.identity.look()
+    assert not await _is_refused(store)
+
+
+async def test_no_command_reaches_a_redis_that_came_back_empty(redis: PrivateRedis, start: Program) -> None:
+    store = start()
+    await _use(store)
+    await _restart(redis, copy=NOTHING)
+    commands = (
+        store.link.call("SET", "cn:{d}:waiting", "1"),
+        store.link.many([("SET", "cn:{d}:waiting", "1")]),
+        store.link.many_once([("SET", "cn:{d}:waiting", "1")]),
+        store.link.wait("BLPOP", "cn:{d}:waiting", "0.1"),
+        store.link.vital("string_raise", ["cn:{d}:waiting"], 1, 60),
+        store.outbox.depth(),
+    )
+    for result in await asyncio.gather(*commands, return_exceptions=True):
+        assert isinstance(result, StoreRefused)
+    assert "The store is empty" in str(result)
+    async with programs(redis.url) as stranger:
+        assert await stranger().link.call("DBSIZE") == 0
+
+
+async def test_a_program_that_starts_refuses_an_emptied_store_by_the_file(
+    redis: PrivateRedis, start_with_file: Program
+) -> None:
+    early, store = start_with_file(), start_with_file()
+    await early.identity.look()
+    await _use(store)
+    await _run_for_a_moment(store)
+    await _restart(redis, copy=NOTHING)
+    assert await _is_refused(start_with_file())
+    assert await _is_refused(early), "it has not seen enough itself"
+
+
+async def test_a_program_that_starts_refuses_another_fleets_store_by_the_file(
+    redis: PrivateRedis, start: Program, tmp_path: Path
+) -> None:
+    await _use(start())
+    file = tmp_path / "other.json"
+    file.write_text('{"fleet": "another"}')
+    async with programs(redis.url, file) as ours:
+        with pytest.raises(StoreRefused, match="another fleet"):
+            await ours().ping()
+        await start().ping()
+
+
+@pytest.mark.parametrize("was_running", [True, False])
+async def test_an_older_copy_of_the_data_is_refused(
+    redis: PrivateRedis, start_with_file: Program, tmp_path: Path, *, was_running: bool
+) -> None:
+    store = start_with_file()
+    await _use(store)
+    copy = shutil.copytree(redis.directory / "appendonlydir", tmp_path / "copy")
+    await _use(store, STEPS_AT_RISK + 1)
+    await _run_for_a_moment(store)
+    await _restart(redis, copy=Path(copy))
+    with pytest.raises(StoreRefused, match="older than it was"):
+        await (store if was_running else start_with_file()).ping()
+
+
+async def test_a_program_goes_on_when_the_right_data_is_back(
+    redis: PrivateRedis, start: Program, tmp_path: Path
+) -> None:
+    store = start()
+    await _use(store)
+    copy = shutil.copytree(redis.directory / "appendonlydir", tmp_path / "copy")
+    await _restart(redis, copy=NOTHING)
+    assert await _is_refused(store)
+    await _restart(redis, copy=Path(copy))
+    await store.identity.look()
+    assert not await _is_refused(store)
+
+
+async def test_data_that_is_deleted_while_redis_runs_is_noticed(clean_redis: str) -> None:
+    async with programs(clean_redis) as begin:
+        store = begin()
+        channel = await make_channel(store)
+        await store.subscriptions.subscribe(ALICE, channel.id)
+        await _use(store)
+        await store.link.call("FLUSHALL")
+        with pytest.raises(StoreRefused):
+            await store.subscriptions.of_user(ALICE)
+        assert await _is_refused(store)
+
+
+async def test_what_one_program_refuses_no_other_one_uses(redis: PrivateRedis, start: Program) -> None:
+    store = start()
+    await _use(store)
+    await _restart(redis, copy=NOTHING)
+    await store.identity.look()
+    newcomer = start()
+    await newcomer.identity.look()
+    assert await _is_refused(newcomer)
+    assert newcomer.link.guard.found.fleet == "", "it gives the store no identity of its own"
+
+
+async def test_a_program_does_not_help_an_older_store_to_catch_up(start: Program) -> None:
+    store = start()
+    await _use(store)
+    await store.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", -STEPS_AT_RISK - 1)
+    await store.link.call("HSET", keys.STORE_IDENTITY, "grown_ms", 0)
+    await store.identity.look()
+    assert await _is_refused(store)
+
+
+async def test_every_program_goes_on_when_the_operator_accepts_the_store(
+    redis: PrivateRedis, start_with_file: Program
+) -> None:
+    running, stopped, console = start_with_file(), start_with_file(), start_with_file()
+    await _use(stopped)
+    await _use(running)
+    await console.identity.look()
+    seen = running.link.guard.seen
+    await _restart(redis, copy=NOTHING)
+    assert await _is_refused(running)
+    await console.identity.look()
+    await console.identity.accept()
+    await running.identity.look()
+    assert [await _is_refused(store) for store in (running, stopped, console, start_with_file())] == [False] * 4
+    found = running.link.guard.found
+    assert seen is not None
+    assert found.fleet == seen.fleet
+    assert found.counter > seen.counter
+    await _restart(redis, copy=NOTHING)
+    assert await _is_refused(running)
+
+
+async def test_programs_that_share_no_file_go_on_when_the_operator_accepts_a_new_store(
+    redis: PrivateRedis, start: Program
+) -> None:
+    """The console began after the loss, so that it knows nothing of the fleet's id."""
+    bot = start()
+    await _use(bot)
+    await _restart(redis, copy=NOTHING)
+    console = start()
+    await console.identity.look()
+    await bot.identity.look()
+    assert await _is_refused(bot)
+    await console.identity.accept()
+    await bot.identity.look()
+    assert not await _is_refused(bot)
+
+
+async def test_two_programs_that_begin_at_once_agree(start: Program) -> None:
+    one, other = start(), start()
+    await asyncio.gather(one.identity.look(), other.identity.look())
+    await asyncio.gather(one.ping(), other.ping())
+    assert one.link.guard.seen == other.link.guard.seen
+
+
+async def test_the_counter_grows_as_slowly_for_many_programs(start: Program) -> None:
+    many = [start() for _ in range(5)]
+    for store in many:
+        await store.identity.look()
+    assert many[-1].link.guard.found.counter <= 2
+
+
+async def test_a_cluster_is_refused_when_the_node_that_has_the_identity_lost_it(clean_cluster: RedisCluster) -> None:
+    async with programs(clean_cluster.urls) as begin:
+        store = begin()
+        await _use(store)
+        await store.link.many([("SET", f"name:{number}", 1) for number in range(100)])
+        assert not await _is_refused(store)
+        await clean_cluster.clear()
+        await store.identity.look()
+        assert await _is_refused(store)
+        with pytest.raises(StoreRefused):
+            await begin().link.many([("SET", f"name:{number}", 1) for number in range(100)])
+
+
+async def test_a_redis_that_is_away_is_not_a_refused_one(redis: PrivateRedis, start: Program) -> None:
+    store = start()
+    await _use(store)
+    await redis.stop()
+    with pytest.raises(StoreUnavailable) as raised:
+        await store.ping()
+    assert not isinstance(raised.value, StoreRefused)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (Identity("f", 10), ""),
+        (Identity("f", 11), ""),
+        (Identity("f", 10 - STEPS_AT_RISK), ""),  # what a power cut may take
+        (Identity("f", 9 - STEPS_AT_RISK), BEHIND),
+        (Identity("f", 1, accepted_ms=1_001), ""),
+        (Identity("f", 1, accepted_ms=1_000), BEHIND),  # a copy of a store that was accepted once
+        (Identity("g", 10, accepted_ms=1_001), OTHER_FLEET),
+        (Identity(), EMPTIED),
+        (Identity("f", 10, refused=BEHIND), BEHIND),
+    ],
+)
+def test_a_store_is_refused_for_a_reason(found: Identity, reason: str) -> None:
+    assert reason_to_refuse(found, Seen("f", 10, 1_000)) == reason
+
+
+def test_a_fleet_that_has_not_used_its_store_yet_takes_an_empty_one() -> None:
+    assert reason_to_refuse(Identity(), Seen("f")) == ""
+    assert reason_to_refuse(Identity("g", 10), Seen("f")) == OTHER_FLEET
+
+
+def test_a_reply_that_is_read_late_is_no_loss() -> None:
+    """A process that stood still reads it after others made the counter grow, and after it has seen that."""
+    guard = IdentityGuard("")
+    guard.judge(Identity("f", 100, 1_000), None)
+    asked_with = guard.seen
+    guard.judge(Identity("f", 200, 2_000), asked_with)
+    guard.judge(Identity("f", 101, 1_100), asked_with)
+    guard.check()
+    assert guard.seen == Seen("f", 200, 2_000)
+
+
+def test_the_file_keeps_what_was_seen_last(tmp_path: Path) -> None:
+    file = IdentityFile(tmp_path / "identity.json")
+    assert file.read() is None
+    file.write(Seen("f", 10, 2_000))
+    file.write(Seen("f", 9, 1_000))
+    assert file.read() == Seen("f", 10, 2_000)
+    (tmp_path / "identity.json").write_text("{")
+    with pytest.raises(SettingsInvalid, match=r"identity\.json"):
+        file.read()

@@ -1,0 +1,57 @@
+"""The console of a store that lost its data: it says so everywhere, and lets the operator accept the store."""
+
+import aiohttp
+import pytest
+
+from service.errors import StoreRefused
+from service.store import Store, keys
+from tests.support.console import TOKEN, Visitor, console, logged_in, stranger
+
+SAID = "The store is empty, although"
+ACCEPT = "/api/v1/store/accept"
+
+
+async def _lose_all_data(store: Store) -> None:
+    await store.identity.look()
+    await store.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", 10)
+    await store.identity.look()
+    await store.link.call("FLUSHALL")
+    await store.identity.look()
+
+
+async def _ask(url: str, method: str, path: str, token: str = TOKEN) -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": "again"}
+    async with aiohttp.request(method, url + path, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+async def _says_refused(visitor: Visitor, path: str) -> bool:
+    status, text = await visitor.get(path)
+    return status == 503 and SAID in text and "accept-store" in text
+
+
+async def test_pages_api_and_readiness_say_that_the_store_is_refused(store: Store) -> None:
+    async with console(store) as (url, _), logged_in(url, store) as ada, stranger(url) as nobody:
+        await _lose_all_data(store)
+        for path in ("/", "/channels", "/login", "/setup?token=x", "/readyz"):
+            assert await _says_refused(nobody, path), path
+        assert await _says_refused(ada, "/people")
+        status, problem = await _ask(url, "GET", "/api/v1/overview")
+        assert (status, '"code":"store-refused"' in problem, SAID in problem) == (503, True, True)
+        assert (await nobody.get("/livez"))[0] == 200
+        assert (await nobody.get("/static/console.css"))[0] == 200
+
+
+async def test_the_operator_accepts_the_store_with_the_consoles_token_and_that_is_in_the_log(store: Store) -> None:
+    async with console(store) as (url, _):
+        await _lose_all_data(store)
+        assert (await _ask(url, "POST", ACCEPT, "another token"))[0] == 401
+        with pytest.raises(StoreRefused):
+            await store.ping()
+        status, said = await _ask(url, "POST", ACCEPT)
+        assert (status, "is accepted" in said) == (200, True)
+        await store.ping()
+        assert (await _ask(url, "GET", "/api/v1/overview"))[0] == 200
+        ((noted,), _) = await store.audit.page()
+        deed = noted.deed
+        assert (deed.action, deed.on, deed.key) == ("Go on with the store as it is.", ACCEPT, "console_admin_token")
