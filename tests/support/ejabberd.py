@@ -15,9 +15,9 @@ from typing import Final, Self
 import aiohttp
 
 from service.errors import OperationalError
+from service.files import write_private
 from service.stack import ports
 from service.stack.child import Child, Program
-from service.stack.files import write_private
 
 _START_TIMEOUT_S: Final = 60.0
 _LIBRARIES: Final = Path("/usr/lib")
