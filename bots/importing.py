@@ -27,6 +27,8 @@ from service.store.keys import user_id
 
 AT_ONCE: Final = 4
 """Feeds of one person, and people, at the same time."""
+MOST_WAITING: Final = 5_000
+"""Feeds of one person; one list has no more."""
 _LOOK_EVERY_S = 5.0
 _DAY_S = 86_400.0
 _log = structlog.get_logger()
@@ -46,7 +48,10 @@ class Importing:
         self._at_work: dict[UserId, asyncio.Task[None]] = {}
 
     async def add(self, jid: str, feeds: tuple[Subscribed, ...]) -> None:
-        """Take in what a person wants to import; durable once this returns."""
+        """Take in what a person wants to import; durable once this returns. Raises LimitReached."""
+        waiting = await self._store.imports.count(jid)
+        if waiting and waiting + len(feeds) > MOST_WAITING:
+            raise LimitReached("Your last list is still being imported. Send the next one when it is done.")
         await self._store.imports.add(jid, feeds, self._link.address)
         self._stirred.set()
 

@@ -57,9 +57,9 @@ UNPOLLED: Final = Gauge(
 
 PARSE_KILLS: Final = Counter("coronet_parse_kills_total", "Parser processes killed for using too much time or memory.")
 
-PARSER_SECCOMP: Final = Gauge(
-    "coronet_parser_seccomp",
-    "1 if a seccomp filter keeps parser processes from files and network; 0 if only resource limits do.",
+PARSER_WITHOUT_SECCOMP: Final = Gauge(
+    "coronet_parser_without_seccomp",
+    "1 if only resource limits keep parser processes from files and network, for lack of a seccomp filter.",
 )
 
 MESSAGES: Final = Counter("coronet_messages_total", "Messages handed to the XMPP server.")

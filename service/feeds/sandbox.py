@@ -35,7 +35,7 @@ from service.feeds.wire import (
     Ready,
     frame,
 )
-from service.metrics import PARSE_KILLS, PARSER_SECCOMP
+from service.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 
 # The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
 _PATIENCE_S = 12.0
@@ -178,7 +178,7 @@ async def _received(stdout: asyncio.StreamReader, kind: type[_Message]) -> _Mess
 
 def _note(confinement: Confinement) -> None:
     """Let operators know what keeps parsers from files and network."""
-    PARSER_SECCOMP.set(confinement == "seccomp")
+    PARSER_WITHOUT_SECCOMP.set(confinement != "seccomp")
     if confinement != "seccomp":
         _log.warning("parser confined by resource limits only", advice="Use a kernel with seccomp filters.")
 

@@ -23,6 +23,10 @@ class Imports:
         await self._link.call("HSET", keys.IMPORTING, uid, bot)
         await self._link.call("RPUSH", keys.imports(uid), *(msgspec.msgpack.encode(feed) for feed in feeds))
 
+    async def count(self, jid: str) -> int:
+        """Return how many feeds a person has still to import."""
+        return int(await self._link.call("LLEN", keys.imports(keys.user_id(jid))))
+
     async def waiting(self, bot: str) -> list[UserId]:
         """Return the people for whom this bot has something to import."""
         found = await self._link.call("HGETALL", keys.IMPORTING)

@@ -60,17 +60,18 @@ async def _store_is_known(product: Product) -> bool:
 @pytest.mark.timeout(120)
 async def test_an_emptied_store_is_refused_until_the_operator_accepts_it(tmp_path: Path) -> None:
     async with running(tmp_path, *_OPTIONS) as product:
-        feed = product.ready["sample_feed_url"]
+        feed, data = product.ready["sample_feed_url"], product.directory / "redis" / "appendonlydir"
         async with product.chat(0) as alice:
             await alice.say(feed)
             assert feed in await alice.say("list")
             await until(lambda: _store_is_known(product), "the store is known to be in use")
-            shutil.rmtree(product.directory / "redis" / "appendonlydir")
+            shutil.rmtree(data)
             await product.kill("redis")
             assert "memory" in await alice.say("list")
             await until(lambda: _all_refuse(product), "every program refuses the store")
             assert _REFUSED in await _command(product, "doctor")
             await product.stop()
+            shutil.rmtree(data)  # and with it the mark that programs left there
             await product.start()
             assert await _all_refuse(product)
             await until_so(lambda: _REFUSED in (tmp_path / "up.log").read_text(), "who starts it is told")

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from bots.importing import MOST_WAITING
 from service.errors import AddressRefused
 from service.feeds import opml
 from service.feeds.opml import Subscribed
@@ -103,6 +104,15 @@ async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
         assert "2 could not be added:" in told
     assert len(await store.subscriptions.of_user(alice.jid)) == 5
     assert await store.imports.waiting(settings.xmpp_jid) == []
+
+
+@pytest.mark.usefixtures("bot")
+async def test_more_lists_than_one_person_may_have_waiting_are_refused(store: Store, person: Person) -> None:
+    alice = await person()
+    feeds = [Subscribed(f"https://example.org/{number}") for number in range(MOST_WAITING)]
+    await store.imports.add(alice.jid, feeds, "another-bot.example")
+    assert "still being imported" in await alice.say(f"import {opml.write('Mine', feeds[:1]).decode()}")
+    assert await store.imports.count(alice.jid) == MOST_WAITING
 
 
 @pytest.mark.usefixtures("worker")
