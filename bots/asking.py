@@ -128,7 +128,7 @@ class AcceptInvitation(msgspec.Struct, frozen=True):
 
 
 class ForgetEverything(msgspec.Struct, frozen=True):
-    """→ None; by then there is nothing about the person any more."""
+    """→ for how many days what admins restrict is kept, 0 if nothing is; all else about the person is gone by then."""
 
 
 class MyPreferences(msgspec.Struct, frozen=True):

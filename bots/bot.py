@@ -13,20 +13,21 @@ from bots.hearing import Hearing
 from bots.house import House
 from bots.importing import Importing
 from bots.link import (
-    Absent,
     Bounced,
     Event,
     InRoom,
     Invited,
     Ordered,
+    PresenceChanged,
     Receipt,
     RoomRefused,
     Said,
     SaidInRoom,
-    Seen,
     Started,
+    Wrote,
 )
 from bots.nodes import Nodes
+from bots.presences import Presences
 from bots.publishing import Publishing
 from bots.rehearsing import Rehearsing
 from bots.rooms import Rooms
@@ -59,6 +60,7 @@ class Bot:
         self._charges = charges
         self.connection = Connection(settings, session, self._on_event)
         self._delivery = Delivery(store, self.connection, clock, charges, settings.messages_per_s_per_user)
+        self._presences = Presences(store.users, self._delivery.presence)
         door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
         self._importing = Importing(store, self.connection, charges, clock, limits)
         house = House(
@@ -110,7 +112,7 @@ class Bot:
             if self._nodes is not None:
                 keeping.append(self._nodes.run())
             talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
-            await together(self.connection.run(), *talking, self._delivery.run(), *keeping)
+            await together(self.connection.run(), *talking, self._presences.run(), self._delivery.run(), *keeping)
         finally:
             await self._desk.close()
             await self._counter.close()
@@ -159,14 +161,17 @@ class Bot:
             case Bounced():
                 self._delivery.bounced(event)
                 self._rooms.bounced(event)
-            case Seen() | Absent():
-                self._delivery.presence(event)
+            case Wrote():
+                self._presences.wrote(event)
+            case PresenceChanged():
+                self._presences.changed(event)
             case SaidInRoom():
                 self._rooms.heard(event)
             case InRoom() | RoomRefused():
                 self._rooms.moved(event)
             case Started():
                 self._delivery.started()
+                self._presences.started()
                 self._rooms.started()
                 self._appearing.started()
                 self._absence.started()

@@ -7,8 +7,18 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from bots import commands
-from bots.asking import Followed, ImportThese, MySubscriptions, ReadList, ReadListText, Request, Share
-from bots.exchange import Exported, ExportedAsFile, ImportBegun, Incomplete, Reply
+from bots.asking import (
+    Followed,
+    ImportThese,
+    Limits,
+    MySubscriptions,
+    ReadList,
+    ReadListText,
+    Request,
+    Share,
+    TakeNewUrl,
+)
+from bots.exchange import Exported, ExportedAsFile, ImportBegun, Incomplete, NewUrlsUsedUp, Reply
 from bots.exporting import documents, whole
 from bots.length import LONGEST_MESSAGE_BYTES
 from service.errors import UploadRefused
@@ -37,14 +47,17 @@ def exported() -> Part:
     return Exported(parts, len(mine), refused)
 
 
-def imported(command: commands.Import) -> Part:
-    """Have a list's feeds subscribed to, one after the other. Raises CoronetError."""
+def imported(command: commands.Import, limits: Limits) -> Part:
+    """Have a list's feeds subscribed to, one after the other; its URL counts as a new one. Raises CoronetError."""
     words = command.words.strip()
     if not words:
         return Incomplete("import")
     if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
         return (yield from _begun((yield ReadListText(words))))
-    return (yield from imported_from(canonical_url(words.split(maxsplit=1)[0].strip("<>"))))
+    url = canonical_url(words.split(maxsplit=1)[0].strip("<>"))
+    if not (yield TakeNewUrl()):
+        return NewUrlsUsedUp(limits.new_urls_per_hour)
+    return (yield from imported_from(url))
 
 
 def imported_from(url: str) -> Part:

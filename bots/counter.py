@@ -1,12 +1,14 @@
 """Ad-hoc commands (XEP-0050): forms instead of talk, over the same dialogues.
 
-An errand is one run of one command; its steps may come minutes apart. At most so many are remembered, the oldest are
-forgotten first, and whoever comes back to a forgotten one is told so (``session-expired``).
+An errand is one run of one command; its steps may come minutes apart. At most so many are remembered, of each person
+and of all, the oldest are forgotten first, and whoever comes back to a forgotten one is told so (``session-expired``).
+Forms are opened no more often than commands are given, and each command that a form stands for is charged.
 """
 
 import asyncio
 import contextlib
 import secrets
+from collections import Counter as Counts
 from collections import OrderedDict
 from collections.abc import Coroutine
 from typing import Final
@@ -26,6 +28,7 @@ from bots.exchange import (
 )
 from bots.house import House
 from bots.link import Link, Ordered
+from bots.paces import may_command, may_open_form
 from bots.replies import others, text
 from bots.replies.talking import broken
 from bots.tasks import end
@@ -36,8 +39,10 @@ from service.store import Store
 
 ERRAND_STANDS_S: Final = 600.0
 MOST_ERRANDS: Final = 2_000
+MOST_ERRANDS_OF_ONE: Final = 5
 MOST_AT_WORK: Final = 200
 """Steps under way; more are refused until some are done."""
+MOST_AT_WORK_OF_ONE: Final = 5
 _MOST_LINES: Final = 300
 _ACTIONS: Final = ("execute", "next", "complete")
 _log = structlog.get_logger()
@@ -65,16 +70,22 @@ class Counter:
         self._limits = limits
         self._errands: OrderedDict[str, _Errand] = OrderedDict()
         self._at_work: set[asyncio.Task[None]] = set()
+        self._at_work_of: Counts[str] = Counts()
 
     def hear(self, ordered: Ordered) -> None:
         """Begin an errand, or go on with one."""
         if ordered.jid in self._link.rooms:  # nobody in a room acts for it behind its back
             self._refuse(ordered, "auth", "forbidden")
             return
-        if len(self._at_work) >= MOST_AT_WORK:
-            self._refuse(ordered, "wait", "resource-constraint")
+        if len(self._at_work) >= MOST_AT_WORK or self._at_work_of[ordered.jid] >= MOST_AT_WORK_OF_ONE:
+            self.refuse(ordered)
             return
+        self._at_work_of[ordered.jid] += 1
         self._begin_task(self._serve(ordered))
+
+    def refuse(self, ordered: Ordered) -> None:
+        """Answer that there is too much to do."""
+        self._refuse(ordered, "wait", "resource-constraint")
 
     async def close(self) -> None:
         """Stop answering."""
@@ -97,6 +108,10 @@ class Counter:
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
             _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
             self._complete(ordered, ordered.session, broken(speaker), wrong=True)
+        finally:
+            self._at_work_of[ordered.jid] -= 1
+            if not self._at_work_of[ordered.jid]:
+                del self._at_work_of[ordered.jid]
 
     async def _step(self, ordered: Ordered, speaker: Voice) -> None:
         if ordered.node not in commands.VERBS:
@@ -122,12 +137,25 @@ class Counter:
         return errand if self._clock.monotonic_s() - errand.since_s < ERRAND_STANDS_S else None
 
     async def _begin(self, ordered: Ordered, speaker: Voice) -> None:
+        refused = await self._refused_form(ordered.jid)
+        if refused is not None:
+            self._complete(ordered, secrets.token_hex(8), self._text(refused, speaker), wrong=True)
+            return
         form = await self._opening(ordered, speaker)
         errand = _Errand(ordered.jid, ordered.node, form, None, self._clock.monotonic_s())
         if form.fields:
             self._keep(ordered, secrets.token_hex(8), errand)
         else:
             await self._go_on(ordered, errand, speaker)
+
+    async def _refused_form(self, jid: str) -> Reply | None:
+        """Return why somebody is shown no form; None if they are."""
+        per_minute = self._limits.commands_per_minute
+        if not await may_open_form(self._store.users, jid, per_minute):
+            return TooFast(per_minute)
+        if (await self._store.users.get(jid)).suspended or not await self._house.door.admits(jid):
+            return NotAdmitted()
+        return None
 
     async def _opening(self, ordered: Ordered, speaker: Voice) -> forms.Form:
         asking = forms.opening(ordered.node, speaker)
@@ -152,33 +180,47 @@ class Counter:
         )
         last = replies[-1]
         wrong = any(isinstance(reply, forms.TROUBLE) for reply in replies)
+        done = len(replies) - 1 if isinstance(last, TooFast) else 0  # what is left can be tried again
         if isinstance(last, Question):
             form = forms.question(last, words, speaker)
             self._keep(ordered, session, _Errand(errand.jid, errand.verb, form, last, self._clock.monotonic_s()))
         elif wrong and errand.asked is None and errand.form.fields:
-            form = forms.again(errand.form, ordered.values, words)
+            form = forms.again(errand.form, forms.left(errand.verb, ordered.values, done), words)
             renewed = _Errand(errand.jid, errand.verb, form, None, self._clock.monotonic_s())
             self._keep(ordered, session, renewed, words)
         else:
             self._complete(ordered, session, words, wrong=wrong)
 
     async def _replies(self, jid: str, said: list[str], asked: Question | None) -> list[Reply]:
-        """Return the reply to each line."""
+        """Return the reply to each line, as far as the person may give so many commands now."""
         per_minute = self._limits.commands_per_minute
-        if not await self._store.users.allow(jid, "command", per_minute, 60.0):
-            return [TooFast(per_minute)]
         known = await self._store.users.get(jid)
-        if known.suspended:
-            return [NotAdmitted()]
         limits = self._limits.of(known.most_subscriptions)
-        dialogues = [converse(commands.parse(line), asked, limits) for line in said]
-        return [await self._house.conduct(jid, dialogue, _quietly) for dialogue in dialogues]
+        replies: list[Reply] = []
+        for line in said:
+            if not await may_command(self._store.users, jid, per_minute):
+                return [*replies, TooFast(per_minute)]
+            if known.suspended:
+                return [NotAdmitted()]
+            replies.append(await self._house.conduct(jid, converse(commands.parse(line), asked, limits), _quietly))
+        return replies
 
     def _keep(self, ordered: Ordered, session: str, errand: _Errand, note: str = "") -> None:
         self._errands[session] = errand
-        if len(self._errands) > MOST_ERRANDS:
-            self._errands.popitem(last=False)
+        self._forget_old(ordered.jid)
         self._answer(ordered, adhoc.going_on(ordered.node, session, errand.form, note))
+
+    def _forget_old(self, jid: str) -> None:
+        """Forget errands that are too old, and the oldest of a person, and of all, who have too many."""
+        now_s = self._clock.monotonic_s()
+        own = [session for session, errand in self._errands.items() if errand.jid == jid]
+        for session in own[:-MOST_ERRANDS_OF_ONE]:
+            del self._errands[session]
+        while self._errands:
+            session, oldest = next(iter(self._errands.items()))
+            if len(self._errands) <= MOST_ERRANDS and now_s - oldest.since_s < ERRAND_STANDS_S:
+                break
+            del self._errands[session]
 
     def _complete(self, ordered: Ordered, session: str, words: str, *, wrong: bool = False) -> None:
         self._answer(ordered, adhoc.completed(ordered.node, session, words, wrong=wrong))

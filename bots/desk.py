@@ -12,14 +12,17 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots import commands, stanzas
+from bots import commands, muc, stanzas
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.dialogue import Dialogue, converse
 from bots.exchange import (
+    NO_COMMAND,
+    NOT_UNDERSTOOD,
     ExportedAsFile,
     Failed,
     Greeted,
+    KeepsQuiet,
     OnlyManagers,
     Question,
     Reply,
@@ -29,7 +32,7 @@ from bots.house import House
 from bots.ids import answer_id, fresh_id
 from bots.length import LONGEST_MESSAGE_BYTES, clip
 from bots.link import Link, Said
-from bots.paces import may_command
+from bots.paces import counters, exceeded_limit
 from bots.pointing import pointed, reacted
 from bots.replies import others, text
 from bots.replies.talking import broken, welcome, welcome_back
@@ -46,6 +49,12 @@ from service.store.users import UserState
 
 QUESTION_STANDS_S: Final = 600.0
 """After this long a question is forgotten, so that a stray "yes" does nothing."""
+
+MOST_MISUNDERSTOOD: Final = 5
+"""After so many messages in a row that say nothing to us, we are silent until one does: two bots that answer everything
+would otherwise never end."""
+SILENT_FOR_S: Final = 600.0
+"""Unless nothing was said for so long."""
 
 _MOST_WAITING = 100
 _MOST_WAITING_OF_ONE = 20
@@ -73,6 +82,9 @@ class _Person:
         self.asked: Question | None = None
         self.asked_s = 0.0
         self.told_too_fast: set[str] = set()
+        """Which of the limits that they exceeded they were told of."""
+        self.misunderstood: dict[str, tuple[int, float]] = {}
+        """Of whom, by occupant of a room, how many messages in a row we did not understand, and when the last one."""
         self.more: tuple[str, ...] = ()
         """The contents of the messages that are to follow an answer."""
         self.language = ""
@@ -164,7 +176,7 @@ class Desk:
                     self._latest.pop(whose, None)
         finally:
             del self._serving[whose], self._people[whose]
-            if person.asked is not None or person.told_too_fast:
+            if person.asked is not None or person.told_too_fast or person.misunderstood:
                 self._remember(whose, person)
 
     def _remember(self, jid: str, person: _Person) -> None:
@@ -196,27 +208,54 @@ class Desk:
         try:
             return await self._words(person, said)
         except StoreUnavailable as error:
-            return text(Failed(error, ""), self._clock.wall_s(), person.language or said.language)
+            if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:
+                return ""
+            return self._text(Failed(error, ""), person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
+            if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:
+                return ""
             return broken(voice(person.language or said.language))
 
     async def _words(self, person: _Person, said: Said) -> str:
         """Return what to say, "" for nothing."""
         per_minute = self._limits.commands_per_minute
-        if not await may_command(self._store.users, said, per_minute):
-            if said.occupant in person.told_too_fast or len(person.told_too_fast) >= _MOST_WAITING:
+        exceeded = await exceeded_limit(self._store.users, said, per_minute)
+        if exceeded:
+            if exceeded in person.told_too_fast or len(person.told_too_fast) >= _MOST_WAITING:
                 return ""
-            person.told_too_fast.add(said.occupant)
-            return text(TooFast(per_minute), self._clock.wall_s(), person.language or said.language)
-        person.told_too_fast.discard(said.occupant)
+            person.told_too_fast.add(exceeded)
+            return self._text(TooFast(per_minute), person.language or said.language)
+        person.told_too_fast.difference_update(counters(said))
         # A room is spoken to as its owners and admins speak, not as whoever spoke last.
         known = await self._house.greet(said.jid, said.language if said.may_change else "")
         if known.suspended:
             return ""
         person.language = known.habits.speaks
         reply = await self._converse(person, said, self._limits.of(known.most_subscriptions))
+        if not isinstance(reply, NO_COMMAND):
+            person.misunderstood.pop(said.occupant, None)
+            return worded(known, reply, self._clock.wall_s())
+        count = self._count_misunderstood(person, said)
+        if count > MOST_MISUNDERSTOOD:
+            person.asked = None
+            return ""
+        if count == MOST_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
+            person.asked, reply = None, KeepsQuiet()
         return worded(known, reply, self._clock.wall_s())
+
+    def _count_misunderstood(self, person: _Person, said: Said) -> int:
+        """Count a message that led to nothing; return how many of them its sender has sent in a row."""
+        now_s = self._clock.monotonic_s()
+        count, last_s = person.misunderstood.pop(said.occupant, (0, now_s))
+        count = count + 1 if now_s - last_s < SILENT_FOR_S else 1
+        person.misunderstood[said.occupant] = count, now_s
+        if len(person.misunderstood) > _MOST_WAITING:
+            del person.misunderstood[next(iter(person.misunderstood))]
+        return count
+
+    def _text(self, reply: Reply, language: str) -> str:
+        return text(reply, self._clock.wall_s(), language)
 
     async def _converse(self, person: _Person, said: Said, limits: Limits) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
@@ -246,7 +285,7 @@ class Desk:
         """Return the content of what is said first, "" for nothing; in a room it names whom it is for."""
         if not words:
             return ""
-        return stanzas.payload(f"{said.sender.partition('/')[2]}: {words}" if said.aloud else words)
+        return stanzas.payload(f"{muc.quoted(said.sender.partition('/')[2])}: {words}" if said.aloud else words)
 
     def _stanza(self, task: _Task, content: str, count: int) -> str:
         said, uid = task.said, user_id(task.said.jid)

@@ -94,12 +94,11 @@ def _carry_out(command: commands.Command, asked: Question | None, limits: Limits
         case commands.Export():
             return (yield from carrying.exported())
         case commands.Import():
-            return (yield from carrying.imported(command))
+            return (yield from carrying.imported(command, limits))
         case commands.ForgetMe():
             return ReallyForget()
         case commands.Answer(yes=True) if isinstance(asked, ReallyForget):
-            yield ForgetEverything()
-            return Forgotten()
+            return Forgotten((yield ForgetEverything()))
         case commands.Pause(target):
             return (yield from preferring.paused(target))
         case commands.Resume(target):

@@ -1,5 +1,7 @@
 """What a dialogue says in the end: a :data:`Reply`, which may be a :data:`Question`; no behaviour."""
 
+from typing import Final
+
 import msgspec
 
 from bots.asking import Followed
@@ -263,7 +265,9 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """Everything about the person is deleted."""
+    """Everything about the person is deleted, but what admins have set for them: that is kept for some days."""
+
+    kept_days: int = 0
 
 
 class LetBe(msgspec.Struct, frozen=True):
@@ -272,6 +276,10 @@ class LetBe(msgspec.Struct, frozen=True):
 
 class Greeted(msgspec.Struct, frozen=True):
     """Who we are."""
+
+
+class KeepsQuiet(msgspec.Struct, frozen=True):
+    """Not understood several times in a row: nothing more is said before something is."""
 
 
 class NothingToCancel(msgspec.Struct, frozen=True):
@@ -366,5 +374,13 @@ Reply = (
     | Explained | Incomplete | SubscriptionsFull | NewUrlsUsedUp
     | Exported | ExportedAsFile | ImportBegun | Imported | ReallyForget | Forgotten | NotAdmitted | Admitted
     | Paused | Resumed | Preferred | NoSuchSetting | UnreadableSetting | Filters | NoSuchFilter
-    | FiltersFull | TooFast | LetBe | Greeted | NothingToCancel | NothingAsked | OnlyManagers | NotUnderstood | Failed
+    | FiltersFull | TooFast | LetBe | Greeted | KeepsQuiet | NothingToCancel | NothingAsked | OnlyManagers
+    | NotUnderstood | Failed
 )  # fmt: skip
+
+NOT_UNDERSTOOD: Final = (
+    NotUnderstood, DidYouMean, Incomplete, Greeted, NothingAsked, NothingToCancel, NothingMore,
+)  # fmt: skip
+"""Replies to what is no command that can be carried out."""
+NO_COMMAND: Final = (*NOT_UNDERSTOOD, OnlyManagers, NotAdmitted)
+"""These, and to commands of people who may not give them: software, too, could say any of it again and again."""

@@ -213,6 +213,15 @@ def lines(verb: str, values: Values) -> list[str]:
     return [" ".join((verb, one, *words)) for one in each] or [" ".join((verb, *words))]
 
 
+def left(verb: str, values: Values, done: int) -> Values:
+    """Return what was filled in without what the first ``done`` commands were for."""
+    several = next((blank for blank in _shape(verb).fields if isinstance(blank, _Mine) and blank.each), None)
+    if several is None:
+        return values
+    chosen = [value for value in values.get(several.var, ()) if value.strip()]
+    return {**values, several.var: tuple(chosen[done:])}
+
+
 def question(asked: Question, instructions: str, voice: Voice) -> Form:
     """Return a question as a form."""
     match asked:

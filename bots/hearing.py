@@ -7,7 +7,7 @@ their software waits.
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
@@ -16,6 +16,7 @@ import structlog
 
 from bots import incoming, stanzas
 from bots.charges import Charges
+from bots.counter import MOST_AT_WORK_OF_ONE
 from bots.counter import Counter as Orders
 from bots.desk import Desk
 from bots.link import Link, LinkLost, Ordered, Said
@@ -45,7 +46,8 @@ class Hearing:
         self._orders = orders
         self._clock = clock
         self._said: list[Said] = []
-        self._ordered: list[Ordered] = []
+        self._ordered: deque[Ordered] = deque()
+        self._waiting_orders: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
         self._stirred = asyncio.Event()
         self._turn = asyncio.Lock()  # of those that take in what was said
@@ -70,9 +72,13 @@ class Hearing:
 
     def ordered(self, event: Ordered) -> None:
         """A person's software ordered something."""
-        if len(self._ordered) < _MOST_WAITING:
-            self._ordered.append(event)
-            self._has_orders.set()
+        waiting = self._waiting_orders[event.jid]
+        if len(self._ordered) >= _MOST_WAITING or waiting >= MOST_AT_WORK_OF_ONE:
+            self._orders.refuse(event)
+            return
+        self._waiting_orders[event.jid] = waiting + 1
+        self._ordered.append(event)
+        self._has_orders.set()
 
     def gained(self) -> None:
         """There are more whom we serve."""
@@ -142,8 +148,11 @@ class Hearing:
         while True:
             await self._has_orders.wait()
             self._has_orders.clear()
-            ordered, self._ordered = self._ordered, []
-            for each in ordered:
+            while self._ordered:
+                each = self._ordered.popleft()
+                self._waiting_orders[each.jid] -= 1
+                if not self._waiting_orders[each.jid]:
+                    del self._waiting_orders[each.jid]
                 await self._pass(each)
 
     async def _pass(self, ordered: Ordered) -> None:

@@ -58,6 +58,7 @@ from service.location.contents import LATEST
 from service.model import Channel, ChannelId, Entry, Subscription, UserId
 from service.preferences import FOR_ALL, NONE, ByNumber
 from service.store import Store
+from service.store.forgetting import RESTRICTIONS_KEPT_DAYS
 from service.store.keys import user_id
 from service.store.outbox import Batch, MessageId, ToldMessage
 from service.store.users import UserState
@@ -96,6 +97,8 @@ class House:
     async def greet(self, jid: str, tag: str) -> UserState:
         """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
         known = await self._store.users.get(jid)
+        if known.suspended:
+            return known  # perhaps they are forgotten, and nothing else is kept of them
         if not await self.door.admits(jid):
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
@@ -145,7 +148,7 @@ class House:
                 return await self._followed(jid)
             case AddSubscription(cid):
                 await self._store.heard.settle(jid)
-                return await follow(self._store, jid, cid)
+                return await follow(self._store, jid, cid, self.limits.subscriptions)
             case EndSubscription(cid):
                 async with self.delivery.paused(jid):
                     return await self._store.subscriptions.unsubscribe(jid, cid)
@@ -190,9 +193,9 @@ class House:
                 await self.importing.stop(jid)
                 async with self.delivery.paused(jid):
                     await self.delivery.part(jid)
-                    await self._store.forgetting.forget(jid)
+                    is_restricted = await self._store.forgetting.forget(jid)
                     self.delivery.forget(jid)
-                return None
+                return RESTRICTIONS_KEPT_DAYS if is_restricted else 0
             case PausePlease(cids, watches):
                 async with self.delivery.paused(jid):
                     return await self._store.pauses.pause(jid, cids, watches=watches)

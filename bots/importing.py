@@ -100,22 +100,26 @@ class Importing:
         try:
             (jid,) = await self._store.outbox.address([uid])
             while feeds := await self._store.imports.next(uid, AT_ONCE):
-                came = came.and_also(await self._some(jid, feeds))
+                known = await self._store.users.get(jid)
+                if not known.suspended:  # else the rest of the list is dropped
+                    came = came.and_also(await self._some(jid, feeds, self._limits.of(known.most_subscriptions)))
                 await self._store.imports.done(uid, len(feeds))
             await self._store.imports.finished(uid, self._link.address)
+            if (await self._store.users.get(jid)).suspended:
+                return
         except StoreUnavailable as error:
             _log.info("an import waits", user=uid, reason=str(error))
             await asyncio.sleep(_LOOK_EVERY_S)
             return
         await self._tell(jid, came)
 
-    async def _some(self, jid: str, feeds: Sequence[Subscribed]) -> Imported:
+    async def _some(self, jid: str, feeds: Sequence[Subscribed], limits: Limits) -> Imported:
         """Subscribe to a few feeds. Raises StoreUnavailable."""
         mine = {held.channel for held in await self._store.subscriptions.of_user(jid)}
-        room = self._limits.subscriptions - len(mine)
+        room = limits.subscriptions - len(mine)
         new = [feed for feed in feeds if channel_id(feed.url) not in mine]
         ended = await asyncio.gather(*(self._one(jid, feed) for feed in new[: max(room, 0)]))
-        full = LimitReached("You have reached {count} subscriptions.", count=self._limits.subscriptions)
+        full = LimitReached("You have reached {count} subscriptions.", count=limits.subscriptions)
         came = Imported(known=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :]))
         for one in ended:
             came = came.and_also(one)
@@ -123,7 +127,7 @@ class Importing:
 
     async def _one(self, jid: str, feed: Subscribed) -> Imported:
         try:
-            number, new = await follow(self._store, jid, await self._channel(jid, feed))
+            number, new = await follow(self._store, jid, await self._channel(jid, feed), self._limits.subscriptions)
         except StoreUnavailable:
             raise
         except CoronetError as error:

@@ -6,6 +6,7 @@ it quotes for old clients (XEP-0428) is not part of what was said. A file (XEP-0
 
 import datetime as dt
 import hashlib
+import re
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -35,6 +36,8 @@ CLOCKS_DIFFER_S: Final = 10.0
 """How far the server's clock, Redis's and ours may be apart."""
 SAME_WITHIN_S: Final = 1_800.0
 """Some clients count their ids anew in each session: afterwards the same id and words are another message."""
+_QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
+"""What somebody quotes at the beginning (XEP-0393 §5.1.3) was said by others; what is only quoted is said by nobody."""
 _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """XEP-0280: we never ask for them, so these are forged."""
 _MARKS: Final = tuple(f"{{{MARKERS}}}{mark}" for mark in ("displayed", "acknowledged", "received"))
@@ -118,7 +121,7 @@ def _kept_since(stanza: Element) -> float:
 
 def _said(stanza: Element, at_s: float) -> Said | None:
     text, points_at, reacted = _words(stanza)
-    if text is None:
+    if text is None or _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or ""):
         return None
     sender, ident = stanza.get("from", ""), stanza.get("id", "")
     thread = stanza.findtext("{*}thread") or ""
@@ -170,7 +173,7 @@ def _words(stanza: Element) -> tuple[str | None, str, bool]:
         return None, "", False
     reply = stanza.find(f"{{{_REPLY}}}reply")
     points_at = reply.get("id", "")[:LONGEST_TOKEN] if reply is not None else ""
-    return cut(_without_quote(stanza, body.text or "")), points_at, False
+    return cut(_QUOTED_LINES.sub("", _without_quote(stanza, body.text or ""))), points_at, False
 
 
 def _file(stanza: Element, text: str) -> str:

@@ -151,11 +151,30 @@ class Absent(msgspec.Struct, frozen=True):
     jid: str
 
 
+class Wrote(msgspec.Struct, frozen=True):
+    """One of somebody's clients has written to us, or carries out a command."""
+
+    jid: str
+    resource: str
+
+
+class PresenceChanged(msgspec.Struct, frozen=True):
+    """One of somebody's clients came online, changed its presence, or went offline; "" as resource means all of them.
+
+    ``is_free``: it is online, and neither away nor busy.
+    """
+
+    jid: str
+    resource: str
+    is_online: bool
+    is_free: bool
+
+
 class Started(msgspec.Struct, frozen=True):
     """A new session began (not a resumed one): what the old one had not confirmed may be lost."""
 
 
-Event = Said | SaidInRoom | Ordered | InRoom | RoomRefused | Receipt | Bounced | Seen | Absent | Started
+Event = Said | SaidInRoom | Ordered | InRoom | RoomRefused | Receipt | Bounced | Wrote | PresenceChanged | Started
 
 
 class Link(Protocol):

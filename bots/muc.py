@@ -19,6 +19,8 @@ _MUC: Final = "http://jabber.org/protocol/muc"
 _USER: Final = f"{_MUC}#user"
 _DIRECT: Final = "jabber:x:conference"
 _LONGEST_JID: Final = 3_071
+_AFTER_NICK: Final = ":,; \n\t"
+"""What stands between the nick of whom a message is for and the rest."""
 _PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 
 
@@ -84,9 +86,14 @@ def addressed(text: str, nick: str) -> str | None:
     if not rest.lower().startswith(nick.lower()):
         return None
     after = rest[len(nick) :]
-    if after and after[0] not in ":,; \n\t":
+    if after and after[0] not in _AFTER_NICK:
         return None
-    return after.lstrip(":,; \n\t")
+    return after.lstrip(_AFTER_NICK)
+
+
+def quoted(nick: str) -> str:
+    """Return a nick as an answer begins with it: in quotation marks if it could be another's nick and a command."""
+    return f"“{nick}”" if any(char in nick for char in _AFTER_NICK) else nick
 
 
 def named(attempt: int) -> str:

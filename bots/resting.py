@@ -5,6 +5,7 @@ from typing import Final
 
 from bots import stanzas
 from bots.link import Link
+from bots.presences import MOST_PEOPLE
 from service.clock import Clock
 from service.habits import Habits, may_be_told_s
 from service.model import UserId
@@ -33,8 +34,11 @@ class Resting:
         self._asked_s.clear()
 
     def seen(self, uid: UserId, *, is_free: bool) -> None:
-        """Remember whether somebody is free to be told."""
+        """Remember whether somebody is free to be told; forget whom we saw longest ago, if there are too many."""
+        self._free.pop(uid, None)
         self._free[uid] = is_free
+        if len(self._free) > MOST_PEOPLE:
+            del self._free[next(iter(self._free))]
 
     def forget(self, uid: UserId) -> None:
         """Remember nothing of somebody."""

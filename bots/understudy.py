@@ -90,7 +90,8 @@ class Understudy(House):
                 self._noted("Send the list as a file if their server takes one, and as messages otherwise.")
                 return None
             case ForgetEverything():
-                return self._noted("Forget everything about them.")
+                self._noted("Forget everything about them but what admins have set.")
+                return 0
             case PausePlease(cids, watches):
                 return await self._paused(jid, cids, watches=watches)
             case ResumePlease(cids, watches):

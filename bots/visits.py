@@ -247,6 +247,6 @@ class Visits:
         if event.reacted:
             return Spoken(event.text, ours, may_change) if ours and may_change else None
         named = muc.addressed(event.text, visit.nick)
-        if named is None and not ours:
+        if named is None and not (ours and event.text):
             return None
         return Spoken(event.text if named is None else named, ours, may_change)

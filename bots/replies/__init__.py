@@ -78,6 +78,7 @@ _WRITERS: Final[dict[type[Any], Callable[[Any, Voice], str]]] = {
     say.OnlyManagers: talking.only_managers,
     say.LetBe: talking.let_be,
     say.Greeted: talking.greeted,
+    say.KeepsQuiet: talking.keeps_quiet,
     say.NothingToCancel: talking.nothing_to_cancel,
     say.NothingAsked: talking.nothing_asked,
     say.DidYouMean: talking.did_you_mean,

@@ -91,8 +91,14 @@ def really_forget(_reply: say.ReallyForget, voice: Voice) -> str:
     )
 
 
-def forgotten(_reply: say.Forgotten, voice: Voice) -> str:
+def forgotten(reply: say.Forgotten, voice: Voice) -> str:
     """Say farewell."""
+    if reply.kept_days:
+        return voice.say(
+            "I have forgotten everything about you but the limits that an admin has set for you. Those I keep for "
+            "{days} days. Farewell! Whenever you write to me again, we begin anew.",
+            days=reply.kept_days,
+        )
     return voice.say("I have forgotten everything about you. Farewell! Whenever you write to me again, we begin anew.")
 
 
@@ -104,6 +110,11 @@ def let_be(_reply: say.LetBe, voice: Voice) -> str:
 def greeted(_reply: say.Greeted, voice: Voice) -> str:
     """Greet back."""
     return welcome(voice)
+
+
+def keeps_quiet(_reply: say.KeepsQuiet, voice: Voice) -> str:
+    """Say that only commands are answered from now on."""
+    return voice.say("I still do not understand, so I will be quiet until you send me a command. `help` lists them.")
 
 
 def nothing_to_cancel(_reply: say.NothingToCancel, voice: Voice) -> str:

@@ -12,7 +12,6 @@ import asyncio
 import random
 import secrets
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from slixmpp import ClientXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots import adhoc, archive, incoming, introduction, muc, stanzas
-from bots.link import Absent, Event, LinkLost, Ordered, Said, Seen, Started
+from bots.link import Event, LinkLost, Ordered, PresenceChanged, Said, Started, Wrote
 from bots.voice import voice
 from bots.xmpp import stream
 from bots.xmpp.questions import Answer, Questions
@@ -74,8 +73,6 @@ class Connection:
         self._heard_s = 0.0
         self._since_s = 0.0  # when the connection was last made
         self._told_slow = False
-        self._online: defaultdict[str, set[str]] = defaultdict(set)
-        self._away: defaultdict[str, set[str]] = defaultdict(set)  # of those, where the person is away or busy
         self._stream.add_filter("in", self._incoming)
         for event, handler in (
             ("session_start", self._session_started),
@@ -255,8 +252,6 @@ class Connection:
     def _session_ended(self, _event: Any) -> None:
         self.up.clear()
         self._session += 1
-        self._online.clear()
-        self._away.clear()
         self._questions.lost()
 
     def _disconnected(self, _event: Any) -> None:
@@ -318,9 +313,7 @@ class Connection:
         self._on_event(event)
 
     def _has_written(self, event: Said | Ordered) -> None:
-        """A client that we did not know to be online is one that came online: not everybody shows us their presence."""
-        resource = event.sender.partition("/")[2]
-        self._on_event(Seen(event.jid, is_new_client=resource not in self._online.get(event.jid, ())))
+        self._on_event(Wrote(event.jid, event.sender.partition("/")[2]))
 
     def _presence(self, element: Any) -> None:
         sender, kind = element.get("from", ""), element.get("type", "")
@@ -333,23 +326,9 @@ class Connection:
             return
         for answer in _PRESENCE_ANSWERS.get(kind, ()) if self.leads else ():
             self.hint(stanzas.presence(self.address, jid, answer, content=introduction.PRESENT if not answer else ""))
-        if kind == "":
-            is_new = resource not in self._online[jid]
-            self._online[jid].add(resource)
-            away = element.findtext("{*}show") in _AWAY
-            (self._away[jid].add if away else self._away[jid].discard)(resource)
-            self._on_event(Seen(jid, self._is_free(jid), is_new_client=is_new))
-        elif kind == "unavailable":
-            self._online[jid].discard(resource)
-            self._away[jid].discard(resource)
-            if not resource or not self._online[jid]:
-                del self._online[jid], self._away[jid]
-                self._on_event(Absent(jid))
-            else:
-                self._on_event(Seen(jid, self._is_free(jid)))
-
-    def _is_free(self, jid: str) -> bool:
-        return not self._online[jid] <= self._away[jid]
+        if kind in ("", "unavailable"):
+            is_free = kind == "" and element.findtext("{*}show") not in _AWAY
+            self._on_event(PresenceChanged(jid, resource, kind == "", is_free))
 
 
 _AWAY: Final = ("away", "xa", "dnd")

@@ -1,13 +1,18 @@
 """Lists of feeds that people sent, until they are subscribed to all of it: a crash costs no more than a repetition."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
+from service.errors import LimitReached
 from service.feeds.opml import Subscribed
 from service.model import UserId
 from service.store import keys
 from service.store.link import Link
+
+MOST_WAITING: Final = 5_000
+"""Feeds of one person: as many as one list may have."""
 
 
 class Imports:
@@ -18,10 +23,15 @@ class Imports:
         self._link = link
 
     async def add(self, jid: str, feeds: Sequence[Subscribed], bot: str) -> None:
-        """Add feeds to what is to be imported by the bot of this address."""
+        """Add feeds to what is to be imported by the bot of this address.
+
+        Raises :class:`LimitReached` if more than ``MOST_WAITING`` of one person would wait.
+        """
         uid = keys.user_id(jid)
         await self._link.call("HSET", keys.IMPORTING, uid, bot)
-        await self._link.call("RPUSH", keys.imports(uid), *(msgspec.msgpack.encode(feed) for feed in feeds))
+        packed = (msgspec.msgpack.encode(feed) for feed in feeds)
+        if not await self._link.script("list_append", (keys.imports(uid),), MOST_WAITING, *packed):
+            raise LimitReached("I am still busy with the lists that you have sent. Send this one when I am done.")
 
     async def count(self, jid: str) -> int:
         """Return how many feeds a person has still to import."""

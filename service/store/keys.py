@@ -50,8 +50,9 @@ key                          type    meaning
 ``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
 ``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``,
                                      ``unheard``: what standing queries met since everything was paused,
-                                     ``unreachable``: nothing reached them; 1 if we silenced those queries,
-                                     and what admins set: ``suspended``, ``most_subscriptions``
+                                     ``unreachable``: nothing reached them; 1 if we silenced those queries
+``cn:{u:UID}:restrictions``  hash    what admins set: ``jid``, ``suspended``, ``most_subscriptions``; stays when the
+                                     person is forgotten, and expires then
 ``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``,
                                      and of a paused one the version it stands still at: see ``user_held.lua``
 ``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
@@ -67,7 +68,7 @@ key                          type    meaning
 ``cn:{u:UID}:revived:L``     string  what dead letter L would have told is queued again; expires
 ``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
 ``cn:{u:UID}:articles:old``  hash    the generation of marks before that
-``cn:{u:UID}:rate:WHAT``     string  how often this window; expires
+``cn:{u:UID}:rate:WHAT``     string  how often this window; stays when the person is forgotten; expires
 ``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all → Preferences (msgpack)
 ``cn:{u:UID}:imports``       list    what is still to be imported: Subscribed (msgpack)
 ``cn:{u:UID}:heard``         stream  what they said and nobody has answered: ``s`` Said (msgpack), ``v`` to which bot
@@ -82,6 +83,7 @@ key                          type    meaning
 ``cn:{a}:users``             set     every user id that ever wrote to us
 ``cn:{i}:importing``         hash    user ids with something to import → the address of the bot that does it
 ``cn:{a}:leaving``           set     user ids that are being forgotten
+``cn:{a}:restricted``        zset    user ids of forgotten people whose restrictions are kept → until when (Unix s)
 ``cn:{a}:floor``             string  the greatest ``seq`` of those who were forgotten lately; expires
 ``cn:{v}:invites``           hash    hash of an invitation's code → ``USES UNTIL``: how often still, until when (Unix s)
 ``cn:{v}:guests``            set     user ids that came with an invitation
@@ -129,6 +131,7 @@ INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 IMPORTING = "cn:{i}:importing"
 LEAVING = "cn:{a}:leaving"
+RESTRICTED = "cn:{a}:restricted"
 SEQ_FLOOR = "cn:{a}:floor"
 INVITES = "cn:{v}:invites"
 GUESTS = "cn:{v}:guests"
@@ -265,6 +268,11 @@ def user(uid: UserId) -> str:
     return f"cn:{{u:{uid}}}"
 
 
+def restrictions(uid: UserId) -> str:
+    """What admins restrict of a user."""
+    return f"cn:{{u:{uid}}}:restrictions"
+
+
 def user_index(uid: UserId) -> str:
     """A user's subscriptions."""
     return f"cn:{{u:{uid}}}:subs"
@@ -366,14 +374,17 @@ def rate(uid: UserId, what: str) -> str:
     return f"cn:{{u:{uid}}}:rate:{what}"
 
 
-RATES = ("command", "url", "import", "invitation", "guests")
+RATES = ("command", "form", "url", "import", "invitation", "guests", "managers")
 """What is counted per user and window; and ``command:`` with a hash of each occupant of a room, for a minute."""
 
 
 def all_of_user(uid: UserId) -> tuple[str, ...]:
-    """Every key of one user; who adds one, adds it here, or `forget me` forgets to forget it."""
+    """Every key of one user that `forget me` deletes: all but their rates and restrictions, which expire.
+
+    Whoever adds a key of a user adds it here.
+    """
     own = (user, user_index, intents, outbox, in_flight, told, articles, older_articles, preferences, watches, hits)
-    return (*(key(uid) for key in (*own, imports, echoes, told_at)), *said(uid), *(rate(uid, what) for what in RATES))
+    return (*(key(uid) for key in (*own, imports, echoes, told_at)), *said(uid))
 
 
 def host(site: str) -> str:

@@ -344,7 +344,7 @@ def _claimed_keys(uid: UserId) -> tuple[str, ...]:
         keys.in_flight(uid),
         keys.articles(uid),
         keys.older_articles(uid),
-        keys.user(uid),
+        keys.restrictions(uid),
         keys.told_at(uid),
     )
 

@@ -1,5 +1,6 @@
 """People as admins see them: listed, found, suspended, bounded and forgotten."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +12,15 @@ from service.store.forgetting import Forgetting
 from service.store.link import Link
 from service.store.outbox import Outbox
 
-_FIELDS = ("jid", "suspended", "most_subscriptions", "receipts")
+_RESTRICTIONS = ("jid", "suspended", "most_subscriptions")
+_COMMANDS = 7
+"""How many commands read one person."""
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A person who wrote to us. ``most_subscriptions`` is what an admin set, None for what the settings say.
+    """A person who wrote to us, or was forgotten and is still restricted.
+
+    ``most_subscriptions`` is what an admin set, None for what the settings say.
 
     ``waiting_since_s`` (Unix s) is when the oldest of what they have not been told was queued, None without any;
     ``receipts`` whether their client confirms what it has shown (XEP-0184). While ``suspended``, what is new for them
@@ -45,12 +50,17 @@ class People:
 
     async def ids(self) -> list[UserId]:
         """Return everybody's id, in order."""
-        return sorted(uid.decode() for uid in await self._link.call("SMEMBERS", keys.USERS))
+        known, restricted = await self._link.many(
+            [("SMEMBERS", keys.USERS), ("ZRANGEBYSCORE", keys.RESTRICTED, int(time.time()), "+inf")]
+        )
+        return sorted(uid.decode() for uid in {*known, *restricted})
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
         """Return bare JIDs in the order asked for; "" for somebody who is forgotten."""
-        found = await self._link.many([("HGET", keys.user(uid), "jid") for uid in uids])
-        return [jid.decode() if jid else "" for jid in found]
+        found = await self._link.many(
+            [("HGET", key, "jid") for uid in uids for key in (keys.user(uid), keys.restrictions(uid))]
+        )
+        return [(jid or restricted or b"").decode() for jid, restricted in zip(found[::2], found[1::2], strict=True)]
 
     async def many(self, uids: Sequence[UserId]) -> list[Person | None]:
         """Return people in the order asked for; None for somebody who is forgotten."""
@@ -58,7 +68,8 @@ class People:
             command
             for uid in uids
             for command in (
-                ("HMGET", keys.user(uid), *_FIELDS),
+                ("HMGET", keys.user(uid), "jid", "receipts"),
+                ("HMGET", keys.restrictions(uid), *_RESTRICTIONS),
                 ("HLEN", keys.user_index(uid)),
                 ("HLEN", keys.watches(uid)),
                 ("XLEN", keys.outbox(uid)),
@@ -67,7 +78,8 @@ class People:
             )
         ]
         replies = await self._link.many(commands)
-        return [_person(uid, replies[6 * place : 6 * place + 6]) for place, uid in enumerate(uids)]
+        own = (replies[_COMMANDS * place : _COMMANDS * (place + 1)] for place in range(len(uids)))
+        return [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
 
     async def get(self, uid: UserId) -> Person | None:
         """Return one person; None if there is none."""
@@ -87,20 +99,23 @@ class People:
     async def forget(self, uid: UserId) -> bool:
         """End all that a person has with us and delete what we know of them; False if there was no such person.
 
-        Who writes again is a stranger.
+        That includes what admins restrict: who writes again is a stranger.
         """
         (jid,) = await self.jids([uid])
         if jid:
+            limits = (keys.restrictions(uid), *(keys.rate(uid, what) for what in keys.RATES))
+            await self._link.many([("DEL", *limits), ("ZREM", keys.RESTRICTED, uid)])
             await self._forgetting.forget(jid)
         return bool(jid)
 
     async def _set(self, uid: UserId, field: str, value: str) -> bool:
-        return bool(await self._link.script("user_set", (keys.user(uid),), field, value))
+        own = (keys.user(uid), keys.restrictions(uid))
+        return bool(await self._link.script("user_restrict", own, field, value))
 
 
 def _person(uid: UserId, replies: Sequence[Any]) -> Person | None:
-    fields, subscriptions, watches, queued, in_flight, oldest = replies
-    jid, suspended, most, receipts = fields
+    (known, receipts), (restricted, suspended, most), subscriptions, watches, queued, in_flight, oldest = replies
+    jid = known or restricted
     if jid is None:
         return None
     return Person(

@@ -12,7 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from service.errors import NotSubscribed
+from service.errors import LimitReached, NotSubscribed
 from service.feeds.parts import Parts, parts
 from service.model import ChannelId, Subscription, UserId
 from service.store import keys
@@ -43,16 +43,21 @@ class Subscriptions:
         self._channels = channels
         self._outbox = outbox
 
-    async def subscribe(self, jid: str, cid: ChannelId) -> tuple[Subscription, bool]:
+    async def subscribe(self, jid: str, cid: ChannelId, most: int | None = None) -> tuple[Subscription, bool]:
         """Subscribe, to the channel or the one that took over; durably once this returns. Also say whether it is new.
 
-        Raises :class:`NotSubscribed` if the channel does not exist (any more).
+        A person has at most ``most`` subscriptions, or as many as an admin has set; None for any number. Raises
+        :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist (any more).
         """
         uid = keys.user_id(jid)
         stamp, floor, channel = await asyncio.gather(self._announce(uid), self._floor(uid), self._channels.resolve(cid))
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid))
-        new, _, intents = await self._link.script("user_subscribe", own, jid, cid, seen, _moment(time.time()), floor)
+        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
+        given = (jid, cid, seen, _moment(time.time()), floor, "" if most is None else most)
+        new, *found = await self._link.script("user_subscribe", own, *given)
+        if new < 0:
+            raise LimitReached("You have reached {count} subscriptions.", count=found[0])
+        intents = found[1]
         await self._settle_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
         _, held = await self._link.many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))])
         if held is None:

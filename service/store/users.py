@@ -8,14 +8,14 @@ import msgspec
 from service.habits import NONE, Habits
 from service.model import UserId
 from service.store import keys
-from service.store.link import Link, script
+from service.store.link import Command, Link, script
 
 
 class UserState(msgspec.Struct, frozen=True):
     """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want.
 
     ``unreachable``: nothing reached them for so long that nothing is sent any more. ``suspended`` and
-    ``most_subscriptions`` (None for what the settings say) are admins' word.
+    ``most_subscriptions`` (None for what the settings say) are set by admins, and outlive a person who is forgotten.
     """
 
     jid: str
@@ -46,9 +46,14 @@ class Users:
 
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
-        fields = ("welcomed", "receipts", "unreachable", "suspended", "most_subscriptions", *_HABITS)
-        found = await self._link.call("HMGET", keys.user(keys.user_id(jid)), *fields)
-        welcomed, receipts, unreachable, suspended, most, *habits = found
+        uid = keys.user_id(jid)
+        found, (suspended, most) = await self._link.many(
+            [
+                ("HMGET", keys.user(uid), "welcomed", "receipts", "unreachable", *_HABITS),
+                ("HMGET", keys.restrictions(uid), "suspended", "most_subscriptions"),
+            ]
+        )
+        welcomed, receipts, unreachable, *habits = found
         return UserState(
             jid,
             welcomed == b"1",
@@ -60,13 +65,14 @@ class Users:
         )
 
     async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
-        """Remember what is given."""
+        """Remember what is given. What admins restrict of somebody who comes back does not expire any more."""
         uid = keys.user_id(jid)
         fields: list[str] = ["jid", jid]
         for name, value in (("welcomed", welcomed), ("receipts", receipts)):
             if value is not None:
                 fields += [name, str(int(value))]
-        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+        kept: list[Command] = [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.RESTRICTED, uid)]
+        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields), *kept])
 
     async def habits(self, uids: Sequence[UserId]) -> list[Habits]:
         """Return when these people want to hear from us, in the same order."""
@@ -98,6 +104,10 @@ class Users:
         """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""
         key = keys.rate(keys.user_id(jid), what)
         return bool(await self._link.script("rate_take", (key,), limit, int(per_s * 1000)))
+
+    async def are_known(self, uids: Sequence[UserId]) -> list[bool]:
+        """Return of whom there is a record, in the same order."""
+        return [bool(found) for found in await self._link.many([("EXISTS", keys.user(uid)) for uid in uids])]
 
     async def next_number(self, jid: str, what: Literal["numbers", "watches"]) -> int:
         """Return the number that a person's next subscription, or standing query, would have."""

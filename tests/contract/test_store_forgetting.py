@@ -1,16 +1,22 @@
-"""Forgetting a person: afterwards nothing in Redis names them, wherever the process died in between."""
+"""Forgetting a person: afterwards only what limits them names them, wherever the process died in between."""
 
+import asyncio
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator
 
+import pytest
+
 from service.discovery.grammar import parse_watch
 from service.discovery.standing import Subject
-from service.errors import StoreUnavailable
+from service.errors import LimitReached, StoreUnavailable
+from service.feeds.opml import Subscribed
 from service.feeds.parts import Parts
 from service.habits import Habits
 from service.model import Channel, Entry
 from service.preferences import FOR_ALL, Preferences
 from service.store import Store, keys
+from service.store.forgetting import RESTRICTIONS_KEPT_DAYS
+from service.store.imports import MOST_WAITING
 from service.store.outbox import MessageId
 from service.store.standing import FreshMatcher
 from tests.contract.test_store_subscriptions import DyingLink
@@ -63,17 +69,20 @@ async def everything(store: Store) -> AsyncIterator[tuple[str, str]]:
 
 
 async def traces(store: Store, jid: str) -> list[str]:
-    """Return the keys that name a person, in whatever form."""
+    """Return the keys that name a person, in whatever form, but for counters that expire."""
     uid = keys.user_id(jid)
     raw = repr(urlsafe_b64decode(uid))[2:-1]
-    return [key async for key, held in everything(store) if any(name in key + held for name in (uid, jid, raw))]
+    counters = {keys.rate(uid, what) for what in keys.RATES}
+    found = [key async for key, held in everything(store) if any(name in key + held for name in (uid, jid, raw))]
+    assert all([await store.link.call("TTL", key) > 0 for key in counters.intersection(found)])
+    return [key for key in found if key not in counters]
 
 
 async def test_nothing_of_who_is_forgotten_is_left_in_any_key_and_others_keep_all(store: Store) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(3)]
     await live(store, ALICE, channels)
     flying = await live(store, BOB, channels)
-    assert len(await traces(store, ALICE)) > len(keys.RATES) + 10, "what is looked for is found while it is there"
+    assert len(await traces(store, ALICE)) > 10, "what is looked for is found while it is there"
     await store.forgetting.forget(ALICE)
     assert await traces(store, ALICE) == []
     assert len(await store.subscriptions.of_user(BOB)) == 3
@@ -125,3 +134,93 @@ async def test_workers_match_no_more_for_who_is_forgotten(store: Store) -> None:
     assert len((await matcher.match([subject]))[0]) == 2
     await store.forgetting.forget(ALICE)
     assert await matcher.match([subject]) == [{kept.id}]
+
+
+async def test_what_admins_set_and_counters_outlive_who_is_forgotten(store: Store) -> None:
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
+    await live(store, ALICE, channels)
+    assert await store.people.suspend(UID, suspended=True)
+    assert await store.people.set_most_subscriptions(UID, 3)
+    assert await store.users.allow(ALICE, "url", 2, 3600.0)
+    await store.forgetting.forget(ALICE)
+    known = await store.users.get(ALICE)
+    assert (known.suspended, known.most_subscriptions, known.welcomed) == (True, 3, False)
+    assert not await store.users.allow(ALICE, "url", 2, 3600.0), "the counter goes on"
+    assert {*await traces(store, ALICE)} <= {keys.RESTRICTED, keys.restrictions(UID)}
+    assert await store.people.ids() == [UID]
+    held = await store.link.call("HGETALL", keys.restrictions(UID))
+    assert held == {b"jid": ALICE.encode(), b"suspended": b"1", b"most_subscriptions": b"3"}
+    assert 0 < await store.link.call("TTL", keys.restrictions(UID)) <= RESTRICTIONS_KEPT_DAYS * 86_400
+
+
+async def test_an_admin_sees_and_lifts_what_is_kept_of_who_is_forgotten(store: Store) -> None:
+    await store.users.mark(ALICE)
+    await store.people.suspend(UID, suspended=True)
+    await store.forgetting.forget(ALICE)
+    assert await store.people.ids() == [UID]
+    person = await store.people.get(UID)
+    assert person is not None
+    assert (person.jid, person.suspended, person.subscriptions) == (ALICE, True, 0)
+    assert await store.people.suspend(UID, suspended=False)
+    assert not (await store.users.get(ALICE)).suspended
+    assert await store.people.get(UID) is None
+
+
+async def test_an_admin_forgets_completely(store: Store) -> None:
+    for known in (True, False):
+        await store.users.mark(ALICE)
+        await store.people.suspend(UID, suspended=True)
+        await store.users.allow(ALICE, "url", 2, 3600.0)
+        if not known:
+            await store.forgetting.forget(ALICE)
+        assert await store.people.forget(UID)
+        assert await traces(store, ALICE) == []
+        assert await store.link.call("EXISTS", keys.rate(UID, "url")) == 0
+
+
+async def test_restrictions_of_who_comes_back_do_not_expire(store: Store) -> None:
+    await store.users.mark(ALICE)
+    await store.people.set_most_subscriptions(UID, 3)
+    await store.forgetting.forget(ALICE)
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(ALICE, channel.id)
+    assert await store.link.call("TTL", keys.restrictions(UID)) == -1
+    await store.forgetting.forget(ALICE)
+    assert await store.link.call("TTL", keys.restrictions(UID)) > 0
+    await store.users.mark(ALICE, welcomed=True)
+    assert await store.link.call("TTL", keys.restrictions(UID)) == -1
+    assert await store.link.call("ZCARD", keys.RESTRICTED) == 0
+    assert (await store.users.get(ALICE)).most_subscriptions == 3
+
+
+async def test_expired_restrictions_are_listed_no_more(store: Store) -> None:
+    await store.users.mark(ALICE)
+    await store.people.suspend(UID, suspended=True)
+    await store.forgetting.forget(ALICE)
+    await store.link.call("DEL", keys.restrictions(UID))
+    await store.link.call("ZADD", keys.RESTRICTED, 1, UID)
+    assert await store.people.ids() == []
+    await store.users.mark(BOB)
+    await store.forgetting.forget(BOB)
+    assert await store.link.call("ZCARD", keys.RESTRICTED) == 0
+
+
+async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) -> None:
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(8)]
+    asked = [store.subscriptions.subscribe(ALICE, channel.id, 5) for channel in channels]
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in ended].count(LimitReached) == 3
+    assert len(await store.subscriptions.of_user(ALICE)) == 5
+    await store.people.set_most_subscriptions(UID, 6)
+    (left, *_) = [channel for channel, how in zip(channels, ended, strict=True) if isinstance(how, LimitReached)]
+    assert (await store.subscriptions.subscribe(ALICE, left.id, 5))[1], "what an admin set counts"
+    assert not (await store.subscriptions.subscribe(ALICE, left.id, 5))[1], "who has it may ask again"
+
+
+async def test_no_more_feeds_wait_than_one_list_has(store: Store) -> None:
+    feeds = [Subscribed(f"https://example.org/{number}") for number in range(MOST_WAITING - 1)]
+    await store.imports.add(ALICE, feeds, "bot@localhost")
+    with pytest.raises(LimitReached):
+        await store.imports.add(ALICE, feeds[:2], "bot@localhost")
+    await store.imports.add(ALICE, feeds[:1], "bot@localhost")
+    assert len(await store.imports.next(UID, MOST_WAITING + 1)) == MOST_WAITING

@@ -3,7 +3,7 @@
 -- queued can be taken back any more. Articles are known for 15 to 30 days, in two generations of ~500 marks.
 -- What the user does not want is withheld first: it counts as told by nobody. Of somebody who is suspended nothing is kept.
 -- What is not to be told yet stays where it is. Of channels that are told at intervals it is noted when they were.
--- KEYS outbox, in flight, articles, articles of the generation before, user, when last told
+-- KEYS outbox, in flight, articles, articles of the generation before, restrictions, when last told
 -- ARGV user id, most items, now s, and perhaps: the last item to look at, channels that are told at intervals, for how
 --      long (s) to know when they were, then of each item of which something is withheld its id and the positions (JSON,
 --      '' for all, 'later' for not yet).

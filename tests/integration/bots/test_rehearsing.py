@@ -86,7 +86,7 @@ async def test_a_question_is_answered_by_the_next_command(person: Person, store:
         await alice.say(FEED)
     (said,), would = await _answered(store, alice.jid, "forget me", "yes")
     assert "forgotten" in said.lower()
-    assert would == ["Forget everything about them."]
+    assert would == ["Forget everything about them but what admins have set."]
     assert len(await store.subscriptions.of_user(alice.jid)) == 1
 
 

@@ -183,7 +183,7 @@ class Person:
                 return None
             case ForgetEverything():
                 self.follows, self.watches, self.preferences, self.habits = {}, {}, {}, NONE
-                return None
+                return 0
             case PausePlease(cids):
                 fresh = [cid for cid in cids if cid not in self.paused]
                 self.paused.update(dict.fromkeys(fresh, 0))

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.exchange import Exported, ExportedAsFile, Failed, ImportBegun, Imported
+from bots.asking import Limits
+from bots.exchange import Exported, ExportedAsFile, Failed, ImportBegun, Imported, NewUrlsUsedUp
 from bots.exporting import documents
 from bots.length import LONGEST_MESSAGE_BYTES
 from bots.replies import others, text
@@ -106,6 +107,12 @@ def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None
     assert person.hear("import <https://example.org/list.opml>") == ImportBegun(1, ("Line 3: names no feed.",))
     assert person.importing == listed.feeds
     assert "Line 3" in person.say("import example.org/list.opml")
+
+
+def test_the_url_of_a_list_counts_as_a_new_one() -> None:
+    person = Person(limits=Limits(3, 0, 20, 2, 3))
+    person.lists = {"https://example.org/list.opml": Outline(())}
+    assert isinstance(person.hear("import https://example.org/list.opml"), NewUrlsUsedUp)
 
 
 def test_what_is_no_list_is_refused_in_words() -> None:

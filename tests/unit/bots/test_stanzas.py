@@ -1,7 +1,7 @@
 """What we write is well-formed whatever is in it; what we get means what it should."""
 
 from xml.etree import ElementTree as ET
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 import pytest
 from hypothesis import given
@@ -196,19 +196,32 @@ REPLY = "<reply xmlns='urn:xmpp:reply:0' to='feeds.localhost' id='m1'/>"
 @pytest.mark.parametrize(
     ("bounds", "text"),
     [
-        ("start='0' end='13'", "mute"),
+        ("start='0' end='10'", "mute"),
         ("start='0' end='99999'", ""),
-        ("start='99' end='13'", "> Some news\n> mute"),
-        ("start='-1' end='13'", "> Some news\n> mute"),
-        ("start='0' end='²'", "> Some news\n> mute"),
+        ("start='99' end='10'", "Some news\nmute"),
+        ("start='-1' end='10'", "Some news\nmute"),
+        ("start='0' end='²'", "Some news\nmute"),
     ],
 )
 def test_what_a_reply_quotes_for_old_clients_is_not_part_of_it(bounds: str, text: str) -> None:
     fallback = f"<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body {bounds}/></fallback>"
-    quoted = "<body>&gt; Some news\n&gt;mute</body>" if text == "mute" else "<body>&gt; Some news\n&gt; mute</body>"
-    read = incoming.read(message(f"{ALICE} type='chat'", quoted + REPLY + fallback))
+    read = incoming.read(message(f"{ALICE} type='chat'", f"<body>Some news\nmute</body>{REPLY}{fallback}"))
     assert isinstance(read, Said)
     assert (read.text, read.points_at, read.reacted) == (text, "m1", False)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [("> a\n> b\nlist", "list"), (">> a\nlist", "list"), (">a", ">a"), ("list\n> a", "list\n> a"), ("/", "")],
+)
+def test_lines_that_quote_are_not_part_of_what_is_said(body: str, text: str) -> None:
+    read = incoming.read(message(f"{ALICE} type='chat'", f"<body>{escape(body)}</body>"))
+    assert isinstance(read, Said)
+    assert read.text == text
+
+
+def test_what_is_only_quoted_is_said_by_nobody() -> None:
+    assert incoming.read(message(f"{ALICE} type='chat'", "<body>> a\n>> b\n</body>")) is None
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,7 @@ def test_under_a_message_of_ours_no_name_is_needed() -> None:
     assert spoken is not None
     assert (spoken.text, spoken.points_at, spoken.may_change) == ("stop", "id", True)
     assert visits.to_us(said("alice", "stop", points_at="r2")) is None
+    assert visits.to_us(said("alice", "", points_at="r1")) is None, "it only quotes us"
     assert visits.to_us(said("eve", "unsubscribe", points_at="r1", reacted=True)) is None, "a guest merely likes or not"
 
 

@@ -1,0 +1,270 @@
+"""Limits and suspensions on a real Prosody: nobody gets round them, and no two bots talk for ever."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from slixmpp import Message
+from slixmpp.exceptions import IqError
+
+from bots import counter, paces, presences
+from bots.bot import Bot
+from bots.desk import MOST_MISUNDERSTOOD
+from service.feeds import opml
+from service.feeds.opml import Subscribed
+from service.settings import Settings
+from service.store import Store
+from service.store.keys import user_id
+from tests.support.bot import Person, moved, serving
+from tests.support.channels import make_channel
+from tests.support.guest import Guest
+from tests.support.prosody import STRANGERS, ProsodyWithStrangers
+from tests.support.software import Errand, where
+from tests.support.strangers import ROOM, Strangers, strangers
+from tests.support.waiting import until, until_so
+
+PER_MINUTE = 4
+
+
+@pytest.fixture
+def login() -> str:
+    """The way to log in does not matter here."""
+    return "component"
+
+
+@pytest.fixture
+def limited(settings: Settings) -> Settings:
+    """Few commands a minute."""
+    return settings.model_copy(update={"max_commands_per_minute": PER_MINUTE})
+
+
+@pytest_asyncio.fixture
+async def others(tmp_path: Path, limited: Settings, store: Store) -> AsyncIterator[tuple[Strangers, Bot]]:
+    """Another server, and a bot with few commands a minute."""
+    own = ProsodyWithStrangers(tmp_path / "prosody")
+    mine = await moved(limited, own)
+    async with own as server, serving(mine, store) as bot, strangers(server) as theirs:
+        yield theirs, bot
+
+
+async def _pose_as_room(theirs: Strangers, bot: Bot) -> None:
+    invitation = f"<x xmlns='jabber:x:conference' jid='{ROOM}'/>"
+    theirs.send(f"<message from='mallory@{STRANGERS}/x' to='{bot.connection.address}'>{invitation}</message>")
+    await until_so(lambda: any("Hello!" in text for _, text in theirs.messages), "it says hello")
+    theirs.messages.clear()
+
+
+async def test_managers_of_a_room_share_a_budget(others: tuple[Strangers, Bot]) -> None:
+    theirs, bot = others
+    await _pose_as_room(theirs, bot)
+    for number in range(60):
+        theirs.say_in_room(bot.connection.address, "alice", f"occupant {number}", "Coronet: list")
+    theirs.say("bob@" + STRANGERS, bot.connection.address, "status")
+    await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "somebody else is answered")
+    await until_so(lambda: not bot._desk._serving, "all is answered")
+    answers = [text for to, text in theirs.messages if to == ROOM]
+    assert len([text for text in answers if "no subscriptions" in text]) == paces.MANAGERS * PER_MINUTE
+    assert len([text for text in answers if "That is more than" in text]) == 1
+
+
+async def test_a_form_is_charged_for_each_command(limited: Settings, store: Store, person: Person) -> None:
+    alice = await person()
+    for number in range(10):
+        channel = await make_channel(store, f"https://example.org/{number}")
+        await store.subscriptions.subscribe(alice.jid, channel.id)
+    async with serving(limited, store) as bot:
+        errand = Errand(alice, where(bot), "unsubscribe")
+        await errand.step()
+        answer = await errand.step("complete", channel=[f"#{number}" for number in range(1, 11)])
+        assert "That is more than 4 commands" in Errand.note(answer)[1]
+        assert len(await store.subscriptions.of_user(alice.jid)) == 10 - PER_MINUTE
+        assert answer["form"].get_values()["channel"] == [f"#{number}" for number in range(1 + PER_MINUTE, 11)]
+
+
+async def test_who_is_forgotten_has_no_more_commands_than_others(
+    limited: Settings, store: Store, person: Person
+) -> None:
+    alice = await person()
+    async with serving(limited, store):
+        for text in ("forget me", "yes", "list", "list"):
+            assert "That is more than" not in await alice.say(text)
+        assert "That is more than" in await alice.say("list")
+
+
+@pytest.mark.usefixtures("bot")
+async def test_a_list_is_imported_as_far_as_an_admin_allows(store: Store, person: Person) -> None:
+    alice = await person()
+    await alice.say("list")
+    await store.people.set_most_subscriptions(user_id(alice.jid), 1)
+    feeds = [Subscribed((await make_channel(store, f"https://example.org/{number}")).url) for number in range(3)]
+    alice.send(f"import {opml.write('Mine', feeds).decode()}")
+    told = await alice.wait_for(lambda message: "Your list is done" in message.body)
+    assert "1 new subscription" in told.body
+    assert len(await store.subscriptions.of_user(alice.jid)) == 1
+
+
+@pytest.mark.usefixtures("bot")
+async def test_what_an_admin_set_outlives_forget_me(store: Store, person: Person) -> None:
+    alice = await person()
+    await alice.say("list")
+    await store.people.set_most_subscriptions(user_id(alice.jid), 1)
+    await alice.say("forget me")
+    assert "the limits that an admin has set" in await alice.say("yes")
+    for number in (1, 2):
+        await make_channel(store, f"https://example.org/{number}")
+        answer = await alice.say(f"subscribe https://example.org/{number}")
+    assert "1 subscription" in answer
+    assert len(await store.subscriptions.of_user(alice.jid)) == 1
+
+
+async def test_a_suspended_room_stays_suspended_when_it_sends_the_bot_away(
+    bot: Bot, store: Store, person: Person
+) -> None:
+    alice = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
+    alice.invite(bot.connection.address)
+    await alice.hears("Hello!")
+    await store.people.suspend(user_id(alice.room), suspended=True)
+    await alice._xmpp.plugin["xep_0045"].set_role(alice._at, "Coronet", "none")
+
+    async def forgotten() -> bool:
+        return not await store.rooms.of(bot.connection.address)
+
+    await until(forgotten, "the room is forgotten")
+    alice.invite(bot.connection.address)
+    await until_so(lambda: "Coronet" in alice.roster(), "it is back")
+    alice.say("Coronet: list")
+    await until_so(lambda: any(text == "Coronet: list" for _, text in alice.heard), "it is said")
+    await alice.client.say("status")
+    await until_so(lambda: not bot._desk._serving, "all is answered")
+    assert not any("no subscriptions" in text for _, text in alice.heard)
+
+
+async def test_another_spelling_of_an_address_is_the_same_person(others: tuple[Strangers, Bot], store: Store) -> None:
+    theirs, bot = others
+    eve = f"eve@{STRANGERS}"
+    theirs.say(eve, bot.connection.address, "list")
+    await until_so(lambda: bool(theirs.messages), "eve is answered")
+    await store.people.suspend(user_id(eve), suspended=True)
+    theirs.messages.clear()
+    for spelling in ("Eve@strangers.localhost/phone", "\uff45ve@strangers.localhost"):
+        theirs.say(spelling, bot.connection.address, "list")
+    theirs.say(f"bob@{STRANGERS}", bot.connection.address, "list")
+    await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "bob is answered")
+    await until_so(lambda: not bot._desk._serving, "all is answered")
+    assert [to for to, _ in theirs.messages] == [f"bob@{STRANGERS}"]
+
+
+async def test_forms_are_opened_no_more_often_than_commands(limited: Settings, store: Store, person: Person) -> None:
+    alice, bob = await asyncio.gather(person(), person())
+    async with serving(limited, store) as bot:
+        opened = [await Errand(alice, where(bot), "timezone").step() for _ in range(10)]
+        assert [each["status"] for each in opened].count("executing") == PER_MINUTE
+        assert "That is more than 4" in Errand.note(opened[-1])[1]
+        assert (await Errand(bob, where(bot), "timezone").step())["status"] == "executing"
+
+
+async def test_one_persons_forms_push_out_nobody_elses(
+    bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice, eve = await asyncio.gather(person(), person())
+    monkeypatch.setattr(counter, "MOST_ERRANDS", counter.MOST_ERRANDS_OF_ONE + 1)
+    mine = Errand(alice, where(bot), "timezone")
+    await mine.step()
+    theirs = [Errand(eve, where(bot), "timezone") for _ in range(counter.MOST_ERRANDS_OF_ONE + 3)]
+    for each in theirs:
+        await each.step()
+    with pytest.raises(IqError):
+        await theirs[0].step("complete", words="Berlin")
+    assert "Berlin" in Errand.note(await theirs[-1].step("complete", words="Berlin"))[1]
+    assert "Berlin" in Errand.note(await mine.step("complete", words="Berlin"))[1]
+
+
+async def test_a_suspended_person_is_shown_no_form(bot: Bot, store: Store, person: Person) -> None:
+    alice = await person()
+    await alice.say("list")
+    await store.people.suspend(user_id(alice.jid), suspended=True)
+    opened = await Errand(alice, where(bot), "unsubscribe").step()
+    assert (opened["status"], Errand.note(opened)[0]) == ("completed", "error")
+
+
+async def test_presences_of_strangers_are_not_remembered(
+    others: tuple[Strangers, Bot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, bot = others
+    monkeypatch.setattr(presences, "MOST_RESOURCES", 3)
+    for number in range(300):
+        theirs.send(f"<presence from='p{number}@{STRANGERS}/x' to='{bot.connection.address}'/>")
+    theirs.say(f"eve@{STRANGERS}", bot.connection.address, "list")
+    await until_so(lambda: bool(theirs.messages), "eve is answered")
+    for number in range(10):
+        theirs.send(f"<presence from='eve@{STRANGERS}/{number}' to='{bot.connection.address}'/>")
+    await until_so(lambda: bool(bot._presences.people), "eve is known")
+    await until_so(lambda: not bot._presences.waiting, "all are looked at")
+    assert {jid: len(resources) for jid, resources in bot._presences.people.items()} == {f"eve@{STRANGERS}": 3}
+
+
+async def test_a_bot_that_repeats_everything_is_answered_a_few_times(bot: Bot, person: Person) -> None:
+    parrot, bob = await asyncio.gather(person(), person())
+    parrot._xmpp.add_event_handler("message", lambda message: parrot.send(message["body"]))
+    parrot.send("What is that?")
+    for _ in range(3):
+        await bob.say("status")
+    await until_so(lambda: len(parrot.received) >= MOST_MISUNDERSTOOD, "the parrot is answered")
+    await until_so(lambda: not bot._desk._serving, "all is answered")
+    await bob.say("status")
+    assert len(parrot.received) == MOST_MISUNDERSTOOD
+    assert "quiet" in parrot.received[-1].body
+
+
+class Robot(Guest):
+    """A bot in a room that answers everybody who begins with its nick."""
+
+    def answer(self) -> None:
+        """Begin to answer."""
+        self._xmpp.add_event_handler("groupchat_message", self._answer)
+
+    def _answer(self, message: Message) -> None:
+        if message["body"].startswith(self.nick):
+            self.say(f"{message['from'].resource}: What do you mean?")
+
+
+@pytest_asyncio.fixture
+async def robot(bot: Bot, person: Person) -> Robot:
+    """Another bot in a room that it has made, and to which it has invited ours."""
+    robot = Robot(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "Robot")
+    await robot.open()
+    robot.invite(bot.connection.address)
+    await robot.hears("Hello!")
+    robot.answer()
+    return robot
+
+
+async def test_two_bots_in_a_room_stop_answering_each_other(bot: Bot, robot: Robot, person: Person) -> None:
+    robot.say("Coronet: What do you mean?")
+    await robot.hears("Robot: I still do not understand")
+    alice = await Guest(await person(), robot.room, "alice").enter()
+    alice.say("Coronet: list")
+    await alice.hears("alice: You have no subscriptions")
+    await until_so(lambda: not bot._desk._serving, "all is answered")
+    answers = [text for nick, text in robot.heard if nick == "Coronet" and text.startswith("Robot: ")]
+    assert len(answers) == MOST_MISUNDERSTOOD
+
+
+async def test_a_nick_that_is_a_command_for_another_bot_stands_in_quotation_marks(robot: Robot, person: Person) -> None:
+    eve = await Guest(await person(), robot.room, "Robot: help").enter()
+    eve.say("Coronet: list")
+    await eve.hears("“Robot: help”: You have no subscriptions")
+    eve.say("Coronet: list")
+    await eve.hears("You have no subscriptions", times=2)
+    assert not [text for nick, text in eve.heard if nick == "Robot" and "What do you mean" in text]
+
+
+@pytest.mark.usefixtures("bot")
+async def test_a_quotation_is_not_answered(person: Person) -> None:
+    alice = await person()
+    alice.send("> You have no subscriptions.\n> Send me a URL.")
+    assert "no subscriptions" in await alice.say("> help\nlist")
+    assert len(alice.received) == 1
