@@ -194,6 +194,8 @@ class Desk:
         """Return the answer to one command; a bug in it is logged and stays that person's."""
         said = task.said
         try:
+            if said.person and await self._store.users.suspended([said.person]):
+                return ""
             return await self._words(person, said)
         except StoreUnavailable as error:
             return text(Failed(error, ""), self._clock.wall_s(), person.language or said.language)
