@@ -158,6 +158,8 @@ class Bot:
                 self._hearing.ordered(event)
             case Receipt() if event.jid not in self.connection.rooms:  # a room's receipt is what it gives back
                 self._delivery.receipt(event)
+            case Bounced() if event.resource and event.jid in self.connection.rooms:
+                pass  # an occupant says so, not the room
             case Bounced():
                 self._delivery.bounced(event)
                 self._rooms.bounced(event)

@@ -206,6 +206,8 @@ class Desk:
         """Return the answer to one command; a bug in it is logged and stays that person's."""
         said = task.said
         try:
+            if said.person and await self._store.users.suspended([said.person]):
+                return ""
             return await self._words(person, said)
         except StoreUnavailable as error:
             if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:

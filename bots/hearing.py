@@ -62,7 +62,12 @@ class Hearing:
         await together(self._take_in(), self._pass_on(), self._listen(), self._look(), self._say())
 
     def said(self, event: Said) -> None:
-        """A person said something. Who says too much at once is not heard."""
+        """A person said something. Who says too much at once is not heard.
+
+        Nor is an occupant of a room who spoke to us alone: where we are, :mod:`bots.rooms` hears them.
+        """
+        if event.is_private:
+            return
         if incoming.is_stale(event, self._clock.wall_s()):
             _log.info("said too long ago", jid=event.jid)
         elif self._waiting[event.jid] < MOST_UNREAD and len(self._said) < _MOST_WAITING:
@@ -104,7 +109,9 @@ class Hearing:
         now_s, new = self._clock.wall_s(), 0
         async with self._turn:
             async for page in pages:
-                new += await self._sort([each for each in page if not incoming.is_stale(each, now_s)])
+                new += await self._sort(
+                    [each for each in page if not (each.is_private or incoming.is_stale(each, now_s))]
+                )
         return new
 
     async def _take_in(self) -> None:

@@ -23,6 +23,7 @@ _FALLBACK: Final = "urn:xmpp:fallback:0"
 _REACTIONS: Final = "urn:xmpp:reactions:0"
 _OCCUPANT: Final = "{urn:xmpp:occupant-id:0}occupant-id"
 _STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
+_OF_A_ROOM: Final = "{http://jabber.org/protocol/muc#user}x"
 _MOST_REACTIONS: Final = 10
 _UNNAMED_S: Final = 10.0
 _BY_ARCHIVE: Final = "a "
@@ -47,7 +48,7 @@ def read(stanza: Element) -> Said | SaidInRoom | Receipt | Bounced | None:
     """Return what an incoming ``<message/>`` means to us, or None if nothing."""
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
-        return Bounced(bare(sender), ident, condition_of(stanza))
+        return Bounced(bare(sender), ident, condition_of(stanza), sender.partition("/")[2])
     if kind not in ("chat", "normal", "groupchat") or not sender or _has_any(stanza, _CARBONS):
         return None
     if kind != "groupchat" and (has_come := _receipt(stanza, bare(sender))) is not None:
@@ -57,7 +58,7 @@ def read(stanza: Element) -> Said | SaidInRoom | Receipt | Bounced | None:
         return None if at_s else _in_room(stanza)
     invited = muc.invitation(stanza)
     if invited is not None:
-        return Said(invited.by, sender, ident, "", "", wants_receipt=False, at_s=at_s, invited=invited)
+        return Said(bare(sender), sender, ident, "", "", wants_receipt=False, at_s=at_s, invited=invited)
     return _said(stanza, at_s)
 
 
@@ -138,6 +139,7 @@ def _said(stanza: Element, at_s: float) -> Said | None:
         reacted,
         wants_marker=names_it and stanza.find(f"{{{MARKERS}}}markable") is not None,
         at_s=at_s,
+        is_private=stanza.find(_OF_A_ROOM) is not None,
     )
 
 

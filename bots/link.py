@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 import msgspec
 
 from service.errors import OperationalError
+from service.model import UserId
 
 
 class LinkLost(OperationalError):
@@ -19,13 +20,16 @@ class LinkLost(OperationalError):
 class Invited(msgspec.Struct, frozen=True):
     """Somebody wants us in a room. ``through``: whom the room calls the inviter, "" if they have said so themselves.
 
-    ``by`` is bare: the room itself, if it hides who it is.
+    ``by`` is bare: the room itself, if it hides who it is. ``is_vouched``: their own server says
+    that it is they. ``is_accepted``: the bot that was brought the invitation has found that it is to be followed.
     """
 
     room: str
     by: str
     password: str
     through: str = ""
+    is_vouched: bool = False
+    is_accepted: bool = False
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -39,8 +43,9 @@ class Said(msgspec.Struct, frozen=True):
     they may change what the room is told, and ``occupant`` is what the room calls them whatever their nick (XEP-0421),
     or else their nick; "" outside of rooms. ``token`` names these words for all bots that the server may bring them to,
     "" if that is only us. ``at_s`` is when it was said (Unix s) if it was kept for us meanwhile, 0 if it is said now.
-    Unless None, ``invited`` is what it means, and there are no words: ``jid`` is who invites us, or, once it is found
-    that they may, the room.
+    Unless None, ``invited`` is what it means, and there are no words: ``jid`` is who sent that, a room or a person, or,
+    once it is accepted, the room. ``is_private``: a room passed it on to us alone (XEP-0045 §7.5). ``person``, in a
+    room, is who they are, "" if the room hides that.
     """
 
     jid: str
@@ -59,6 +64,8 @@ class Said(msgspec.Struct, frozen=True):
     wants_marker: bool = False
     at_s: float = 0.0
     invited: Invited | None = None
+    is_private: bool = False
+    person: UserId = ""
 
 
 class SaidInRoom(msgspec.Struct, frozen=True):
@@ -81,7 +88,7 @@ class SaidInRoom(msgspec.Struct, frozen=True):
 class InRoom(msgspec.Struct, frozen=True):
     """Somebody, perhaps ourselves, came into a room (or was there), changed there, or left; ``statuses`` say how.
 
-    ``destroyed``: the room is no more.
+    ``destroyed``: the room is no more. ``jid`` is their bare JID, "" if the room hides it.
     """
 
     room: str
@@ -90,6 +97,7 @@ class InRoom(msgspec.Struct, frozen=True):
     present: bool
     statuses: frozenset[str]
     destroyed: bool
+    jid: str = ""
 
 
 class RoomRefused(msgspec.Struct, frozen=True):
@@ -126,11 +134,15 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Bounced(msgspec.Struct, frozen=True):
-    """A message came back; ``condition`` is the name of RFC 6120 §8.3.3."""
+    """A message came back; ``condition`` is the name of RFC 6120 §8.3.3.
+
+    ``resource`` is that of who says so: in a room, an occupant.
+    """
 
     jid: str
     message_id: str
     condition: str
+    resource: str = ""
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -8,20 +8,38 @@ from bots.bounces import condition_of
 from bots.introduction import NAME
 from bots.link import InRoom, Invited, RoomRefused
 from bots.stanzas import bare, clean
+from service.net.sites import site_of
 
 BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
 CREATED: Final = "201"
 MYSELF: Final = "110"
+RENAMED: Final = "210"
+"""The room gave us another nick than we asked for."""
 TURNED_OUT: Final = frozenset(("301", "307", "321", "322"))
 """Banned, kicked, no longer a member, or no longer open to strangers."""
 
 _MUC: Final = "http://jabber.org/protocol/muc"
 _USER: Final = f"{_MUC}#user"
+_DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 _DIRECT: Final = "jabber:x:conference"
 _LONGEST_JID: Final = 3_071
 _AFTER_NICK: Final = ":,; \n\t"
 """What stands between the nick of whom a message is for and the rest."""
 _PUBSUB: Final = "http://jabber.org/protocol/pubsub"
+
+
+QUESTION: Final = f"<query xmlns='{_DISCO_INFO}'/>"
+"""Asks an address what it is; the answer is for :func:`is_group_chat`."""
+
+
+def is_group_chat(answer: Element) -> bool | None:
+    """Return whether an address says that it is a room, or a service with rooms (XEP-0045 §6); None for an error."""
+    told = answer.find(f"{{{_DISCO_INFO}}}query")
+    if answer.get("type") != "result" or told is None:
+        return None
+    identities = [(each.get("category"), each.get("type")) for each in told.iterfind(f"{{{_DISCO_INFO}}}identity")]
+    features = [each.get("var") for each in told.iterfind(f"{{{_DISCO_INFO}}}feature")]
+    return ("conference", "text") in identities and _MUC in features
 
 
 def entering(sender: str, room: str, nick: str, password: str, content: str) -> str:
@@ -48,8 +66,9 @@ def presence(stanza: Element) -> InRoom | RoomRefused | None:
     statuses = frozenset(status.get("code", "") for status in told.iterfind(f"{{{_USER}}}status"))
     item = told.find(f"{{{_USER}}}item")
     affiliation = item.get("affiliation", "none") if item is not None else "none"
+    jid = bare(item.get("jid", "")) if item is not None else ""
     destroyed = told.find(f"{{{_USER}}}destroy") is not None
-    return InRoom(room, nick, affiliation, kind == "", statuses, destroyed)
+    return InRoom(room, nick, affiliation, kind == "", statuses, destroyed, jid)
 
 
 def invitation(stanza: Element) -> Invited | None:
@@ -61,7 +80,7 @@ def invitation(stanza: Element) -> Invited | None:
         through = invite.get("from", "")[:_LONGEST_JID] or sender
         found = Invited(sender, bare(through), told.findtext(f"{{{_USER}}}password", ""), through)
     elif (direct := stanza.find(f"{{{_DIRECT}}}x")) is not None:
-        found = Invited(bare(direct.get("jid", "")), sender, direct.get("password", ""))
+        found = Invited(bare(direct.get("jid", "")).lower(), sender, direct.get("password", ""), is_vouched=True)
     else:
         return None
     sane = 0 < len(found.room) <= _LONGEST_JID and len(found.password) <= _LONGEST_JID and "@" in found.room
@@ -74,10 +93,13 @@ def declining(sender: str, room: str, to: str, reason: str) -> str:
     return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{_USER}'>{told}</x></message>"
 
 
-def vouches(room: str, jid: str) -> bool:
-    """Say whether what a room says of a person is their own server's word: it is one of its rooms."""
-    domain, home = room.rpartition("@")[2], jid.rpartition("@")[2]
-    return room != jid and (domain == home or domain.endswith(f".{home}"))
+def can_vouch(room: str, jid: str) -> bool:
+    """Say whether a room is on a service of a person's own server, if it is a service: its domain is below theirs.
+
+    Not on their very domain: it has accounts. Nor below a domain under which anybody can have one.
+    """
+    service, home = room.rpartition("@")[2], jid.rpartition("@")[2]
+    return service.endswith(f".{home}") and ("." not in home or site_of(service) == site_of(home))
 
 
 def addressed(text: str, nick: str) -> str | None:

@@ -15,6 +15,7 @@ from service.stack.prosody import PrivateProsody
 from service.stack.redis import PrivateRedis
 from service.store import Store, opened
 from tests.support.ejabberd import PrivateEjabberd
+from tests.support.prosody import ProsodyWithStrangers
 from tests.support.redis_cluster import RedisCluster
 
 # Laws hold at any speed: no example has a deadline, because the machine may be busy.
@@ -85,7 +86,7 @@ async def clean_cluster(redis_cluster: RedisCluster) -> RedisCluster:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def prosody(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PrivateProsody]:
     """A private Prosody; register accounts of your own names."""
-    async with PrivateProsody(tmp_path_factory.mktemp("prosody")) as server:
+    async with ProsodyWithStrangers(tmp_path_factory.mktemp("prosody")) as server:
         yield server
 
 

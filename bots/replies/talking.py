@@ -33,6 +33,22 @@ def kept_out(room: str, voice: Voice) -> str:
     )
 
 
+def no_group_chat(room: str, voice: Voice) -> str:
+    """Say to who invited us that an address is not a group chat's."""
+    return voice.say(
+        "I found no group chat at {room}. Please check the address. If the room is hidden, its owner has to show it.",
+        room=one_line(room, 300),
+    )
+
+
+def too_many_rooms(room: str, voice: Voice) -> str:
+    """Say to who invited us that we are in as many rooms as we can be."""
+    return voice.say(
+        "I cannot come to {room}: I am in too many rooms already. Please invite me again when I have left some.",
+        room=one_line(room, 300),
+    )
+
+
 def who_is_it(room: str, voice: Voice) -> str:
     """Say to whoever had a room invite us that we cannot tell who it is."""
     return voice.say(

@@ -14,10 +14,11 @@ TOLD_KEPT: Final = 50
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What it takes to enter a room."""
+    """What it takes to enter a room; ``by`` is the bare JID of who invited us, "" if that is not sure."""
 
     nick: str
     password: str = ""
+    by: str = ""
 
 
 class Rooms:

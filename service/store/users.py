@@ -1,6 +1,6 @@
 """What we know of a person besides their subscriptions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -63,6 +63,12 @@ class Users:
             suspended == b"1",
             int(most) if most else None,
         )
+
+    async def suspended(self, uids: Iterable[UserId]) -> set[UserId]:
+        """Return who of these people is suspended."""
+        asked = list(uids)
+        found = await self._link.many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
+        return {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
 
     async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Remember what is given. What admins restrict of somebody who comes back does not expire any more."""

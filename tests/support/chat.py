@@ -58,11 +58,11 @@ class ChatClient:
         self._xmpp = self._stream(f"{jid}/{resource}", password)
         self._keeper: asyncio.Task[None] | None = None
 
-    def _stream(self, jid: str, password: str) -> ClientXMPP:
+    def _stream(self, full_jid: str, password: str) -> ClientXMPP:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without this machine's authorities, which take time to load
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # the private server's certificate is its own
-        stream = ClientXMPP(jid, password, ssl_context=context)
+        stream = ClientXMPP(full_jid, password, ssl_context=context)
         stream.enable_direct_tls = False
         for plugin in ("xep_0030", "xep_0184", "xep_0198", "xep_0199", "xep_0308"):
             stream.register_plugin(plugin)
@@ -192,9 +192,11 @@ class ChatClient:
 
 
 @contextlib.asynccontextmanager
-async def online(jid: str, password: str, host: str, port: int, bot_jid: str) -> AsyncIterator[ChatClient]:
+async def online(
+    jid: str, password: str, host: str, port: int, bot_jid: str, *, resource: str = "test"
+) -> AsyncIterator[ChatClient]:
     """Yield a client that is online, and take it offline afterwards."""
-    client = ChatClient(jid, password, host, port, bot_jid)
+    client = ChatClient(jid, password, host, port, bot_jid, resource=resource)
     try:
         yield await client.start()
     finally:

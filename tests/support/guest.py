@@ -35,12 +35,14 @@ class Guest:
         await self._xmpp.plugin["xep_0045"].join_muc_wait(self._at, self.nick, maxstanzas=0, timeout=10)
         return self
 
-    async def open(self) -> "Guest":
-        """Make the room, and be its owner."""
+    async def open(self, *, shows_addresses: bool = False) -> "Guest":
+        """Make the room, and be its owner; ``shows_addresses``: all there see each other's JIDs."""
         await self.enter()
         muc = self._xmpp.plugin["xep_0045"]
-        form = await muc.get_room_config(self._at)
+        form: Any = await muc.get_room_config(self._at)
         form["type"] = "submit"
+        if shows_addresses:
+            form.get_fields()["muc#roomconfig_whois"]["value"] = "anyone"
         await muc.set_room_config(self._at, form)
         return self
 

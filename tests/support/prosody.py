@@ -7,6 +7,8 @@ from service.stack.prosody import PrivateProsody
 
 STRANGERS: Final = "strangers.localhost"
 """A component whose connection may speak for any name in it, as another server could."""
+ELSEWHERE: Final = "elsewhere.example"
+"""The same, and below no domain of ours."""
 SECRET: Final = "a stranger's secret"
 
 
@@ -43,7 +45,8 @@ class ArchivingProsody(PrivateProsody):
 
 
 class ProsodyWithStrangers(PrivateProsody):
-    """One with a component of strangers."""
+    """One with two components of strangers."""
 
     def _configuration(self) -> str:
-        return f'{super()._configuration()}\nComponent "{STRANGERS}"\n  component_secret = "{SECRET}"\n'
+        components = (f'Component "{each}"\n  component_secret = "{SECRET}"\n' for each in (STRANGERS, ELSEWHERE))
+        return "\n".join((super()._configuration(), *components))

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
 from bots import incoming, muc, stanzas
@@ -17,6 +18,7 @@ from service.feeds.urls import channel_id
 from service.feeds.wire import Document, Examine
 from service.habits import Habits
 from service.model import Change, Channel, Delta, Entry
+from service.store.rooms import Room
 from tests.support.naughty import STRINGS
 from tests.unit.bots.safety import safe
 from tests.unit.bots.visiting import visitor
@@ -102,7 +104,10 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
 def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
     """A server lets fewer names through than these; what it lets through is XML."""
     visits = Visits()
-    visits.remember({ROOM: ("Coronet", "")}, {}, 0.0)
+    visits.remember({ROOM: Room("Coronet")}, {}, 0.0)
+    visits.checked(ROOM, is_group_chat=True)
+    visits.moved(InRoom(ROOM, "Coronet", "none", present=True, statuses=frozenset(["110"]), destroyed=False), 0.0)
+    visits.settled(ROOM)
     for nick in filter(None, map(stanzas.clean, STRINGS)):
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
@@ -115,6 +120,7 @@ def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
         assert isinstance(said, SaidInRoom)
         assert said.nick == nick
         assert visits.is_manager(ROOM, nick)
+        visits.moved(msgspec.structs.replace(there, present=False), 0.0)
         visits.to_us(said)
         answer = stanzas.message("bot@example.org", ROOM, "1", stanzas.payload(f"{said.nick}: hello"), kind="groupchat")
         assert ET.fromstring(answer).findtext("body") == f"{nick}: hello"  # noqa: S314 - we wrote it

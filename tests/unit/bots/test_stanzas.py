@@ -112,15 +112,15 @@ def test_what_is_said_of_a_link_is_well_formed(url: str, properties: dict[str, s
 def test_errors_are_bounces_never_commands() -> None:
     error = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
     read = incoming.read(message(f"{ALICE} type='error' id='m1'", f"<body>list</body>{error}"))
-    assert read == Bounced("alice@localhost", "m1", "gone")
+    assert read == Bounced("alice@localhost", "m1", "gone", "phone")
     blocked = (
         "<error type='cancel'><blocked xmlns='urn:xmpp:blocking:errors'/>"
         "<not-acceptable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
     )
     read = incoming.read(message(f"{ALICE} type='error' id='m1'", blocked))
-    assert read == Bounced("alice@localhost", "m1", "not-acceptable")
+    assert read == Bounced("alice@localhost", "m1", "not-acceptable", "phone")
     assert incoming.read(message(f"{ALICE} type='error' id='m1'", "")) == Bounced(
-        "alice@localhost", "m1", "undefined-condition"
+        "alice@localhost", "m1", "undefined-condition", "phone"
     )
 
 

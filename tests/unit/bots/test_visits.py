@@ -6,7 +6,25 @@ from hypothesis import strategies as st
 
 from bots import muc
 from bots.link import InRoom, Invited, RoomRefused, SaidInRoom
-from bots.visits import ANSWERS_WITHIN_S, MOST_ROOMS, Enter, Excuse, GiveUp, Inside, Leave, Settle, Visits
+from bots.visits import (
+    ANSWERS_WITHIN_S,
+    MOST_GUESTS,
+    MOST_MANAGERS,
+    MOST_ROOMS,
+    MOST_ROOMS_OF_A_SITE,
+    MOST_ROOMS_OF_AN_INVITER,
+    Check,
+    Drop,
+    Enter,
+    Excuse,
+    GiveUp,
+    Inside,
+    Leave,
+    Settle,
+    Visits,
+)
+from service.store.keys import user_id
+from service.store.rooms import Room
 
 ROOM = "lounge@rooms.example"
 NOBODY = frozenset[str]()
@@ -22,9 +40,19 @@ def went(*statuses: str, destroyed: bool = False) -> InRoom:
     return InRoom(ROOM, "Coronet", "none", present=False, statuses=frozenset(("110", *statuses)), destroyed=destroyed)
 
 
-def occupant(nick: str, affiliation: str, *, present: bool = True) -> InRoom:
+def occupant(nick: str, affiliation: str, *, present: bool = True, jid: str = "") -> InRoom:
     """Somebody else came or went."""
-    return InRoom(ROOM, nick, affiliation, present, NOBODY, destroyed=False)
+    return InRoom(ROOM, nick, affiliation, present, NOBODY, destroyed=False, jid=jid)
+
+
+def invitation(room: str = ROOM, by: str = "alice@example", password: str = "", *, is_vouched: bool = True) -> Invited:
+    """Somebody who may wants us there."""
+    return Invited(room, by, password, is_vouched=is_vouched)
+
+
+def settle(*people: str, nick: str = "Coronet") -> Settle:
+    """The room to which alice invited us has let us in, and these are behind it."""
+    return Settle(ROOM, Room(nick, "secret", "alice@example"), frozenset(map(user_id, people)), is_new=True)
 
 
 def said(nick: str, text: str, *, points_at: str = "", room_id: str = "", reacted: bool = False) -> SaidInRoom:
@@ -32,27 +60,119 @@ def said(nick: str, text: str, *, points_at: str = "", room_id: str = "", reacte
     return SaidInRoom(ROOM, nick, "id", room_id, text, "", points_at, reacted)
 
 
+def entering() -> Visits:
+    """We were invited, and have asked to be let in."""
+    visits = Visits()
+    visits.invited(invitation(password="secret"), 0.0)
+    visits.checked(ROOM, is_group_chat=True)
+    return visits
+
+
 def inside() -> Visits:
     """We were invited and let in."""
-    visits = Visits()
-    visits.invited(Invited(ROOM, "alice@example", "secret"), 0.0)
+    visits = entering()
     visits.moved(came(), 1.0)
+    visits.settled(ROOM)
     return visits
 
 
 def test_an_invitation_is_followed_and_the_room_becomes_ours_once_it_lets_us_in() -> None:
     visits = Visits()
-    assert visits.invited(Invited(ROOM, "alice@example", "secret"), 0.0) == [Enter(ROOM, "Coronet", "secret")]
+    assert visits.invited(invitation(password="secret"), 0.0) == [Check(ROOM)]
+    assert visits.checked(ROOM, is_group_chat=True) == [Enter(ROOM, "Coronet", "secret")]
     assert not visits.is_ours(ROOM), "whoever is invited there must not make an address a room by that"
-    assert visits.moved(came(), 1.0) == [Settle(ROOM, "Coronet", "secret"), Inside(ROOM)]
+    assert visits.moved(came(), 1.0) == [settle("alice@example")]
     assert visits.is_ours(ROOM)
-    assert visits.invited(Invited(ROOM, "bob@example", ""), 2.0) == []
+    assert visits.settled(ROOM) == [Inside(ROOM)]
+    assert visits.invited(invitation(by="bob@example"), 2.0) == []
+
+
+@pytest.mark.parametrize("answer", [False, None])
+def test_what_is_no_group_chat_is_not_entered(*, answer: bool | None) -> None:
+    visits = Visits()
+    visits.invited(invitation(), 0.0)
+    assert visits.moved(came(), 0.5) == [], "we have not asked to be let in"
+    assert visits.checked(ROOM, is_group_chat=answer) == [Drop(ROOM), Excuse("alice@example", ROOM, "no group chat")]
+    assert visits.moved(came(), 1.0) == []
+    visits.invited(invitation(is_vouched=False), 2.0)
+    assert visits.checked(ROOM, is_group_chat=answer) == [Drop(ROOM)], "that may be somebody else's name"
+
+
+def test_a_room_of_ours_is_checked_again_each_time() -> None:
+    visits = Visits()
+    visits.remember({ROOM: Room("Coronet"), "bob@example": Room("Coronet")}, {}, 0.0)
+    assert visits.due(0.0) == [Check(ROOM), Check("bob@example")]
+    assert visits.checked(ROOM, is_group_chat=None) == [], "its server may be away"
+    assert visits.checked("bob@example", is_group_chat=False) == [GiveUp("bob@example")]
+    assert visits.due(15.0) == [Check(ROOM)]
+    assert visits.checked(ROOM, is_group_chat=True) == [Enter(ROOM, "Coronet", "")]
+    assert visits.checked(ROOM, is_group_chat=True) == []
+
+
+def test_nobody_speaks_for_a_room_that_is_not_settled() -> None:
+    visits = entering()
+    visits.moved(occupant("alice", "owner"), 1.0)
+    assert not visits.is_manager(ROOM, "alice")
+    assert visits.to_us(said("alice", "Coronet: list")) is None
+    visits.moved(came(), 1.0)
+    assert visits.to_us(said("alice", "Coronet: list")) is None
+    assert not visits.is_echo(said("Coronet", "news", room_id="r1"))
+    visits.settled(ROOM)
+    assert visits.is_manager(ROOM, "alice")
+    assert visits.to_us(said("alice", "Coronet: list")) is not None
+    visits.lost(ROOM, 2.0)
+    assert not visits.is_manager(ROOM, "alice")
+
+
+def test_only_a_presence_of_our_own_lets_us_in() -> None:
+    visits = entering()
+    somebody = InRoom(ROOM, "Coronet", "none", present=True, statuses=NOBODY, destroyed=False)
+    assert visits.moved(somebody, 1.0) == [], "they have the nick that we asked for"
+    assert visits.moved(came(nick="eve"), 1.0) == []
+    assert visits.moved(came(ROOM, "Coronet (bot)", muc.RENAMED), 1.0) == [
+        settle("alice@example", nick="Coronet (bot)")
+    ]
+
+
+def test_who_is_behind_a_room_is_known_as_far_as_it_shows_them() -> None:
+    visits = entering()
+    visits.moved(occupant("bob", "owner", jid="bob@example"), 1.0)
+    visits.moved(occupant("carol", "admin", jid="carol@example"), 1.0)
+    visits.moved(occupant("dan", "owner"), 1.0)
+    visits.moved(occupant("eve", "none", jid="eve@example"), 1.0)
+    assert visits.moved(came(), 1.0) == [settle("alice@example", "bob@example")]
+    found = [visits.person(ROOM, nick) for nick in ("bob", "carol", "dan", "eve", "nobody")]
+    assert found == [user_id("bob@example"), user_id("carol@example"), "", user_id("eve@example"), ""]
+
+
+def test_a_room_of_somebody_suspended_is_left() -> None:
+    visits = entering()
+    visits.moved(came(), 1.0)
+    assert visits.suspended(ROOM, 1.0, is_new=True) == [Leave(ROOM, "Coronet"), Drop(ROOM)]
+    visits = inside()
+    assert visits.suspended(ROOM, 2.0, is_new=False) == [Leave(ROOM, "Coronet")], "it may be lifted"
+    assert visits.is_ours(ROOM)
+    assert visits.to_us(said("alice", "Coronet: list")) is None
+    assert visits.due(2.0 + 3_600.0) == [Check(ROOM)]
+
+
+def test_of_people_in_a_room_only_so_many_are_known() -> None:
+    visits = inside()
+    for number in range(MOST_MANAGERS + MOST_GUESTS + 10):
+        visits.moved(occupant(f"admin {number}", "admin"), 1.0)
+        visits.moved(occupant(f"guest {number}", "none", jid=f"{number}@example"), 1.0)
+    assert visits.is_manager(ROOM, f"admin {MOST_MANAGERS - 1}")
+    assert not visits.is_manager(ROOM, f"admin {MOST_MANAGERS}")
+    assert visits.person(ROOM, f"guest {MOST_GUESTS - 1}")
+    assert not visits.person(ROOM, f"guest {MOST_GUESTS}")
 
 
 def test_a_reply_to_what_was_told_before_a_restart_is_still_understood() -> None:
     visits = Visits()
-    visits.remember({ROOM: ("Coronet", "")}, {ROOM: {"theirs": "ours", "other": "another"}}, 0.0)
+    visits.remember({ROOM: Room("Coronet")}, {ROOM: {"theirs": "ours", "other": "another"}}, 0.0)
+    visits.checked(ROOM, is_group_chat=True)
     visits.moved(came(), 1.0)
+    visits.settled(ROOM)
     visits.is_echo(said("Coronet", "news", room_id="fresh"))
     spoken = visits.to_us(said("bob", "pause", points_at="theirs"))
     assert spoken is not None
@@ -65,7 +185,10 @@ def test_a_reply_to_what_was_told_before_a_restart_is_still_understood() -> None
     ("room", "jid", "is_theirs"),
     [
         ("lounge@rooms.example", "alice@example", True),
-        ("lounge@example", "alice@example", True),
+        ("lounge@rooms.chat.example.org", "alice@chat.example.org", True),
+        ("lounge@rooms.example.org", "alice@chat.example.org", False),
+        ("lounge@example", "alice@example", False),
+        ("lounge@evil.github.io", "alice@github.io", False),
         ("lounge@rooms.elsewhere", "alice@example", False),
         ("lounge@rooms-example", "alice@example", False),
         ("lounge@rooms.example", "lounge@rooms.example", False),
@@ -73,27 +196,30 @@ def test_a_reply_to_what_was_told_before_a_restart_is_still_understood() -> None
     ],
 )
 def test_a_room_is_believed_of_people_of_its_own_server(room: str, jid: str, *, is_theirs: bool) -> None:
-    assert muc.vouches(room, jid) is is_theirs
+    """Not on a domain that may have accounts, or that anybody can have below a public one."""
+    assert muc.can_vouch(room, jid) is is_theirs
 
 
 def test_a_room_that_we_made_by_entering_it_is_left() -> None:
-    visits = Visits()
-    visits.invited(Invited(ROOM, "alice@example", ""), 0.0)
-    assert visits.moved(came(ROOM, "Coronet", muc.CREATED), 1.0) == [Leave(ROOM, "Coronet")]
+    visits = entering()
+    assert visits.moved(came(ROOM, "Coronet", muc.CREATED), 1.0) == [Leave(ROOM, "Coronet"), Drop(ROOM)]
     assert not visits.is_ours(ROOM)
+    visits = Visits()
+    visits.remember({ROOM: Room("Coronet")}, {}, 0.0)
+    visits.checked(ROOM, is_group_chat=True)
+    assert visits.moved(came(ROOM, "Coronet", muc.CREATED), 1.0) == [Leave(ROOM, "Coronet")]
+    assert visits.is_ours(ROOM), "its owners may open it again"
 
 
 def test_another_name_is_taken_where_ours_is_taken() -> None:
-    visits = Visits()
-    visits.invited(Invited(ROOM, "alice@example", ""), 0.0)
-    assert visits.refused(RoomRefused(ROOM, "conflict")) == [Enter(ROOM, "Coronet-2", "")]
-    assert visits.moved(came(nick="Coronet-2"), 1.0) == [Settle(ROOM, "Coronet-2", ""), Inside(ROOM)]
+    visits = entering()
+    assert visits.refused(RoomRefused(ROOM, "conflict")) == [Enter(ROOM, "Coronet-2", "secret")]
+    assert visits.moved(came(nick="Coronet-2"), 1.0) == [settle("alice@example", nick="Coronet-2")]
 
 
 def test_who_invited_us_in_vain_is_told() -> None:
-    visits = Visits()
-    visits.invited(Invited(ROOM, "alice@example", ""), 0.0)
-    assert visits.refused(RoomRefused(ROOM, "registration-required")) == [Excuse("alice@example", ROOM)]
+    refused = [Drop(ROOM), Excuse("alice@example", ROOM, "refused")]
+    assert entering().refused(RoomRefused(ROOM, "registration-required")) == refused
 
 
 def test_whoever_turns_us_out_is_rid_of_us() -> None:
@@ -108,21 +234,22 @@ def test_a_room_that_was_shut_down_is_entered_again_later_each_time() -> None:
     assert visits.moved(went("332"), 10.0) == []
     asked = [now_s for now_s in range(10, 200) if visits.due(float(now_s))]
     assert asked[:4] == [10, 25, 55, 115]
+    visits.checked(ROOM, is_group_chat=True)
     assert visits.refused(RoomRefused(ROOM, "remote-server-timeout")) == [], "that may pass"
     assert visits.refused(RoomRefused(ROOM, "forbidden")) == [GiveUp(ROOM)], "that is a ban"
 
 
 def test_a_new_session_enters_all_rooms_and_forgets_open_invitations() -> None:
     visits = inside()
-    visits.invited(Invited("other@rooms.example", "eve@example", ""), 2.0)
-    visits.restart(3.0)
-    assert visits.due(3.0) == [Enter(ROOM, "Coronet", "secret")]
+    visits.invited(invitation("other@rooms.example"), 2.0)
+    assert visits.restart(3.0) == [Drop("other@rooms.example")]
+    assert visits.due(3.0) == [Check(ROOM)]
+    assert visits.settled(ROOM) == [], "that was in the session before"
 
 
 def test_an_invitation_to_nowhere_is_forgotten() -> None:
-    visits = Visits()
-    visits.invited(Invited(ROOM, "eve@example", ""), 0.0)
-    assert visits.due(ANSWERS_WITHIN_S + 1) == []
+    visits = entering()
+    assert visits.due(ANSWERS_WITHIN_S + 1) == [Leave(ROOM, "Coronet"), Drop(ROOM)]
     assert visits.moved(came(), ANSWERS_WITHIN_S + 2) == []
 
 
@@ -160,14 +287,19 @@ def test_under_a_message_of_ours_no_name_is_needed() -> None:
     assert visits.to_us(said("eve", "unsubscribe", points_at="r1", reacted=True)) is None, "a guest merely likes or not"
 
 
-@given(st.lists(st.tuples(st.sampled_from(["invite", "came", "went", "refused", "due", "restart"]), st.integers(0, 3))))
+EVENTS = ("invite", "check", "came", "went", "refused", "due", "restart")
+
+
+@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 3))))
 def test_whatever_comes_rooms_are_ours_from_settling_to_giving_up(events: list[tuple[str, int]]) -> None:
     visits, ours = Visits(), set[str]()
     for now_s, (what, number) in enumerate(events):
         room = f"{number}@rooms.example"
         match what:
             case "invite":
-                deeds = visits.invited(Invited(room, "a@b", ""), float(now_s))
+                deeds = visits.invited(invitation(room), float(now_s))
+            case "check":
+                deeds = visits.checked(room, is_group_chat=True)
             case "came":
                 deeds = visits.moved(came(room), float(now_s))
             case "went":
@@ -178,8 +310,7 @@ def test_whatever_comes_rooms_are_ours_from_settling_to_giving_up(events: list[t
             case "due":
                 deeds = visits.due(float(now_s))
             case _:
-                visits.restart(float(now_s))
-                deeds = []
+                deeds = visits.restart(float(now_s))
         ours |= {deed.room for deed in deeds if isinstance(deed, Settle)}
         ours -= {deed.room for deed in deeds if isinstance(deed, GiveUp)}
         assert {f"{each}@rooms.example" for each in range(4) if visits.is_ours(f"{each}@rooms.example")} == ours
@@ -188,5 +319,23 @@ def test_whatever_comes_rooms_are_ours_from_settling_to_giving_up(events: list[t
 def test_there_is_an_end_to_rooms() -> None:
     visits = Visits()
     for number in range(MOST_ROOMS + 10):
-        visits.invited(Invited(f"{number}@rooms.example", "eve@example", ""), 0.0)
-    assert visits.invited(Invited(ROOM, "eve@example", ""), 0.0) == []
+        visits.invited(invitation(f"{number}@rooms.{number}.example", f"{number}@{number}.example"), 0.0)
+    assert visits.invited(invitation(), 0.0) == [Excuse("alice@example", ROOM, "too many rooms")]
+    assert visits.invited(invitation(is_vouched=False), 0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("room", "by", "most"),
+    [
+        ("{}@rooms.evil.org", "", MOST_ROOMS_OF_A_SITE),
+        ("{0}@{0}.evil.org", "", MOST_ROOMS_OF_A_SITE),
+        ("{0}@rooms.{0}.org", "{0}@evil.org", MOST_ROOMS_OF_A_SITE),
+        ("{0}@rooms.{0}.org", "eve@evil.org", MOST_ROOMS_OF_AN_INVITER),
+    ],
+)
+def test_nobody_uses_up_all_rooms(room: str, by: str, most: int) -> None:
+    visits = Visits()
+    for number in range(most + 10):
+        visits.invited(invitation(room.format(number), by.format(number), is_vouched=bool(by)), 0.0)
+    assert [visits.is_visited(room.format(number)) for number in (most - 1, most)] == [True, False]
+    assert visits.invited(invitation(), 0.0) == [Check(ROOM)]
