@@ -56,6 +56,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[PULSE] = Pulse(store, clock)
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
+    app[websub.ARRIVING] = websub.ArrivingPushes()
     public = [
         *health_routes(store.ping),
         web.get("/static/{path:.+}", asset),

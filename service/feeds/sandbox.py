@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,7 +33,7 @@ from service.feeds.wire import (
 from service.metrics import PARSE_KILLS
 
 # The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
-_PATIENCE_S = 12.0
+PATIENCE_S = 12.0
 _GOODBYE_S = 1.0
 _PACKAGES = str(Path(service.__file__).parent.parent)
 _DEATHS = {
@@ -42,10 +43,15 @@ _DEATHS = {
 
 
 class ParserPool:
-    """At most ``size`` children at work; an async context manager that ends them all."""
+    """At most ``size`` children at work; an async context manager that ends them all.
 
-    def __init__(self, size: int) -> None:
+    ``niceness`` is the children's, as in ``nice(1)``. ``cpu_s`` is the processor time that documents have taken so far.
+    """
+
+    def __init__(self, size: int, niceness: int = 0) -> None:
+        self.cpu_s = 0.0
         self._free = asyncio.Semaphore(size)
+        self._niceness = niceness
         self._idle: list[_Child] = []
 
     async def __aenter__(self) -> Self:
@@ -70,7 +76,7 @@ class ParserPool:
             raise FeedError("The parser gave no answer.")
         return reading
 
-    async def examine(self, job: Examine, patience_s: float = _PATIENCE_S) -> Findings:
+    async def examine(self, job: Examine, patience_s: float = PATIENCE_S) -> Findings:
         """Return what documents of a channel say that is new; waits and raises as :meth:`read` does.
 
         They are given up when they take longer than ``patience_s`` to read; the wait for a child is not counted.
@@ -80,17 +86,20 @@ class ParserPool:
             raise FeedError("The parser gave no answer.")
         return findings
 
-    async def _ask(self, job: Job, patience_s: float = _PATIENCE_S) -> Answer:
+    async def _ask(self, job: Job, patience_s: float = PATIENCE_S) -> Answer:
         async with self._free:
-            child = self._take() or await _Child.start()
+            child = self._take() or await _Child.start(self._niceness)
+            began_s = time.monotonic()
             try:
                 answer = await child.ask(job, patience_s)
             except BaseException as error:
+                self.cpu_s += min(time.monotonic() - began_s, job.cpu_s if isinstance(job, Examine) else PATIENCE_S)
                 # Also when cancelled: the child is amid a document nobody waits for.
                 await child.kill()
                 if isinstance(error, ParseKilled):
                     PARSE_KILLS.inc()
                 raise
+            self.cpu_s += answer.cpu_s
             if answer.bloated:
                 await child.end()
             else:
@@ -114,12 +123,13 @@ class _Child:
         self._process = process
 
     @classmethod
-    async def start(cls) -> Self:
+    async def start(cls, niceness: int) -> Self:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "service.feeds.sandbox_child",
+                str(niceness),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
