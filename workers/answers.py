@@ -134,7 +134,7 @@ class Answers:
     async def _outline(self, url: str) -> Outline:
         """Fetch and read a list of feeds. Raises what its reader is to be told of."""
         channel = Channel(channel_id(url), url)
-        async with self._lanes.room(channel):
+        async with self._lanes.room(channel, await self._poller.address_group(channel)):
             fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
         outline = await asyncio.to_thread(opml.read, fetched.body or b"")
         if len(outline.feeds) <= _MOST_FEEDS:

@@ -10,7 +10,6 @@ host and port, and neither network nor budget.
 
 import asyncio
 import contextlib
-import socket
 import time
 from collections.abc import AsyncIterator
 from math import inf
@@ -26,7 +25,7 @@ from service.feeds.urls import host_of
 from service.feeds.wire import Examine, Findings
 from service.metrics import HANDED_OVER
 from service.model import Channel
-from workers.courtesy import charged_site, public_group
+from workers.courtesy import charged_site
 from workers.watch import Watch
 
 PROMPT_FETCH_S = 2.0
@@ -36,6 +35,10 @@ PROMPT_CPU_S = 0.3
 
 _ROOM_WITHIN_S = 5.0
 _BUCKETS_KEPT = 10_000
+_HANDED_OVER_S = 1.0
+"""What is charged for a document that was handed over: its time, and that of the child that follows the killed one."""
+_LARGE_BYTES = 512 * 1024
+"""Documents of that size are read by the slow parser at once: they would hardly be prompt."""
 
 
 class Publisher(NamedTuple):
@@ -180,12 +183,15 @@ class Lane:
 
         Raises as :meth:`ParserPool.examine`.
         """
-        before_s = self._parser.cpu_s
+        before_s, least_s = self._parser.cpu_s, 0.0
         try:
             return await self._parser.examine(msgspec.structs.replace(job, cpu_s=self._cpu_s), patience_s)
+        except ParseKilled:
+            least_s = _HANDED_OVER_S
+            raise
         finally:
             took_s = self._parser.cpu_s - before_s
-            budgets.charge(publisher_of(watch.channel, watch.address_group), took_s)
+            budgets.charge(publisher_of(watch.channel, watch.address_group), max(took_s, least_s))
             watch.slow = watch.slow or took_s >= PROMPT_CPU_S
 
 
@@ -197,9 +203,10 @@ class Lanes:
         self._slow = slow
         self._budgets = budgets
 
-    def of(self, watch: Watch) -> Lane:
-        """Return the lane that a channel is to be polled in now."""
-        return self._slow if watch.slow or self._budgets.is_spent(_publisher(watch)) else self._prompt
+    def of(self, watch: Watch, size_bytes: int = 0) -> Lane:
+        """Return the lane that a channel is to be polled in now, or a document of that size to be read in."""
+        is_slow = watch.slow or size_bytes > _LARGE_BYTES or self._budgets.is_spent(_publisher(watch))
+        return self._slow if is_slow else self._prompt
 
     async def examine(self, job: Examine, watch: Watch, lane: Lane, patience_s: float = PATIENCE_S) -> Findings:
         """Read a document for a poll in this lane; what is costly in the prompt one is read by the slow one's child.
@@ -207,7 +214,8 @@ class Lanes:
         Raises as :meth:`ParserPool.examine`.
         """
         publisher = _publisher(watch)
-        if lane is self._prompt and not self._budgets.is_spent(publisher):
+        size_bytes = sum(len(document.body) for document in job.documents)
+        if lane is self._prompt and self.of(watch, size_bytes) is lane:
             async with self._prompt.parser(publisher):
                 # While it waited, others of its publisher may have used up what there was.
                 if not self._budgets.is_spent(publisher):
@@ -221,23 +229,21 @@ class Lanes:
         """Read a document with the child of this lane, which the caller holds, or not at all. Raises as above."""
         return await lane.examine(job, watch, self._budgets, PATIENCE_S)
 
-
     @contextlib.asynccontextmanager
-    async def room(self, channel: Channel) -> AsyncIterator[None]:
+    async def room(self, channel: Channel, address_group: str) -> AsyncIterator[None]:
         """Hold a slot for all that is asked of a channel's publisher on behalf of a person who waits.
 
-        Its network is that of the first address of its name. Raises :class:`LimitReached` if there is none soon.
+        Raises :class:`LimitReached` if there is none soon.
         """
-        host = host_of(channel.url)
+        publisher = publisher_of(channel, address_group)
         async with contextlib.AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(_ROOM_WITHIN_S):
-                    publisher = publisher_of(channel, "")
                     if publisher.is_public:
                         await held.enter_async_context(self._prompt.site(publisher))
-                        publisher = publisher_of(channel, await _resolved_group(host))
                     await held.enter_async_context(self._prompt.slot(publisher))
             except TimeoutError:
+                host = host_of(channel.url)
                 raise LimitReached(f"{host} was not asked: too much is looked at just now. Try again.") from None
             yield
 
@@ -254,20 +260,12 @@ def lanes_of_polls(prompt: ParserPool, slow: ParserPool, budgets: ParserBudgets)
 
 def lanes_of_probes(prompt: ParserPool, slow: ParserPool, budgets: ParserBudgets) -> Lanes:
     """Return the lanes of what people bring; each has its room in the prompt lane from the beginning to the end."""
-    shares = Shares(12, 2, 4, 6)
+    shares = Shares(24, 2, 6, 12)
     return Lanes(
-        Lane(shares, prompt, reads_per_network=4, cpu_s=PROMPT_CPU_S),
+        Lane(shares, prompt, reads_per_network=6, cpu_s=PROMPT_CPU_S),
         Lane(shares, slow, reads_per_network=1, cpu_s=inf),
         budgets,
     )
-
-
-async def _resolved_group(host: str) -> str:
-    """Return the address group of a name's first public address; "" if there is none."""
-    with contextlib.suppress(OSError, UnicodeError):
-        infos = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
-        return next(filter(None, (public_group(str(info[4][0])) for info in infos)), "")
-    return ""
 
 
 def _publisher(watch: Watch) -> Publisher:

@@ -21,7 +21,7 @@ from service.feeds.wire import Document, Examine, Findings
 from service.metrics import DETECTION, POLLS, PUBLISHER_BYTES_SAVED
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetch import Fetched, Fetcher
-from workers.courtesy import Courtesy
+from workers.courtesy import Courtesy, charged_site, public_group
 from workers.lanes import PROMPT_FETCH_S, Lane, Lanes, publisher_of
 from workers.memories import Memories
 from workers.trail import tell
@@ -120,14 +120,19 @@ class Poller:
             raise LimitReached("This worker has more to poll than it can: it was another's turn by then.")
 
     async def take_in(
-        self, watch: Watch, take: Callable[[], Awaitable[Sequence[Document]]], offer: Callable[[Found], Awaitable[None]]
+        self,
+        watch: Watch,
+        size_bytes: int,
+        take: Callable[[], Awaitable[Sequence[Document]]],
+        offer: Callable[[Found], Awaitable[None]],
     ) -> None:
-        """Compare documents that were pushed to us, as a poll would; they are taken only with a slot and the parser held.
+        """Compare documents that were pushed to us, as a poll would; with a slot and the parser held.
 
-        ``offer`` is told what is found. Raises :class:`LimitReached` when neither is free in time, and
-        :class:`PublisherError` for a document that cannot be read, or takes more time than the lane has for one.
+        ``size_bytes`` is how large they are together; ``offer`` is told what is found. Raises :class:`LimitReached` when
+        there is no room in time, and the :class:`PublisherError` of one that cannot be read, or not promptly.
         """
-        lane, publisher = self._lanes.of(watch), publisher_of(watch.channel, watch.address_group)
+        lane = self._lanes.of(watch, size_bytes)
+        publisher = publisher_of(watch.channel, watch.address_group)
         await self._memories.of(watch.channel, watch.digest)  # what has to be located is not waited for with them held
         async with contextlib.AsyncExitStack() as held:
             try:
@@ -155,6 +160,10 @@ class Poller:
     def versioned(self, before: Watch, after: Watch, candidate: Candidate) -> None:
         """Compare with what a find of ours leaves, which was versioned."""
         self._memories.versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
+
+    async def address_group(self, channel: Channel) -> str:
+        """Return the address group of a channel that nobody has asked for yet; "" if it is private, or not known."""
+        return public_group(await self._fetcher.address_of(host_of(channel.url))) if charged_site(channel) else ""
 
     async def fetch_unknown(self, channel: Channel, within_s: float) -> Fetched:
         """Fetch what nobody polls. Raises a publisher's error, or :class:`LimitReached`."""

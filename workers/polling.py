@@ -181,8 +181,8 @@ class Polling:
     async def take_in(self, cid: ChannelId) -> None:
         """Compare what a hub pushed for a channel, one push after the other; what is too much becomes one poll.
 
-        Raises :class:`HostBlocked`: nothing of a blocked host is wanted, unasked either; :class:`LimitReached` when that
-        poll has to wait, and the :class:`PublisherError` of a push that cannot be read: the next poll finds what is new.
+        Raises :class:`HostBlocked`: nothing of a blocked host is wanted, unasked either; :class:`LimitReached` if that
+        poll has to wait; the :class:`PublisherError` of a push that cannot be read. The next poll finds what is new.
         """
         if cid in self._taking_in:
             self._taking_in[cid] = True
@@ -216,7 +216,7 @@ class Polling:
 
         try:
             self._poller.refuse_blocked(held.channel)
-            await self._poller.take_in(held, take, self._offer)
+            await self._poller.take_in(held, await self._store.websub.waiting_bytes(cid), take, self._offer)
         except HostBlocked:
             await self._store.websub.drop(cid)
             raise

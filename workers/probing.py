@@ -181,7 +181,8 @@ class Probing:
 
     async def _fetch(self, channel: Channel) -> Fetched:
         if not self._has_room:  # what needs not be asked for, needs no room either
-            await self._held.enter_async_context(self._lanes.room(channel))
+            address_group = await self._poller.address_group(channel)
+            await self._held.enter_async_context(self._lanes.room(channel, address_group))
             self._has_room = True
         fetched = await self._poller.fetch_unknown(channel, max(self._left_s(_FETCHED_BY_S), _LEAST_FETCH_S))
         self._address_group = public_group(fetched.address)

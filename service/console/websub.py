@@ -29,10 +29,13 @@ _MOST_ARRIVING_BYTES = 16 * 1024 * 1024
 
 
 class ArrivingPushes:
-    """Bodies of pushes that are being read into this process's memory: one of a channel, and few bytes of all."""
+    """Bodies of pushes that are being read into this process's memory: one of a channel, and few bytes of all.
+
+    ``size_bytes`` is what has come of them.
+    """
 
     def __init__(self) -> None:
-        self._bytes = 0
+        self.size_bytes = 0
         self._channels: set[ChannelId] = set()
 
     @contextlib.contextmanager
@@ -56,17 +59,17 @@ class ArrivingPushes:
         try:
             async with asyncio.timeout(_BODY_WITHIN_S):
                 async for chunk in request.content.iter_any():
-                    self._bytes += len(chunk)
+                    self.size_bytes += len(chunk)
                     received += chunk
                     if len(received) > LARGEST_PUSH_BYTES:
                         raise web.HTTPRequestEntityTooLarge(LARGEST_PUSH_BYTES, len(received))
-                    if self._bytes > _MOST_ARRIVING_BYTES:
+                    if self.size_bytes > _MOST_ARRIVING_BYTES:
                         return None
             return bytes(received)
         except TimeoutError:
             return None
         finally:
-            self._bytes -= len(received)
+            self.size_bytes -= len(received)
 
 
 ARRIVING: Final = web.AppKey("arriving", ArrivingPushes)
@@ -94,6 +97,9 @@ async def receive(request: web.Request) -> web.Response:
     if state is None:
         return web.Response(status=404)
     if not await store.websub.may_push(cid):
+        if await store.websub.may_want_poll(cid):
+            await store.websub.keep(cid, Push())
+            await store.requests.pushed(cid)
         return _later(429)
     channel = await store.channels.get(cid)
     if channel is None or channel.dormant:

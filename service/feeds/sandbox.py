@@ -129,7 +129,6 @@ class _Child:
                 sys.executable,
                 "-m",
                 "service.feeds.sandbox_child",
-                str(niceness),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
@@ -137,6 +136,9 @@ class _Child:
             )
         except OSError as error:
             raise OperationalError(f"A parser process cannot be started: {error.strerror}.") from error
+        if niceness:
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         return cls(process)
 
     @property

@@ -6,11 +6,9 @@ put off. The parent's death closes stdin; a child that is busy then dies of its 
 
 import functools
 import gc
-import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -32,10 +30,10 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     job_decoder: msgspec.msgpack.Decoder[Job] = msgspec.msgpack.Decoder(Job)
     while length := requests.read(LENGTH_BYTES):
         job = job_decoder.decode(requests.read(int.from_bytes(length, "big")))
-        began_s = time.process_time()
+        began_s = _processor_s()
         _set_timers(min(job.cpu_s, CPU_S) if isinstance(job, Examine) else CPU_S, WALL_S)
         answer = _answer(job)
-        answered = frame(msgspec.structs.replace(answer, cpu_s=time.process_time() - began_s))
+        answered = frame(msgspec.structs.replace(answer, cpu_s=_processor_s() - began_s))
         _set_timers(0, 0)
         answers.write(answered)
         answers.flush()
@@ -44,6 +42,11 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 def _set_timers(cpu_s: float, wall_s: float) -> None:
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     signal.setitimer(signal.ITIMER_REAL, wall_s)
+
+
+def _processor_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def _answer(job: Job) -> Answer:
@@ -86,8 +89,6 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
-    if len(sys.argv) > 1:
-        os.nice(int(sys.argv[1]))
     _readers()  # before the first document, whose processor time is charged to its publisher
     serve(sys.stdin.buffer, sys.stdout.buffer)
 

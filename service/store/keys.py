@@ -35,6 +35,7 @@ key                          type    meaning
 ``cn:{push}:sizes``          hash    channel id → bytes of that list, and ``large``, ``all`` → bytes in all; expires
 ``cn:{push}:until``          zset    channel id → when its list expires (Unix ms); expires
 ``cn:{c:CID}:pushes``        string  how often it sent something this minute; expires
+``cn:{c:CID}:pushes:excess`` string  how often that was too much, and became a poll, this minute; expires
 ``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.fields``
 ``cn:{clash:K}:pages``       zset    where each page of its subscriptions begins, in order
 ``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``packing``
@@ -224,6 +225,11 @@ def pushed(cid: ChannelId) -> tuple[str, str, str]:
 def push_rate(cid: ChannelId) -> str:
     """How often a channel's hub sent something in the present minute."""
     return f"cn:{{c:{cid}}}:pushes"
+
+
+def push_excess(cid: ChannelId) -> str:
+    """How often a poll was wanted in the present minute because a channel's hub sent too much."""
+    return f"cn:{{c:{cid}}}:pushes:excess"
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:

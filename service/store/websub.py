@@ -87,6 +87,10 @@ class WebSub:
         key = keys.push_rate(cid)
         return bool(await self._link.script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
+    async def may_want_poll(self, cid: ChannelId) -> bool:
+        """Say whether one more push than that may become a poll: once a minute."""
+        return bool(await self._link.script("rate_take", (keys.push_excess(cid),), 1, _MINUTE_MS))
+
     async def keep(self, cid: ChannelId, push: Push) -> None:
         """Keep a push until it is taken, for at most two minutes.
 
@@ -101,6 +105,11 @@ class WebSub:
         """Take what was pushed, oldest first. What its taker does not live to read, the next poll finds."""
         found = await self._link.script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 1)
         return [msgspec.msgpack.decode(push, type=Push) for push in found or ()]
+
+    async def waiting_bytes(self, cid: ChannelId) -> int:
+        """Return the size of what was pushed."""
+        _, sizes, _ = keys.pushed(cid)
+        return int(await self._link.call("HGET", sizes, cid) or 0)
 
     async def drop(self, cid: ChannelId) -> None:
         """Keep what was pushed no longer."""

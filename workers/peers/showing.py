@@ -45,7 +45,7 @@ class Showing:
 
     async def _fetched(self, channel: Channel) -> tuple[Entry, ...]:
         with contextlib.suppress(PublisherError, UserError):
-            async with self._lanes.room(channel):
+            async with self._lanes.room(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
                 job = Examine((document(fetched),), b"", channel.url, channel.kind, time.time())
                 watch = Watch(channel, Validators(), 0, address_group=public_group(fetched.address))
