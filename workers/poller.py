@@ -128,8 +128,8 @@ class Poller:
     ) -> None:
         """Compare documents that were pushed to us, as a poll would; with a slot and the parser held.
 
-        ``size_bytes`` is how large they are together; ``offer`` is told what is found. Raises :class:`LimitReached` when
-        there is no room in time, and the :class:`PublisherError` of one that cannot be read, or not promptly.
+        ``size_bytes`` is how large they are together; ``offer`` is told what is found. Raises :class:`LimitReached`
+        when there is no room in time, and the :class:`PublisherError` of one that cannot be read, or not promptly.
         """
         lane = self._lanes.of(watch, size_bytes)
         publisher = publisher_of(watch.channel, watch.address_group)

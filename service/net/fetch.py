@@ -150,7 +150,7 @@ class Fetcher:
             await self._resolver.close()
 
     async def address_of(self, host: str) -> str:
-        """Return the first public address of a canonical URL's host; "" if there is none, or it is not known in time."""
+        """Return the first public address of a canonical URL's host; "" if there is none, or none is found in time."""
         if self._resolver is None:
             raise RuntimeError("Fetcher is used outside its context")
         with contextlib.suppress(OSError, TimeoutError):

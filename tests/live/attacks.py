@@ -4,8 +4,8 @@ A worker and a console as they are shipped, on a Redis of their own, in a networ
 so that budgets, sites and address networks count as they do outside. A person is subscribed to six honest feeds: the
 news of three is pushed by their hubs, the others are polled. It is counted for a while without, then with the attack.
 
-``pushes``: four feeds of one site with a hub of its own, which pushes 80 documents of 4 MB at once that take 2.7 s to
-parse, and then 30 a minute each. ``slow-sites``: 24 hosts with three feeds each, of one domain (``--mode subdomains``)
+``pushes``: four feeds of one site with a hub of its own, which pushes 80 documents at once that take 2.7 s to parse,
+half of them of 4 MB, and then 30 a minute each. ``slow-sites``: 24 hosts with three feeds each, of one domain (``--mode subdomains``)
 or of 24 domains in one address network (``--mode network``), whose documents take as long to parse, and come at once,
 just promptly, or in 28 s.
 
@@ -50,6 +50,8 @@ _GRACE_S = 30.0
 _MEBIBYTE = 1024 * 1024
 
 MOST_TIMES_AS_LATE = 2.0
+NOT_LATE_S = 0.3
+"""Quiet figures count as this at least: below, the machine's other work decides. The review's was 0.6 s."""
 MOST_MEMORY_MIB = 150
 MOST_LAG_MS = 100
 
@@ -256,7 +258,7 @@ def broken_bounds(quiet: Mapping[str, Any], attacked: Mapping[str, Any]) -> list
     broken = [
         f"{kind}: {attacked[kind]['p95']} s at the 95th percentile, {quiet[kind]['p95']} s without the attack"
         for kind in ("pushed_s", "polled_s")
-        if attacked[kind]["p95"] > MOST_TIMES_AS_LATE * quiet[kind]["p95"]
+        if attacked[kind]["p95"] > MOST_TIMES_AS_LATE * max(quiet[kind]["p95"], NOT_LATE_S)
     ]
     if attacked["worker_mib"] - quiet["worker_mib"] > MOST_MEMORY_MIB:
         broken.append(f"the worker takes {attacked['worker_mib']} MiB, {quiet['worker_mib']} without the attack")
@@ -275,7 +277,7 @@ def main() -> int:
     parser.add_argument("--tree", type=Path, default=ROOT, help="checkout of the product that is attacked")
     options = parser.parse_args()
     figures = asyncio.run(measured(options))
-    print(json.dumps(figures, indent=2) if options.json else _summary(figures))
+    sys.stdout.write((json.dumps(figures, indent=2) if options.json else _summary(figures)) + "\n")
     return bool(figures["broken"])
 
 
@@ -285,8 +287,10 @@ def _summary(figures: Mapping[str, Any]) -> str:
         lines.append(
             f"{kind} {quantile:<15}{figures['quiet'][kind][quantile]:>12}{figures['attacked'][kind][quantile]:>12}"
         )
-    for kind in ("missing", "worker_mib", "children_mib"):
-        lines.append(f"{kind:24}{figures['quiet'][kind]:>12}{figures['attacked'][kind]:>12}")
+    lines += [
+        f"{kind:24}{figures['quiet'][kind]:>12}{figures['attacked'][kind]:>12}"
+        for kind in ("missing", "worker_mib", "children_mib")
+    ]
     for quantile in ("p99", "max"):
         lag = (figures[phase]["loop_lag_ms"][quantile] for phase in ("quiet", "attacked"))
         lines.append(f"{f'loop_lag_ms {quantile}':24}" + "".join(f"{value:>12}" for value in lag))
