@@ -5,9 +5,9 @@ so that budgets, sites and address networks count as they do outside. A person i
 news of three is pushed by their hubs, the others are polled. It is counted for a while without, then with the attack.
 
 ``pushes``: four feeds of one site with a hub of its own, which pushes 80 documents at once that take 2.7 s to parse,
-half of them of 4 MB, and then 30 a minute each. ``slow-sites``: 24 hosts with three feeds each, of one domain (``--mode subdomains``)
-or of 24 domains in one address network (``--mode network``), whose documents take as long to parse, and come at once,
-just promptly, or in 28 s.
+half of them of 4 MB, and then 30 a minute each. ``slow-sites``: 24 hosts with three feeds each, of one domain
+(``--mode subdomains``) or of 24 domains in one address network (``--mode network``), whose documents take as long to
+parse, and come at once, just promptly, or in 28 s.
 
 Only polls are more frequent than as shipped: each 2 s, without a bound per channel; the site's and the network's hold.
 Prints quiet and attacked: how long the person's news took until it was in their outbox, the worker's memory (its
