@@ -11,7 +11,7 @@ compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test check bench fuzz live shards matrices peers experiments storms words lock
+.PHONY: setup run test check bench fuzz live shards matrices peers attacks experiments storms words lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -73,6 +73,14 @@ matrices: $(venv)/dev.stamp
 peers: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.peers $(ARGS)
+
+# What attacks by pushes and by slow hosts cost other people: their news' delay, the worker's memory and its loop's lag.
+# Six minutes, JSON; fails if a bound does not hold.
+attacks: $(venv)/dev.stamp
+	@scripts/need redis-server
+	@$(bin)/python -m tests.live.attacks pushes --json $(ARGS)
+	@$(bin)/python -m tests.live.attacks slow-sites --json $(ARGS)
+	@$(bin)/python -m tests.live.attacks slow-sites --mode network --json $(ARGS)
 
 # What the papers claim, other readers, and ours, in simulated time: writes docs/experiments.
 experiments: $(venv)/dev.stamp

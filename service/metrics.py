@@ -62,6 +62,17 @@ PARSER_WITHOUT_SECCOMP: Final = Gauge(
     "1 if only resource limits keep parser processes from files and network, for lack of a seccomp filter.",
 )
 
+HANDED_OVER: Final = Counter(
+    "coronet_parse_handed_over_total",
+    "Documents that took too long for the prompt parser and were read again by the slow one.",
+)
+
+LOOP_LAG: Final = Histogram(
+    "coronet_loop_lag_seconds",
+    "How late this process's event loop is: from when a timer was due until it ran.",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+)
+
 MESSAGES: Final = Counter("coronet_messages_total", "Messages handed to the XMPP server.")
 
 GROUP_MOVES: Final = Counter(

@@ -10,7 +10,7 @@ import structlog
 
 from service.errors import CoronetError, NotSettled, NotSubscribed, NoWorker, to_fault
 from service.feeds.opml import Outline
-from service.feeds.sandbox import OpmlReader, ParserPool
+from service.feeds.sandbox import OpmlReader
 from service.feeds.urls import channel_id
 from service.model import Channel
 from service.store import Store
@@ -37,6 +37,7 @@ from service.store.requests import (
     Step,
     Why,
 )
+from workers.lanes import Lanes
 from workers.looks import Looks
 from workers.node import Node
 from workers.peers.showing import Showing
@@ -57,11 +58,11 @@ log = structlog.get_logger(__name__)
 class Answers:
     """Answers requests on behalf of the node that they reached."""
 
-    def __init__(self, store: Store, poller: Poller, parser: ParserPool) -> None:
-        """Look at what nobody polls yet with a ``parser`` for that alone."""
+    def __init__(self, store: Store, poller: Poller, lanes: Lanes) -> None:
+        """Look at what nobody polls yet in ``lanes`` for that alone."""
         self._store = store
         self._poller = poller
-        self._parser = parser
+        self._lanes = lanes
         self._lists = OpmlReader()
         self._looks = Looks()
 
@@ -97,7 +98,8 @@ class Answers:
             async with asyncio.timeout(_WITHIN_S):
                 match ask.body:
                     case Probe() as probe:
-                        return await Probing(self._store, self._poller, self._parser, node, self._looks).probe(probe)
+                        probing = Probing(self._store, self._poller, self._lanes, node, self._looks)
+                        return await probing.probe(probe)
                     case Move(channel=cid, url=url):
                         if not await node.owning.move(cid, url):
                             return Failed(to_fault(NotSubscribed("There is no such channel, or it has moved already.")))
@@ -117,7 +119,7 @@ class Answers:
                     case NameShare(pair):
                         return Share(node.directories.share(pair))
                     case Show(channel=cid):
-                        showing = Showing(self._store, node.contents, self._poller, self._parser)
+                        showing = Showing(self._store, node.contents, self._poller, self._lanes)
                         shown = await showing.show(cid, node.ring)
                         return shown or Failed(to_fault(NotSubscribed("There is no such channel.")))
                     case Why(channel=cid):
@@ -134,7 +136,9 @@ class Answers:
         """Fetch and read a list of feeds. Raises what its reader is to be told of."""
 
         async def load() -> bytes:
-            fetched = await self._poller.fetch_unknown(Channel(channel_id(url), url), _FETCHED_WITHIN_S)
+            channel = Channel(channel_id(url), url)
+            async with self._lanes.room(channel, await self._poller.address_group(channel)):
+                fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
             return fetched.body or b""
 
         outline = await self._lists.read(load)

@@ -90,7 +90,7 @@ class Courtesy:
 
         ``address`` is the peer's; that of nobody ("") and those that are not public have no group: "".
         """
-        group = address_group(address) if address and is_public(address) else ""
+        group = public_group(address)
         if group and group != charged_group:
             await self._hosts.charge(self._network(group))
         return group
@@ -134,6 +134,11 @@ def charged_site(channel: Channel) -> str:
     """Return the site whose budget polls of a channel are taken from; "" if there is none."""
     host = host_of(channel.url)
     return "" if channel.private or _is_loopback(host) else site_of(host)
+
+
+def public_group(address: str) -> str:
+    """Return the address group of a peer; "" of nobody (""), and of one that is not public."""
+    return address_group(address) if address and is_public(address) else ""
 
 
 def _refuse_in_pause(host: str, paused_s: float) -> None:

@@ -12,6 +12,7 @@ from service.clock import SystemClock
 from service.console.health import serve_health
 from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox import ParserPool
+from service.metrics import LOOP_LAG
 from service.model import NodeInfo
 from service.net.fetch import Fetcher
 from service.net.useragent import user_agent
@@ -22,7 +23,7 @@ from service.store import Store, open_store
 from workers.answers import Answers
 from workers.courtesy import Courtesy
 from workers.heap import tend_heap
-from workers.lanes import Lanes
+from workers.lanes import ParserBudgets, lanes_of_polls, lanes_of_probes
 from workers.memories import Memories
 from workers.node import Node
 from workers.peers.door import Door
@@ -34,6 +35,9 @@ from workers.websub import Hubs
 from workers.witness import Witness, process_of
 
 _RETRY_S = 1.0
+_LAG_MEASURED_EVERY_S = 0.1
+_SLOW_NICENESS = 10
+"""Of the parser children that read what is costly: it gets the processor when nobody else wants it."""
 
 log = structlog.get_logger(__name__)
 
@@ -63,12 +67,16 @@ async def work(settings: Settings) -> None:
             Peers(me, settings, store.channels, clock, door) as peers,
             fetcher,
             ParserPool(1) as prompt,
-            ParserPool(1) as slow,
-            ParserPool(2) as unknown,
+            ParserPool(1, _SLOW_NICENESS) as slow,
+            ParserPool(1) as unknown,
+            ParserPool(1, _SLOW_NICENESS) as slow_unknown,
         ):
             courtesy = Courtesy(store.hosts, settings)
-            poller = Poller(fetcher, courtesy, Lanes(prompt, slow), Memories(peers.contents), clock)
-            answers = Answers(store, poller, unknown)
+            budgets = ParserBudgets()
+            lanes = lanes_of_polls(prompt, slow, budgets)
+            poller = Poller(fetcher, courtesy, lanes, Memories(peers.contents), clock)
+            answers = Answers(store, poller, lanes_of_probes(unknown, slow_unknown, budgets))
+            tasks.start(_measure_loop_lag())
             hubs = Hubs(store, fetcher, courtesy, clock, settings.console_public_url)
             mates: set[Polling] = set()
 
@@ -89,6 +97,14 @@ async def work(settings: Settings) -> None:
             await health.close()
         finally:
             await store.close()
+
+
+async def _measure_loop_lag() -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        due_s = loop.time() + _LAG_MEASURED_EVERY_S
+        await asyncio.sleep(_LAG_MEASURED_EVERY_S)
+        LOOP_LAG.observe(max(loop.time() - due_s, 0.0))
 
 
 async def _lives(

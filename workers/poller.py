@@ -6,7 +6,7 @@ to the channel's owner. A poll that fails changes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import Container, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -21,8 +21,8 @@ from service.feeds.wire import Document, Examine, Findings
 from service.metrics import DETECTION, POLLS, PUBLISHER_BYTES_SAVED
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetch import Fetched, Fetcher
-from workers.courtesy import Courtesy
-from workers.lanes import SLOW_S, Lane, Lanes
+from workers.courtesy import Courtesy, charged_site, public_group
+from workers.lanes import PROMPT_FETCH_S, Lane, Lanes, publisher_of
 from workers.memories import Memories
 from workers.trail import tell
 from workers.watch import Found, Watch, condition, day_of, documents_of, found, kept, moved_on
@@ -31,6 +31,8 @@ _NEWEST_DELAY_S = 86_400.0
 _MOST_ARCHIVES = 3
 """Pages of older entries (RFC 5005) that one poll reads after polls were missed."""
 _ARCHIVES_WITHIN_S = 20.0
+_PUSHES_WAIT_S = 10.0
+"""How long pushed documents wait for a slot and the parser, before the channel is polled instead."""
 
 
 class Poll(msgspec.Struct, frozen=True):
@@ -84,13 +86,13 @@ class Poller:
         """
         started_s = self._clock.monotonic_s()
         fetched, compared, status, detail = None, _Compared(None), 0, ""
-        lane = self._lanes.of(slow=watch.slow)
+        lane, publisher = self._lanes.of(watch), publisher_of(watch.channel, watch.address_group)
         try:
-            async with lane.host(watch.channel.url):
+            async with lane.site(publisher):
                 await self._courtesy.may_reach(watch.channel)
                 tell("The site may be asked.")
-                full = lane.slots.locked()
-                async with lane.slots:
+                full = lane.is_full(publisher)
+                async with lane.slot(publisher):
                     if full:
                         await self._courtesy.may_reach(watch.channel)
                     self._refuse_after(before_s)
@@ -117,10 +119,33 @@ class Poller:
         if self._clock.monotonic_s() > before_s:
             raise LimitReached("This worker has more to poll than it can: it was another's turn by then.")
 
-    async def take_in(self, watch: Watch, pushed: Document) -> Found | None:
-        """Compare a document that was pushed to us, as a poll would. Raises :class:`PublisherError`."""
-        lane, documents = self._lanes.of(slow=watch.slow), documents_of(watch, pushed)
-        return (await self._compare_all(watch, documents, watch.validators, lane)).found
+    async def take_in(
+        self,
+        watch: Watch,
+        size_bytes: int,
+        take: Callable[[], Awaitable[Sequence[Document]]],
+        offer: Callable[[Found], Awaitable[None]],
+    ) -> None:
+        """Compare documents that were pushed to us, as a poll would; with a slot and the parser held.
+
+        ``size_bytes`` is how large they are together; ``offer`` is told what is found. Raises :class:`LimitReached`
+        when there is no room in time, and the :class:`PublisherError` of one that cannot be read, or not promptly.
+        """
+        lane = self._lanes.of(watch, size_bytes)
+        publisher = publisher_of(watch.channel, watch.address_group)
+        await self._memories.of(watch.channel, watch.digest)  # what has to be located is not waited for with them held
+        async with contextlib.AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(_PUSHES_WAIT_S):
+                    for part in (lane.site(publisher), lane.slot(publisher), lane.parser(publisher)):
+                        await held.enter_async_context(part)
+            except TimeoutError:
+                raise LimitReached("This worker has more to read than it can: what was pushed is polled.") from None
+            for pushed in await take():
+                documents = documents_of(watch, pushed)
+                news = (await self._compare_all(watch, documents, watch.validators, lane, is_held=True)).found
+                if news is not None:
+                    await offer(news)
 
     async def compare_again(self, watch: Watch, find: Found) -> Found | None:
         """Return what a find says besides the version of ``watch``. Raises :class:`PublisherError`.
@@ -129,12 +154,16 @@ class Poller:
         """
         if watch.channel.kind == "page":
             return None
-        lane = self._lanes.of(slow=watch.slow)
+        lane = self._lanes.of(watch)
         return (await self._compare_all(watch, find.documents, find.candidate.validators, lane)).found
 
     def versioned(self, before: Watch, after: Watch, candidate: Candidate) -> None:
         """Compare with what a find of ours leaves, which was versioned."""
         self._memories.versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
+
+    async def address_group(self, channel: Channel) -> str:
+        """Return the address group of a channel that nobody has asked for yet; "" if it is private, or not known."""
+        return public_group(await self._fetcher.address_of(host_of(channel.url))) if charged_site(channel) else ""
 
     async def fetch_unknown(self, channel: Channel, within_s: float) -> Fetched:
         """Fetch what nobody polls. Raises a publisher's error, or :class:`LimitReached`."""
@@ -196,8 +225,15 @@ class Poller:
             raise
 
     async def _compare_all(
-        self, watch: Watch, documents: tuple[Document, ...], validators: Validators, lane: Lane
+        self,
+        watch: Watch,
+        documents: tuple[Document, ...],
+        validators: Validators,
+        lane: Lane,
+        *,
+        is_held: bool = False,
     ) -> _Compared:
+        """Compare documents with what is remembered; ``is_held``: by the lane's child only, which the caller holds."""
         base = watch.channel
         memory, located = await self._memories.of(base, watch.digest)
         if located is not None and located.version != base.version:
@@ -208,7 +244,11 @@ class Poller:
             if located is not None and located.source != "publisher":
                 # Else they would have been fetched once more, earlier, to be the base.
                 PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
-            documents, findings = await self._read(watch, documents, memory, lane)
+            if is_held:
+                findings = await self._examined(watch, documents, memory, lane, is_held=True)
+                watch.wishes = findings.wishes
+            else:
+                documents, findings = await self._read(watch, documents, memory, lane)
         news = found(base, documents, validators, findings, self._clock.wall_s())
         tell(_told(news))
         if news is None:
@@ -223,7 +263,7 @@ class Poller:
         self, watch: Watch, documents: tuple[Document, ...], memory: bytes, lane: Lane
     ) -> tuple[tuple[Document, ...], Findings]:
         """Return what the documents say, and with them the archives that make up for polls that were missed."""
-        findings = await self._examine(watch, documents, memory, lane)
+        findings = await self._examined(watch, documents, memory, lane)
         watch.wishes = findings.wishes
         # What goes wrong with an archive must not spoil what we have.
         with contextlib.suppress(PublisherError, UserError, TimeoutError), self._timed(watch):
@@ -232,17 +272,17 @@ class Poller:
                     if not findings.older:
                         break
                     more = (await self._older(findings.older), *documents)
-                    findings = await self._examine(watch, more, memory, lane)
+                    findings = await self._examined(watch, more, memory, lane)
                     documents = more
         return documents, findings
 
-    async def _examine(self, watch: Watch, documents: tuple[Document, ...], memory: bytes, lane: Lane) -> Findings:
+    async def _examined(
+        self, watch: Watch, documents: tuple[Document, ...], memory: bytes, lane: Lane, *, is_held: bool = False
+    ) -> Findings:
         channel = watch.channel
         job = Examine(documents, memory, channel.url, channel.kind, self._clock.wall_s())
         try:
-            async with lane.reading:
-                with self._timed(watch):
-                    return await lane.parser.examine(job)
+            return await (self._lanes.examine_held if is_held else self._lanes.examine)(job, watch, lane)
         except NotAFeed as error:
             if channel.kind == "page":
                 raise
@@ -258,7 +298,7 @@ class Poller:
         try:
             yield
         finally:
-            if self._clock.monotonic_s() - started_s > SLOW_S:
+            if self._clock.monotonic_s() - started_s > PROMPT_FETCH_S:
                 watch.slow = True
 
 

@@ -12,7 +12,7 @@ import structlog
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, Refresh, StartPolling
 from service.corona.messages import Candidate
-from service.errors import HostBlocked, LimitReached, OperationalError, PublisherError
+from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError
 from service.feeds.wire import Document
 from service.metrics import POLL_LAG
 from service.model import ChannelId, NodeId, PollResult
@@ -82,6 +82,8 @@ class Polling:
         """Of these, what has another version than its base, as far as we know: it is loaded before its next poll."""
         self._verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
         self._under_way: set[ChannelId] = set()
+        self._taking_in: dict[ChannelId, bool] = {}
+        """Channels whose pushes are read, and whether more have come since."""
         self._loading = False
 
     def fleet_s(self) -> float:
@@ -177,25 +179,54 @@ class Polling:
         return result
 
     async def take_in(self, cid: ChannelId) -> None:
-        """Compare what a hub pushed for a channel; what cannot be read is left to the next poll.
+        """Compare what a hub pushed for a channel, one push after the other; what is too much becomes one poll.
 
-        Raises :class:`HostBlocked`: nothing of a blocked host is wanted, unasked either.
+        Raises :class:`HostBlocked`: nothing of a blocked host is wanted, unasked either; :class:`LimitReached` if that
+        poll has to wait; the :class:`PublisherError` of a push that cannot be read. The next poll finds what is new.
         """
-        pushes = await self._store.websub.taken(cid)
+        if cid in self._taking_in:
+            self._taking_in[cid] = True
+            return
+        self._taking_in[cid] = True
+        try:
+            while self._taking_in[cid]:
+                self._taking_in[cid] = False
+                await self._take_in(cid)
+        finally:
+            del self._taking_in[cid]
+
+    async def _take_in(self, cid: ChannelId) -> None:
         held = await self._held(cid)
         # What a dormant channel lists is to be taken in as a whole.
-        if held is None or held.channel.dormant or not pushes:
+        if held is None or held.channel.dormant:
+            await self._store.websub.drop(cid)
             return
-        self._poller.refuse_blocked(held.channel)
-        if not all(push.body for push in pushes):
+        is_complete = True
+
+        async def take() -> list[Document]:
+            nonlocal is_complete
+            pushes = await self._store.websub.taken(cid)
+            is_complete = all(push.body for push in pushes)
+            headers = ({"content-type": push.content_type} for push in pushes)
+            return [
+                Document(push.body, held.channel.url, header, partial=True)
+                for push, header in zip(pushes, headers, strict=True)
+                if is_complete
+            ]
+
+        try:
+            self._poller.refuse_blocked(held.channel)
+            await self._poller.take_in(held, await self._store.websub.waiting_bytes(cid), take, self._offer)
+        except HostBlocked:
+            await self._store.websub.drop(cid)
+            raise
+        except (LimitReached, ParseKilled) as error:
+            log.info("push left to a poll", channel=cid[:8], why=str(error))
+            await self._store.websub.drop(cid)
+            is_complete = False
+        if not is_complete:
             await self._poller.may_poll(held)
             await self._poll(held)
-            return
-        for push in pushes:
-            arrived = Document(push.body, held.channel.url, {"content-type": push.content_type}, partial=True)
-            found = await self._poller.take_in(held, arrived)
-            if found is not None:
-                await self._offer(found)
 
     async def keep_agenda(self) -> None:
         """Start each poll when it is due, for ever: a little ahead, so that polls ask the store together."""

@@ -22,20 +22,21 @@ from service.errors import (
     UserError,
 )
 from service.feeds.likely import likely_feeds
-from service.feeds.sandbox import ParserPool
 from service.feeds.urls import canonical_url, channel_id, https_twin, selector_of
 from service.feeds.wire import Document, Examine, Findings
 from service.location.contents import digest_of, newest
-from service.model import Change, Channel, FeedLink
+from service.model import Change, Channel, FeedLink, Validators
 from service.net.fetch import Fetched
 from service.store import Store
 from service.store.channels import Snapshot
 from service.store.requests import Probe, Probed
 from service.store.state import ChannelState
+from workers.courtesy import public_group
+from workers.lanes import Lanes
 from workers.looks import Look, Looks
 from workers.node import Node
 from workers.poller import Poller, document, hubs_of
-from workers.watch import found
+from workers.watch import Watch, found
 
 _LATEST = 10
 _BETWEEN_LOOKS_S = 1.5
@@ -50,15 +51,19 @@ _TWIN_S = 2.0
 class Probing:
     """One probe, on behalf of the node that was asked."""
 
-    def __init__(self, store: Store, poller: Poller, parser: ParserPool, node: Node, looks: Looks) -> None:
-        """Fetch as ``poller`` does, but with a parser of our own, so that people wait for nobody's polls."""
+    def __init__(self, store: Store, poller: Poller, lanes: Lanes, node: Node, looks: Looks) -> None:
+        """Fetch as ``poller`` does, but read in lanes of probes, so that people wait for nobody's polls."""
         self._store = store
         self._poller = poller
-        self._parser = parser
+        self._lanes = lanes
         self._node = node
         self._began_s = time.monotonic()
         self._looks = looks
         self._keeps = True
+        self._address_group = ""
+        """Of who answered last."""
+        self._held = contextlib.AsyncExitStack()
+        self._has_room = False
         self._seen: Look | None = None
         """What was found, if it is not to be kept."""
 
@@ -72,7 +77,8 @@ class Probing:
         """
         self._keeps = ask.keep
         try:
-            return await self._seen_before(ask) or await self._looked(ask)
+            async with self._held:
+                return await self._seen_before(ask) or await self._looked(ask)
         except LimitReached:
             # What is known can be followed all the same: it wakes up with its next poll.
             known = await self._store.channels.resolve(channel_id(ask.url))
@@ -174,7 +180,13 @@ class Probing:
         return None
 
     async def _fetch(self, channel: Channel) -> Fetched:
-        return await self._poller.fetch_unknown(channel, max(self._left_s(_FETCHED_BY_S), _LEAST_FETCH_S))
+        if not self._has_room:  # what needs not be asked for, needs no room either
+            address_group = await self._poller.address_group(channel)
+            await self._held.enter_async_context(self._lanes.room(channel, address_group))
+            self._has_room = True
+        fetched = await self._poller.fetch_unknown(channel, max(self._left_s(_FETCHED_BY_S), _LEAST_FETCH_S))
+        self._address_group = public_group(fetched.address)
+        return fetched
 
     async def _known(self, url: str) -> tuple[ChannelState | None, bytes]:
         """Return what is known of a URL's channel, or of the one that took over from it."""
@@ -186,7 +198,8 @@ class Probing:
 
     async def _examine(self, documents: tuple[Document, ...], channel: Channel, memory: bytes) -> Findings:
         job = Examine(documents, memory, channel.url, channel.kind, time.time())
-        return await self._parser.examine(job, self._left_s(_READ_BY_S))
+        watch = Watch(channel, Validators(), 0, address_group=self._address_group)
+        return await self._lanes.examine(job, watch, self._lanes.of(watch), self._left_s(_READ_BY_S))
 
     async def _probed(self, channel: Channel, *, discovered: bool = False) -> Probed:
         if not self._keeps:

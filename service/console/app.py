@@ -60,6 +60,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
     health = health_routes(store.ping, settings)
+    app[websub.ARRIVING] = websub.ArrivingPushes()
     public = [
         *health,
         web.get("/static/{path:.+}", asset),

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +39,7 @@ from service.feeds.wire import (
 from service.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 
 # The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
-_PATIENCE_S = 12.0
+PATIENCE_S = 12.0
 _GOODBYE_S = 1.0
 _MOST_LISTS = 8
 """Lists of feeds that are held at once, of 5 MiB each: one is read, the others wait or are on their way."""
@@ -53,10 +54,15 @@ _DEATHS = {
 
 
 class ParserPool:
-    """At most ``size`` children at work; an async context manager that ends them all."""
+    """At most ``size`` children at work; an async context manager that ends them all.
 
-    def __init__(self, size: int) -> None:
+    ``niceness`` is the children's, as in ``nice(1)``. ``cpu_s`` is the processor time that documents have taken so far.
+    """
+
+    def __init__(self, size: int, niceness: int = 0) -> None:
+        self.cpu_s = 0.0
         self._free = asyncio.Semaphore(size)
+        self._niceness = niceness
         self._idle: list[_Child] = []
         self.confinement: Confinement | None = None
         """What keeps the last child from files and network; None before the first document."""
@@ -83,7 +89,7 @@ class ParserPool:
             raise FeedError("The parser gave no answer.")
         return reading
 
-    async def examine(self, job: Examine, patience_s: float = _PATIENCE_S) -> Findings:
+    async def examine(self, job: Examine, patience_s: float = PATIENCE_S) -> Findings:
         """Return what documents of a channel say that is new; waits and raises as :meth:`read` does.
 
         They are given up when they take longer than ``patience_s`` to read; the wait for a child is not counted.
@@ -100,18 +106,21 @@ class ParserPool:
             raise FeedError("The parser gave no answer.")
         return outline
 
-    async def _ask(self, job: Job, patience_s: float = _PATIENCE_S) -> Answer:
+    async def _ask(self, job: Job, patience_s: float = PATIENCE_S) -> Answer:
         async with self._free:
-            child = self._take() or await _Child.start()
+            child = self._take() or await _Child.start(self._niceness)
+            began_s = time.monotonic()
             try:
                 answer = await child.ask(job, patience_s)
             except BaseException as error:
+                self.cpu_s += min(time.monotonic() - began_s, job.cpu_s if isinstance(job, Examine) else PATIENCE_S)
                 # Also when cancelled: the child is amid a document nobody waits for.
                 await child.kill()
                 if isinstance(error, ParseKilled):
                     PARSE_KILLS.inc()
                 raise
             self.confinement = child.confinement
+            self.cpu_s += answer.cpu_s
             if answer.bloated:
                 await child.end()
             else:
@@ -191,7 +200,7 @@ class _Child:
         self.confinement: Confinement | None = None
 
     @classmethod
-    async def start(cls) -> Self:
+    async def start(cls, niceness: int) -> Self:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -205,6 +214,9 @@ class _Child:
             )
         except OSError as error:
             raise OperationalError(f"A parser process cannot be started: {error.strerror}.") from error
+        if niceness:
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
         return cls(process)
 
     @property

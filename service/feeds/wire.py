@@ -1,5 +1,6 @@
 """What the programs and their parser children say to each other: msgpack, after its length in 4 bytes."""
 
+from math import inf
 from typing import Any, Literal
 
 import msgspec
@@ -69,13 +70,17 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Examine(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Compare documents of the channel ``url``, oldest first, with what is remembered of it (nothing: ``b""``)."""
+    """Compare documents of the channel ``url``, oldest first, with what is remembered of it (nothing: ``b""``).
+
+    The child is killed when that takes more than ``cpu_s`` of processor time, or than it gives any document.
+    """
 
     documents: tuple[Document, ...]
     memory: bytes
     url: str
     kind: Literal["feed", "page"]
     now_s: float
+    cpu_s: float = inf
 
 
 class ReadOpml(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -94,13 +99,17 @@ class Ready(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """How it went: one of the four. ``bloated``: the child has grown so much that it should be replaced."""
+    """How it went: one of the four. ``bloated``: the child has grown so much that it should be replaced.
+
+    ``cpu_s`` is the processor time that it took.
+    """
 
     reading: Reading | None = None
     findings: Findings | None = None
     outline: Outline | None = None
     fault: Fault | None = None
     bloated: bool = False
+    cpu_s: float = 0.0
 
 
 def frame(message: Any) -> bytes:

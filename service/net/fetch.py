@@ -1,7 +1,9 @@
 """One conditional GET of a publisher's URL, or one POST to its hub, within hard caps."""
 
 import asyncio
+import contextlib
 import functools
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,6 +14,7 @@ from typing import Self, TypeVar, cast
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
@@ -27,6 +30,7 @@ from service.net.links import Links, links
 MAX_REDIRECTS = 5
 CONNECT_S = 10.0
 TOTAL_S = 30.0
+_RESOLVE_S = 3.0
 
 _MAX_HEADER_FIELD_BYTES = 16 * 1024
 _MAX_CONNECTIONS = 256
@@ -107,10 +111,13 @@ class Fetcher:
         self._total_s = total_s
         self._bodies = Bodies()
         self._session: aiohttp.ClientSession | None = None
+        self._resolver: AbstractResolver | None = None
 
     async def __aenter__(self) -> Self:
         """Open the connection pool."""
+        self._resolver = aiohttp.DefaultResolver()
         connector = aiohttp.TCPConnector(
+            resolver=self._resolver,
             socket_factory=self._new_socket,
             use_dns_cache=False,
             limit=_MAX_CONNECTIONS,
@@ -139,6 +146,18 @@ class Fetcher:
         """Close every connection."""
         if self._session is not None:
             await self._session.close()
+        if self._resolver is not None:
+            await self._resolver.close()
+
+    async def address_of(self, host: str) -> str:
+        """Return the first public address of a canonical URL's host; "" if there is none, or none is found in time."""
+        if self._resolver is None:
+            raise RuntimeError("Fetcher is used outside its context")
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_RESOLVE_S):
+                found = await self._resolver.resolve(host.strip("[]"), family=socket.AF_UNSPEC)
+            return next((info["host"] for info in found if guard.is_public(info["host"])), "")
+        return ""
 
     async def fetch(
         self,

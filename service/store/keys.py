@@ -34,8 +34,11 @@ key                          type    meaning
 ``cn:{c:CID}:pause``         string  the publisher asked to be left alone, or (``admin``) admins; expires
 ``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
 ``cn:{c:CID}:hub``           string  the subscription at a hub: HubState (msgpack)
-``cn:{c:CID}:pushed``        list    what the hub sent and no worker has read: Push (msgpack); expires
+``cn:{push}:of:CID``         list    what a channel's hub sent and no worker has read: Push (msgpack); expires
+``cn:{push}:sizes``          hash    channel id → bytes of that list, and ``large``, ``all`` → bytes in all; expires
+``cn:{push}:until``          zset    channel id → when its list expires (Unix ms); expires
 ``cn:{c:CID}:pushes``        string  how often it sent something this minute; expires
+``cn:{c:CID}:pushes:excess`` string  how often that was too much, and became a poll, this minute; expires
 ``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.fields``
 ``cn:{clash:K}:pages``       zset    where each page of its subscriptions begins, in order
 ``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``packing``
@@ -221,14 +224,19 @@ def hub(cid: ChannelId) -> str:
     return f"cn:{{c:{cid}}}:hub"
 
 
-def pushed(cid: ChannelId) -> str:
-    """What a channel's hub sent and no worker has read."""
-    return f"cn:{{c:{cid}}}:pushed"
+def pushed(cid: ChannelId) -> tuple[str, str, str]:
+    """What a channel's hub sent and no worker has read; the sizes of all such lists, and when they expire."""
+    return f"cn:{{push}}:of:{cid}", "cn:{push}:sizes", "cn:{push}:until"
 
 
 def push_rate(cid: ChannelId) -> str:
     """How often a channel's hub sent something in the present minute."""
     return f"cn:{{c:{cid}}}:pushes"
+
+
+def push_excess(cid: ChannelId) -> str:
+    """How often a poll was wanted in the present minute because a channel's hub sent too much."""
+    return f"cn:{{c:{cid}}}:pushes:excess"
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:

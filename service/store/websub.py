@@ -13,8 +13,15 @@ from service.store.link import Link
 
 PUSHES_PER_MINUTE = 30
 PUSHES_KEPT = 4
-_KEPT_S = 600
+_KEPT_MS = 120_000
 _MINUTE_MS = 60_000
+_KIBIBYTE = 1024
+_MOST_OF_A_CHANNEL_BYTES = 5_184 * _KIBIBYTE
+"""The largest push that is taken, and what msgpack adds."""
+_LARGE_BYTES = 128 * _KIBIBYTE
+_MOST_LARGE_BYTES = 48 * 1024 * _KIBIBYTE
+_MOST_BYTES = 64 * 1024 * _KIBIBYTE
+"""Of all channels together; large ones leave room to the others."""
 _TRIES = 8
 _RANDOM_BYTES = 32
 
@@ -80,19 +87,33 @@ class WebSub:
         key = keys.push_rate(cid)
         return bool(await self._link.script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
-    async def keep(self, cid: ChannelId, push: Push) -> None:
-        """Keep a push until it is taken, for at most ten minutes.
+    async def may_want_poll(self, cid: ChannelId) -> bool:
+        """Say whether one more push than that may become a poll: once a minute."""
+        return bool(await self._link.script("rate_take", (keys.push_excess(cid),), 1, _MINUTE_MS))
 
-        The same one twice in a row is kept once. More than ``PUSHES_KEPT`` become one without a body: a poll
-        reads all of them at once.
+    async def keep(self, cid: ChannelId, push: Push) -> None:
+        """Keep a push until it is taken, for at most two minutes.
+
+        The same one twice in a row is kept once. More than ``PUSHES_KEPT``, or more bytes than one channel or all
+        together may have here, become one without a body: a poll reads all of them at once.
         """
         packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
-        await self._link.script("push_keep", (keys.pushed(cid),), *packed, PUSHES_KEPT, _KEPT_S)
+        bounds = PUSHES_KEPT, _KEPT_MS, _MOST_OF_A_CHANNEL_BYTES, _LARGE_BYTES, _MOST_LARGE_BYTES, _MOST_BYTES
+        await self._link.script("push_keep", keys.pushed(cid), cid, *packed, *bounds)
 
     async def taken(self, cid: ChannelId) -> list[Push]:
         """Take what was pushed, oldest first. What its taker does not live to read, the next poll finds."""
-        found = await self._link.call("LPOP", keys.pushed(cid), PUSHES_KEPT)
+        found = await self._link.script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 1)
         return [msgspec.msgpack.decode(push, type=Push) for push in found or ()]
+
+    async def waiting_bytes(self, cid: ChannelId) -> int:
+        """Return the size of what was pushed."""
+        _, sizes, _ = keys.pushed(cid)
+        return int(await self._link.call("HGET", sizes, cid) or 0)
+
+    async def drop(self, cid: ChannelId) -> None:
+        """Keep what was pushed no longer."""
+        await self._link.script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 0)
 
 
 def _packed(state: HubState | None) -> bytes:

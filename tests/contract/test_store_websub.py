@@ -3,9 +3,11 @@
 import asyncio
 
 import msgspec
+import pytest
 
 from service.feeds.websub import HubState, Named
-from service.store import Store
+from service.store import Store, keys
+from service.store.websub import Push
 
 CID = "ab" * 20
 STATE = HubState(Named("https://hub.example/", "https://example.org/feed"), "a-secret", "a-token")
@@ -34,3 +36,48 @@ async def test_what_is_subscribed_is_found_by_its_part_of_the_id_space(store: St
     assert await store.websub.get(CID) is None
     await store.websub.unregister([CID])
     assert await store.websub.registered(["ab"]) == []
+
+
+LARGE, FULL = Push(b"x" * 3_000_000), Push(b"x" * 5 * 1024 * 1024)
+
+
+async def test_what_is_pushed_for_a_channel_takes_no_more_than_one_document_may(store: Store) -> None:
+    await store.websub.keep(CID, LARGE)
+    await store.websub.keep(CID, Push(b"<feed/>"))
+    assert len(await store.websub.taken(CID)) == 2
+    await store.websub.keep(CID, FULL)
+    await store.websub.keep(CID, LARGE)
+    assert await store.websub.taken(CID) == [Push()], "they become one poll"
+
+
+async def test_what_asks_for_a_poll_stands_for_all_that_is_pushed_until_it_is_taken(store: Store) -> None:
+    for push in (Push(b"<feed/>"), Push(), LARGE, Push(b"<feed/>")):
+        await store.websub.keep(CID, push)
+    assert await store.websub.taken(CID) == [Push()]
+
+
+async def test_pushes_of_all_channels_share_a_bounded_memory_in_which_large_ones_leave_room(store: Store) -> None:
+    cids = [f"{number:040x}" for number in range(12)]
+    for cid in cids:
+        await store.websub.keep(cid, FULL)
+    waiting = [await store.websub.waiting_bytes(cid) for cid in cids]
+    assert sum(waiting) < 48 * 1024 * 1024
+    assert min(waiting) < 100, "the last ones became polls"
+    await store.websub.keep(CID, Push(b"<feed/>"))
+    assert await store.websub.taken(CID) == [Push(b"<feed/>")]
+    await store.websub.drop(cids[0])
+    await store.websub.keep(CID, FULL)
+    assert await store.websub.taken(CID) == [FULL], "what was dropped takes no room"
+
+
+async def test_what_nobody_took_in_time_takes_no_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.websub._KEPT_MS", 1)
+    for number in range(30):
+        await store.websub.keep(f"{number:040x}", FULL)
+        await asyncio.sleep(0.01)
+    _, sizes, until = keys.pushed(CID)
+    monkeypatch.undo()
+    await store.websub.keep(CID, FULL)
+    assert await store.websub.taken(CID) == [FULL]
+    assert await store.link.call("ZCARD", until) == 0
+    assert await store.link.call("HGET", sizes, "all") in (b"0", None)

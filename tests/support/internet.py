@@ -71,7 +71,7 @@ def internet(place: Namespace, zone: Zone, scratch: Path, certificate: Path | No
         yield Internet(journal)
 
 
-class _NameServer(asyncio.DatagramProtocol):
+class NameServer(asyncio.DatagramProtocol):
     """Answers A and AAAA questions (RFC 1035 §4), to be kept for no time at all."""
 
     def __init__(self, zone: Zone) -> None:
@@ -137,7 +137,7 @@ def _answer(path: str, host: str, port: int) -> bytes:
 async def _run(zone: Zone, journal: Path, certificate: str = "") -> None:
     loop = asyncio.get_running_loop()
     everybody = _Everybody(journal)
-    await loop.create_datagram_endpoint(lambda: _NameServer(zone), ("127.0.0.1", 53))
+    await loop.create_datagram_endpoint(lambda: NameServer(zone), ("127.0.0.1", 53))
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if certificate else None
     if tls:
         tls.load_cert_chain(certificate)

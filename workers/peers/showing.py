@@ -4,16 +4,18 @@ import contextlib
 import time
 
 from service.errors import PublisherError, UserError
-from service.feeds.sandbox import ParserPool
 from service.feeds.wire import Examine
 from service.location.contents import unpacked
-from service.model import Channel, ChannelId, Entry
+from service.model import Channel, ChannelId, Entry, Validators
 from service.net.peers import peer_of
 from service.overlay.ring import RingView
 from service.store import Store
 from service.store.requests import Shown
+from workers.courtesy import public_group
+from workers.lanes import Lanes
 from workers.peers.contents import Contents, Located
 from workers.poller import Poller, document
+from workers.watch import Watch
 
 _FETCHED_WITHIN_S = 5.0
 
@@ -21,12 +23,12 @@ _FETCHED_WITHIN_S = 5.0
 class Showing:
     """Shows contents on behalf of the node that was asked."""
 
-    def __init__(self, store: Store, contents: Contents, poller: Poller, parser: ParserPool) -> None:
-        """Locate in ``contents``; at last resort fetch as ``poller`` does, and read with ``parser``."""
+    def __init__(self, store: Store, contents: Contents, poller: Poller, lanes: Lanes) -> None:
+        """Locate in ``contents``; at last resort fetch as ``poller`` does, and read in lanes of probes."""
         self._store = store
         self._contents = contents
         self._poller = poller
-        self._parser = parser
+        self._lanes = lanes
 
     async def show(self, cid: ChannelId, ring: RingView) -> Shown | None:
         """Return a channel's latest entries; None if there is no such channel."""
@@ -43,9 +45,11 @@ class Showing:
 
     async def _fetched(self, channel: Channel) -> tuple[Entry, ...]:
         with contextlib.suppress(PublisherError, UserError):
-            fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
-            job = Examine((document(fetched),), b"", channel.url, channel.kind, time.time())
-            return (await self._parser.examine(job, _FETCHED_WITHIN_S)).latest
+            async with self._lanes.room(channel, await self._poller.address_group(channel)):
+                fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
+                job = Examine((document(fetched),), b"", channel.url, channel.kind, time.time())
+                watch = Watch(channel, Validators(), 0, address_group=public_group(fetched.address))
+                return (await self._lanes.examine(job, watch, self._lanes.of(watch), _FETCHED_WITHIN_S)).latest
         return ()
 
 

@@ -1,10 +1,51 @@
--- Keep a pushed document until the channel's owner takes it; too many become one empty one, which asks for a poll.
--- KEYS pushed   ARGV document, the empty one, how many to keep, how long (s). Returns how many are kept.
-if redis.call('LINDEX', KEYS[1], -1) ~= ARGV[1] then
-  if redis.call('RPUSH', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then
-    redis.call('DEL', KEYS[1])
-    redis.call('RPUSH', KEYS[1], ARGV[2])
+-- Keep a pushed document until the channel's owner takes it. What is too much, for the channel or for all together,
+-- becomes one empty document, which asks for a poll.
+-- KEYS pushed, sizes, until
+-- ARGV channel, document, the empty one, how many to keep, how long (ms), bytes: most of a channel, from which on a
+--   channel's are large, most of all large ones, most of all.
+-- Returns how many documents are kept.
+local now = redis.call('TIME')
+local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+local cid, document, empty = ARGV[1], ARGV[2], ARGV[3]
+local large = tonumber(ARGV[7])
+
+local function size_of(field)
+  return tonumber(redis.call('HGET', KEYS[2], field) or 0)
+end
+
+local function resize(field, after)
+  local before = size_of(field)
+  redis.call('HINCRBY', KEYS[2], 'all', after - before)
+  redis.call('HINCRBY', KEYS[2], 'large', (after > large and after or 0) - (before > large and before or 0))
+  if after > 0 then
+    redis.call('HSET', KEYS[2], field, after)
+  else
+    redis.call('HDEL', KEYS[2], field)
+    redis.call('ZREM', KEYS[3], field)
   end
 end
-redis.call('EXPIRE', KEYS[1], ARGV[4])
-return redis.call('LLEN', KEYS[1])
+
+for _, expired in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now_ms)) do
+  resize(expired, 0)
+end
+local kept = redis.call('LLEN', KEYS[1])
+local last = kept > 0 and redis.call('LINDEX', KEYS[1], -1)
+if last == document or last == empty then
+  return kept
+end
+local before = size_of(cid)
+local after = before + #document
+local is_too_large = after > large and size_of('large') - (before > large and before or 0) + after > tonumber(ARGV[8])
+if document == empty or kept >= tonumber(ARGV[4]) or after > tonumber(ARGV[6]) or is_too_large
+    or size_of('all') + #document > tonumber(ARGV[9]) then
+  redis.call('DEL', KEYS[1])
+  document, after = empty, #empty
+end
+kept = redis.call('RPUSH', KEYS[1], document)
+resize(cid, after)
+local until_ms = string.format('%d', now_ms + tonumber(ARGV[5]))
+redis.call('ZADD', KEYS[3], until_ms, cid)
+for i = 1, 3 do
+  redis.call('PEXPIREAT', KEYS[i], until_ms)
+end
+return kept

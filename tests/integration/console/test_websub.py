@@ -1,8 +1,11 @@
 """What hubs, and those who play hub, achieve at the console."""
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from io import BytesIO
 
 import aiohttp
@@ -11,11 +14,13 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from service.console import websub
 from service.feeds.websub import HubState, Named, Status, asked
 from service.model import Channel
 from service.store import Store
 from service.store.websub import PUSHES_KEPT, PUSHES_PER_MINUTE, Push
 from tests.support.channels import make_channel
+from tests.support.waiting import until_so
 
 TOPIC, SECRET, TOKEN = "https://example.org/feed", "a-secret", "a-token"
 ASKED = asked(HubState(Named("https://hub.example/", TOPIC), SECRET, TOKEN), 1_000.0)
@@ -52,6 +57,44 @@ async def _push(
     headers = {"X-Hub-Signature": signature, "Content-Type": "application/atom+xml"}
     async with hub.post(f"/websub/{channel.id}/{token}", data=BytesIO(body), headers=headers) as answer:
         return answer.status
+
+
+@dataclass
+class Sending:
+    """A push whose last byte is not sent until its ``end``."""
+
+    answer: "asyncio.Task[int]"
+    end: asyncio.Event
+
+    async def status(self) -> int:
+        return await self.answer
+
+
+@asynccontextmanager
+async def sending(
+    app: web.Application, hub: aiohttp.ClientSession, channel: Channel, body: bytes
+) -> AsyncIterator[Sending]:
+    """Begin to push, and go on once the console has begun to read."""
+    end = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield body[:-1]
+        await end.wait()
+        yield body[-1:]
+
+    async def push() -> int:
+        signature = f"sha256={hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()}"
+        headers = {"X-Hub-Signature": signature}
+        async with hub.post(f"/websub/{channel.id}/{TOKEN}", data=slowly(), headers=headers) as answer:
+            return answer.status
+
+    task = asyncio.create_task(push())
+    try:
+        await until_so(lambda: app[websub.ARRIVING].size_bytes >= len(body) - 1, "all but the last byte has come")
+        yield Sending(task, end)
+    finally:
+        end.set()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _status(store: Store, channel: Channel) -> Status | None:
@@ -153,7 +196,50 @@ async def test_of_a_hundred_pushes_a_minutes_worth_is_taken(
 ) -> None:
     answers = [await _push(hub, channel, b"<feed/>") for _ in range(100)]
     assert answers == [202] * PUSHES_PER_MINUTE + [429] * (100 - PUSHES_PER_MINUTE)
-    assert len(await store.websub.taken(channel.id)) == 1
+    assert await store.websub.taken(channel.id) == [Push()], "the rest becomes one poll"
+
+
+async def test_a_second_push_of_a_channel_is_not_read_beside_the_first(
+    served: tuple[str, web.Application], store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
+    async with sending(served[1], hub, channel, b"<feed>1</feed>") as first:
+        assert await _push(hub, channel, b"<feed>2</feed>") == 202
+        assert await store.websub.taken(channel.id) == [Push()], "it becomes a poll"
+        first.end.set()
+        assert await first.status() == 202
+    assert [push.body for push in await store.websub.taken(channel.id)] == [b"<feed>1</feed>"]
+
+
+async def test_pushes_that_arrive_together_share_a_bounded_memory(
+    served: tuple[str, web.Application],
+    store: Store,
+    hub: aiohttp.ClientSession,
+    channel: Channel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(websub, "_MOST_ARRIVING_BYTES", 2 * MEBIBYTE)
+    other = await make_channel(store, "https://example.org/other", listed=True)
+    await store.websub.swap(other.id, None, ASKED)
+    async with sending(served[1], hub, channel, b"x" * MEBIBYTE) as first:
+        assert await _push(hub, other, b"y" * 2 * MEBIBYTE) == 202
+        assert await store.websub.taken(other.id) == [Push()]
+        assert await _push(hub, other, b"<feed/>") == 202
+        assert [push.body for push in await store.websub.taken(other.id)] == [b"<feed/>"]
+        first.end.set()
+        assert await first.status() == 202
+
+
+async def test_a_push_that_takes_too_long_becomes_a_poll(
+    served: tuple[str, web.Application],
+    store: Store,
+    hub: aiohttp.ClientSession,
+    channel: Channel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(websub, "_BODY_WITHIN_S", 0.1)
+    async with sending(served[1], hub, channel, b"<feed/>") as first:
+        assert await first.status() == 202
+    assert await store.websub.taken(channel.id) == [Push()]
 
 
 async def test_a_channel_that_nobody_wants_any_more_leaves_its_hub(

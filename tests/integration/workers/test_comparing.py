@@ -24,7 +24,7 @@ from tests.support.contents import stored
 from tests.support.documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.lanes import Lanes
+from workers.lanes import ParserBudgets, lanes_of_polls
 from workers.memories import Memories
 from workers.poller import Poll, Poller
 from workers.watch import Watch, watch
@@ -70,7 +70,8 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 
 def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
-    return Poller(reach, courtesy(store), Lanes(parser, Parser()), Memories(stored(store)), SystemClock())
+    lanes = lanes_of_polls(parser, parser, ParserBudgets())
+    return Poller(reach, courtesy(store), lanes, Memories(stored(store)), SystemClock())
 
 
 def listing(*names: str, more: str = "") -> bytes:
@@ -187,7 +188,7 @@ async def test_what_two_polls_at_once_find_is_offered_against_the_versions_they_
     async with raw_publisher(server.answer) as publisher:
         held = await made(store, publisher.url("/feed"), listing("a"))
         polls = poller(store, reach, Parser())
-        lane = polls._lanes.of(slow=False)
+        lane = polls._lanes.of(held)
         async with lane.reading:
             first = asyncio.create_task(polls.poll(held, US))
             await until_so(lambda: lane.reading._waiters, "the first waits for the parser")

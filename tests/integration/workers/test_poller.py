@@ -18,7 +18,7 @@ from tests.support.contents import stored
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
 from workers.courtesy import Courtesy
-from workers.lanes import Lanes
+from workers.lanes import Lanes, ParserBudgets, lanes_of_polls, publisher_of
 from workers.memories import Memories
 from workers.poller import Poller
 from workers.watch import Watch
@@ -49,8 +49,12 @@ def courtesy(store: Store) -> Courtesy:
     return Courtesy(store.hosts, Settings(host_requests_per_s=1000.0))
 
 
+def lanes(prompt: ParserPool | None = None) -> Lanes:
+    return lanes_of_polls(prompt or Parser(), Parser(), ParserBudgets())
+
+
 def poller(store: Store, fetcher: Fetcher, *, prompt: ParserPool | None = None) -> Poller:
-    return Poller(fetcher, courtesy(store), Lanes(prompt or Parser(), Parser()), Memories(stored(store)), SystemClock())
+    return Poller(fetcher, courtesy(store), lanes(prompt), Memories(stored(store)), SystemClock())
 
 
 def fetcher() -> Fetcher:
@@ -91,7 +95,7 @@ async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypat
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
             sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
-            polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Memories(stored(store)), SystemClock())
+            polls = Poller(reach, sparing, lanes(), Memories(stored(store)), SystemClock())
             for _ in range(4):
                 await polls.poll(watched(publisher.url()), US)
             with pytest.raises(LimitReached):
@@ -107,7 +111,7 @@ async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, mon
 
     async with raw_publisher(lead_to_the_feed) as publisher, fetcher() as reach:
         sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, sparing, Lanes(Parser(), Parser()), Memories(stored(store)), SystemClock())
+        polls = Poller(reach, sparing, lanes(), Memories(stored(store)), SystemClock())
         for _ in range(4):
             await polls.poll(watched(publisher.url("/moved")), US)
         with pytest.raises(LimitReached):
@@ -119,10 +123,10 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
     """Or polls that were granted over a while, and waited, would all ask at once when there is room."""
     monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
-        lanes, url = Lanes(Parser(), Parser()), publisher.url()
-        slots = lanes.of(slow=False).slots = asyncio.Semaphore(0)
+        room, url = lanes(), publisher.url()
+        slots = room.of(watched(url)).slots = asyncio.Semaphore(0)
         sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, sparing, lanes, Memories(stored(store)), SystemClock())
+        polls = Poller(reach, sparing, room, Memories(stored(store)), SystemClock())
         poll = asyncio.create_task(polls.poll(Watch(Channel(channel_id(url), url), Validators(), 1), US))
         await until_so(lambda: slots._waiters, "the poll is granted and waits for room")
         while await store.hosts.take(Bound("127.0.0.1", 0.01, 4)) == 0.0:
@@ -136,9 +140,9 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
 async def test_a_poll_that_got_no_room_before_the_next_of_its_set_is_left_to_that(store: Store) -> None:
     """A worker that has too much to do would make up for it afterwards, at the publishers' cost."""
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
-        lanes, clock = Lanes(Parser(), Parser()), SystemClock()
-        slots = lanes.of(slow=False).slots = asyncio.Semaphore(0)
-        polls = Poller(reach, courtesy(store), lanes, Memories(stored(store)), clock)
+        room, clock = lanes(), SystemClock()
+        slots = room.of(watched(publisher.url())).slots = asyncio.Semaphore(0)
+        polls = Poller(reach, courtesy(store), room, Memories(stored(store)), clock)
         watch, now_s = watched(publisher.url()), clock.monotonic_s()
         late, early = (asyncio.create_task(polls.poll(watch, US, before_s)) for before_s in (now_s, now_s + 1000.0))
         await until_so(lambda: len(slots._waiters or ()) == 2, "both wait for room")
@@ -180,12 +184,12 @@ async def test_what_was_slow_is_polled_beside_the_prompt_until_it_is_prompt_agai
 ) -> None:
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as publisher, fetcher() as reach:
         polls, held = poller(store, reach), watched(publisher.url())
-        monkeypatch.setattr("workers.poller.SLOW_S", -1.0)
+        monkeypatch.setattr("workers.poller.PROMPT_FETCH_S", -1.0)
         await polls.poll(held, US)
         assert held.slow
         monkeypatch.undo()
-        lane = polls._lanes.of(slow=True)
-        async with lane.host(held.channel.url):  # the slow lane has room for one of each host
+        lane = polls._lanes.of(held)
+        async with lane.site(publisher_of(held.channel, "")):  # the slow lane has room for one of each site
             waiting = asyncio.create_task(polls.poll(held, US))
             prompt = await polls.poll(watched(publisher.url()), US)
             assert not waiting.done()

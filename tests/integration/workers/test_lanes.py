@@ -1,0 +1,169 @@
+"""What slow publishers take of a worker: shares by site and by address network, however many hosts they have."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from service.errors import LimitReached
+from service.feeds.sandbox import ParserPool
+from service.feeds.urls import channel_id
+from service.feeds.wire import Document, Examine
+from service.model import Channel, Validators
+from service.store import Store
+from tests.integration.workers.test_poller import US, Parser, fetcher, poller
+from tests.support.documents import item, rss
+from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
+from tests.support.waiting import until_so
+from workers.lanes import (
+    NETWORK_ALLOWANCE,
+    SITE_ALLOWANCE,
+    Lanes,
+    ParserBudgets,
+    Publisher,
+    lanes_of_polls,
+    lanes_of_probes,
+    publisher_of,
+)
+from workers.watch import Watch
+
+NETWORK = "45.33.34.0/24"
+OTHER_NETWORK = "45.33.35.0/24"
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All names below .example are this machine, though it counts as public."""
+    here = [{"hostname": "", "host": "127.0.0.1", "port": 0, "family": socket.AF_INET, "proto": 0, "flags": 0}]
+
+    async def resolved(_self: object, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
+        return [{**found, "hostname": host, "port": port, "family": family or socket.AF_INET} for found in here]
+
+    monkeypatch.setattr(aiohttp.DefaultResolver, "resolve", resolved)
+
+
+@pytest_asyncio.fixture
+async def silent() -> AsyncIterator[RawPublisher]:
+    async def nothing(_head: str, _writer: object) -> None:
+        await asyncio.Event().wait()
+
+    async with raw_publisher(nothing) as publisher:
+        yield publisher
+
+
+def watched(url: str, network: str = "") -> Watch:
+    return Watch(Channel(channel_id(url), url), Validators(), 1, address_group=network)
+
+
+def publisher(url: str, network: str) -> Publisher:
+    return publisher_of(watched(url).channel, network)
+
+
+async def asked_while_a_healthy_one_is_polled(store: Store, silent: RawPublisher, *watches: Watch) -> int:
+    """Return how many requests there are at a silent publisher by the time that another one's feed has been polled."""
+    feed = answering(ok(b"feed"), then_close=False)
+    async with raw_publisher(feed) as healthy, fetcher() as reach:
+        polls = poller(store, reach)
+        waiting = [asyncio.create_task(polls.poll(watch, US)) for watch in watches]
+        await until_so(lambda: silent.requests, "the silent publisher is asked")
+        result = (await polls.poll(watched(healthy.url(host="healthy.example"), OTHER_NETWORK), US)).result
+        assert result.outcome == "unchanged"
+        asked = len(silent.requests)
+        for poll in waiting:
+            poll.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    return asked
+
+
+async def test_hosts_of_one_domain_share_its_slots(store: Store, silent: RawPublisher) -> None:
+    watches = [watched(silent.url(host=f"host{number}.slow.example"), NETWORK) for number in range(100)]
+    assert await asked_while_a_healthy_one_is_polled(store, silent, *watches) <= 3
+
+
+async def test_domains_in_one_network_share_its_slots(store: Store, silent: RawPublisher) -> None:
+    watches = [watched(silent.url(host=f"slow{number}.example"), NETWORK) for number in range(100)]
+    assert await asked_while_a_healthy_one_is_polled(store, silent, *watches) <= 8
+
+
+async def test_publishers_whose_network_is_not_known_leave_room(store: Store, silent: RawPublisher) -> None:
+    watches = [watched(silent.url(host=f"slow{number}.example")) for number in range(100)]
+    assert await asked_while_a_healthy_one_is_polled(store, silent, *watches) <= 32
+
+
+async def examined(lanes: Lanes, watch: Watch, inner: str = "") -> list[str]:
+    """Return the keys of a feed's entries, as a poll has them read."""
+    url, body = watch.channel.url, rss([item("a")]).replace(b"</channel>", inner.encode() + b"</channel>")
+    job = Examine((Document(body, url, {"content-type": "text/xml"}),), b"", url, "feed", 1.8e9)
+    return [entry.key for entry in (await lanes.examine(job, watch, lanes.of(watch))).latest]
+
+
+@pytest.mark.timeout(60)
+async def test_a_costly_document_is_read_by_the_slow_parser_at_its_publishers_cost() -> None:
+    budgets = ParserBudgets()
+    async with ParserPool(1) as prompt, ParserPool(1) as slow:
+        lanes = lanes_of_polls(prompt, slow, budgets)
+        watch, mate = (watched(f"http://host{number}.slow.example/", NETWORK) for number in (1, 2))
+        assert await examined(lanes, watch) != []
+        assert (watch.slow, slow.cpu_s) == (False, 0.0)
+        assert await examined(lanes, watch, "<b>" * 15_000) != []
+        assert watch.slow
+        assert prompt.cpu_s < slow.cpu_s
+        while lanes.of(mate) is not lanes.of(watch):
+            await examined(lanes, watch, "<b>" * 15_000)
+        prompt_s = prompt.cpu_s
+        assert await examined(lanes, mate) != []
+        assert prompt.cpu_s == prompt_s, "another host of that site is read by the slow parser, too"
+        await examined(lanes, watched("http://healthy.example/", OTHER_NETWORK))
+        assert prompt.cpu_s > prompt_s
+
+
+def lane_of(budgets: ParserBudgets, url: str, network: str) -> str:
+    lanes = lanes_of_polls(Parser(), Parser(), budgets)
+    slow = watched("http://x.example/")
+    slow.slow = True
+    return "slow" if lanes.of(watched(url, network)) is lanes.of(slow) else "prompt"
+
+
+def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1_000.0
+    monkeypatch.setattr("workers.lanes.time.monotonic", lambda: now_s)
+    budgets = ParserBudgets()
+    for number in range(int(2 * NETWORK_ALLOWANCE.at_once_s / SITE_ALLOWANCE.at_once_s)):
+        budgets.charge(publisher(f"http://slow{number}.example/", NETWORK), 0.9 * SITE_ALLOWANCE.at_once_s)
+    assert lane_of(budgets, "http://another.example/", NETWORK) == "slow"
+    assert lane_of(budgets, "http://slow0.example/", OTHER_NETWORK) == "prompt"
+    now_s += 61.0
+    assert lane_of(budgets, "http://another.example/", NETWORK) == "prompt", "what was taken leaks away"
+
+
+def test_a_publisher_on_this_machine_has_no_budget() -> None:
+    budgets = ParserBudgets()
+    budgets.charge(publisher("http://127.0.0.1:8000/", ""), 1_000.0)
+    assert lane_of(budgets, "http://127.0.0.1:8000/", "") == "prompt"
+
+
+def test_budgets_of_any_number_of_sites_take_bounded_memory() -> None:
+    budgets = ParserBudgets()
+    for number in range(11_000):
+        budgets.charge(publisher(f"http://slow{number}.example/", ""), 5.0)
+    assert len(budgets._buckets) == 10_000
+    assert lane_of(budgets, "http://slow10999.example/", "") == "slow"
+
+
+async def test_probes_of_one_domain_leave_room_to_others() -> None:
+    lanes = lanes_of_probes(Parser(), Parser(), ParserBudgets())
+    async with AsyncExitStack() as held:
+        for number in (1, 2):
+            await held.enter_async_context(lanes.room(watched(f"http://host{number}.slow.example/").channel, NETWORK))
+        third = asyncio.create_task(
+            held.enter_async_context(lanes.room(watched("http://slow.example/").channel, NETWORK))
+        )
+        async with lanes.room(watched("http://healthy.example/").channel, OTHER_NETWORK):
+            assert not third.done()
+        with pytest.raises(LimitReached, match="too much is looked at"):
+            await third
