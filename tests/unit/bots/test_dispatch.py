@@ -310,3 +310,15 @@ def test_a_resting_lane_waits_whatever_is_seen_of_its_person_until_they_change_t
     dispatch.rest("a", 200.0)
     dispatch.release("a", 99.0)
     assert dispatch.take(10, 200.0) == ["a"]
+
+
+def test_what_is_queued_for_the_next_digest_does_not_hold_back_the_last_one(dispatch: Dispatch) -> None:
+    dispatch.queued([ANN], 0.0)
+    dispatch.take(1, 0.0)
+    dispatch.rest(ANN, 1e6)
+    dispatch.release(ANN, 0.0)
+    dispatch.returned(ANN, 1.0)
+    assert dispatch.take(1, 1.0) == [ANN]
+    assert not dispatch.resend(ANN, [batch("m1", acked=True)], 1.0)
+    dispatch.release(ANN, 1.0)
+    assert dispatch.take(1, 1.0 + RECEIPT_WITHIN_AT_RETURN_S) == [ANN]
