@@ -59,6 +59,8 @@ SILENT_FOR_S: Final = 600.0
 _MOST_WAITING = 100
 _MOST_WAITING_OF_ONE = 20
 """Of one occupant of a room, which all of it share."""
+_MOST_SERVED = 10_000
+"""People at a time, if what they say stands nowhere."""
 _MOST_REMEMBERED = 10_000
 """People without unread commands of whom we remember a question, or that they ask too fast."""
 _NOWHERE = (0, 0)
@@ -133,6 +135,8 @@ class Desk:
         waiting = self._people[whose].unread if said.aloud and whose in self._people else ()
         if sum(each.said.occupant == said.occupant for each in waiting) >= _MOST_WAITING_OF_ONE:
             return
+        if whose not in self._serving and len(self._serving) >= _MOST_SERVED:
+            return  # a room can have any number of nicks whisper to us
         self._queue(whose, _Task(said, address=self._link.address))
 
     def read(self, unanswered: Sequence[Unanswered]) -> None:

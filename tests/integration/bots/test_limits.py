@@ -133,8 +133,9 @@ async def test_a_suspended_room_stays_suspended_when_it_sends_the_bot_away(
         return not await store.rooms.of(bot.connection.address)
 
     await until(forgotten, "the room is forgotten")
+    assert (await store.users.get(alice.room)).suspended
     alice.invite(bot.connection.address)
-    await until_so(lambda: "Coronet" in alice.roster(), "it is back")
+    await alice.client.say("status")
     alice.say("Coronet: list")
     await until_so(lambda: any(text == "Coronet: list" for _, text in alice.heard), "it is said")
     await alice.client.say("status")
