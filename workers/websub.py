@@ -16,6 +16,7 @@ from service.errors import PublisherError, StoreUnavailable, UserError
 from service.feeds.websub import HubState, asked, deaf, due_s, form, left, named
 from service.model import ChannelId, NodeId
 from service.net.fetch import Fetcher
+from service.net.sites import site_of
 from service.overlay.regions import owned_prefixes
 from service.overlay.ring import RingView
 from service.store import Store
@@ -26,7 +27,7 @@ UPKEEP_S = 60.0
 """How often a node looks which of its channels' hubs are to be asked."""
 
 _ASKED_AT_ONCE = 8
-_PER_HUB = 50
+_PER_SITE = 50
 _LOADED_AT_ONCE = 500
 
 log = structlog.get_logger(__name__)
@@ -56,7 +57,8 @@ class Hubs:
         try:
             state = await self._store.websub.change(cid, lambda state: named(state, hubs, topic, fresh()))
             if state is not None:
-                await self._ask(cid, state)
+                async with self._slots:
+                    await self._ask(cid, state)
         except (PublisherError, UserError, StoreUnavailable) as error:
             log.info("hub not asked", channel=cid[:8], why=str(error))
 
@@ -69,8 +71,8 @@ class Hubs:
         except StoreUnavailable as error:
             log.warning("hub subscriptions unreadable", error=str(error))
             return
-        by_hub = groupby(sorted(due, key=_hub_first), key=lambda each: _host(each[1]))
-        await asyncio.gather(*(self._ask_one_hub(list(group)[:_PER_HUB]) for _, group in by_hub))
+        by_site = groupby(sorted(due, key=_site_first), key=lambda each: site_of(_host(each[1])))
+        await asyncio.gather(*(self._ask_one_site(list(group)[:_PER_SITE]) for _, group in by_site))
 
     async def _due(self, ring: RingView, me: NodeId) -> list[tuple[ChannelId, HubState]]:
         websub, now_s = self._store.websub, self._clock.wall_s()
@@ -84,8 +86,8 @@ class Hubs:
             due += [(cid, state) for cid, state in states.items() if state is not None and due_s(state) <= now_s]
         return due
 
-    async def _ask_one_hub(self, due: Sequence[tuple[ChannelId, HubState]]) -> None:
-        """Ask one after the other, until the hub has failed once: the rest are still due next time."""
+    async def _ask_one_site(self, due: Sequence[tuple[ChannelId, HubState]]) -> None:
+        """Ask one after the other, until a hub has failed once: the rest are still due next time."""
         async with self._slots:
             for cid, state in due:
                 try:
@@ -122,6 +124,6 @@ def _host(state: HubState) -> str:
     return urlsplit(state.named.hub).hostname or ""
 
 
-def _hub_first(due: tuple[ChannelId, HubState]) -> tuple[str, float]:
-    """Order by hub, and the longest due of a hub first."""
-    return _host(due[1]), due_s(due[1])
+def _site_first(due: tuple[ChannelId, HubState]) -> tuple[str, float]:
+    """Order by the hubs' sites, and the longest due of a site first."""
+    return site_of(_host(due[1])), due_s(due[1])
