@@ -7,6 +7,7 @@ Meanwhile, and whatever the hub does, the channel is polled as if there were non
 ::
 
     wanted ──ask──▶ pending ◀──ask, before the lease ends── verified
+                    pending ◀──named again── leaving
                     pending ──the hub confirms──▶ verified
            any of these ──the hub denies──▶ refused ──ask, a day later──▶ pending
            any of these ──not named any more──▶ leaving ──the hub confirms, or is silent thrice──▶ gone
@@ -92,8 +93,10 @@ def named(state: HubState | None, hubs: Sequence[str], topic: str, fresh: Fresh)
     if state is None:
         return _begun(choice, fresh)
     if choice == state.named:
-        unsaid = state.status == "leaving"
-        return msgspec.structs.replace(state, status="wanted", failures=0, then=None) if unsaid else state
+        if state.status != "leaving":
+            return state
+        # The hub knows us: "wanted" would forget it, and when it was asked, if the feed names none the next time.
+        return msgspec.structs.replace(state, status="pending", failures=0, then=None)
     if state.status in {"wanted", "refused"}:
         return _begun(choice, fresh, state.since_s)
     failures = state.failures if state.status == "leaving" else 0

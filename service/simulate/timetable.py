@@ -44,11 +44,12 @@ class Timetable:
         """Return when each channel is polled first after its moment, whatever rota that poll is of."""
         row = self.row_at(channel, after_s)
         found_s = self.in_row_s(row, after_s)
-        late = np.flatnonzero(found_s > self.end_s[row])
+        # A poll nearer to the change than rounding is one of the row that ends: the next rota counts it as made.
+        late = np.flatnonzero(found_s > self.end_s[row] + ROUNDING_S)
         while late.size:
             row[late] += 1
             found_s[late] = self.in_row_s(row[late], after_s[late])
-            late = late[found_s[late] > self.end_s[row[late]]]
+            late = late[found_s[late] > self.end_s[row[late]] + ROUNDING_S]
         return found_s
 
     def in_row_s(self, row: Ints, after_s: Floats) -> Floats:

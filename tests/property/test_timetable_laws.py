@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.corona.schedule import Rota, begun, changed
@@ -65,6 +65,7 @@ def test_the_next_poll_is_that_of_the_rotas_one_by_one(
         assert found_s == pytest.approx(np.array(expected_s), abs=1e-4)
 
 
+@example(1 << 40, [(2.0000001, 600.0), (2.0, 1800.0), (1.9999999, 1200.0), (2.0, 600.0)])  # changed when a poll is due
 @given(drawn, histories)
 def test_changing_n_in_mid_flight_skips_no_poll_and_makes_none_collide(
     point: int, history: list[tuple[float, float]]

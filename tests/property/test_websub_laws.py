@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.feeds.websub import Fresh, HubState, Intent, answered, asked, deaf, due_s, left, named
@@ -33,6 +33,7 @@ answers = st.builds(
 pauses_s = st.floats(0.0, 86_400.0)
 
 
+@example([(_named(hubs, TOPICS[0]), 0.0) for hubs in ([HUBS[0]], [HUBS[1]], [HUBS[0]], [], [HUBS[0]])])
 @given(st.lists(st.tuples(namings, pauses_s), max_size=60))
 def test_minutes_pass_between_the_questions_to_silent_hubs_whatever_the_feed_names(
     history: list[tuple[Happening, float]],

@@ -163,7 +163,7 @@ def test_another_hub_or_another_name_is_turned_to_when_the_old_one_is_left() -> 
 def test_who_is_named_again_while_it_is_left_stays() -> None:
     state = named(LEAVING, (HUB,), TOPIC, OTHER)
     assert state is not None
-    assert (state.status, state.token) == ("wanted", "a-token")
+    assert (state.status, state.token) == ("pending", "a-token")
 
 
 def test_a_hub_that_does_not_let_us_leave_is_left_anyway() -> None:

@@ -59,7 +59,7 @@ def test_everything_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
 class _Here:
     """A pool without processes."""
 
-    def __init__(self, _workers: int) -> None:
+    def __init__(self, *_options: object) -> None:
         self.map = map
 
     def __enter__(self) -> Self:
