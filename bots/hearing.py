@@ -24,11 +24,14 @@ from bots.tasks import together
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
+from service.net.sites import site_of_jid
 from service.store.heard import MOST_UNREAD, Heard, Order, Sentence
 from service.store.keys import user_id
 
 AT_ONCE: Final = 500
 _MOST_WAITING: Final = 10_000
+_MOST_WAITING_OF_A_SITE: Final = 5_000
+"""Of people whose servers share a registrable domain, so that nobody fills the queue with addresses they invent."""
 _LOOK_EVERY_S: Final = 10.0
 _RETRY_S: Final = 0.5
 _log = structlog.get_logger()
@@ -49,6 +52,7 @@ class Hearing:
         self._ordered: deque[Ordered] = deque()
         self._waiting_orders: Counter[str] = Counter()
         self._waiting: Counter[str] = Counter()
+        self._waiting_of_sites: Counter[str] = Counter()
         self._stirred = asyncio.Event()
         self._turn = asyncio.Lock()  # of those that take in what was said
         self._free = asyncio.Event()
@@ -70,10 +74,19 @@ class Hearing:
             return
         if incoming.is_stale(event, self._clock.wall_s()):
             _log.info("said too long ago", jid=event.jid)
-        elif self._waiting[event.jid] < MOST_UNREAD and len(self._said) < _MOST_WAITING:
+        elif self._has_space(event.jid):
             self._waiting[event.jid] += 1
+            self._waiting_of_sites[site_of_jid(event.jid)] += 1
             self._said.append(event)
             self._stirred.set()
+
+    def _has_space(self, jid: str) -> bool:
+        """Whether one message more of this person may wait."""
+        return (
+            self._waiting[jid] < MOST_UNREAD
+            and self._waiting_of_sites[site_of_jid(jid)] < _MOST_WAITING_OF_A_SITE
+            and len(self._said) < _MOST_WAITING
+        )
 
     def ordered(self, event: Ordered) -> None:
         """A person's software ordered something."""
@@ -123,7 +136,8 @@ class Hearing:
                 if not self._said:
                     self._stirred.clear()
                 self._waiting.subtract(each.jid for each in said)
-                self._waiting = +self._waiting
+                self._waiting_of_sites.subtract(site_of_jid(each.jid) for each in said)
+                self._waiting, self._waiting_of_sites = +self._waiting, +self._waiting_of_sites
                 try:
                     await self._sort(said)
                 except StoreUnavailable as error:

@@ -36,7 +36,7 @@ from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.net.sites import site_of
+from service.net.sites import site_of_jid
 from service.store import Store
 from service.store.heard import Place, Sentence
 from service.store.keys import user_id
@@ -71,7 +71,7 @@ class _Invitation(msgspec.Struct, frozen=True):
     @property
     def site(self) -> str:
         """The registrable domain that it comes from."""
-        return site_of(self.said.jid.rpartition("@")[2])
+        return site_of_jid(self.said.jid)
 
 
 class _SendAway(msgspec.Struct, frozen=True):

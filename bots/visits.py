@@ -17,9 +17,8 @@ import msgspec
 
 from bots import muc
 from bots.link import InRoom, Invited, RoomRefused, SaidInRoom
-from bots.stanzas import bare
 from service.model import UserId
-from service.net.sites import site_of
+from service.net.sites import site_of_jid
 from service.store.keys import user_id
 from service.store.rooms import TOLD_KEPT, Room
 
@@ -236,11 +235,11 @@ class Visits:
         """Return whether there may be one room more, here and of this inviter."""
         if len(self._visits) >= MOST_ROOMS:
             return False
-        service, home = _site(room), _site(by)
+        service, home = site_of_jid(room), site_of_jid(by)
         here = of_site = of_inviter = 0
         for other, visit in self._visits.items():
-            here += _site(other) == service
-            of_site += bool(by) and _site(visit.by) == home
+            here += site_of_jid(other) == service
+            of_site += bool(by) and site_of_jid(visit.by) == home
             of_inviter += bool(by) and visit.by == by
         return max(here, of_site) < MOST_ROOMS_OF_A_SITE and of_inviter < MOST_ROOMS_OF_AN_INVITER
 
@@ -377,8 +376,3 @@ class Visits:
         if named is None and not (ours and event.text):
             return None
         return Spoken(event.text if named is None else named, ours, may_change)
-
-
-def _site(jid: str) -> str:
-    """Return the registrable domain of a JID."""
-    return site_of(bare(jid).rpartition("@")[2])

@@ -20,6 +20,11 @@ def site_of(host: str) -> str:
         return str(_suffixes().privatesuffix(host) or host)
 
 
+def site_of_jid(jid: str) -> str:
+    """Return the registrable domain of the server of a JID, bare or full."""
+    return site_of(jid.partition("/")[0].rpartition("@")[2])
+
+
 def names_over(host: str) -> list[str]:
     """Return a canonical URL's host and the domains that it is of, down to its site: what can stand for it in lists."""
     host, site = host.strip("[]"), site_of(host)
