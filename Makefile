@@ -74,13 +74,14 @@ peers: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.peers $(ARGS)
 
-# What attacks by pushes and by slow hosts cost other people: their news' delay, the worker's memory and its loop's lag.
-# Six minutes, JSON; fails if a bound does not hold.
+# What attacks by pushes, slow hosts and large lists cost other people: the delay of their news, memory, and loops' lag.
+# Eight minutes, JSON; fails if a bound does not hold.
 attacks: $(venv)/dev.stamp
-	@scripts/need redis-server
+	@scripts/need redis-server prosody openssl ip:iproute2
 	@$(bin)/python -m tests.live.attacks pushes --json $(ARGS)
 	@$(bin)/python -m tests.live.attacks slow-sites --json $(ARGS)
 	@$(bin)/python -m tests.live.attacks slow-sites --mode network --json $(ARGS)
+	@$(bin)/python -m tests.live.opml_attack --json $(ARGS)
 
 # What the papers claim, other readers, and ours, in simulated time: writes docs/experiments.
 experiments: $(venv)/dev.stamp
