@@ -7,6 +7,7 @@ site, and of the network that answers for it; for private addresses only pauses 
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Container
+from functools import lru_cache
 from weakref import WeakValueDictionary
 
 from service.errors import HostBlocked, LimitReached
@@ -24,6 +25,7 @@ BURST = 5
 _GRANTED_IN_A_ROW = BURST - 1
 
 _WAIT_FOR_BUDGET_S = 20.0
+_HOSTS_KEPT = 10_000
 
 
 class Courtesy:
@@ -146,6 +148,7 @@ def _refuse_in_pause(host: str, paused_s: float) -> None:
         raise LimitReached(f"{host} was not asked: it wants to be left alone for another {paused_s:.0f} s.")
 
 
+@lru_cache(_HOSTS_KEPT)
 def _is_loopback(host: str) -> bool:
     """Say whether a URL's host means this machine: there the guard decides, not politeness."""
     try:

@@ -26,7 +26,7 @@ from service.feeds.wire import Examine, Findings
 from service.metrics import HANDED_OVER
 from service.model import Channel
 from workers.courtesy import charged_site
-from workers.watch import Watch
+from workers.watch import Publisher, Watch
 
 PROMPT_FETCH_S = 2.0
 """What takes longer to be fetched is slow."""
@@ -41,18 +41,18 @@ _LARGE_BYTES = 512 * 1024
 """Documents of that size are read by the slow parser at once: they would hardly be prompt."""
 
 
-class Publisher(NamedTuple):
-    """Whose document is read: a site, and the network that answers for it ("": not known yet)."""
-
-    site: str
-    network: str
-    is_public: bool
-
-
 def publisher_of(channel: Channel, address_group: str) -> Publisher:
     """Return a channel's publisher; ``address_group`` is what ``Courtesy.answered`` said of its last answer."""
     site = charged_site(channel)
     return Publisher(site or urlsplit(channel.url).netloc, address_group, bool(site))
+
+
+def publisher_of_watch(watch: Watch) -> Publisher:
+    """Return the same of a channel that is polled, without making it anew for each poll."""
+    known = watch.publisher
+    if known is None or known.network != watch.address_group:
+        known = watch.publisher = publisher_of(watch.channel, watch.address_group)
+    return known
 
 
 class Allowance(NamedTuple):
@@ -191,7 +191,7 @@ class Lane:
             raise
         finally:
             took_s = self._parser.cpu_s - before_s
-            budgets.charge(publisher_of(watch.channel, watch.address_group), max(took_s, least_s))
+            budgets.charge(publisher_of_watch(watch), max(took_s, least_s))
             watch.slow = watch.slow or took_s >= PROMPT_CPU_S
 
 
@@ -205,7 +205,7 @@ class Lanes:
 
     def of(self, watch: Watch, size_bytes: int = 0) -> Lane:
         """Return the lane that a channel is to be polled in now, or a document of that size to be read in."""
-        is_slow = watch.slow or size_bytes > _LARGE_BYTES or self._budgets.is_spent(_publisher(watch))
+        is_slow = watch.slow or size_bytes > _LARGE_BYTES or self._budgets.is_spent(publisher_of_watch(watch))
         return self._slow if is_slow else self._prompt
 
     async def examine(self, job: Examine, watch: Watch, lane: Lane, patience_s: float = PATIENCE_S) -> Findings:
@@ -213,7 +213,7 @@ class Lanes:
 
         Raises as :meth:`ParserPool.examine`.
         """
-        publisher = _publisher(watch)
+        publisher = publisher_of_watch(watch)
         size_bytes = sum(len(document.body) for document in job.documents)
         if lane is self._prompt and self.of(watch, size_bytes) is lane:
             async with self._prompt.parser(publisher):
@@ -266,7 +266,3 @@ def lanes_of_probes(prompt: ParserPool, slow: ParserPool, budgets: ParserBudgets
         Lane(shares, slow, reads_per_network=1, cpu_s=inf),
         budgets,
     )
-
-
-def _publisher(watch: Watch) -> Publisher:
-    return publisher_of(watch.channel, watch.address_group)

@@ -22,7 +22,7 @@ from service.metrics import DETECTION, POLLS, PUBLISHER_BYTES_SAVED
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetch import Fetched, Fetcher
 from workers.courtesy import Courtesy, charged_site, public_group
-from workers.lanes import PROMPT_FETCH_S, Lane, Lanes, publisher_of
+from workers.lanes import PROMPT_FETCH_S, Lane, Lanes, publisher_of_watch
 from workers.memories import Memories
 from workers.trail import tell
 from workers.watch import Found, Watch, condition, day_of, documents_of, found, kept, moved_on
@@ -86,7 +86,7 @@ class Poller:
         """
         started_s = self._clock.monotonic_s()
         fetched, compared, status, detail = None, _Compared(None), 0, ""
-        lane, publisher = self._lanes.of(watch), publisher_of(watch.channel, watch.address_group)
+        lane, publisher = self._lanes.of(watch), publisher_of_watch(watch)
         try:
             async with lane.site(publisher):
                 await self._courtesy.may_reach(watch.channel)
@@ -132,7 +132,7 @@ class Poller:
         when there is no room in time, and the :class:`PublisherError` of one that cannot be read, or not promptly.
         """
         lane = self._lanes.of(watch, size_bytes)
-        publisher = publisher_of(watch.channel, watch.address_group)
+        publisher = publisher_of_watch(watch)
         await self._memories.of(watch.channel, watch.digest)  # what has to be located is not waited for with them held
         async with contextlib.AsyncExitStack() as held:
             try:

@@ -1,6 +1,7 @@
 """What a node remembers of a channel that it polls, and what follows from what its documents say."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,6 +15,14 @@ _BYTES_KEPT = 8 * 1024 * 1024
 _DAY_S = 86_400
 
 
+class Publisher(NamedTuple):
+    """Whose document is read: a site, and the network that answers for it ("": not known yet)."""
+
+    site: str
+    network: str
+    is_public: bool
+
+
 class Watch(msgspec.Struct, gc=False):
     """The base that the next poll compares with, and what makes that poll conditional.
 
@@ -22,7 +31,7 @@ class Watch(msgspec.Struct, gc=False):
     documents, oldest first, in which something was found that has no version yet. ``wishes`` are those of
     the last document read here. ``slow``: its last poll took long. ``deadly_sha256`` is that of a body that
     killed its parser. ``full_day`` is the channel's day (:func:`day_of`) of the last unconditional poll. ``digest``
-    names the content of the channel's version.
+    names the content of the channel's version. ``publisher`` is who was polled last.
     """
 
     channel: Channel
@@ -35,6 +44,7 @@ class Watch(msgspec.Struct, gc=False):
     deadly_sha256: str = ""
     full_day: int = 0
     digest: bytes = b""
+    publisher: Publisher | None = None
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -69,6 +79,7 @@ def renewed(held: Watch, loaded: Watch) -> Watch:
         subscribers=loaded.subscribers,
         digest=loaded.digest,
         unversioned=(),
+        publisher=None,
     )
 
 

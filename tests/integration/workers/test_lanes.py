@@ -25,12 +25,11 @@ from workers.lanes import (
     SITE_ALLOWANCE,
     Lanes,
     ParserBudgets,
-    Publisher,
     lanes_of_polls,
     lanes_of_probes,
     publisher_of,
 )
-from workers.watch import Watch
+from workers.watch import Publisher, Watch
 
 NETWORK = "45.33.34.0/24"
 OTHER_NETWORK = "45.33.35.0/24"
