@@ -3,9 +3,10 @@
 There is a prompt and a slow lane, each with slots and a parser child of its own. Within a lane, slots are shared out by
 site (registrable domain) and by address network, so that neither many hosts of one domain nor many domains at one
 provider fill it. A channel goes on in the slow lane if its last poll took long, to be fetched or to be parsed, or while
-its site or its network has used up the parser time that it may take here; what proves to be costly in the prompt
-lane's child is read again by the slow one's. Private publishers (loopback) are the operator's own: they have slots by
-host and port, and neither network nor budget.
+its site or its network has used up the parser time that it may take here. Its documents are read by the slow lane's
+child only if they are costly: when the machine itself is slow, all fetches are, and one child of low priority could not
+read for all. What proves to be costly in the prompt child is read again by the slow one. Private publishers (loopback)
+are the operator's own: they have slots by host and port, and neither network nor budget.
 """
 
 import asyncio
@@ -192,7 +193,7 @@ class Lane:
         finally:
             took_s = self._parser.cpu_s - before_s
             budgets.charge(publisher_of_watch(watch), max(took_s, least_s))
-            watch.slow = watch.slow or took_s >= PROMPT_CPU_S
+            watch.costly = max(took_s, least_s) >= PROMPT_CPU_S
 
 
 class Lanes:
@@ -203,19 +204,23 @@ class Lanes:
         self._slow = slow
         self._budgets = budgets
 
-    def of(self, watch: Watch, size_bytes: int = 0) -> Lane:
-        """Return the lane that a channel is to be polled in now, or a document of that size to be read in."""
-        is_slow = watch.slow or size_bytes > _LARGE_BYTES or self._budgets.is_spent(publisher_of_watch(watch))
-        return self._slow if is_slow else self._prompt
+    def for_poll(self, watch: Watch) -> Lane:
+        """Return the lane that a channel is to be polled in now."""
+        return self._slow if watch.slow else self.for_document(watch, 0)
 
-    async def examine(self, job: Examine, watch: Watch, lane: Lane, patience_s: float = PATIENCE_S) -> Findings:
-        """Read a document for a poll in this lane; what is costly in the prompt one is read by the slow one's child.
+    def for_document(self, watch: Watch, size_bytes: int) -> Lane:
+        """Return the lane whose child is to read a document of a channel."""
+        is_costly = watch.costly or size_bytes > _LARGE_BYTES or self._budgets.is_spent(publisher_of_watch(watch))
+        return self._slow if is_costly else self._prompt
+
+    async def examine(self, job: Examine, watch: Watch, patience_s: float = PATIENCE_S) -> Findings:
+        """Read documents of a poll; what is costly for the prompt child is read by the slow one.
 
         Raises as :meth:`ParserPool.examine`.
         """
         publisher = publisher_of_watch(watch)
         size_bytes = sum(len(document.body) for document in job.documents)
-        if lane is self._prompt and self.of(watch, size_bytes) is lane:
+        if self.for_document(watch, size_bytes) is self._prompt:
             async with self._prompt.parser(publisher):
                 # While it waited, others of its publisher may have used up what there was.
                 if not self._budgets.is_spent(publisher):

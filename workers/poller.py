@@ -86,7 +86,7 @@ class Poller:
         """
         started_s = self._clock.monotonic_s()
         fetched, compared, status, detail = None, _Compared(None), 0, ""
-        lane, publisher = self._lanes.of(watch), publisher_of_watch(watch)
+        lane, publisher = self._lanes.for_poll(watch), publisher_of_watch(watch)
         try:
             async with lane.site(publisher):
                 await self._courtesy.may_reach(watch.channel)
@@ -100,7 +100,7 @@ class Poller:
                     with self._timed(watch):
                         fetched = await self._fetch(watch)
                     status = fetched.status
-                    compared = await self._compare(watch, fetched, lane)
+                    compared = await self._compare(watch, fetched)
                     await self._heed(watch, fetched)
             outcome = "new" if compared.found else "unchanged"
         except LimitReached:
@@ -131,7 +131,7 @@ class Poller:
         ``size_bytes`` is how large they are together; ``offer`` is told what is found. Raises :class:`LimitReached`
         when there is no room in time, and the :class:`PublisherError` of one that cannot be read, or not promptly.
         """
-        lane = self._lanes.of(watch, size_bytes)
+        lane = self._lanes.for_document(watch, size_bytes)
         publisher = publisher_of_watch(watch)
         await self._memories.of(watch.channel, watch.digest)  # what has to be located is not waited for with them held
         async with contextlib.AsyncExitStack() as held:
@@ -143,7 +143,7 @@ class Poller:
                 raise LimitReached("This worker has more to read than it can: what was pushed is polled.") from None
             for pushed in await take():
                 documents = documents_of(watch, pushed)
-                news = (await self._compare_all(watch, documents, watch.validators, lane, is_held=True)).found
+                news = (await self._compare_all(watch, documents, watch.validators, lane)).found
                 if news is not None:
                     await offer(news)
 
@@ -154,8 +154,7 @@ class Poller:
         """
         if watch.channel.kind == "page":
             return None
-        lane = self._lanes.of(watch)
-        return (await self._compare_all(watch, find.documents, find.candidate.validators, lane)).found
+        return (await self._compare_all(watch, find.documents, find.candidate.validators)).found
 
     def versioned(self, before: Watch, after: Watch, candidate: Candidate) -> None:
         """Compare with what a find of ours leaves, which was versioned."""
@@ -206,7 +205,7 @@ class Poller:
         now_s = self._clock.wall_s()
         await self._courtesy.heed(watch.channel, pace(fetched.headers, watch.wishes, now_s).not_before_s - now_s)
 
-    async def _compare(self, watch: Watch, fetched: Fetched, lane: Lane) -> _Compared:
+    async def _compare(self, watch: Watch, fetched: Fetched) -> _Compared:
         arrived = document(fetched) if fetched.body is not None else None
         if arrived is not None and fetched.validators.body_sha256 == watch.deadly_sha256:
             raise ParseKilled("The document is still the one that used up a parser's time or memory.")
@@ -216,7 +215,7 @@ class Poller:
             watch.validators = fetched.validators
             return _Compared(None)
         try:
-            return await self._compare_all(watch, documents, fetched.validators, lane)
+            return await self._compare_all(watch, documents, fetched.validators)
         except ParseKilled:
             if watch.unversioned:  # too much together; each alone was not
                 watch.unversioned = watch.unversioned[1:]
@@ -229,11 +228,9 @@ class Poller:
         watch: Watch,
         documents: tuple[Document, ...],
         validators: Validators,
-        lane: Lane,
-        *,
-        is_held: bool = False,
+        held: Lane | None = None,
     ) -> _Compared:
-        """Compare documents with what is remembered; ``is_held``: by the lane's child only, which the caller holds."""
+        """Compare documents with what is remembered; ``held``: the lane of which the caller holds the child to use."""
         base = watch.channel
         memory, located = await self._memories.of(base, watch.digest)
         if located is not None and located.version != base.version:
@@ -244,11 +241,11 @@ class Poller:
             if located is not None and located.source != "publisher":
                 # Else they would have been fetched once more, earlier, to be the base.
                 PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
-            if is_held:
-                findings = await self._examined(watch, documents, memory, lane, is_held=True)
+            if held is not None:
+                findings = await self._examined(watch, documents, memory, held)
                 watch.wishes = findings.wishes
             else:
-                documents, findings = await self._read(watch, documents, memory, lane)
+                documents, findings = await self._read(watch, documents, memory)
         news = found(base, documents, validators, findings, self._clock.wall_s())
         tell(_told(news))
         if news is None:
@@ -260,10 +257,10 @@ class Poller:
         return _Compared(news, findings if documents else None)
 
     async def _read(
-        self, watch: Watch, documents: tuple[Document, ...], memory: bytes, lane: Lane
+        self, watch: Watch, documents: tuple[Document, ...], memory: bytes
     ) -> tuple[tuple[Document, ...], Findings]:
         """Return what the documents say, and with them the archives that make up for polls that were missed."""
-        findings = await self._examined(watch, documents, memory, lane)
+        findings = await self._examined(watch, documents, memory)
         watch.wishes = findings.wishes
         # What goes wrong with an archive must not spoil what we have.
         with contextlib.suppress(PublisherError, UserError, TimeoutError), self._timed(watch):
@@ -272,17 +269,19 @@ class Poller:
                     if not findings.older:
                         break
                     more = (await self._older(findings.older), *documents)
-                    findings = await self._examined(watch, more, memory, lane)
+                    findings = await self._examined(watch, more, memory)
                     documents = more
         return documents, findings
 
     async def _examined(
-        self, watch: Watch, documents: tuple[Document, ...], memory: bytes, lane: Lane, *, is_held: bool = False
+        self, watch: Watch, documents: tuple[Document, ...], memory: bytes, held: Lane | None = None
     ) -> Findings:
         channel = watch.channel
         job = Examine(documents, memory, channel.url, channel.kind, self._clock.wall_s())
         try:
-            return await (self._lanes.examine_held if is_held else self._lanes.examine)(job, watch, lane)
+            if held is not None:
+                return await self._lanes.examine_held(job, watch, held)
+            return await self._lanes.examine(job, watch)
         except NotAFeed as error:
             if channel.kind == "page":
                 raise

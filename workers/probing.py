@@ -199,7 +199,7 @@ class Probing:
     async def _examine(self, documents: tuple[Document, ...], channel: Channel, memory: bytes) -> Findings:
         job = Examine(documents, memory, channel.url, channel.kind, time.time())
         watch = Watch(channel, Validators(), 0, address_group=self._address_group)
-        return await self._lanes.examine(job, watch, self._lanes.of(watch), self._left_s(_READ_BY_S))
+        return await self._lanes.examine(job, watch, self._left_s(_READ_BY_S))
 
     async def _probed(self, channel: Channel, *, discovered: bool = False) -> Probed:
         if not self._keeps:

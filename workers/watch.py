@@ -29,9 +29,10 @@ class Watch(msgspec.Struct, gc=False):
     Validators may run ahead of the store's while the content says nothing new; they never run ahead of a
     version that is not confirmed, so what is found but not versioned is found again. ``unversioned`` are the
     documents, oldest first, in which something was found that has no version yet. ``wishes`` are those of
-    the last document read here. ``slow``: its last poll took long. ``deadly_sha256`` is that of a body that
-    killed its parser. ``full_day`` is the channel's day (:func:`day_of`) of the last unconditional poll. ``digest``
-    names the content of the channel's version. ``publisher`` is who was polled last.
+    the last document read here. ``slow``: its last fetch took long; ``costly``: its last parse did.
+    ``deadly_sha256`` is that of a body that killed its parser. ``full_day`` is the channel's day (:func:`day_of`) of
+    the last unconditional poll. ``digest`` names the content of the channel's version. ``publisher`` is who was polled
+    last.
     """
 
     channel: Channel
@@ -41,6 +42,7 @@ class Watch(msgspec.Struct, gc=False):
     wishes: Wishes = Wishes()
     address_group: str = ""
     slow: bool = False
+    costly: bool = False
     deadly_sha256: str = ""
     full_day: int = 0
     digest: bytes = b""

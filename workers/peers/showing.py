@@ -49,7 +49,7 @@ class Showing:
                 fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
                 job = Examine((document(fetched),), b"", channel.url, channel.kind, time.time())
                 watch = Watch(channel, Validators(), 0, address_group=public_group(fetched.address))
-                return (await self._lanes.examine(job, watch, self._lanes.of(watch), _FETCHED_WITHIN_S)).latest
+                return (await self._lanes.examine(job, watch, _FETCHED_WITHIN_S)).latest
         return ()
 
 

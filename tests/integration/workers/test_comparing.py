@@ -188,7 +188,7 @@ async def test_what_two_polls_at_once_find_is_offered_against_the_versions_they_
     async with raw_publisher(server.answer) as publisher:
         held = await made(store, publisher.url("/feed"), listing("a"))
         polls = poller(store, reach, Parser())
-        lane = polls._lanes.of(held)
+        lane = polls._lanes.for_poll(held)
         async with lane.reading:
             first = asyncio.create_task(polls.poll(held, US))
             await until_so(lambda: lane.reading._waiters, "the first waits for the parser")

@@ -124,7 +124,7 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
     monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         room, url = lanes(), publisher.url()
-        slots = room.of(watched(url)).slots = asyncio.Semaphore(0)
+        slots = room.for_poll(watched(url)).slots = asyncio.Semaphore(0)
         sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
         polls = Poller(reach, sparing, room, Memories(stored(store)), SystemClock())
         poll = asyncio.create_task(polls.poll(Watch(Channel(channel_id(url), url), Validators(), 1), US))
@@ -141,7 +141,7 @@ async def test_a_poll_that_got_no_room_before_the_next_of_its_set_is_left_to_tha
     """A worker that has too much to do would make up for it afterwards, at the publishers' cost."""
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         room, clock = lanes(), SystemClock()
-        slots = room.of(watched(publisher.url())).slots = asyncio.Semaphore(0)
+        slots = room.for_poll(watched(publisher.url())).slots = asyncio.Semaphore(0)
         polls = Poller(reach, courtesy(store), room, Memories(stored(store)), clock)
         watch, now_s = watched(publisher.url()), clock.monotonic_s()
         late, early = (asyncio.create_task(polls.poll(watch, US, before_s)) for before_s in (now_s, now_s + 1000.0))
@@ -188,7 +188,7 @@ async def test_what_was_slow_is_polled_beside_the_prompt_until_it_is_prompt_agai
         await polls.poll(held, US)
         assert held.slow
         monkeypatch.undo()
-        lane = polls._lanes.of(held)
+        lane = polls._lanes.for_poll(held)
         async with lane.site(publisher_of(held.channel, "")):  # the slow lane has room for one of each site
             waiting = asyncio.create_task(polls.poll(held, US))
             prompt = await polls.poll(watched(publisher.url()), US)
