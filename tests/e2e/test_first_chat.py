@@ -56,7 +56,7 @@ async def test_a_person_subscribes_is_told_what_changes_and_leaves(
     async with product.chat(0) as alice:
         first = await alice.say(publisher.feed_url())
         assert "Before" in first
-        # When this is answered, the bot has had the receipt of the first answer: only then it asks for one of what is new.
+        # When this is answered, the bot has had a receipt of hers: only then it asks for one of what is new.
         assert publisher.feed_url() in await alice.say("list")
         await publisher.publish("Breaking news")
         told = await alice.wait_for(lambda message: "Breaking news" in message.body)
