@@ -52,6 +52,11 @@ async def _all_are_ready(product: Product) -> bool:
     return all(status == 200 for status, _ in (await _readiness(product)).values())
 
 
+async def _a_worker_has_joined(product: Product) -> bool:
+    async with product.store() as store:
+        return bool(await store.ring.view())
+
+
 async def _store_is_known(product: Product) -> bool:
     file = product.directory / "store-identity.json"
     return file.exists() and bool(msgspec.json.decode(file.read_bytes()).get("counter"))
@@ -77,6 +82,7 @@ async def test_an_emptied_store_is_refused_until_the_operator_accepts_it(tmp_pat
             await until_so(lambda: _REFUSED in (tmp_path / "up.log").read_text(), "who starts it is told")
             assert "accepted" in await _command(product, "admin", "accept-store")
             await until(lambda: _all_are_ready(product), "every program goes on")
+            await until(lambda: _a_worker_has_joined(product), "a worker has joined the ring again")
             await reach(alice)
             assert "Subscribed to" in await alice.say(feed)
         assert not any("no subscriptions" in message.body for message in alice.received[:-2])
