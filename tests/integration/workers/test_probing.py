@@ -80,8 +80,11 @@ async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
 
 
 async def kept_in_redis(store: Store) -> dict[bytes, bytes]:
-    """Return all that stays in Redis, but for the ring, whose workers renew their leases."""
-    found = {key: await store.link.call("DUMP", key) for key in await store.link.call("KEYS", "*") if b"{r}" not in key}
+    """Return all that stays in Redis but for what workers renew: the ring with its leases, and the store's identity."""
+    names = [
+        key for key in await store.link.call("KEYS", "*") if b"{r}" not in key and key != keys.STORE_IDENTITY.encode()
+    ]
+    found = {key: await store.link.call("DUMP", key) for key in names}
     return {key: value for key, value in found.items() if await store.link.call("TTL", key) == -1}
 
 
