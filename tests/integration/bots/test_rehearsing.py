@@ -30,6 +30,7 @@ async def _held(store: Store) -> dict[bytes, Any]:
     for key in sorted(await store.link.call("KEYS", "*")):
         passing = (
             b":rate:",
+            b":identity",
             b"{q:",
             b":answers",
             b":asked",
