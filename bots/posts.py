@@ -179,6 +179,7 @@ class Components:
         self._share = _Share(store, name(settings), len(self._addresses), settings.lease_ttl_s)
         self._bots: dict[int, tuple[Bot, Charges, asyncio.Task[None]]] = {}
         self._ending: dict[int, asyncio.Task[None]] = {}
+        self._knows_its_share = False
 
     async def keep(self) -> None:
         """See :meth:`Post.keep`."""
@@ -194,6 +195,8 @@ class Components:
 
     def ready(self) -> None:
         """See :meth:`Post.ready`."""
+        if not self._knows_its_share:
+            raise LinkLost("Which addresses this process serves has not been settled yet. Does Redis answer?")
         for bot, _, _ in self._bots.values():
             _raise_if_away(bot)
 
@@ -209,6 +212,7 @@ class Components:
             self._end(number)
         for number in sorted(spread.mine - frozenset(self._bots) - frozenset(self._ending)):
             self._start(number)
+        self._knows_its_share = True
         for bot, charges, _ in self._bots.values():
             charges.hold(EVERYBODY, until_s)
             bot.certain()

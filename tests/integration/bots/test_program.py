@@ -1,6 +1,7 @@
 """The program itself: it waits for what is away, has one post, and leaves in order."""
 
 import asyncio
+import contextlib
 import os
 import signal
 
@@ -8,7 +9,9 @@ import pytest
 
 from bots import posts
 from bots.bot import Bot
+from bots.link import LinkLost
 from bots.main import run
+from service.clock import SystemClock
 from service.feeds.urls import channel_id
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
@@ -49,6 +52,26 @@ async def test_two_bots_give_one_answer_and_the_second_goes_on_when_the_first_le
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
     assert not await held(store, settings)
+
+
+async def test_it_answers_as_soon_as_it_says_that_it_is_ready(settings: Settings, store: Store, person: Person) -> None:
+    alice = await person()
+    process = posts.post(settings, store, SystemClock())
+
+    async def is_ready() -> bool:
+        with contextlib.suppress(LinkLost):
+            process.ready()
+            return True
+        return False
+
+    assert not await is_ready()
+    running = asyncio.create_task(process.keep())
+    try:
+        await until(is_ready, "it is ready")
+        assert await alice.say("status")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_it_waits_for_a_server_that_is_not_there_yet(
