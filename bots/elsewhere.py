@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from bots.notifications import ArticleKey
-from service.feeds.articles import marks
+from service.feeds.parts import marks
 from service.model import ChannelId, Delta
 
 

@@ -14,9 +14,8 @@ from service.clock import Clock
 from service.corona.events import StartPolling
 from service.corona.messages import Candidate
 from service.errors import StoreUnavailable
-from service.feeds.outage import Outage
 from service.feeds.pace import backoff_s
-from service.feeds.verdicts import BUSY, Case, Report, charge_of, judge, rest_s
+from service.feeds.verdicts import BUSY, Case, Outage, Report, charge_of, judge, rest_s
 from service.model import Channel, ChannelId, Delta, Notice, PollResult, Validators
 from service.store import Store
 

@@ -5,8 +5,8 @@ from urllib.parse import urljoin
 from lxml import html
 
 from service.errors import BadUrl
-from service.feeds.htmltree import html_text, html_tree
 from service.feeds.limits import FIELD_CHARS
+from service.feeds.page import html_text, html_tree
 from service.feeds.text import one_line
 from service.feeds.urls import canonical_url
 from service.model import FeedLink

@@ -15,8 +15,8 @@ from service.feeds.identity import IdentityState, decide
 from service.feeds.page import parse_page
 from service.feeds.parse import parse
 from service.feeds.urls import selector_of, without_selector
-from service.feeds.wire import Examine, Findings
-from service.model import Change, Entry, ParsedFeed
+from service.feeds.wire import Examine, Findings, Read, Reading
+from service.model import Change, Entry, FeedLink, ParsedFeed
 
 
 def examine(job: Examine) -> Findings:
@@ -85,3 +85,20 @@ def recalled(memory: bytes, kind: type[_State]) -> _State | None:
         return msgspec.msgpack.decode(memory, type=kind) if memory else None
     except msgspec.DecodeError:
         return None
+
+
+def read(job: Read) -> Reading:
+    """Return the feed, or the page with the feeds that it names. A selector makes a page of anything.
+
+    Raises :class:`EmptyBody`, :class:`BrokenFeed`, :class:`ListOfFeeds`, or :class:`NotAFeed` for what is neither.
+    """
+    document = job.document
+    links: tuple[FeedLink, ...] = ()
+    if not job.selector:
+        try:
+            return Reading(feed=parse(document.body, url=document.url, headers=document.headers))
+        except NotAFeed:
+            links = feed_links(document.body, url=document.url)
+            if not links and not document.is_page:
+                raise
+    return Reading(page=parse_page(document.body, headers=document.headers, selector=job.selector), links=links)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lxml import etree
 
-from service.feeds.strict_names import Element
+from service.feeds.strict_text import Element
 from service.feeds.traces import TRACE_BYTES
 
 MOST_MARKED = 300

@@ -22,16 +22,114 @@ and no two remembered entries share; it is new if nothing remembered has that to
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, repeat
+from typing import NamedTuple
 
 import msgspec
 
-from service.feeds.edits import SAMPLE, Verdict, judge
-from service.feeds.entries import CLOCK_ERROR_S, newest_first, published_s, to_entry
 from service.feeds.familiar import Familiar
-from service.feeds.matching import Item, listed, match
-from service.feeds.remembered import ROW_BYTES, Kin, Seen, kept, last_offsets, packed, repacked, seen_at, without
+from service.feeds.remembered import (
+    ROW_BYTES,
+    Item,
+    Kin,
+    Seen,
+    kept,
+    last_offsets,
+    listed,
+    match,
+    packed,
+    repacked,
+    seen_at,
+    without,
+)
+from service.feeds.text import one_line, plain_text
 from service.feeds.traces import NO_TRACE, TRACE_BYTES, differ, homes_of, site_mark
-from service.model import Entry, ParsedFeed
+from service.feeds.urls import web_link
+from service.model import Entry, ParsedEntry, ParsedFeed
+
+TITLE_CHARS = 200
+SUMMARY_CHARS = 600
+_NAME_CHARS = 60
+_NAME_COUNT = 8
+CLOCK_ERROR_S = 86400.0
+
+
+def newest_first(entries: Sequence[ParsedEntry], *, now_s: float) -> list[ParsedEntry]:
+    """Return the entries by date where every one has a possible date, else in document order.
+
+    Publishers put the newest first; entries of the same date keep the document's order.
+    """
+    dates = [published_s(entry, now_s=now_s) for entry in entries]
+    by_date = sorted(
+        ((date, place) for place, date in enumerate(dates) if date is not None), key=lambda each: (-each[0], each[1])
+    )
+    return [entries[place] for _, place in by_date] if len(by_date) == len(entries) else list(entries)
+
+
+def published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
+    """Return when the entry was published, or else updated; None if that is more than a day ahead of ``now_s``."""
+    date = entry.published if entry.published is not None else entry.updated
+    return date if date is not None and date <= now_s + CLOCK_ERROR_S else None
+
+
+def to_entry(entry: ParsedEntry, key: str, *, now_s: float) -> Entry:
+    """Return the entry in plain text, short, with a link that is safe to show."""
+    return Entry(
+        key=key,
+        title=one_line(entry.title, TITLE_CHARS),
+        link=web_link(entry.link) or web_link(entry.enclosure),
+        summary=plain_text(entry.summary or entry.content, SUMMARY_CHARS),
+        authors=tuple(one_line(name, _NAME_CHARS) for name in entry.authors[:_NAME_COUNT]),
+        tags=tuple(one_line(name, _NAME_CHARS) for name in entry.tags[:_NAME_COUNT]),
+        published=published_s(entry, now_s=now_s),
+    )
+
+
+QUIET_DAYS = 30
+MAX_CORRECTIONS = 3
+MAX_AT_ONCE = 10
+SAMPLE = 20
+_FEWEST = 3
+
+
+class Verdict(NamedTuple):
+    """For each known entry of a document, whether to tell its change, and how often it has changed by now.
+
+    ``quiet_until`` is the day (since 1970) through which nothing is told.
+    """
+
+    told: Sequence[bool]
+    changes: Sequence[int]
+    quiet_until: int
+
+
+def judge(
+    changed: Sequence[bool], changes_before: Sequence[int], days: Sequence[int], *, quiet_until: int, today: int
+) -> Verdict:
+    """Return which changes to tell of a document's known entries, in document order.
+
+    ``changes_before`` are how often they had changed by the ``days`` (since 1970) when they were seen last;
+    in both, other entries, which the document does not list, follow them, the latest first.
+    """
+    pairs = zip(changes_before, days, strict=True)
+    before = [0 if day <= quiet_until < today else changes for changes, day in pairs]
+    listed, others = before[: len(changed)], before[len(changed) :]
+    if not any(changed):
+        return Verdict(changed, listed, quiet_until)
+    changes = [min(count + now, MAX_CORRECTIONS) for count, now in zip(listed, changed, strict=True)]
+    if _is_restless(changed, [*changes, *others][:SAMPLE]):
+        quiet_until = today + QUIET_DAYS
+    told = [now and count < MAX_CORRECTIONS and quiet_until < today for count, now in zip(listed, changed, strict=True)]
+    return Verdict(told, changes, quiet_until)
+
+
+def _is_restless(changed: Sequence[bool], changes: Sequence[int]) -> bool:
+    at_once, ever = sum(changed), len(changes) - changes.count(0)
+    return (
+        at_once > MAX_AT_ONCE
+        or (at_once >= _FEWEST and 2 * at_once > len(changed))
+        or (ever >= _FEWEST and 2 * sum(changes) > len(changes))
+    )
+
 
 LATEST_COUNT = 10
 UNDATED_AT_START = 3

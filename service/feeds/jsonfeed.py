@@ -17,8 +17,8 @@ from service.feeds.limits import (
     names,
     sane_time_s,
 )
-from service.feeds.relations import relations
 from service.feeds.text import one_line
+from service.feeds.wishes import relations
 from service.model import ParsedEntry, ParsedFeed
 
 _VERSION = "jsonfeed.org/version/"

@@ -1,7 +1,12 @@
-"""The two parts of a version, which go out apart: news, and edits of what was told earlier.
+"""The two parts of a version, which are delivered separately: new entries, and edits of known ones. Pure.
 
 An edit can become the correction of an earlier message, news cannot. Of a page everything is news: what a
 line said before is part of what is told of it.
+
+Entries of several channels of one person are the same article if they have a mark in common. To lose an entry is worse
+than to repeat one, so no mark is made of one trait alone: the entries of comments, of podcasts, of a forum's thread or
+one author's changelog share a link, a title or a text without being the same. A link to a site's front page says
+nothing, nor does a short text ("Read more on our site").
 """
 
 import hashlib
@@ -9,8 +14,38 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from service.feeds.articles import MARK_BYTES, marks
+from service.feeds.traces import address
 from service.model import Change, ChannelId, Delta, Entry
+
+MARK_BYTES = 8
+_TELLING_CHARS = 100
+
+
+def marks(entry: Entry) -> tuple[bytes, ...]:
+    """Return the entry's marks, 8 bytes each: of link and title, link and text, title and long text; 0 to 3."""
+    link, title, text = _telling_link(entry.link), _words(entry.title), _words(entry.summary)
+    pairs = (
+        (b"link+title", link, title),
+        (b"link+text", link, text),
+        (b"title+text", title, text if len(text) >= _TELLING_CHARS else ""),
+    )
+    return tuple(_mark(kind, one, other) for kind, one, other in pairs if one and other)
+
+
+def _telling_link(link: str) -> str:
+    """Return where the link leads, with the fragment; "" for the front page of a site."""
+    where, _, fragment = link.partition("#")
+    place = address(where)
+    return f"{place}#{fragment}" if "/" in place or fragment else ""
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _mark(kind: bytes, one: str, other: str) -> bytes:
+    return hashlib.blake2b(f"{one}\0{other}".encode("utf-8", "replace"), digest_size=MARK_BYTES, person=kind).digest()
+
 
 Marks = tuple[tuple[int, tuple[bytes, ...]], ...]
 """Of each article among the changes: its position, and 8-byte marks.

@@ -81,7 +81,7 @@ class ParserPool:
     async def read(self, document: Document, selector: str = "") -> Reading:
         """Return what the document is; waits for a free child.
 
-        Raises what :func:`service.feeds.reading.read` raises, :class:`ParseKilled` when the document
+        Raises what :func:`service.feeds.examine.read` raises, :class:`ParseKilled` when the document
         used up its time or memory, and :class:`OperationalError` when no child can be started.
         """
         reading = (await self._ask(Read(document, selector))).reading

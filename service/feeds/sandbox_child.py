@@ -77,9 +77,9 @@ def _answer(job: Job) -> Answer:
 @functools.cache
 def _readers() -> tuple[Callable[[Read], Reading], Callable[[Examine], Findings], Callable[[bytes], Outline]]:
     """Load the parsers, and whatever else any document may need: 0.3 s."""
-    from service.feeds.examine import examine  # noqa: PLC0415 - the programs import this module, too, for its limits
+    # The programs import this module, too, for its limits: they must not load the parsers.
+    from service.feeds.examine import examine, read  # noqa: PLC0415 - see above
     from service.feeds.opml_parser import read as read_opml  # noqa: PLC0415 - see above
-    from service.feeds.reading import read  # noqa: PLC0415 - see above
 
     for name in _IMPORTED_ON_FIRST_USE:
         importlib.import_module(name)

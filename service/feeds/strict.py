@@ -24,12 +24,11 @@ from service.feeds.limits import (
     newest,
     title_line,
 )
-from service.feeds.relations import relations
 from service.feeds.strict_fields import ROOTS
-from service.feeds.strict_names import Declined, Element, Names, attributes
 from service.feeds.strict_reader import Fields, Reader, based
+from service.feeds.strict_text import Declined, Element, Names, attributes
 from service.feeds.traces import site_mark
-from service.feeds.wishes import wishes
+from service.feeds.wishes import relations, wishes
 from service.model import ParsedEntry, ParsedFeed
 
 _DAMAGED = "\ufffd"  # what is damaged is no text, and no XML of some editions

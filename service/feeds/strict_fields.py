@@ -7,10 +7,18 @@ on who reads it; where that would take more than a line or two, the document is 
 
 import re
 
-from service.feeds.strict_dates import time_s
-from service.feeds.strict_names import Declined, Element, attributes
 from service.feeds.strict_reader import HINTS, Fields, Meaning, Reader, based
-from service.feeds.strict_text import address, looks_like_html, mended, prose, text_of
+from service.feeds.strict_text import (
+    Declined,
+    Element,
+    address,
+    attributes,
+    looks_like_html,
+    mended,
+    prose,
+    text_of,
+    time_s,
+)
 
 _HTML = ("text/html", "application/xhtml+xml")
 _PERSON_PARTS = {"email", "uri", "url", "homepage"}

@@ -26,8 +26,7 @@ from service.feeds.limits import (
     sane_time_s,
     title_line,
 )
-from service.feeds.relations import relations
-from service.feeds.wishes import wishes
+from service.feeds.wishes import relations, wishes
 from service.model import Imprint, ParsedEntry, ParsedFeed
 
 _REFERENCE = re.compile(r"&#([0-9]++|[xX][0-9a-fA-F]++);")

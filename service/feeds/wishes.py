@@ -1,8 +1,13 @@
-"""How often a publisher wants its feed to be asked for, as the document says. What is fair is decided elsewhere."""
+"""A feed's own settings: how often it wants to be polled, and its links to hubs, to itself and to older pages.
+
+Whether a requested polling rate is followed is decided in ``pace``.
+"""
 
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from service.feeds.limits import sane_ttl_s
+from service.feeds.limits import LIST_LENGTH, absolute_link, sane_ttl_s
 from service.model import Wishes
 
 _PERIODS_S = {
@@ -53,3 +58,31 @@ def _update_period_s(period: object, frequency: object) -> float | None:
     if not times.isascii() or not times.isdigit() or not 0 < int(times[:12]) <= _MAX_FREQUENCY:
         return None
     return _PERIODS_S[period.strip().lower()] / int(times)
+
+
+class Relations(NamedTuple):
+    """See the fields of the same names in :class:`service.model.ParsedFeed`."""
+
+    hubs: tuple[str, ...]
+    topic: str
+    older: str
+
+
+def relations(links: Iterable[tuple[object, object]], url: str) -> Relations:
+    """Return what the feed's links (each a ``rel`` in lower case, and a ``href``) say of the document at ``url``.
+
+    ``hub`` and ``self`` are WebSub's (§4), ``prev-archive`` and ``next`` those of RFC 5005 (§4, §3): an archive
+    is complete, so it goes before a page.
+    """
+    found: dict[str, list[str]] = {"hub": [], "self": [], "prev-archive": [], "next": []}
+    for rel, href in links:
+        for name in rel.split() if isinstance(rel, str) else ():
+            target = absolute_link(href, url) if name in found else ""
+            if target:
+                found[name].append(target)
+    older = found["prev-archive"] or found["next"]
+    return Relations(
+        hubs=tuple(dict.fromkeys(found["hub"]))[:LIST_LENGTH],
+        topic=next(iter(found["self"]), ""),
+        older=next(iter(older), ""),
+    )

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.errors import FeedError
-from service.feeds.blocks import changes_between
+from service.feeds.compare import changes_between
 from service.feeds.linediff import line_hunks
 from service.feeds.page import parse_page
 from service.model import ParsedPage

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from service.errors import FeedError
-from service.feeds.reading import read
+from service.feeds.examine import read
 from service.feeds.sandbox import ParserPool
 from service.feeds.wire import LENGTH_BYTES, Answer, Document, Read, Reading, Ready, frame
 from tests.fuzz.__main__ import KEPT

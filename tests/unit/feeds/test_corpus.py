@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from service.errors import FeedError
+from service.feeds.examine import read
 from service.feeds.parse import parse
-from service.feeds.reading import read
 from service.feeds.sandbox_child import CPU_S
 from service.feeds.wire import Document, Read
 from tests.support.corpus import Sample, damaged, defects, encodings, wild

@@ -6,8 +6,7 @@ import random
 import msgspec
 import pytest
 
-from service.feeds.blocks import BLOCK_CHARS, MAX_CHANGES
-from service.feeds.compare import STABLE_AFTER_S, compare
+from service.feeds.compare import BLOCK_CHARS, MAX_CHANGES, STABLE_AFTER_S, compare
 from service.feeds.linediff import line_hunks
 from service.feeds.volatile import MAX_SPOTS
 from service.model import ParsedPage

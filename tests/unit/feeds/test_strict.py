@@ -9,7 +9,7 @@ from service.errors import FeedError
 from service.feeds import strict, tolerant
 from service.feeds.charset import text_of
 from service.feeds.strict_fields import FEED
-from service.feeds.strict_names import Names
+from service.feeds.strict_text import Names
 from tests.support.corpus import damaged, defects, encodings, wild
 from tests.support.dialects import DIALECTS, URL
 from tests.support.documents import atom, item, rss, typical_atom, typical_rss
