@@ -2,7 +2,6 @@
 
 ::
 
-    version        1, of this form; 2 with recalled leaves, which older Coronets do not know
     bits           N
     moves          how many moves this keyspace has begun
     move           the one under way: NUMBER KIND CHILD GROUP STAGE
@@ -15,11 +14,8 @@ from re import fullmatch
 
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspace, Keyspaces
-from service.clash.moving import arrives_in
 from service.clash.table import Entry, Kind, Move, ServerTable, Stage, Standing
-from service.errors import BadKey, NewerTable
-
-VERSION = 2
+from service.errors import BadKey
 
 _ENTRY = r"(active|arriving|returning|split|leaving|recalled)(?: parent=(\d+))?(?: right=(\d+))?"
 _MOVE = r"(\d+) (split|merge) (\d+) ([01]*\*?) (giving|emptied|planned|taking)"
@@ -27,7 +23,7 @@ _MOVE = r"(\d+) (split|merge) (\d+) ([01]*\*?) (giving|emptied|planned|taking)"
 
 def to_fields(table: ServerTable) -> dict[str, str]:
     """Return the fields that :func:`from_fields` reads."""
-    fields = {"version": str(_version(table)), "bits": str(table.bits), "moves": str(table.moves)}
+    fields = {"bits": str(table.bits), "moves": str(table.moves)}
     if table.move is not None:
         move = table.move
         fields["move"] = f"{move.number} {move.kind} {move.child} {move.group.label} {table.stage}"
@@ -38,19 +34,13 @@ def to_fields(table: ServerTable) -> dict[str, str]:
 def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspaces, bits: int) -> ServerTable:
     """Read a keyspace's table of keys of so many bits.
 
-    Raises :class:`NewerTable` if a newer Coronet wrote it, :class:`UnknownKeyspace` if it names a keyspace that there
-    is not, or is itself one, and :class:`BadKey` if its groups are not of such keys or it is not a table.
+    Raises :class:`UnknownKeyspace` if it names a keyspace that there is not, or is itself one, and :class:`BadKey` if
+    its groups are not of such keys or it is not a table.
     """
     keyspaces.check(keyspace)
-    version = _number(fields.get("version", ""))
-    if version > VERSION:
-        raise NewerTable(
-            f"The table of keyspace {keyspace} has version {version}; this Coronet knows {VERSION}. "
-            "Upgrade this process: nothing was changed."
-        )
     if _number(fields.get("bits", "")) != bits:
         raise BadKey(f"Keyspace {keyspace} has keys of {fields.get('bits')} bits, not {bits}: it has another layout.")
-    own = {name: text for name, text in fields.items() if name not in ("version", "bits", "moves", "move")}
+    own = {name: text for name, text in fields.items() if name not in ("bits", "moves", "move")}
     seen = {_number(name[5:]): _number(text) for name, text in own.items() if name.startswith("seen:")}
     entries = {
         KeyGroup.labelled(name, bits): _entry(text) for name, text in own.items() if not name.startswith("seen:")
@@ -60,14 +50,6 @@ def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspa
     for place in {*seen, *named, move.child if move else None} - {None}:
         keyspaces.check(place or 0)
     return ServerTable(keyspace, bits, entries, _number(fields.get("moves", "")), move, stage, seen)
-
-
-def _version(table: ServerTable) -> int:
-    """Return the version from which on Coronets do right by a table: so older ones work on with all others."""
-    move = table.move
-    recalls = move is not None and move.kind is Kind.MERGE and arrives_in(table, move) == move.group
-    recalled = any(entry.standing is Standing.RECALLED for entry in table.entries.values())
-    return VERSION if recalls or recalled else 1
 
 
 def _entry_text(entry: Entry) -> str:

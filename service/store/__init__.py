@@ -29,7 +29,7 @@ from service.store.hosts import Hosts
 from service.store.identity_watch import IdentityWatch
 from service.store.imports import Imports
 from service.store.inbox import Inboxes
-from service.store.index import GroupIndex
+from service.store.index import ChannelIndex
 from service.store.invites import Invites
 from service.store.keyspaces import KeyspaceStore
 from service.store.leases import Leases
@@ -73,7 +73,7 @@ class Store:
         together = Together(link)
         self.keyspaces = KeyspaceStore(together, Keyspaces(), LAYOUT.bits)
         self.loads = LoadStore(together, self.keyspaces)
-        self.index = GroupIndex(together, self.keyspaces, LAYOUT)
+        self.index = ChannelIndex(together, self.keyspaces, LAYOUT)
         self.channels = Channels(together, self.index)
         self.outbox = Outbox(link)
         self.cells = Cells(together)

@@ -29,7 +29,6 @@ key                          type    meaning
 ``cn:{c:CID}``               hash    a channel: see ``channels.FIELDS``
 ``cn:{c:CID}:log``           stream  ``VERSION-0`` → ``d``: Delta (msgpack); the newest ~1,000
 ``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
-``cn:{c:CID}:subs``          hash    subscriptions of an older Coronet, until brought over: user id → seq
 ``cn:{c:CID}:joining``       hash    channel whose subscribers are moving here → the version they join at
 ``cn:{c:CID}:pause``         string  the publisher asked to be left alone, or (``admin``) admins; expires
 ``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
@@ -197,11 +196,6 @@ def log(cid: ChannelId) -> str:
 def polls(cid: ChannelId) -> str:
     """A channel's last polls."""
     return f"cn:{{c:{cid}}}:polls"
-
-
-def channel_index(cid: ChannelId) -> str:
-    """A channel's subscribers, where an older Coronet kept them."""
-    return f"cn:{{c:{cid}}}:subs"
 
 
 def joining(cid: ChannelId) -> str:

@@ -38,8 +38,7 @@ class KeyspaceStore:
     """All keyspaces of a store. Calls of one turn of the event loop share a round trip.
 
     Every method may raise :class:`service.errors.StoreUnavailable`, and where it is given or meets what is not of this
-    store :class:`service.errors.UnknownKeyspace`, :class:`service.errors.BadKey` or :class:`service.errors.NewerTable`:
-    then nothing has changed.
+    store :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`: then nothing has changed.
     """
 
     def __init__(self, link: Together, keyspaces: Keyspaces, bits: int) -> None:

@@ -15,7 +15,7 @@ from service.clash.records import Page, Record
 from service.clash.search import Probe
 from service.clash.table import Kind, Move
 from service.clash.walk import ReadDonor, ReadLeaf
-from service.errors import BadKey, CoronetError, NewerTable, StepRefused, UnknownKeyspace
+from service.errors import BadKey, CoronetError, StepRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store, keys
 from service.store import link as links
@@ -195,7 +195,6 @@ async def test_bad_input_is_refused_and_changes_nothing(store: Store) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "error", "said"),
     [
-        ("version", "3", NewerTable, "has version 3; this Coronet knows 2. Upgrade this process"),
         ("bits", "24", BadKey, "has keys of 24 bits, not 32"),
         ("0*", "sleeping", BadKey, "describes no group"),
         ("seen:999", "1", UnknownKeyspace, "no keyspace 999"),
