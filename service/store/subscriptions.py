@@ -51,7 +51,7 @@ class Subscriptions:
         stamp, floor, channel = await asyncio.gather(self._announce(uid), self._floor(uid), self._channels.resolve(cid))
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
-        given = (jid, cid, seen, _moment(time.time()), floor, "" if most is None else most)
+        given = (jid, cid, seen, moment(time.time()), floor, "" if most is None else most)
         new, *found = await self._link.script("user_subscribe", own, *given)
         if new < 0:
             raise LimitReached("You have reached {count} subscriptions.", count=found[0])
@@ -212,7 +212,7 @@ def _subscription(cid: ChannelId, record: bytes) -> Subscription:
     return Subscription(cid, int(number), int(seq), int(seen), _moment_s(since), withheld_after)
 
 
-def _moment(at_s: float) -> str:
+def moment(at_s: float) -> str:
     """Return a time in six characters; ten digits would cost a person with five subscriptions 32 bytes more."""
     return urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
 
