@@ -66,13 +66,6 @@ class Look(msgspec.Struct, frozen=True):
     place: Place
 
 
-class Seek(msgspec.Struct, frozen=True):
-    """Tell what :class:`Look` tells, and, as matches, which of these names the cell has."""
-
-    place: Place
-    names: tuple[str, ...]
-
-
 class Sweep(msgspec.Struct, frozen=True):
     """Tell what :class:`Look` tells, after names that have expired were forgotten, which are counted until then."""
 
@@ -84,8 +77,9 @@ class Put(msgspec.Struct, frozen=True):
 
     An open or filling cell keeps them all, a closed one those whose names it has, an absent one none. ``only_over``
     says that the names are at home elsewhere: of one that is not there, or withdrawn, the withdrawn form is kept.
-    Who ``believes`` in a size has not sought the names in other partitions: a cell that knows of more, since then,
-    keeps those alone that it has, not withdrawn. What says neither is copied from other cells: it is no registration.
+    Who ``believes`` in a size took this partition for the names' home by it: a cell that knows of more partitions,
+    since then, keeps those alone that it has, not withdrawn. What says neither is copied from other cells: it is no
+    registration.
     """
 
     place: Place
@@ -159,7 +153,7 @@ class Lead(msgspec.Struct, frozen=True):
     standing: Standing = Standing.OPEN
 
 
-Command = Look | Seek | Sweep | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
+Command = Look | Sweep | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -168,7 +162,7 @@ class Answer(msgspec.Struct, frozen=True):
     member: Membership | None
     """None: it is absent."""
     matrix: Matrix | None = None
-    """Only the head's, after :class:`Look`, :class:`Seek`, :class:`Sweep` and :class:`Lead`."""
+    """Only the head's, after :class:`Look`, :class:`Sweep` and :class:`Lead`."""
     load: Load = Load()
     done: bool = True
     matches: tuple[Match, ...] = ()

@@ -133,8 +133,6 @@ def _asked(command: Command) -> _Asked | None:
     match command:
         case cell.Look():
             named = "", ()
-        case cell.Seek(names=names):
-            named = "cell_seek", names
         case cell.Put(records=records):
             believes = command.believes or Size(0, 0)
             how = int(command.only_over), believes.partitions, believes.epoch
