@@ -8,19 +8,18 @@ import msgspec
 
 from service.discovery.grammar import parse_query
 from service.discovery.pairs import About
-from service.discovery.partial.chances import steps
 from service.discovery.partial.choosing import Chosen, Rule
-from service.discovery.partial.formulas import expected_coverage, expected_overhead, expected_storage
 from service.discovery.partial.metrics import (
     coverage,
     fault_tolerances,
     lookup_costs,
     placement,
     retrieval_chances,
+    steps,
     storage,
     unfairness,
 )
-from service.discovery.partial.strategies import named
+from service.discovery.partial.strategies import expected_coverage, expected_overhead, expected_storage, named
 from service.errors import NoSuchThing
 from service.model import ChannelId, Entry
 from service.settings import Settings

@@ -13,8 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from service.discovery.head import Matrix
-from service.discovery.load import Load
+from service.discovery.head import Load, Matrix
 from service.discovery.matrix import Pair, Place, Size
 
 

@@ -11,10 +11,9 @@ refreshes it in the same partition, and nobody is refused while a matrix changes
 import msgspec
 
 from service.discovery.cell import Put, Record
-from service.discovery.dialogue import Dialogue, together
-from service.discovery.load import Limits
+from service.discovery.dialogue import Dialogue, latest, led, together
+from service.discovery.head import Limits
 from service.discovery.matrix import Pair, Place, Size, heir, home, homes
-from service.discovery.sizing import latest, led
 from service.errors import CellsLost
 
 MOST_TRIES = 8

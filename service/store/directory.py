@@ -17,13 +17,11 @@ import msgspec
 
 from service.discovery import cell, finding, placing
 from service.discovery.cell import Answer, Command, Match, Record, Standing
-from service.discovery.dialogue import Dialogue, together
-from service.discovery.head import Matrix, Request, asked
-from service.discovery.load import Kind, Limits, Load, share, wanted
+from service.discovery.dialogue import Dialogue, led, together
+from service.discovery.head import Kind, Limits, Load, Matrix, Request, asked, share, wanted
 from service.discovery.matrix import Pair, Place, Size, head_of, heir, home
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
-from service.discovery.sizing import led
 from service.discovery.upkeep import upkeep
 from service.store import keys
 from service.store.cells import Cells, pair_key
@@ -82,7 +80,7 @@ class Directory:
         expires_ms = int((time.time() + kept_s) * 1000)
         left: list[tuple[Pair, Record]] = []
         for name in names:
-            record = Record(name.id, name.version, frozenset(map(self._key, name.pairs)), expires_ms)
+            record = Record(name.id, name.version, frozenset(map(self.key, name.pairs)), expires_ms)
             left += [(pair, record) for pair in record.pairs]
         if not changed and (left := await self._put(left)):
             await self._begin({pair for pair, _ in left})
@@ -142,13 +140,13 @@ class Directory:
         """Take a name away where it has these pairs no more; so long ago the last version that had them expires."""
         record = Record(name, version, frozenset(), int((time.time() + kept_s) * 1000))
         draw, known = _draw(name), self._sizes
-        gone = [self._key(pair) for pair in pairs]
+        gone = [self.key(pair) for pair in pairs]
         await self._led(together([placing.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone]))
 
     async def find(self, pairs: Iterable[AvPair], limit: int) -> Explained:
         """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsLost`."""
         began_s = time.perf_counter()
-        own = frozenset(map(self._key, pairs))
+        own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
         found = await self._led(finding.find(own, limit, randbits(32), self._limits, known))
         for pair, size in found.sizes.items():
@@ -157,6 +155,10 @@ class Directory:
         took_s = time.perf_counter() - began_s
         size = found.sizes.get(chosen, Size(0, 0, 0))
         return Explained(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
+
+    async def names(self, pair: AvPair, most: int) -> list[Record]:
+        """Return up to so many records of names that have an AV-pair. Raises :class:`CellsLost`."""
+        return await self._led(finding.listed(self.key(pair), most, self._limits, randbits(32)))
 
     async def keep_up(self) -> int:
         """Pass on what cells wished for, and do the upkeep of matrices that are not settled; return how many."""
@@ -184,13 +186,14 @@ class Directory:
 
     async def cells_of(self, pair: AvPair) -> list[tuple[Place, Answer]]:
         """Return how each cell of a matrix stands."""
-        key = self._key(pair)
+        key = self.key(pair)
         (head,) = await self._cells.carry_out([cell.Look(head_of(key))])
         size = head.matrix.size if head.matrix else Size()
         places = [Place(key, p, r) for p in range(size.partitions) for r in range(size.replicas)]
         return list(zip(places, await self._cells.carry_out([cell.Look(place) for place in places]), strict=True))
 
-    def _key(self, pair: AvPair) -> Pair:
+    def key(self, pair: AvPair) -> Pair:
+        """Return what stands for an AV-pair in the records of cells."""
         key = pair_key(f"{self._about} {pair}")
         self._texts.setdefault(key, pair)
         if len(self._texts) > _SIZES_REMEMBERED:

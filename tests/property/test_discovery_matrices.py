@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from service.discovery.cell import Answer, Command, Lead, Record, Standing
+from service.discovery.dialogue import led
 from service.discovery.finding import Found, find
-from service.discovery.head import Leaving, Request, asked
-from service.discovery.load import Kind, Limits
+from service.discovery.head import Kind, Leaving, Limits, Request, asked
 from service.discovery.matrix import Place, Size, head_of, home
 from service.discovery.placing import place, replace
-from service.discovery.sizing import led
 from service.discovery.upkeep import upkeep
 from tests.support.cells import MemoryCells
 

@@ -4,7 +4,7 @@ import pytest
 
 from service.discovery.cell import Record
 from service.discovery.finding import find
-from service.discovery.load import Limits
+from service.discovery.head import Limits
 from service.discovery.placing import place
 from tests.support.cells import MemoryCells
 

@@ -5,11 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.discovery.cell import Answer, Membership, Standing
+from service.discovery.dialogue import latest
 from service.discovery.finding import chosen, partitions_wanted, unsure
-from service.discovery.head import Leaving, Matrix, Request, asked, recovered, smaller
-from service.discovery.load import Kind, Limits, Load, rate_per_s, wanted
+from service.discovery.head import (
+    Kind,
+    Leaving,
+    Limits,
+    Load,
+    Matrix,
+    Request,
+    asked,
+    rate_per_s,
+    recovered,
+    smaller,
+    wanted,
+)
 from service.discovery.matrix import Place, Size, heir, home, homes, probed
-from service.discovery.sizing import latest
 
 LIMITS = Limits(partitions=8, replicas=4)
 

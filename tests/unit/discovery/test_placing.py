@@ -3,12 +3,11 @@
 import pytest
 
 from service.discovery.cell import Find, Lead, Record
+from service.discovery.dialogue import led
 from service.discovery.finding import find
-from service.discovery.head import Request, asked
-from service.discovery.load import Kind, Limits
+from service.discovery.head import Kind, Limits, Request, asked
 from service.discovery.matrix import Place, Size, head_of
 from service.discovery.placing import place, replace
-from service.discovery.sizing import led
 from service.discovery.upkeep import upkeep
 from tests.support.cells import MemoryCells
 
