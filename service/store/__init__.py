@@ -9,8 +9,7 @@ Every method may raise :class:`service.errors.StoreUnavailable`.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from service.clash.keys import Layout
-from service.clash.mapping import Keyspaces
+from service.clash.groups import Keyspaces, Layout
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.accounts import Accounts

@@ -1,11 +1,8 @@
 """How many subscribe to a channel, wherever its key groups are: one question, as long as they are one leaf."""
 
-from service.clash.accepting import Accepted
-from service.clash.depths import Depths
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspace
-from service.clash.search import Probe
-from service.clash.units import Units
+from service.clash.groups import KeyGroup, Keyspace
+from service.clash.search import Depths, Probe, Units
+from service.clash.transitions import Accepted
 from service.store.keyspaces import KeyspaceStore
 
 

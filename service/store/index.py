@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from service.clash.accepting import Accepted
-from service.clash.depths import Depths
-from service.clash.keys import Layout
+from service.clash.groups import Layout
 from service.clash.records import Position, Record
-from service.clash.search import DepthSearch
+from service.clash.search import Depths, DepthSearch
+from service.clash.transitions import Accepted
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 from service.errors import GroupsMoving, StoreUnavailable
 from service.model import ChannelId, UserId

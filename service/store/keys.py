@@ -38,7 +38,7 @@ key                          type    meaning
 ``cn:{push}:until``          zset    channel id → when its list expires (Unix ms); expires
 ``cn:{c:CID}:pushes``        string  how often it sent something this minute; expires
 ``cn:{c:CID}:pushes:excess`` string  how often that was too much, and became a poll, this minute; expires
-``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.fields``
+``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.table``
 ``cn:{clash:K}:pages``       zset    where each page of its subscriptions begins, in order
 ``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``packing``
 ``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → how many of its subscriptions are here
@@ -115,7 +115,7 @@ import hashlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 
-from service.clash.mapping import Keyspace
+from service.clash.groups import Keyspace
 from service.discovery.matrix import Place
 from service.model import ChannelId, UserId
 

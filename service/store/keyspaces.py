@@ -9,16 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.clash import steps
-from service.clash.accepting import Accepted, Answer, admit, answer
-from service.clash.groups import KeyGroup
-from service.clash.keys import check_key
-from service.clash.mapping import Keyspace, Keyspaces
-from service.clash.merging import given
-from service.clash.moving import gives, takes
+from service.clash.groups import KeyGroup, Keyspace, Keyspaces, check_key
 from service.clash.records import Page, Record
 from service.clash.search import Probe
-from service.clash.splitting import emptied
 from service.clash.table import Move, ServerTable
+from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
 from service.clash.walk import ReadDonor, ReadLeaf
 from service.store import keys
 from service.store.link import Value

@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from service.clash.groups import KeyGroup
+from service.clash.groups import KeyGroup, Keyspace
 from service.clash.load import Memory, Rate, loads, parted
-from service.clash.mapping import Keyspace
 from service.clash.table import LEAVES, Move, ServerTable
 from service.store import keys
 from service.store.keyspaces import KeyspaceStore

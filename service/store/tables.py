@@ -5,10 +5,8 @@ from typing import Any
 
 import msgspec
 
-from service.clash.fields import from_fields, to_fields
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspace, Keyspaces
-from service.clash.table import ServerTable, empty_table, root_table
+from service.clash.groups import KeyGroup, Keyspace, Keyspaces
+from service.clash.table import ServerTable, empty_table, from_fields, root_table, to_fields
 from service.store import keys
 from service.store.link import Value
 from service.store.together import Together

@@ -7,8 +7,7 @@ from itertools import count, cycle
 import pytest
 
 from service.clash.groups import KeyGroup
-from service.clash.migration import following
-from service.clash.steps import MergeGroup, RecallGroup, SplitGroup, Step
+from service.clash.steps import MergeGroup, RecallGroup, SplitGroup, Step, following
 from service.errors import StepRefused
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, UserId

@@ -8,12 +8,11 @@ from typing import TypeVar
 import pytest
 
 from service.clash import steps
-from service.clash.accepting import Accepted, Answer
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspace, Keyspaces
+from service.clash.groups import KeyGroup, Keyspace, Keyspaces
 from service.clash.records import Page, Record
 from service.clash.search import Probe
 from service.clash.table import Kind, Move
+from service.clash.transitions import Accepted, Answer
 from service.clash.walk import ReadDonor, ReadLeaf
 from service.errors import BadKey, CoronetError, StepRefused, UnknownKeyspace
 from service.settings import Settings

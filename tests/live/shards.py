@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from service.clash.depths import Depths
 from service.clash.groups import KeyGroup
+from service.clash.search import Depths
 from service.clash.table import LEAVES
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 from service.errors import StoreUnavailable

@@ -1,18 +1,12 @@
 """Keyspaces in memory: what the store's scripts do, each method an instant in one keyspace."""
 
 from service.clash import steps
-from service.clash.accepting import Accepted, Answer, admit, answer
-from service.clash.depths import Depths
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspaces
-from service.clash.merging import given
-from service.clash.migration import following
-from service.clash.moving import gives, takes
+from service.clash.groups import KeyGroup, Keyspaces
 from service.clash.records import Page, Position, Record, cut, newer, written
-from service.clash.search import DepthSearch, Probe
-from service.clash.splitting import emptied
+from service.clash.search import Depths, DepthSearch, Probe, Units
+from service.clash.steps import following
 from service.clash.table import LEAVES, Kind, Move, Stage, empty_table, root_table
-from service.clash.units import Units
+from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 
 PAGE = 2

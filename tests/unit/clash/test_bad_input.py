@@ -2,13 +2,8 @@
 
 import pytest
 
-from service.clash.accepting import IncorrectDepth, answer
-from service.clash.depths import Depths
-from service.clash.fields import from_fields, to_fields
-from service.clash.groups import KeyGroup
-from service.clash.keys import Layout, check_key
-from service.clash.mapping import Keyspaces
-from service.clash.search import MOST_PROBES, DepthSearch
+from service.clash.groups import KeyGroup, Keyspaces, Layout, check_key
+from service.clash.search import MOST_PROBES, Depths, DepthSearch
 from service.clash.steps import (
     Abandon,
     AcceptKeyGroup,
@@ -22,7 +17,8 @@ from service.clash.steps import (
     TakeBack,
     apply,
 )
-from service.clash.table import Kind, Move, empty_table, root_table
+from service.clash.table import Kind, Move, empty_table, from_fields, root_table, to_fields
+from service.clash.transitions import IncorrectDepth, answer
 from service.errors import BadKey, GroupsMoving, StepRefused, UnknownKeyspace, from_fault, to_fault
 
 BITS = 8
