@@ -31,8 +31,7 @@ from service.store.inbox import Inboxes
 from service.store.index import ChannelIndex
 from service.store.invites import Invites
 from service.store.keyspaces import KeyspaceStore
-from service.store.leases import Leases
-from service.store.link import Link
+from service.store.link import Link, Together
 from service.store.loads import LoadStore
 from service.store.login_limits import LoginLimits
 from service.store.moves import Moves
@@ -47,14 +46,13 @@ from service.store.rehearsals import Rehearsals
 from service.store.remarks import Remarks
 from service.store.repeats import Repeats
 from service.store.requests import Requests
-from service.store.ring import Ring
+from service.store.ring import Leases, Ring
 from service.store.rooms import Rooms
 from service.store.search import Search
 from service.store.sessions import Sessions
 from service.store.spread import Spreads
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
-from service.store.together import Together
 from service.store.users import Users
 from service.store.websub import WebSub
 

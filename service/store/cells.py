@@ -24,7 +24,7 @@ from service.discovery.head import Load, Matrix, rate_per_s
 from service.discovery.matrix import Pair, Place, Size
 from service.store import keys
 from service.store import link as redis
-from service.store.together import Together
+from service.store.link import Together
 
 PAIR_BYTES = 8
 

@@ -28,9 +28,8 @@ from service.model import (
 )
 from service.store import keys
 from service.store.index import ChannelIndex
-from service.store.link import script
+from service.store.link import Together, script
 from service.store.state import OF_CHANNEL, OF_STATE, ChannelState, channel_fields, present, state_of, told_fields
-from service.store.together import Together
 
 LOG_LENGTH = 1_000
 POLLS_KEPT = 20
@@ -65,7 +64,7 @@ FIELDS = {
     "latest": "its latest entries, the other part of its content (service.location.contents)",
     "digest": "that content's name",
     "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
-    "site": "the registrable domain by which its subscriptions are placed: see service.store.places",
+    "site": "the registrable domain by which its subscriptions are placed: see service.store.index",
     "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
     "paces": "how often it was polled since when: see service.store.paces",
     "updates": "how often it changes, as far as is known (corona.estimates.Updates, msgpack)",

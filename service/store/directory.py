@@ -25,7 +25,7 @@ from service.discovery.pairs import Pair as AvPair
 from service.discovery.upkeep import upkeep
 from service.store import keys
 from service.store.cells import Cells, pair_key
-from service.store.together import Together
+from service.store.link import Together
 
 T = TypeVar("T")
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import Command, script
-from service.store.together import Together
+from service.store.link import Command, Together, script
 
 SECONDS_PER_HOUR = 3600.0
 _POLLS_IN_A_ROW = 3

@@ -8,20 +8,24 @@ that put it there, so that a late replay never undoes a later change.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from sys import intern
 
-from service.clash.groups import Layout
+from cachetools import LRUCache
+
+from service.clash.groups import Keyspace, Layout
 from service.clash.records import Position, Record
-from service.clash.search import Depths, DepthSearch
+from service.clash.search import Depths, DepthSearch, Units
 from service.clash.transitions import Accepted
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 from service.errors import GroupsMoving, StoreUnavailable
+from service.feeds.urls import host_of
 from service.model import ChannelId, UserId
+from service.net.sites import site_of
 from service.store import keys
-from service.store.counting import Counting
-from service.store.keyspaces import KeyspaceStore
-from service.store.packing import channel_mark, record_id, users
-from service.store.places import Places
-from service.store.together import Together
+from service.store.keyspaces import KeyspaceStore, channel_mark, record_id, users
+from service.store.link import Together, script
+
+_MOST_SITES = 10_000
 
 
 class ChannelIndex:
@@ -45,12 +49,12 @@ class ChannelIndex:
         self._link = link
         self._keyspaces = keyspaces
         self._layout = layout
-        self._places = Places(link)
+        self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MOST_SITES)
         self._depths = Depths()
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """Add a user; return False if there is no such channel, and then nobody is added."""
-        (site,) = await self._places.sites([cid])
+        (site,) = await self._sites([cid])
         if site is None:
             return False
         with _translated():
@@ -62,7 +66,7 @@ class ChannelIndex:
 
     async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
         """Remove users whose entries are not newer than the given seq."""
-        (site,) = await self._places.sites([cid])
+        (site,) = await self._sites([cid])
         if site is None:
             return
         with _translated():
@@ -70,22 +74,36 @@ class ChannelIndex:
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
         """Return how many entries each channel has."""
-        sites = await self._places.sites(cids)
+        sites = await self._sites(cids)
         with _translated():
             return await asyncio.gather(*(self._count(site, cid) for site, cid in zip(sites, cids, strict=True)))
 
     async def _count(self, site: str | None, cid: ChannelId) -> int:
+        """Return how many entries a channel has; too many, but never too few, while groups move.
+
+        Each keyspace counts all it has of a channel, so that its latest answer replaces those before.
+        """
         if site is None:
             return 0
-        prefix = self._layout.channel_group(site, cid)
-        return await Counting(self._keyspaces, channel_mark(cid)).under(prefix, self._depths)
+        mark, counts = channel_mark(cid), dict[Keyspace, int]()
+        units = Units(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+        while (probe := units.probe) is not None:
+            answer, number = await self._keyspaces.count(probe, mark)
+            if isinstance(answer, Accepted) and answer.move is not None:
+                # The leaf is being filled: entries may have gone over from its donor between the two counts.
+                counts[answer.move.donor] = await self._keyspaces.count_in(answer.move.donor, mark)
+                answer, number = await self._keyspaces.count(probe, mark)
+            if isinstance(answer, Accepted):
+                counts[probe.keyspace] = number
+            units.answered(answer)
+        return sum(counts.values())
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
         """Return up to ``count`` entries and the next cursor; "" starts and ends.
 
         Nobody who is present from the first page to the last is missed.
         """
-        (site,) = await self._places.sites([cid])
+        (site,) = await self._sites([cid])
         if site is None:
             return [], ""
         prefix = self._layout.channel_group(site, cid)
@@ -97,6 +115,27 @@ class ChannelIndex:
                 found = [record for record in await self._answered(walk) if record.id.startswith(mark)]
         entries = list(zip(users(found), [record.seq for record in found], strict=True))
         return entries, "" if walk.question is None else _cursor(walk.place)
+
+    async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
+        """Return the registrable domain that each channel's entries are placed by; None if there is no such channel.
+
+        It is decided once for each channel and kept with it: the list of public suffixes changes, and where entries
+        lie must not.
+        """
+        found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
+        unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
+        if unknown:
+            read = await self._link.many([("HMGET", keys.channel(cid), "site", "url") for cid in unknown])
+            held = dict(zip(unknown, read, strict=True))
+            new = {cid: site_of(host_of(url.decode())) for cid, (site, url) in held.items() if url and not site}
+            decided = await self._link.many(
+                [script("channel_site", (keys.channel(cid),), site) for cid, site in new.items()]
+            )
+            asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))
+            learnt = {cid: intern(site.decode()) for cid, site in asked.items() if site}
+            self._sites_known.update(learnt)
+            found |= learnt
+        return [found.get(cid) for cid in cids]
 
     async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
         record = Record(self._layout.key(site, cid, uid), record_id(cid, uid), seq, present)

@@ -40,7 +40,7 @@ key                          type    meaning
 ``cn:{c:CID}:pushes:excess`` string  how often that was too much, and became a poll, this minute; expires
 ``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.table``
 ``cn:{clash:K}:pages``       zset    where each page of its subscriptions begins, in order
-``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``packing``
+``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``keyspaces``
 ``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → how many of its subscriptions are here
 ``cn:{clash:K}:ends``        zset    where ended subscriptions are kept, in groups that are moving here
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked

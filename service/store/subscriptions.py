@@ -19,9 +19,8 @@ from service.store import keys
 from service.store.channels import Channels
 from service.store.identity_watch import IdentityWatch
 from service.store.index import ChannelIndex
-from service.store.link import Command, script
+from service.store.link import Command, Together, script
 from service.store.outbox import Outbox
-from service.store.together import Together
 
 _LEFT_BEHIND_AFTER_S = 5.0
 _PAGE = 500

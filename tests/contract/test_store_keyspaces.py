@@ -18,10 +18,8 @@ from service.errors import BadKey, CoronetError, StepRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store, keys
 from service.store import link as links
-from service.store.keyspaces import KeyspaceStore
-from service.store.link import Link
-from service.store.packing import unpacked
-from service.store.together import Together
+from service.store.keyspaces import KeyspaceStore, unpacked
+from service.store.link import Link, Together
 from tests.support.histories import BITS, Moves, live_through
 from tests.support.keyspaces import MemoryKeyspaces
 

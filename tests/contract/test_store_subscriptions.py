@@ -10,7 +10,7 @@ from service.errors import NotSubscribed, StoreUnavailable
 from service.feeds.parts import Parts
 from service.store import Store, keys
 from service.store.link import Command, Link, Value
-from service.store.slots import Address
+from service.store.routing import Address
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"
