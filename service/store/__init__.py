@@ -48,7 +48,6 @@ from service.store.repeats import Repeats
 from service.store.requests import Requests
 from service.store.ring import Leases, Ring
 from service.store.rooms import Rooms
-from service.store.search import Search
 from service.store.sessions import Sessions
 from service.store.spread import Spreads
 from service.store.standing import Standings
@@ -99,7 +98,6 @@ class Store:
         self.blocks = Blocks(link)
         self.requests = Requests(link, self.inboxes, self.ring, self.blocks)
         self.rehearsals = Rehearsals(link)
-        self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
         self.login_limits = LoginLimits(link)
         self.sessions = Sessions(link)
