@@ -57,6 +57,7 @@ from service.feeds.urls import host_of
 from service.location.contents import LATEST
 from service.model import Channel, ChannelId, Entry, Subscription, UserId
 from service.preferences import FOR_ALL, NONE, ByNumber
+from service.search import Searcher
 from service.store import Store
 from service.store.forgetting import RESTRICTIONS_KEPT_DAYS
 from service.store.keys import user_id
@@ -214,8 +215,8 @@ class House:
                 return await self._health(cids)
 
     async def _found(self, jid: str, query: Query) -> tuple[Finding, ...]:
-        search, least = self._store.search, self.limits.public_from_subscribers
-        own, public = await asyncio.gather(search.own(jid, query, least), search.find(query, least))
+        search = Searcher(self._store, self.limits.public_from_subscribers)
+        own, public = await asyncio.gather(search.own(jid, query), search.find(query))
         return (*own, *public)[: query.limit]
 
     async def _latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:

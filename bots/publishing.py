@@ -19,6 +19,7 @@ from service.errors import OperationalError
 from service.feeds.text import one_line
 from service.feeds.urls import without_selector
 from service.model import Channel, ChannelId, Delta
+from service.search import Searcher
 from service.store import Store
 from service.store.nodes import Position
 
@@ -52,11 +53,11 @@ class Publishing:
         self._store = store
         self._link = link
         self._service = service
-        self._least_subscribers = least_subscribers
+        self._search = Searcher(store, least_subscribers)
 
     async def unfinished(self, cids: Sequence[ChannelId]) -> list[ChannelId]:
         """Return those of these channels with whose nodes there is something to do. Raises StoreUnavailable."""
-        public = await self._store.search.public(cids, self._least_subscribers)
+        public = await self._search.public(cids)
         positions = await self._store.nodes.of(self._service, cids)
         return [cid for cid in cids if positions.get(cid) != (_arrived(public[cid]) if cid in public else None)]
 
@@ -65,7 +66,7 @@ class Publishing:
 
         Raises :class:`PubsubRefused`, LinkLost, TimeoutError, or StoreUnavailable.
         """
-        public = await self._store.search.public([cid], self._least_subscribers)
+        public = await self._search.public([cid])
         position = (await self._store.nodes.of(self._service, [cid])).get(cid)
         if cid in public:
             await self._go_on(public[cid], position or Position())

@@ -42,7 +42,6 @@
         ├── BadStrategy           a directory's share cannot be kept so, or was told what another strategy does
         ├── CellsLost             the cells of a matrix vanish faster than they are made
         ├── GroupsMoving          a subscription's key group was not found: groups kept moving
-        ├── NewerTable            a keyspace's table was written by a newer Coronet; nothing changed
         ├── UploadRefused         the XMPP server takes no file of ours (the text says why)
         ├── PeerSilent            another worker does not answer, or not in time
         └── PeerRefused           what another worker sent is not taken; has ``reason``, nothing changed
@@ -330,12 +329,6 @@ class GroupsMoving(OperationalError):
     """Every keyspace that was asked for a key sent us elsewhere."""
 
     code = "groups-moving"
-
-
-class NewerTable(OperationalError):
-    """A keyspace's table has a version that this Coronet does not know."""
-
-    code = "newer-table"
 
 
 class UploadRefused(OperationalError):

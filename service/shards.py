@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from service.clash.groups import KeyGroup
+from service.clash.groups import KeyGroup, Keyspace
 from service.clash.load import Memory
-from service.clash.mapping import Keyspace
-from service.clash.moving import arrives_in
 from service.clash.steps import MergeGroup, SplitGroup
 from service.clash.table import LEAVES, Kind, ServerTable, Standing
+from service.clash.transitions import arrives_in
 from service.errors import BadKey, StepRefused
 from service.settings import Settings
 from service.store import Store, keys

@@ -13,13 +13,19 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from service.discovery.partial import post
-from service.discovery.partial.choosing import Chosen
-from service.discovery.partial.coordinating import Coordinator
-from service.discovery.partial.entries import Listed, entry
-from service.discovery.partial.messages import Message, Place, Send
-from service.discovery.partial.post import Asked, Term, Told
-from service.discovery.partial.share import Shares
+from service.discovery.cell import Record
+from service.discovery.partial.choosing import Chosen, Coordinator
+from service.discovery.partial.servers import Message, Place, Send
+from service.discovery.partial.share import (
+    Asked,
+    Letter,
+    Shares,
+    Term,
+    Told,
+    decode_letter,
+    encode_letter,
+    entry,
+)
 from service.errors import CellsLost, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
@@ -46,8 +52,8 @@ class Matrices(Protocol):
         """Return what stands for an AV-pair in the names that are listed."""
         ...
 
-    async def names(self, pair: str, most: int) -> Sequence[Listed]:
-        """Return names that have this AV-pair, unexpired ones, up to so many."""
+    async def names(self, pair: str, most: int) -> Sequence[Record]:
+        """Return the records of names that have this AV-pair, unexpired ones, up to so many."""
         ...
 
 
@@ -110,7 +116,7 @@ class Directories:
     async def received(self, payload: bytes) -> None:
         """Take in a letter of another node."""
         onward: list[tuple[NodeId, Told | Asked]] = []
-        for said in post.decode(payload):
+        for said in decode_letter(payload):
             if isinstance(said, Asked):
                 self._count(said)
             elif said.term.ring == self._ring.version and self._me in self._ring:
@@ -199,11 +205,11 @@ class Directories:
         return ids[(ids.index(self._coordinator(pair) or self._me) + number) % len(ids)]
 
     async def _post(self, onward: Iterable[tuple[NodeId, Told | Asked]]) -> None:
-        letters: dict[NodeId, post.Letter] = {}
+        letters: dict[NodeId, Letter] = {}
         for node, said in onward:
             letters.setdefault(node, []).append(said)
         if letters:
             try:
-                await self._send([(node, post.encode(letter)) for node, letter in letters.items()])
+                await self._send([(node, encode_letter(letter)) for node, letter in letters.items()])
             except StoreUnavailable as error:
                 log.warning("directories not told", nodes=len(letters), error=str(error))

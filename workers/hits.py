@@ -9,6 +9,7 @@ import structlog
 
 from service.discovery.grammar import written
 from service.discovery.names import Traits, entry_pairs
+from service.discovery.results import entry_name
 from service.discovery.standing import Subject, Watch, WatchId
 from service.errors import CellsLost
 from service.feeds.parts import parts
@@ -16,10 +17,10 @@ from service.feeds.text import one_line
 from service.feeds.urls import host_of, without_selector
 from service.model import Channel, Delta, Entry
 from service.net.sites import site_of
+from service.search import Searcher
 from service.store import Store
 from service.store.directory import Name
 from service.store.outbox import Hit, MetWatch
-from service.store.search import entry_name
 from service.store.standing import FreshMatcher
 
 ENTRIES_KEPT_S = 3 * 86_400.0
@@ -36,7 +37,7 @@ class Hits:
     def __init__(self, store: Store, least_subscribers: int) -> None:
         """``least_subscribers`` make a channel public."""
         self._store = store
-        self._least_subscribers = least_subscribers
+        self._search = Searcher(store, least_subscribers)
         self._matcher = FreshMatcher(store.standing)
 
     async def take_in(self, delta: Delta) -> None:
@@ -51,7 +52,7 @@ class Hits:
         ][:MOST_ENTRIES]
         if not new or delta.notice is not None:
             return
-        public = await self._store.search.public([delta.channel], self._least_subscribers)
+        public = await self._search.public([delta.channel])
         if delta.channel in public:
             await self._take_in(delta, public[delta.channel], new)
 

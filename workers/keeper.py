@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from service.clash.groups import Keyspace
 from service.clash.load import Memory
-from service.clash.mapping import Keyspace
-from service.clash.migration import resumed
 from service.clash.policy import Limits, lone_rights, merge_due, pairs, recall_due, split_due
-from service.clash.steps import Finish, SplitGroup, Step
+from service.clash.steps import Finish, SplitGroup, Step, resumed
 from service.clash.table import Kind, ServerTable, empty_table
-from service.errors import BadKey, NewerTable, StepRefused, StoreUnavailable, UnknownKeyspace
+from service.errors import BadKey, StepRefused, StoreUnavailable, UnknownKeyspace
 from service.metrics import GROUP_MOVES
 from service.model import NodeId
 from service.overlay.ring import RingView
@@ -25,7 +24,7 @@ from service.store.carrying import carried_out, completed
 from service.store.loads import Weighed
 from workers.tasks import Tasks
 
-_REFUSED = (BadKey, NewerTable, StepRefused, UnknownKeyspace)
+_REFUSED = (BadKey, StepRefused, UnknownKeyspace)
 
 log = structlog.get_logger(__name__)
 

@@ -15,9 +15,9 @@ from service.clock import Clock
 from service.discovery.secrecy import is_public
 from service.errors import CellsLost
 from service.model import ChannelId
+from service.search import name_of
 from service.store import Store
 from service.store.directory import Name
-from service.store.named import name_of
 from service.store.state import ChannelState
 
 KEPT_S = 6 * 3600.0
@@ -137,4 +137,4 @@ class Naming:
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
             return frozenset()
-        return await name_of(self._store.channels, state, time.time())
+        return await name_of(self._store, state, time.time())

@@ -51,13 +51,10 @@ from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from service.store.bounds import AllBounds
-from service.store.cells import pair_key
-from service.store.directory import LIMITS
 from service.store.inbox import Letter
 from workers.directory import Directories
 from workers.hits import Hits
 from workers.keeper import Keeper
-from workers.listing import Listing
 from workers.naming import Naming
 from workers.owning import Owning
 from workers.peers.main import Peers
@@ -138,8 +135,7 @@ class Node:
             interval_s=settings.maintenance_interval_s,
             tasks=self._tasks,
         )
-        listing = Listing(store.cells.carry_out, lambda pair: pair_key(f"channel {pair}"), LIMITS, random)
-        self.directories = Directories(me.id, listing, self._send_shares, random)
+        self.directories = Directories(me.id, store.names, self._send_shares, random)
 
     async def live(self, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
         """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""

@@ -107,7 +107,6 @@ class Owning:
     async def _adopt(self, cids: Sequence[ChannelId]) -> None:
         states = await self._surely_adopted(cids)
         self._adopting.difference_update(cids)
-        self._tasks.start(self._bring_over(cids))
         events: list[Event] = []
         for cid, state in zip(cids, states, strict=True):
             if state is None:
@@ -132,13 +131,6 @@ class Owning:
             )
         if events:
             await self._happened(*events)
-
-    async def _bring_over(self, cids: Sequence[ChannelId]) -> None:
-        """Bring over subscriptions as an older Coronet kept them, so that all are by the time the next one comes."""
-        try:
-            await self._store.index.bring_over(cids)
-        except StoreUnavailable as error:
-            log.warning("bringing subscriptions over was interrupted", channels=len(cids), error=str(error))
 
     async def _give_up(self, moved: ChannelState) -> None:
         """Tell a channel's subscribers that it has moved, have them follow, and own it no more."""

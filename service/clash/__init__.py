@@ -8,16 +8,14 @@ Map give the group's *keyspace*. The active groups are the leaves of a binary tr
 A split adds a bit: the left child keeps its virtual key and so its keyspace, the right child's is drawn anew.
 Nobody knows the whole tree: each keyspace has a ``ServerTable`` of its own groups, and clients search for depths.
 
-- ``keys``, ``groups``      identifier keys; Shape and the groups of keys
-- ``mapping``               virtual key → keyspace
-- ``table``, ``fields``     a keyspace's table, and its form in a Redis hash
-- ``splitting``, ``merging``  transitions of tables: each is one script in one keyspace's slot
-- ``accepting``             ``AcceptObject``: what a keyspace answers to a client
-- ``search``, ``depths``    the client's search for the depth, and what it remembers
-- ``records``               subscriptions as they lie in a keyspace, and how two versions of one become one
-- ``units``, ``walk``       prefix queries: all leaf groups under a prefix; all subscriptions there, page by page
-- ``load``, ``policy``      what a group weighs; what a keeper splits and merges
-- ``steps``, ``migration``  the steps of a move between two keyspaces, and which follows which
+- ``groups``          identifier keys, groups of keys, and the map from a virtual key to its keyspace
+- ``table``           a keyspace's table, and its form in a Redis hash
+- ``transitions``     splits, merges and answers as transitions of tables: each is one script in one keyspace's slot
+- ``search``          the client's search for the depth and for all leaf groups under a prefix, and what it remembers
+- ``records``         subscriptions as they lie in a keyspace, and how two versions of one become one
+- ``walk``            prefix queries: all subscriptions under a prefix, page by page
+- ``load``, ``policy``  what a group weighs; what a keeper splits and merges
+- ``steps``           the steps of a move between two keyspaces, and which follows which
 
 We deviate: *moves are live* (the paper leaves the transfer of state open). A keyspace that gives a group away says so
 in one write, which is the move's commit; from then on the taker accepts, and whoever is sent there brings the proof.

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspace
+from service.clash.groups import KeyGroup, Keyspace
 from service.clash.steps import MergeGroup, RecallGroup, SplitGroup
 from service.clash.table import AT_REST, LEAVES, ServerTable, Standing
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from service.clash.groups import KeyGroup
-
 Position = tuple[int, str]
 """A key and an id: where a record stands, and so where a reader goes on."""
 
@@ -30,12 +28,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return self.key, self.id
 
 
-def written(held: Record | None, record: Record, *, arriving: bool) -> Record | None:
-    """Return what lies in a leaf after a write, given what it held of that subscription; ``arriving``: it is filled."""
-    latest = record if held is None else newer(record, held)
-    return latest if latest.present or arriving else None
-
-
 class Page(msgspec.Struct, frozen=True):
     """Records of one range in their order. ``complete`` says that none follow in the range."""
 
@@ -46,13 +38,6 @@ class Page(msgspec.Struct, frozen=True):
 def newer(one: Record, other: Record) -> Record:
     """Return which of two records of one subscription counts; of equal ones, the end does."""
     return max(one, other, key=lambda record: (record.seq, not record.present))
-
-
-def cut(records: Iterable[Record], group: KeyGroup, after: Position | None, count: int) -> Page:
-    """Return the first ``count`` records of a group beyond a position, from all of a keyspace in their order."""
-    found = (record for record in records if record.key in group and (after is None or record.position > after))
-    page = tuple(record for record, _ in zip(found, range(count + 1), strict=False))
-    return Page(page[:count], complete=len(page) <= count)
 
 
 def joined(earlier: Page, later: Page) -> Page:

@@ -13,16 +13,49 @@ each other: then the search begins again.
 A recalled leaf is in its parent's keyspace, so its parent's depth is what leads to it, and what is searched for: for
 that, Theorem 2 holds as it is. Theorem 1 says p + 1 only if p leads to the keyspace that has answered, which would have
 accepted a key that is recalled there; else p.
+
+:class:`Depths` is what a client remembers (§V.C and §VI.A). :class:`Units` finds all leaf groups under a prefix, as a
+fan-out is divided into (the paper's future work, §VII).
 """
+
+from bisect import bisect_right
 
 import msgspec
 
-from service.clash.accepting import Accepted, Answer
-from service.clash.groups import KeyGroup
-from service.clash.keys import check_key
-from service.clash.mapping import Keyspace, Map
+from service.clash.groups import KeyGroup, Keyspace, Map, check_key
 from service.clash.table import Move
+from service.clash.transitions import Accepted, Answer
 from service.errors import GroupsMoving
+
+
+class Depths:
+    """Disjoint groups in the order of their keys. Whatever is learnt replaces what it contradicts."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._groups: list[KeyGroup] = []
+        self._depths: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def learn(self, group: KeyGroup, depth: int) -> None:
+        """Remember that this group is a leaf, and that this depth leads to it (:attr:`DepthSearch.depth`)."""
+        low = bisect_right(self._starts, group.key)
+        if low and group.key in self._groups[low - 1]:
+            low -= 1
+        high = bisect_right(self._starts, group.last)
+        self._starts[low:high] = [group.key]
+        self._groups[low:high] = [group]
+        self._depths[low:high] = [depth]
+
+    def depth(self, key: int) -> int | None:
+        """Return the depth to try first: of the key's group, or of the group nearest to it; None knows nothing."""
+        place = bisect_right(self._starts, key)
+        beside = range(max(place - 1, 0), min(place + 1, len(self._groups)))
+        nearest = max(beside, key=lambda at: self._groups[at].common_bits(key), default=None)
+        return None if nearest is None else self._depths[nearest]
+
 
 MOST_PROBES = 100
 
@@ -92,3 +125,37 @@ class DepthSearch:
     def _leads_to(self, leaf: KeyGroup) -> int:
         in_its_own = self._keyspaces.keyspace_of(leaf) == self.probe.keyspace
         return leaf.depth if in_its_own else leaf.depth - 1
+
+
+class Units:
+    """One search for all leaf groups. Ask :attr:`probe` and hand over the answer until there is none.
+
+    What it finds never overlaps and leaves nothing out, also if groups split and merge while it goes on: of a group
+    that has grown to the left meanwhile, only the part counts that is not found yet.
+    """
+
+    def __init__(self, prefix: KeyGroup, keyspaces: Map, depths: Depths) -> None:
+        self._prefix, self._keyspaces, self._depths = prefix, keyspaces, depths
+        self.probe: Probe | None = None
+        self._look(prefix.key)
+
+    def answered(self, answer: Answer) -> KeyGroup | None:
+        """Return the next unit, if that was found; raises :class:`GroupsMoving` as the search does."""
+        found = self._search.answered(answer)
+        if found is None:
+            self.probe = self._search.probe
+            return None
+        self._depths.learn(found.group, self._search.depth)
+        unit = found.group.shared(self._prefix) or self._prefix
+        while unit.key < self._key:
+            unit = unit.right if self._key in unit.right else unit.left
+        if unit.last < self._prefix.last:
+            self._look(unit.last + 1)
+        else:
+            self.probe = None
+        return unit
+
+    def _look(self, key: int) -> None:
+        self._key = key
+        self._search = DepthSearch(key, self._prefix.bits, self._keyspaces, self._depths.depth(key))
+        self.probe = self._search.probe

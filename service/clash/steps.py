@@ -1,4 +1,12 @@
-"""The steps of splits and merges, each one script in one keyspace's slot.
+"""The steps of splits and merges, each one script in one keyspace's slot, and which step follows which.
+
+    split   SplitGroup* ─ AcceptKeyGroup ─ Fetch ⇄ Put ─ Settle ─ Finish
+    merge   MergeGroup ─ GiveKeyGroup* ─ TakeBack ─ Fetch ⇄ Put ─ Forget ─ Finish
+    recall  RecallGroup ┘     └ declined: Abandon
+
+``*`` is the commit: before it the donor accepts, after it the taker, which a client's proof makes it if the keeper does
+not come. The machine has no state: it is all in the tables. A successor looks into its keyspace's table, begins with
+:func:`resumed` and, whatever had been done already, does it once more to no effect.
 
 A step may be done twice, or late, by a keeper that is not the keyspace's any more: it then changes nothing, because
 it names the move that it belongs to, by number.
@@ -8,11 +16,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from service.clash import merging, moving, splitting
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspace, Map
+from service.clash import transitions
+from service.clash.groups import KeyGroup, Keyspace, Map
 from service.clash.records import Record
-from service.clash.table import AT_REST, Kind, Move, ServerTable
+from service.clash.table import AT_REST, Kind, Move, ServerTable, Stage
 
 
 class SplitGroup(msgspec.Struct, frozen=True):
@@ -71,7 +78,7 @@ class Finish(_OfMove, frozen=True):
 class Fetch(msgspec.Struct, frozen=True):
     """In the donor, while it gives: drop these records, and answer with the first of the rest, :class:`Fetched`.
 
-    If there are none, the same script says so in the table (:func:`service.clash.splitting.emptied`).
+    If there are none, the same script says so in the table (:func:`service.clash.transitions.emptied`).
     """
 
     move: Move
@@ -123,13 +130,13 @@ Outcome = Begun | Decided | Fetched | Kept | Done
 
 
 _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
-    AcceptKeyGroup: splitting.accept_key_group,
-    Settle: splitting.settle,
-    GiveKeyGroup: merging.give,
-    Abandon: merging.abandon,
-    TakeBack: merging.take_back,
-    Forget: merging.forget,
-    Finish: moving.finish,
+    AcceptKeyGroup: transitions.accept_key_group,
+    Settle: transitions.settle,
+    GiveKeyGroup: transitions.give,
+    Abandon: transitions.abandon,
+    TakeBack: transitions.take_back,
+    Forget: transitions.forget,
+    Finish: transitions.finish,
 }
 
 
@@ -155,11 +162,11 @@ def apply(table: ServerTable, step: Step, keyspaces: Map) -> ServerTable:
     """
     match step:
         case SplitGroup():
-            return splitting.split(table, step.group, keyspaces)
+            return transitions.split(table, step.group, keyspaces)
         case MergeGroup():
-            return merging.merge(table, step.group)
+            return transitions.merge(table, step.group)
         case RecallGroup():
-            return merging.recall(table, step.group)
+            return transitions.recall(table, step.group)
         case Fetch() | Put():
             return table
         case _:
@@ -177,7 +184,40 @@ def filled(step: Step, after: ServerTable) -> KeyGroup | None:
         case Settle(move=move):
             leaf = move.group
         case Finish(move=move) if move.kind is Kind.MERGE:
-            leaf = moving.arrives_in(after, move)
+            leaf = transitions.arrives_in(after, move)
         case _:
             return None
     return leaf if after.standing(leaf) in AT_REST else None
+
+
+def resumed(table: ServerTable) -> Step | None:
+    """Return the step with which the move that is under way in a keyspace goes on."""
+    if table.move is None:
+        return None
+    return Fetch(table.move) if table.stage is Stage.TAKING else _first(table.move)
+
+
+def following(step: Step, outcome: Outcome) -> Step | None:
+    """Return the step after this one; None if the move is over, or in other hands."""
+    match outcome:
+        case Begun(move=move):
+            return None if move is None else _first(move)
+        case Decided(given=given) if isinstance(step, GiveKeyGroup):
+            return TakeBack(step.move) if given else Abandon(step.move)
+        case Kept(taking=taking) if isinstance(step, Put):
+            return Fetch(step.move, step.records) if taking else None
+        case Fetched(records=records) if isinstance(step, Fetch):
+            return Put(step.move, records) if records else _all_there(step.move)
+    after = _AFTER.get(type(step))
+    return None if after is None or isinstance(step, First) else after(step.move)
+
+
+_AFTER: dict[type, type[Fetch | Finish]] = {AcceptKeyGroup: Fetch, TakeBack: Fetch, Settle: Finish, Forget: Finish}
+
+
+def _first(move: Move) -> Step:
+    return AcceptKeyGroup(move) if move.kind is Kind.SPLIT else GiveKeyGroup(move)
+
+
+def _all_there(move: Move) -> Step:
+    return Settle(move) if move.kind is Kind.SPLIT else Forget(move)

@@ -9,13 +9,11 @@ in the leaf by then.
 
 import msgspec
 
-from service.clash.accepting import Accepted, Answer
-from service.clash.depths import Depths
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Map
+from service.clash.groups import KeyGroup, Map
 from service.clash.records import Page, Position, Record, joined, present
-from service.clash.search import DepthSearch, Probe
+from service.clash.search import Depths, DepthSearch, Probe
 from service.clash.table import Move
+from service.clash.transitions import Accepted, Answer
 
 
 class ReadLeaf(msgspec.Struct, frozen=True):

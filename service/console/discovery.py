@@ -8,21 +8,22 @@ import msgspec
 
 from service.discovery.grammar import parse_query
 from service.discovery.pairs import About
-from service.discovery.partial.chances import steps
 from service.discovery.partial.choosing import Chosen, Rule
-from service.discovery.partial.formulas import expected_coverage, expected_overhead, expected_storage
 from service.discovery.partial.metrics import (
     coverage,
     fault_tolerances,
     lookup_costs,
     placement,
     retrieval_chances,
+    steps,
     storage,
     unfairness,
 )
-from service.discovery.partial.strategies import named
+from service.discovery.partial.strategies import expected_coverage, expected_overhead, expected_storage, named
+from service.discovery.results import SPARES
 from service.errors import NoSuchThing
 from service.model import ChannelId, Entry
+from service.search import Searcher, directory_of
 from service.settings import Settings
 from service.store import Store
 
@@ -147,8 +148,8 @@ _WORDS: Final = {
 async def search(store: Store, settings: Settings, text: str) -> SearchResult:
     """Search as people do in chat. Raises :class:`service.errors.BadQuery`."""
     query = parse_query(text)
-    told = await store.search.explained(query)
-    found = await store.search.find(query, settings.public_from_subscribers)
+    told = await directory_of(store, query).find(query.pairs, SPARES[0] * query.limit)
+    found = await Searcher(store, settings.public_from_subscribers).find(query)
     return SearchResult(
         items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in found),
         about=query.about,

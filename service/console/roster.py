@@ -24,7 +24,7 @@ from service.model import ChannelId
 from service.net.sites import names_over, site_of
 from service.store import Store
 from service.store.keys import REGISTRY_BUCKETS
-from service.store.packing import mark_of
+from service.store.keyspaces import mark_of
 from service.store.remarks import Remarked
 
 _AT_ONCE = 250

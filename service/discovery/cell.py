@@ -13,8 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from service.discovery.head import Matrix
-from service.discovery.load import Load
+from service.discovery.head import Load, Matrix
 from service.discovery.matrix import Pair, Place, Size
 
 
@@ -66,13 +65,6 @@ class Look(msgspec.Struct, frozen=True):
     place: Place
 
 
-class Seek(msgspec.Struct, frozen=True):
-    """Tell what :class:`Look` tells, and, as matches, which of these names the cell has."""
-
-    place: Place
-    names: tuple[str, ...]
-
-
 class Sweep(msgspec.Struct, frozen=True):
     """Tell what :class:`Look` tells, after names that have expired were forgotten, which are counted until then."""
 
@@ -84,8 +76,9 @@ class Put(msgspec.Struct, frozen=True):
 
     An open or filling cell keeps them all, a closed one those whose names it has, an absent one none. ``only_over``
     says that the names are at home elsewhere: of one that is not there, or withdrawn, the withdrawn form is kept.
-    Who ``believes`` in a size has not sought the names in other partitions: a cell that knows of more, since then,
-    keeps those alone that it has, not withdrawn. What says neither is copied from other cells: it is no registration.
+    Who ``believes`` in a size took this partition for the names' home by it: a cell that knows of more partitions,
+    since then, keeps those alone that it has, not withdrawn. What says neither is copied from other cells: it is no
+    registration.
     """
 
     place: Place
@@ -159,7 +152,7 @@ class Lead(msgspec.Struct, frozen=True):
     standing: Standing = Standing.OPEN
 
 
-Command = Look | Seek | Sweep | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
+Command = Look | Sweep | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -168,7 +161,7 @@ class Answer(msgspec.Struct, frozen=True):
     member: Membership | None
     """None: it is absent."""
     matrix: Matrix | None = None
-    """Only the head's, after :class:`Look`, :class:`Seek`, :class:`Sweep` and :class:`Lead`."""
+    """Only the head's, after :class:`Look`, :class:`Sweep` and :class:`Lead`."""
     load: Load = Load()
     done: bool = True
     matches: tuple[Match, ...] = ()

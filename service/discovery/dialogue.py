@@ -2,12 +2,17 @@
 
 A dialogue is a generator that yields the commands of one round, all of which may be sent at once and arrive in any
 order, and is sent their answers in theirs. It keeps nothing outside itself: whoever leads it may abandon it anywhere.
+
+The dialogues here find a matrix's size: asked of the head, or, where that has no record, of the cells that must be
+there (§IV.B.1).
 """
 
 from collections.abc import Generator, Sequence
 from typing import TypeVar
 
-from service.discovery.cell import Answer, Command
+from service.discovery.cell import Answer, Command, Lead, Look, Standing
+from service.discovery.head import Limits, Matrix, recovered
+from service.discovery.matrix import Pair, Size, head_of, probed
 
 T = TypeVar("T")
 
@@ -32,3 +37,34 @@ def together(dialogues: Sequence[Dialogue[T]]) -> Dialogue[list[T]]:
             return [results[place] for place in range(len(dialogues))]
         heard = iter((yield [command for commands in rounds.values() for command in commands]))
         answers = {place: [next(heard) for _ in commands] for place, commands in rounds.items()}
+
+
+def sized(pair: Pair, limits: Limits) -> Dialogue[Size | None]:
+    """Return a matrix's size; None if nothing has been registered in it."""
+    (head,) = yield [Look(head_of(pair))]
+    if head.matrix is not None:
+        return head.matrix.size
+    sizes = yield from _probe(pair, limits)
+    return max(sizes, default=None)
+
+
+def led(pair: Pair, limits: Limits) -> Dialogue[Matrix]:
+    """Return a matrix's record; where there is none, make one, and recover what other cells know of it (§IV.C.5)."""
+    (head,) = yield [Look(head_of(pair))]
+    while head.matrix is None:
+        sizes = yield from _probe(pair, limits)
+        found = recovered(sizes) if sizes else Matrix()
+        standing = Standing.FILLING if sizes else Standing.OPEN
+        (head,) = yield [Lead(head_of(pair), None, found, standing)]
+    return head.matrix
+
+
+def _probe(pair: Pair, limits: Limits) -> Dialogue[list[Size]]:
+    answers = yield [Look(place) for place in probed(pair, limits.partitions, limits.replicas)]
+    return [answer.member.size for answer in answers if answer.member is not None]
+
+
+def latest(size: Size, *answers: Answer) -> Size:
+    """Return the newest size known: this one, or what cells say. What closed cells say is of no use to others."""
+    told = [answer.member.size for answer in answers if answer.member and not answer.stands(Standing.CLOSED)]
+    return max([size, *told])

@@ -1,14 +1,12 @@
 """Matrices of cells: their sizes, and where in them a name lies (content discovery §IV.A).
 
-The partitions of a name are found from its *draws*, numbers that belong to the name: with P partitions a draw has its
-place at ``draw mod 2^k``, for the smallest 2^k that holds P, less its top bit where that is beyond P. That is linear
-hashing, and just how the paper shrinks: partition p goes to p - 2^(k-1). So whatever size a matrix has had, a name is
-at one of its few *homes*, and nobody has to remember where.
+The partition of a name, its *home*, follows from its *draw*, a number that belongs to the name: with P partitions it
+is ``draw mod 2^k``, for the smallest 2^k that holds P, less its top bit where that is beyond P. That is linear hashing,
+and just how the paper shrinks: partition p goes to p - 2^(k-1). So whatever size a matrix has had, a name is at one of
+its few homes, and nobody has to remember where.
 
 We deviate: the paper draws anew for each registration; a name that changes could then not be found to be replaced.
 """
-
-from collections.abc import Iterable
 
 import msgspec
 
@@ -48,15 +46,12 @@ def home(draw: int, partitions: int) -> int:
     return place if place < partitions else heir(place)
 
 
-def homes(draws: Iterable[int], partitions: int) -> tuple[int, ...]:
-    """Return wherever a name with these draws can lie, whatever the matrix's sizes were until now; highest first."""
-    found = {0}
-    for draw in draws:
-        at = home(draw, partitions)
-        while at:
-            found.add(at)
-            at = heir(at)
-    return tuple(sorted(found, reverse=True))
+def homes(draw: int, partitions: int) -> tuple[int, ...]:
+    """Return wherever a name with this draw can lie, whatever the matrix's sizes were until now; highest first."""
+    found = [home(draw, partitions)]
+    while found[-1]:
+        found.append(heir(found[-1]))
+    return tuple(found)
 
 
 def probed(pair: Pair, partitions: int, replicas: int) -> tuple[Place, ...]:

@@ -20,11 +20,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from service.discovery.cell import Answer, Close, Drop, Fetch, Lead, Look, Open, Put, Ready, Record, Standing, Tell
-from service.discovery.dialogue import Dialogue, together
-from service.discovery.head import Leaving, Matrix, next_term, recovered, smaller
-from service.discovery.load import Limits
+from service.discovery.dialogue import Dialogue, led, together
+from service.discovery.head import Leaving, Limits, Matrix, next_term, recovered, smaller
 from service.discovery.matrix import Pair, Place, Size, head_of, heir, probed
-from service.discovery.sizing import led
 
 PAGE = 256
 """Records that are copied in one round."""

@@ -15,7 +15,7 @@ from service.errors import PeerRefused
 from service.model import Change, Entry
 
 Digest = bytes
-"""16 bytes of BLAKE2b; b"" where it is not known, as for versions that an older Coronet made."""
+"""16 bytes of BLAKE2b; b"" where it is not known."""
 
 DIGEST_BYTES = 16
 LATEST = 10

@@ -10,9 +10,8 @@ from statistics import mean
 import msgspec
 import numpy as np
 
-from service.clash.groups import KeyGroup
+from service.clash.groups import KeyGroup, Keyspace, Keyspaces
 from service.clash.load import group_load
-from service.clash.mapping import Keyspace, Keyspaces
 from service.clash.policy import Limits
 from service.simulate.clash_dht import LENGTHS, Dht, Loads, random_servers, used_of
 from service.simulate.clash_lookups import Lookups

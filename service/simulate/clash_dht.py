@@ -4,9 +4,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.clash.groups import KeyGroup
+from service.clash.groups import KeyGroup, Map
 from service.clash.load import group_load
-from service.clash.mapping import Map
 from service.simulate.clash_workload import KEY_BITS, SEEN_BITS, Interval
 from service.simulate.trace import Floats
 

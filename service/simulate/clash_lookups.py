@@ -7,12 +7,10 @@ lookups in one interval only the first can go wrong: the tree does not change in
 
 import numpy as np
 
-from service.clash.accepting import answer
-from service.clash.depths import Depths
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspace
-from service.clash.search import DepthSearch
+from service.clash.groups import KeyGroup, Keyspace
+from service.clash.search import Depths, DepthSearch
 from service.clash.table import Standing
+from service.clash.transitions import answer
 from service.simulate.clash_servers import Servers, Sums
 from service.simulate.clash_workload import KEY_BITS, SEEN_BITS
 from service.simulate.trace import Ints

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from service.clash import steps
-from service.clash.groups import KeyGroup
+from service.clash.groups import HASH_BITS, KeyGroup, Keyspace, Map, hash_key
 from service.clash.load import group_load
-from service.clash.mapping import HASH_BITS, Keyspace, Map, hash_key
-from service.clash.merging import given
-from service.clash.migration import following
 from service.clash.policy import Limits, lone_rights, merge_due, pairs, recall_due, split_due
-from service.clash.splitting import emptied
+from service.clash.steps import following
 from service.clash.table import LEAVES, ServerTable, empty_table, root_table
+from service.clash.transitions import emptied, given
 from service.simulate.clash_workload import KEY_BITS, SEEN_BITS, Interval
 from service.simulate.trace import Floats, Ints
 

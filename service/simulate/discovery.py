@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from service.discovery.load import Limits
+from service.discovery.head import Limits
 from service.simulate.discovery_limited import Held, Limited
 from service.simulate.discovery_matrices import Matrices
 from service.simulate.discovery_queries import Asked, Scheme, probes_with_memory

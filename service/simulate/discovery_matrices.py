@@ -1,14 +1,13 @@
 """Matrices of the experiment ``discovery``: production's records and transitions, with their sizes in arrays.
 
-What a node asks for is :func:`service.discovery.load.wanted`, what the head does :func:`service.discovery.head.asked`;
+What a node asks for is :func:`service.discovery.head.wanted`, what the head does :func:`service.discovery.head.asked`;
 cells follow after the time that messages take.
 """
 
 import msgspec
 import numpy as np
 
-from service.discovery.head import Matrix, Request, asked
-from service.discovery.load import Kind, Limits, Load, wanted
+from service.discovery.head import Kind, Limits, Load, Matrix, Request, asked, wanted
 from service.discovery.matrix import Place, Size
 from service.simulate.discovery_workload import DELAY_S, PAIRS
 from service.simulate.trace import Floats, Ints

@@ -6,7 +6,7 @@ We deviate: places come from a 64-bit mixing function instead of SHA-1, which wo
 import numpy as np
 from numpy.typing import NDArray
 
-from service.discovery.load import WINDOW
+from service.discovery.head import WINDOW
 from service.simulate.discovery_workload import NODES
 from service.simulate.trace import Floats, Ints
 

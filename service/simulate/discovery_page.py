@@ -44,10 +44,10 @@ that are there after the messages it takes. What steps of growing and shrinking 
 same time is the subject of `tests/property/test_discovery_matrices.py`; nothing shrinks here, as in the paper.
 
 ## Ours
-*Two choices*: a name has two partitions, and goes where the node observes less; nobody is refused because a matrix is
-growing. At 10,000 names/s the initial run succeeds for {ours_initial:.0%} instead of {paper_initial:.0%}, and later
-{ours:.0%} instead of {paper:.0%}. *Remembered sizes*: {clients} processes ask for everybody, each remembers what it has
-asked, and a query with a pair that is known to have one partition asks for no size; memory is empty at first.
+*Two choices*, here only: a name has two partitions, and goes where the node observes less; nobody is refused because a
+matrix is growing. At 10,000 names/s the initial run succeeds for {ours_initial:.0%} instead of {paper_initial:.0%}, and
+later {ours:.0%} instead of {paper:.0%}. *Remembered sizes*: {clients} processes ask for everybody, each remembers what
+it has asked, and a query with a pair that is known to have one partition asks for no size; memory is empty at first.
 *As many as are wanted*: people look for {limit} names, not for all 24,000 that have a popular pair. A query asks one
 partition, and then as many as the rest is to be found in (`finding.partitions_wanted`). So large matrices cost no more
 than small ones: {one_limited:.0%} of the queries ask one partition, {failed:.2%} fail, and hardly a matrix replicates.

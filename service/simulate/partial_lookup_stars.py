@@ -8,9 +8,15 @@ from statistics import mean
 import msgspec
 import numpy as np
 
-from service.discovery.partial.cushion import cushion_needed
-from service.discovery.partial.formulas import copies_needed, expected_storage
-from service.discovery.partial.strategies import Fixed, Hash, RandomServer, RoundRobin
+from service.discovery.partial.strategies import (
+    Fixed,
+    Hash,
+    RandomServer,
+    RoundRobin,
+    copies_needed,
+    cushion_needed,
+    expected_storage,
+)
 from service.simulate.partial_lookup_static import ENTRIES, SERVERS, STORAGE, Curve, Static, of_storage
 from service.simulate.partial_lookup_updates import Updates, overhead
 

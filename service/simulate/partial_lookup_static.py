@@ -10,18 +10,18 @@ from itertools import count
 import msgspec
 import numpy as np
 
-from service.discovery.partial.chances import Bools, steps
-from service.discovery.partial.formulas import expected_coverage, expected_storage
-from service.discovery.partial.messages import Place
 from service.discovery.partial.metrics import (
+    Bools,
     coverage,
     fault_tolerances,
     lookup_costs,
     placement,
     retrieval_chances,
+    steps,
     storage,
     unfairness,
 )
+from service.discovery.partial.servers import Place
 from service.discovery.partial.strategies import (
     Fixed,
     FullReplication,
@@ -29,6 +29,8 @@ from service.discovery.partial.strategies import (
     RandomServer,
     RoundRobin,
     Strategy,
+    expected_coverage,
+    expected_storage,
     named,
 )
 from service.simulate.partial_lookup_servers import Servers

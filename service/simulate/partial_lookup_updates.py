@@ -11,12 +11,17 @@ from math import log
 import msgspec
 import numpy as np
 
-from service.discovery.partial.chances import Floats, steps
-from service.discovery.partial.cushion import failing_share
-from service.discovery.partial.formulas import copies_needed, expected_overhead
-from service.discovery.partial.messages import Add, Delete, Place
-from service.discovery.partial.metrics import placement, retrieval_chances, unfairness
-from service.discovery.partial.strategies import Fixed, Hash, Strategy, named
+from service.discovery.partial.metrics import Floats, placement, retrieval_chances, steps, unfairness
+from service.discovery.partial.servers import Add, Delete, Place
+from service.discovery.partial.strategies import (
+    Fixed,
+    Hash,
+    Strategy,
+    copies_needed,
+    expected_overhead,
+    failing_share,
+    named,
+)
 from service.simulate.partial_lookup_servers import Servers
 from service.simulate.partial_lookup_static import ENTRIES, SERVERS, STORAGE, Curve, of_storage
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 from math import ceil
 from statistics import mean
 
-from service.discovery.partial.formulas import expected_coverage, round_robin_tolerance
-from service.discovery.partial.strategies import RandomServer
+from service.discovery.partial.strategies import RandomServer, expected_coverage, round_robin_tolerance
 from service.simulate.partial_lookup import Outcome
 from service.simulate.partial_lookup_static import ENTRIES, FAIR_STORAGE, SERVERS, Curve
 from service.simulate.partial_lookup_updates import BREAKS, UPDATED_ENTRIES

@@ -9,8 +9,7 @@ Every method may raise :class:`service.errors.StoreUnavailable`.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from service.clash.keys import Layout
-from service.clash.mapping import Keyspaces
+from service.clash.groups import Keyspaces, Layout
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.accounts import Accounts
@@ -29,11 +28,10 @@ from service.store.hosts import Hosts
 from service.store.identity_watch import IdentityWatch
 from service.store.imports import Imports
 from service.store.inbox import Inboxes
-from service.store.index import GroupIndex
+from service.store.index import ChannelIndex
 from service.store.invites import Invites
 from service.store.keyspaces import KeyspaceStore
-from service.store.leases import Leases
-from service.store.link import Link
+from service.store.link import Link, Together
 from service.store.loads import LoadStore
 from service.store.login_limits import LoginLimits
 from service.store.moves import Moves
@@ -48,14 +46,12 @@ from service.store.rehearsals import Rehearsals
 from service.store.remarks import Remarks
 from service.store.repeats import Repeats
 from service.store.requests import Requests
-from service.store.ring import Ring
+from service.store.ring import Leases, Ring
 from service.store.rooms import Rooms
-from service.store.search import Search
 from service.store.sessions import Sessions
 from service.store.spread import Spreads
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
-from service.store.together import Together
 from service.store.users import Users
 from service.store.websub import WebSub
 
@@ -73,7 +69,7 @@ class Store:
         together = Together(link)
         self.keyspaces = KeyspaceStore(together, Keyspaces(), LAYOUT.bits)
         self.loads = LoadStore(together, self.keyspaces)
-        self.index = GroupIndex(together, self.keyspaces, LAYOUT)
+        self.index = ChannelIndex(together, self.keyspaces, LAYOUT)
         self.channels = Channels(together, self.index)
         self.outbox = Outbox(link)
         self.cells = Cells(together)
@@ -102,7 +98,6 @@ class Store:
         self.blocks = Blocks(link)
         self.requests = Requests(link, self.inboxes, self.ring, self.blocks)
         self.rehearsals = Rehearsals(link)
-        self.search = Search(self.names, self.entries, self.channels, self.subscriptions, self.requests)
         self.accounts = Accounts(link)
         self.login_limits = LoginLimits(link)
         self.sessions = Sessions(link)

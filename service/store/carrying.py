@@ -2,15 +2,14 @@
 
 from collections.abc import AsyncIterator
 
-from service.clash.migration import following
-from service.clash.steps import Begun, Finish, MergeGroup, Outcome, Step
+from service.clash.steps import Begun, Finish, MergeGroup, Outcome, Step, following
 from service.store.keyspaces import KeyspaceStore
 
 
 async def carried_out(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
     """Carry out a step and all that follow, and yield each with what came of it.
 
-    Whoever stops in between leaves a move that goes on with :func:`service.clash.migration.resumed`. Raises
+    Whoever stops in between leaves a move that goes on with :func:`service.clash.steps.resumed`. Raises
     :class:`service.errors.StepRefused`, :class:`service.errors.StoreUnavailable`, and what the tables raise.
     """
     step: Step | None = first

@@ -20,12 +20,11 @@ from redis.exceptions import NoScriptError
 
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing, transition
-from service.discovery.head import Matrix
-from service.discovery.load import Load, rate_per_s
+from service.discovery.head import Load, Matrix, rate_per_s
 from service.discovery.matrix import Pair, Place, Size
 from service.store import keys
 from service.store import link as redis
-from service.store.together import Together
+from service.store.link import Together
 
 PAIR_BYTES = 8
 
@@ -133,8 +132,6 @@ def _asked(command: Command) -> _Asked | None:
     match command:
         case cell.Look():
             named = "", ()
-        case cell.Seek(names=names):
-            named = "cell_seek", names
         case cell.Put(records=records):
             believes = command.believes or Size(0, 0)
             how = int(command.only_over), believes.partitions, believes.epoch

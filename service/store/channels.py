@@ -13,7 +13,7 @@ from service.corona.estimates import Updates
 from service.discovery.pairs import Pair
 from service.errors import LeaseLost, StaleVersion
 from service.feeds.verdicts import GOOD, Case, Evidence, Report
-from service.location.contents import LATEST, Content, Digest, digest_of, newest, packed, unpacked
+from service.location.contents import Content, Digest, digest_of, newest, packed, unpacked
 from service.model import (
     Change,
     Channel,
@@ -28,9 +28,8 @@ from service.model import (
 )
 from service.store import keys
 from service.store.index import ChannelIndex
-from service.store.link import script
+from service.store.link import Together, script
 from service.store.state import OF_CHANNEL, OF_STATE, ChannelState, channel_fields, present, state_of, told_fields
-from service.store.together import Together
 
 LOG_LENGTH = 1_000
 POLLS_KEPT = 20
@@ -65,7 +64,7 @@ FIELDS = {
     "latest": "its latest entries, the other part of its content (service.location.contents)",
     "digest": "that content's name",
     "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
-    "site": "the registrable domain by which its subscriptions are placed: see service.store.places",
+    "site": "the registrable domain by which its subscriptions are placed: see service.store.index",
     "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
     "paces": "how often it was polled since when: see service.store.paces",
     "updates": "how often it changes, as far as is known (corona.estimates.Updates, msgpack)",
@@ -197,16 +196,14 @@ class Channels:
     async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
         """Return a channel's version with its content and that one's digest.
 
-        The digest is b"" where an older Coronet made the version: then ``latest`` may be of another one. Without a
-        channel, all is empty.
+        Without a channel, all is empty.
         """
         version, digest, memory, latest = await self._link.call("HMGET", keys.channel(cid), *_OF_CONTENT)
         return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
 
     async def newest(self, cid: ChannelId) -> tuple[Entry, ...]:
         """Return the latest entries that are part of a channel's content, newest first."""
-        digest, latest = await self._link.call("HMGET", keys.channel(cid), "digest", "latest")
-        return unpacked(latest or b"") if digest else await self.latest(cid, LATEST)
+        return unpacked(await self._link.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Become the owner of channels: raise their epochs and return their states."""

@@ -7,7 +7,7 @@ expire, and what is remembered wrongly is corrected by what cells answer.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from secrets import randbits
@@ -17,17 +17,15 @@ import msgspec
 
 from service.discovery import cell, finding, placing
 from service.discovery.cell import Answer, Command, Match, Record, Standing
-from service.discovery.dialogue import Dialogue, together
-from service.discovery.head import Matrix, Request, asked
-from service.discovery.load import Kind, Limits, Load, share, wanted
-from service.discovery.matrix import Pair, Place, Size, head_of, heir, homes
+from service.discovery.dialogue import Dialogue, led, together
+from service.discovery.head import Kind, Limits, Load, Matrix, Request, asked, share, wanted
+from service.discovery.matrix import Pair, Place, Size, head_of, heir, home
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
-from service.discovery.sizing import led
 from service.discovery.upkeep import upkeep
 from service.store import keys
 from service.store.cells import Cells, pair_key
-from service.store.together import Together
+from service.store.link import Together
 
 T = TypeVar("T")
 
@@ -82,14 +80,14 @@ class Directory:
         expires_ms = int((time.time() + kept_s) * 1000)
         left: list[tuple[Pair, Record]] = []
         for name in names:
-            record = Record(name.id, name.version, frozenset(map(self._key, name.pairs)), expires_ms)
+            record = Record(name.id, name.version, frozenset(map(self.key, name.pairs)), expires_ms)
             left += [(pair, record) for pair in record.pairs]
         if not changed and (left := await self._put(left)):
             await self._begin({pair for pair, _ in left})
             left = await self._put(left)
         register = placing.replace if changed else placing.place
         dialogues = [
-            register(pair, record, _draws(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
+            register(pair, record, _draw(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
         ]
         for (pair, _), placed in zip(left, await self._led(together(dialogues)), strict=True):
             self._learn(pair, placed.size)
@@ -98,19 +96,19 @@ class Directory:
         """Do what most dialogues come to, with one command for all names that go to a cell; return what is left."""
         assumed = {pair: self._sizes.get(pair, _ONE) for pair, _ in given}
         by_cell: dict[Place, list[Record]] = {}
-        left: dict[tuple[Pair, str], None] = {}
-        for (pair, record), partition in zip(given, await self._chosen(given, assumed), strict=True):
-            if partition is None:
-                left[pair, record.name] = None
-                continue
+        for pair, record in given:
+            partition = home(_draw(record.name), assumed[pair].partitions)
             for row in range(assumed[pair].replicas):
                 by_cell.setdefault(Place(pair, partition, row), []).append(record)
         puts = [cell.Put(place, tuple(records), believes=assumed[place.pair]) for place, records in by_cell.items()]
         answers = await self._cells.carry_out(puts)
         self._notice(puts, answers)
-        for put, answer in zip(puts, answers, strict=True):
-            if not self._is_kept(put, answer, assumed[put.place.pair]):
-                left.update(((put.place.pair, record.name), None) for record in put.records)
+        left = {
+            (put.place.pair, record.name)
+            for put, answer in zip(puts, answers, strict=True)
+            if not self._is_kept(put, answer, assumed[put.place.pair])
+            for record in put.records
+        }
         return [(pair, record) for pair, record in given if (pair, record.name) in left]
 
     def _is_kept(self, put: cell.Put, answer: Answer, assumed: Size) -> bool:
@@ -123,43 +121,6 @@ class Directory:
         if not answer.done:
             return False
         return member.size == assumed or (assumed is _ONE and member.size.partitions * member.size.replicas == 1)
-
-    async def _chosen(self, given: Sequence[tuple[Pair, Record]], assumed: Mapping[Pair, Size]) -> list[int | None]:
-        """Return which partition takes each name, after one look at all its homes; None where some are not open."""
-        sought: dict[Place, list[str]] = {}
-        for pair, record in given:
-            if assumed[pair].partitions > 1:
-                for partition in homes(_draws(record.name), assumed[pair].partitions):
-                    sought.setdefault(Place(pair, partition), []).append(record.name)
-        answers = await self._cells.carry_out([cell.Seek(place, tuple(names)) for place, names in sought.items()])
-        there = {
-            place: {match.name: match.version for match in answer.matches}
-            for place, answer in zip(sought, answers, strict=True)
-            if answer.stands(Standing.OPEN)
-        }
-        carried = {place: share(answer.load, self._limits) for place, answer in zip(sought, answers, strict=True)}
-        return [self._goes_to(pair, record.name, assumed[pair].partitions, there, carried) for pair, record in given]
-
-    def _goes_to(
-        self,
-        pair: Pair,
-        name: str,
-        partitions: int,
-        there: Mapping[Place, Mapping[str, int]],
-        carried: dict[Place, float],
-    ) -> int | None:
-        if partitions == 1:
-            return 0
-        draws = _draws(name)
-        own = {partition: Place(pair, partition) for partition in homes(draws, partitions)}
-        if not all(place in there for place in own.values()):
-            return None
-        lies = {partition: there[place][name] for partition, place in own.items() if name in there[place]}
-        carries = {partition: carried[place] for partition, place in own.items()}
-        chosen = placing.goes_to(draws, partitions, lies, carries)
-        if chosen not in lies:
-            carried[own[chosen]] += 1 / self._limits.names
-        return chosen
 
     async def _begin(self, pairs: Iterable[Pair]) -> bool:
         """Make matrices of those pairs that have none; return whether there were any.
@@ -178,16 +139,14 @@ class Directory:
     async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
         """Take a name away where it has these pairs no more; so long ago the last version that had them expires."""
         record = Record(name, version, frozenset(), int((time.time() + kept_s) * 1000))
-        draws, known = _draws(name), self._sizes
-        gone = [self._key(pair) for pair in pairs]
-        await self._led(
-            together([placing.replace(pair, record, draws, self._limits, known.get(pair)) for pair in gone])
-        )
+        draw, known = _draw(name), self._sizes
+        gone = [self.key(pair) for pair in pairs]
+        await self._led(together([placing.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone]))
 
     async def find(self, pairs: Iterable[AvPair], limit: int) -> Explained:
         """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsLost`."""
         began_s = time.perf_counter()
-        own = frozenset(map(self._key, pairs))
+        own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
         found = await self._led(finding.find(own, limit, randbits(32), self._limits, known))
         for pair, size in found.sizes.items():
@@ -196,6 +155,10 @@ class Directory:
         took_s = time.perf_counter() - began_s
         size = found.sizes.get(chosen, Size(0, 0, 0))
         return Explained(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
+
+    async def names(self, pair: AvPair, most: int) -> list[Record]:
+        """Return up to so many records of names that have an AV-pair. Raises :class:`CellsLost`."""
+        return await self._led(finding.listed(self.key(pair), most, self._limits, randbits(32)))
 
     async def keep_up(self) -> int:
         """Pass on what cells wished for, and do the upkeep of matrices that are not settled; return how many."""
@@ -223,13 +186,14 @@ class Directory:
 
     async def cells_of(self, pair: AvPair) -> list[tuple[Place, Answer]]:
         """Return how each cell of a matrix stands."""
-        key = self._key(pair)
+        key = self.key(pair)
         (head,) = await self._cells.carry_out([cell.Look(head_of(key))])
         size = head.matrix.size if head.matrix else Size()
         places = [Place(key, p, r) for p in range(size.partitions) for r in range(size.replicas)]
         return list(zip(places, await self._cells.carry_out([cell.Look(place) for place in places]), strict=True))
 
-    def _key(self, pair: AvPair) -> Pair:
+    def key(self, pair: AvPair) -> Pair:
+        """Return what stands for an AV-pair in the records of cells."""
         key = pair_key(f"{self._about} {pair}")
         self._texts.setdefault(key, pair)
         if len(self._texts) > _SIZES_REMEMBERED:
@@ -311,6 +275,5 @@ def _together(loads: Iterable[Load]) -> Load:
 
 
 @lru_cache(_NAMES_AT_ONCE)
-def _draws(name: str) -> tuple[int, int]:
-    digest = blake2b(name.encode(), digest_size=8).digest()
-    return int.from_bytes(digest[:4]), int.from_bytes(digest[4:])
+def _draw(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())

@@ -14,9 +14,9 @@ from typing import Final
 
 from service.model import UserId
 from service.store import keys
+from service.store.link import Together
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
-from service.store.together import Together
 
 _PAGE = 1_000
 _FLOOR_KEPT_S = 86_400

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import Command, script
-from service.store.together import Together
+from service.store.link import Command, Together, script
 
 SECONDS_PER_HOUR = 3600.0
 _POLLS_IN_A_ROW = 3
@@ -78,18 +77,18 @@ class Hosts:
 
     async def rates(self) -> dict[str, float]:
         """Return all that admins set, by site, for those who plan polls; what is granted is decided site by site."""
-        found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.host_rates())
+        found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.HOST_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
 
     async def set_rate(self, site: str, requests_per_s: float) -> None:
         """Have every worker ask a site this often from now on, whatever the settings say."""
         await self._link.many(
-            [("SET", keys.host_rate(site), requests_per_s), ("HSET", keys.host_rates(), site, requests_per_s)]
+            [("SET", keys.host_rate(site), requests_per_s), ("HSET", keys.HOST_RATES, site, requests_per_s)]
         )
 
     async def forget_rate(self, site: str) -> None:
         """Have the settings decide again how often a site is asked."""
-        await self._link.many([("DEL", keys.host_rate(site)), ("HDEL", keys.host_rates(), site)])
+        await self._link.many([("DEL", keys.host_rate(site)), ("HDEL", keys.HOST_RATES, site)])
 
     async def pause(self, cid: ChannelId, for_s: float) -> None:
         """Have nobody ask a channel's publisher for it for so long; the latest wish counts, but admins' before all."""

@@ -6,8 +6,7 @@ import msgspec
 
 from service.model import NodeId
 from service.store import keys
-from service.store.link import BLOCK_AT_MOST_S, Command, Link
-from service.store.together import Together
+from service.store.link import BLOCK_AT_MOST_S, Command, Link, Together
 
 _LENGTH = 10_000
 _KEPT_S = 3600

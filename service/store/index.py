@@ -8,56 +8,30 @@ that put it there, so that a late replay never undoes a later change.
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from sys import intern
 
-from service.clash.accepting import Accepted
-from service.clash.depths import Depths
-from service.clash.keys import Layout
+from cachetools import LRUCache
+
+from service.clash.groups import Keyspace, Layout
 from service.clash.records import Position, Record
-from service.clash.search import DepthSearch
+from service.clash.search import Depths, DepthSearch, Units
+from service.clash.transitions import Accepted
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
-from service.errors import GroupsMoving, NewerTable, StoreUnavailable
+from service.errors import GroupsMoving, StoreUnavailable
+from service.feeds.urls import host_of
 from service.model import ChannelId, UserId
+from service.net.sites import site_of
 from service.store import keys
-from service.store.counting import Counting
-from service.store.keyspaces import KeyspaceStore
-from service.store.link import script
-from service.store.packing import channel_mark, record_id, users
-from service.store.places import Places
-from service.store.together import Together
+from service.store.keyspaces import KeyspaceStore, channel_mark, record_id, users
+from service.store.link import Together, script
 
-_BROUGHT_AT_ONCE = 200
-"""Entries of an older Coronet: some 10 ms of Redis."""
+_MOST_SITES = 10_000
 
 
-class ChannelIndex(Protocol):
-    """What fan-out and subscribing need of the place where a channel's subscribers are kept.
+class ChannelIndex:
+    """Subscriptions by key groups: a channel's are those under its prefix, wherever its groups are by now.
 
     Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated.
-    """
-
-    async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
-        """Add a user; False if there is no such channel, and then nobody is added."""
-        ...
-
-    async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
-        """Remove users whose entries are not newer than the given seq."""
-        ...
-
-    async def count(self, cids: Sequence[ChannelId]) -> list[int]:
-        """Return how many entries each channel has."""
-        ...
-
-    async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
-        """Return up to ``count`` entries and the next cursor; "" starts and ends.
-
-        Nobody who is present from the first page to the last is missed.
-        """
-        ...
-
-
-class GroupIndex:
-    """Subscriptions by key groups: a channel's are those under its prefix, wherever its groups are by now.
 
     Adding is two writes in two slots: the entry, and then the channel is told that somebody joined. So
 
@@ -75,12 +49,12 @@ class GroupIndex:
         self._link = link
         self._keyspaces = keyspaces
         self._layout = layout
-        self._places = Places(link)
+        self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MOST_SITES)
         self._depths = Depths()
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
-        """See :class:`ChannelIndex`."""
-        (site,) = await self._places.sites([cid])
+        """Add a user; return False if there is no such channel, and then nobody is added."""
+        (site,) = await self._sites([cid])
         if site is None:
             return False
         with _translated():
@@ -91,38 +65,49 @@ class GroupIndex:
         return bool(joined)
 
     async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
-        """See :class:`ChannelIndex`."""
-        (site,) = await self._places.sites([cid])
+        """Remove users whose entries are not newer than the given seq."""
+        (site,) = await self._sites([cid])
         if site is None:
             return
         with _translated():
             await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
-        """See :class:`ChannelIndex`."""
-        sites = await self._places.sites(cids)
-        # First what goes from there to the key groups: so it is counted in one of both.
-        older = await self._link.many([("HLEN", keys.channel_index(cid)) for cid in cids])
+        """Return how many entries each channel has."""
+        sites = await self._sites(cids)
         with _translated():
-            counts = (self._count(site, cid) for site, cid in zip(sites, cids, strict=True))
-            found = await asyncio.gather(*counts)
-        return [left + number for left, number in zip(older, found, strict=True)]
+            return await asyncio.gather(*(self._count(site, cid) for site, cid in zip(sites, cids, strict=True)))
 
     async def _count(self, site: str | None, cid: ChannelId) -> int:
+        """Return how many entries a channel has; too many, but never too few, while groups move.
+
+        Each keyspace counts all it has of a channel, so that its latest answer replaces those before.
+        """
         if site is None:
             return 0
-        prefix = self._layout.channel_group(site, cid)
-        return await Counting(self._keyspaces, channel_mark(cid)).under(prefix, self._depths)
+        mark, counts = channel_mark(cid), dict[Keyspace, int]()
+        units = Units(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+        while (probe := units.probe) is not None:
+            answer, number = await self._keyspaces.count(probe, mark)
+            if isinstance(answer, Accepted) and answer.move is not None:
+                # The leaf is being filled: entries may have gone over from its donor between the two counts.
+                counts[answer.move.donor] = await self._keyspaces.count_in(answer.move.donor, mark)
+                answer, number = await self._keyspaces.count(probe, mark)
+            if isinstance(answer, Accepted):
+                counts[probe.keyspace] = number
+            units.answered(answer)
+        return sum(counts.values())
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
-        """See :class:`ChannelIndex`."""
-        (site,) = await self._places.sites([cid])
+        """Return up to ``count`` entries and the next cursor; "" starts and ends.
+
+        Nobody who is present from the first page to the last is missed.
+        """
+        (site,) = await self._sites([cid])
         if site is None:
             return [], ""
-        place = _place(cursor)
-        if place is None:
-            await self.bring_over([cid])
-        walk = Walk(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths, count, place)
+        prefix = self._layout.channel_group(site, cid)
+        walk = Walk(prefix, self._keyspaces.map, self._depths, count, _place(cursor))
         mark = channel_mark(cid).decode("latin-1")
         found: list[Record] = []
         with _translated():
@@ -131,27 +116,26 @@ class GroupIndex:
         entries = list(zip(users(found), [record.seq for record in found], strict=True))
         return entries, "" if walk.question is None else _cursor(walk.place)
 
-    async def bring_over(self, cids: Sequence[ChannelId]) -> None:
-        """Bring over what an older Coronet has in one hash per channel; can be repeated after a crash.
+    async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
+        """Return the registrable domain that each channel's entries are placed by; None if there is no such channel.
 
-        An entry is written here before it leaves there. Whoever has changed their mind meanwhile has a greater seq
-        here, or is not in the user index any more. So it does not matter who is at work besides.
+        It is decided once for each channel and kept with it: the list of public suffixes changes, and where entries
+        lie must not.
         """
-        left = await self._link.many([("HLEN", keys.channel_index(cid)) for cid in cids])
-        for cid in [cid for cid, entries in zip(cids, left, strict=True) if entries]:
-            (site,) = await self._places.sites([cid])
-            if site is not None:
-                with _translated():
-                    await self._bring_over(site, cid)
-
-    async def _bring_over(self, site: str, cid: ChannelId) -> None:
-        own, place = keys.channel_index(cid), "0"
-        while await self._link.call("EXISTS", own):
-            following, found = await self._link.call("HSCAN", own, place, "COUNT", _BROUGHT_AT_ONCE)
-            entries = [(uid.decode(), int(seq)) for uid, seq in found.items()]
-            await asyncio.gather(*(self._write(site, cid, uid, seq) for uid, seq in entries))
-            await self._link.many([script("index_remove", (own,), uid, seq) for uid, seq in entries])
-            place = str(int(following))
+        found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
+        unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
+        if unknown:
+            read = await self._link.many([("HMGET", keys.channel(cid), "site", "url") for cid in unknown])
+            held = dict(zip(unknown, read, strict=True))
+            new = {cid: site_of(host_of(url.decode())) for cid, (site, url) in held.items() if url and not site}
+            decided = await self._link.many(
+                [script("channel_site", (keys.channel(cid),), site) for cid, site in new.items()]
+            )
+            asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))
+            learnt = {cid: intern(site.decode()) for cid, site in asked.items() if site}
+            self._sites_known.update(learnt)
+            found |= learnt
+        return [found.get(cid) for cid in cids]
 
     async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
         record = Record(self._layout.key(site, cid, uid), record_id(cid, uid), seq, present)
@@ -179,7 +163,7 @@ class GroupIndex:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (GroupsMoving, NewerTable) as error:
+    except GroupsMoving as error:
         raise StoreUnavailable(str(error)) from error
 
 
@@ -190,6 +174,6 @@ def _cursor(place: Position | None) -> str:
 
 
 def _place(cursor: str) -> Position | None:
-    """Return a walk's place; None is the start, also for the cursor of an older Coronet."""
+    """Return the place that a cursor stands for; None is the start."""
     key, stop, name = cursor.partition(".")
     return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

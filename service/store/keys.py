@@ -29,7 +29,6 @@ key                          type    meaning
 ``cn:{c:CID}``               hash    a channel: see ``channels.FIELDS``
 ``cn:{c:CID}:log``           stream  ``VERSION-0`` → ``d``: Delta (msgpack); the newest ~1,000
 ``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
-``cn:{c:CID}:subs``          hash    subscriptions of an older Coronet, until brought over: user id → seq
 ``cn:{c:CID}:joining``       hash    channel whose subscribers are moving here → the version they join at
 ``cn:{c:CID}:pause``         string  the publisher asked to be left alone, or (``admin``) admins; expires
 ``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
@@ -39,9 +38,9 @@ key                          type    meaning
 ``cn:{push}:until``          zset    channel id → when its list expires (Unix ms); expires
 ``cn:{c:CID}:pushes``        string  how often it sent something this minute; expires
 ``cn:{c:CID}:pushes:excess`` string  how often that was too much, and became a poll, this minute; expires
-``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.fields``
+``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.table``
 ``cn:{clash:K}:pages``       zset    where each page of its subscriptions begins, in order
-``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``packing``
+``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``keyspaces``
 ``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → how many of its subscriptions are here
 ``cn:{clash:K}:ends``        zset    where ended subscriptions are kept, in groups that are moving here
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked
@@ -107,17 +106,18 @@ key                          type    meaning
 ``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
 ``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
+``cn:{hosts}:rates``         hash    all that admins set of that, by site: for those who plan; a site's own key counts
 ``cn:{hosts}:blocked``       hash    host, or domain, that nobody is to ask → who wants that, and why (JSON)
 ===========================  ======  =====================================================================
 """
 
 import hashlib
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 
-from service.clash.mapping import Keyspace
+from service.clash.groups import Keyspace
 from service.discovery.matrix import Place
-from service.discovery.pairs import About
-from service.model import ChannelId, NodeId, UserId
+from service.model import ChannelId, UserId
 
 RING_NODES = "cn:{r}:nodes"
 RING_LEASES = "cn:{r}:leases"
@@ -149,6 +149,55 @@ HEARD = "cn:{d}:heard"
 LISTENED = "cn:{d}:listened"
 DEAD_LETTERS = "cn:{d}:dead"
 STANDING_LOG = "cn:{w}:log"
+HOST_RATES = "cn:{hosts}:rates"
+BLOCKED_HOSTS = "cn:{hosts}:blocked"
+REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
+
+
+def _key(pattern: str) -> Callable[[str | int], str]:
+    """Return the function that puts an id in the place of the pattern's star."""
+    before, after = pattern.split("*")
+    return lambda own: f"{before}{own}{after}"
+
+
+inbox = _key("cn:{n:*}:inbox")
+answer = _key("cn:{q:*}")
+registry = _key("cn:{g:*}:channels")
+hub_registry = _key("cn:{g:*}:hubs")
+channel = _key("cn:{c:*}")
+log = _key("cn:{c:*}:log")
+polls = _key("cn:{c:*}:polls")
+joining = _key("cn:{c:*}:joining")
+pause = _key("cn:{c:*}:pause")
+poll_budget = _key("cn:{c:*}:budget")
+hub = _key("cn:{c:*}:hub")
+push_rate = _key("cn:{c:*}:pushes")
+push_excess = _key("cn:{c:*}:pushes:excess")
+keyspace_told = _key("cn:{clash:*}:told")
+keyspace_rates = _key("cn:{clash:*}:load")
+lease = _key("cn:{l:*}")
+matrices = _key("cn:{mx}:*")
+user = _key("cn:{u:*}")
+restrictions = _key("cn:{u:*}:restrictions")
+user_index = _key("cn:{u:*}:subs")
+intents = _key("cn:{u:*}:intents")
+outbox = _key("cn:{u:*}:out")
+in_flight = _key("cn:{u:*}:fly")
+told = _key("cn:{u:*}:told")
+told_at = _key("cn:{u:*}:told:at")
+echoes = _key("cn:{u:*}:echoes")
+articles = _key("cn:{u:*}:articles")
+older_articles = _key("cn:{u:*}:articles:old")
+preferences = _key("cn:{u:*}:preferences")
+rooms = _key("cn:{b:*}:rooms")
+nodes = _key("cn:{ps:*}:nodes")
+imports = _key("cn:{u:*}:imports")
+say = _key("cn:{d}:say:*")
+watches = _key("cn:{u:*}:watches")
+hits = _key("cn:{u:*}:hits")
+standing = _key("cn:{w:*}")
+host = _key("cn:{h:*}")
+host_rate = _key("cn:{h:*}:rate")
 
 
 def user_id(jid: str) -> UserId:
@@ -161,82 +210,9 @@ def spread(name: str) -> tuple[str, str]:
     return f"cn:{{l:{name}}}:holders", f"cn:{{l:{name}}}:parts"
 
 
-def inbox(node: NodeId) -> str:
-    """A node's inbox."""
-    return f"cn:{{n:{node}}}:inbox"
-
-
-def answer(request_id: str) -> str:
-    """Where the answer to a request is put."""
-    return f"cn:{{q:{request_id}}}"
-
-
-def registry(bucket: str) -> str:
-    """The registry bucket of channel ids that start with these two hex digits."""
-    return f"cn:{{g:{bucket}}}:channels"
-
-
-def hub_registry(bucket: str) -> str:
-    """The channel ids with these first two hex digits that have a hub subscription."""
-    return f"cn:{{g:{bucket}}}:hubs"
-
-
-REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
-
-
-def channel(cid: ChannelId) -> str:
-    """A channel."""
-    return f"cn:{{c:{cid}}}"
-
-
-def log(cid: ChannelId) -> str:
-    """A channel's log of deltas."""
-    return f"cn:{{c:{cid}}}:log"
-
-
-def polls(cid: ChannelId) -> str:
-    """A channel's last polls."""
-    return f"cn:{{c:{cid}}}:polls"
-
-
-def channel_index(cid: ChannelId) -> str:
-    """A channel's subscribers, where an older Coronet kept them."""
-    return f"cn:{{c:{cid}}}:subs"
-
-
-def joining(cid: ChannelId) -> str:
-    """The channels whose subscribers are moving to a channel."""
-    return f"cn:{{c:{cid}}}:joining"
-
-
-def pause(cid: ChannelId) -> str:
-    """That a channel's publisher wants to be left alone for now."""
-    return f"cn:{{c:{cid}}}:pause"
-
-
-def poll_budget(cid: ChannelId) -> str:
-    """A channel's budget of polls."""
-    return f"cn:{{c:{cid}}}:budget"
-
-
-def hub(cid: ChannelId) -> str:
-    """A channel's subscription at a hub."""
-    return f"cn:{{c:{cid}}}:hub"
-
-
 def pushed(cid: ChannelId) -> tuple[str, str, str]:
     """What a channel's hub sent and no worker has read; the sizes of all such lists, and when they expire."""
     return f"cn:{{push}}:of:{cid}", "cn:{push}:sizes", "cn:{push}:until"
-
-
-def push_rate(cid: ChannelId) -> str:
-    """How often a channel's hub sent something in the present minute."""
-    return f"cn:{{c:{cid}}}:pushes"
-
-
-def push_excess(cid: ChannelId) -> str:
-    """How often a poll was wanted in the present minute because a channel's hub sent too much."""
-    return f"cn:{{c:{cid}}}:pushes:excess"
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
@@ -245,75 +221,10 @@ def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
     return own, f"{own}:pages", f"{own}:records", f"{own}:channels", f"{own}:ends"
 
 
-def keyspace_told(number: Keyspace) -> str:
-    """How much fan-out read of each of a keyspace's groups."""
-    return f"cn:{{clash:{number}}}:told"
-
-
-def keyspace_rates(number: Keyspace) -> str:
-    """How fast a keyspace's groups were told, as its keeper measured it."""
-    return f"cn:{{clash:{number}}}:load"
-
-
-def lease(name: str) -> str:
-    """A single-holder lease."""
-    return f"cn:{{l:{name}}}"
-
-
 def cell(place: Place) -> tuple[str, str, str, str]:
     """A cell of a matrix: itself, its names, their index, and which slots they have in it."""
     own = f"cn:{{m:{place.pair.encode('latin-1').hex()}:{place.partition}:{place.replica}}}"
     return own, f"{own}:names", f"{own}:index", f"{own}:slots"
-
-
-def matrices(about: About) -> str:
-    """The matrices that have several cells."""
-    return f"cn:{{mx}}:{about}"
-
-
-def user(uid: UserId) -> str:
-    """A user."""
-    return f"cn:{{u:{uid}}}"
-
-
-def restrictions(uid: UserId) -> str:
-    """What admins restrict of a user."""
-    return f"cn:{{u:{uid}}}:restrictions"
-
-
-def user_index(uid: UserId) -> str:
-    """A user's subscriptions."""
-    return f"cn:{{u:{uid}}}:subs"
-
-
-def intents(uid: UserId) -> str:
-    """A user's changes not yet in the channel index."""
-    return f"cn:{{u:{uid}}}:intents"
-
-
-def outbox(uid: UserId) -> str:
-    """A user's outbox."""
-    return f"cn:{{u:{uid}}}:out"
-
-
-def in_flight(uid: UserId) -> str:
-    """A user's batches that have a message id and are not finished."""
-    return f"cn:{{u:{uid}}}:fly"
-
-
-def told(uid: UserId) -> str:
-    """A user's last messages, by what they told."""
-    return f"cn:{{u:{uid}}}:told"
-
-
-def told_at(uid: UserId) -> str:
-    """When a user was told last of each channel of which they are not told at once."""
-    return f"cn:{{u:{uid}}}:told:at"
-
-
-def echoes(uid: UserId) -> str:
-    """How a room calls the bot's last messages there."""
-    return f"cn:{{u:{uid}}}:echoes"
 
 
 def revived(uid: UserId, letter: str) -> str:
@@ -321,60 +232,10 @@ def revived(uid: UserId, letter: str) -> str:
     return f"cn:{{u:{uid}}}:revived:{letter}"
 
 
-def articles(uid: UserId) -> str:
-    """Articles that a user was told."""
-    return f"cn:{{u:{uid}}}:articles"
-
-
-def older_articles(uid: UserId) -> str:
-    """Articles that a user was told before those."""
-    return f"cn:{{u:{uid}}}:articles:old"
-
-
-def preferences(uid: UserId) -> str:
-    """What a user prefers, of each subscription and of all."""
-    return f"cn:{{u:{uid}}}:preferences"
-
-
-def rooms(address: str) -> str:
-    """The rooms that the bot of this address is in."""
-    return f"cn:{{b:{address}}}:rooms"
-
-
-def nodes(service: str) -> str:
-    """Which channels have a node on a pubsub service."""
-    return f"cn:{{ps:{service}}}:nodes"
-
-
-def imports(uid: UserId) -> str:
-    """What a user still has to be subscribed to, of a list they sent."""
-    return f"cn:{{u:{uid}}}:imports"
-
-
 def said(uid: UserId) -> tuple[str, str, str, str]:
     """What a user said: what is not answered, answers on their way, names of what they said, and where they began."""
     own = f"cn:{{u:{uid}}}"
     return f"{own}:heard", f"{own}:answers", f"{own}:known", f"{own}:home"
-
-
-def say(voice: str) -> str:
-    """What others have a bot write."""
-    return f"cn:{{d}}:say:{voice}"
-
-
-def watches(uid: UserId) -> str:
-    """A user's standing queries."""
-    return f"cn:{{u:{uid}}}:watches"
-
-
-def hits(uid: UserId) -> str:
-    """What a user's standing queries were told lately."""
-    return f"cn:{{u:{uid}}}:hits"
-
-
-def standing(bucket: int) -> str:
-    """A bucket of standing queries."""
-    return f"cn:{{w:{bucket}}}"
 
 
 def rate(uid: UserId, what: str) -> str:
@@ -395,24 +256,6 @@ def all_of_user(uid: UserId) -> tuple[str, ...]:
     return (*(key(uid) for key in (*own, imports, echoes, told_at)), *said(uid))
 
 
-def host(site: str) -> str:
-    """The budget of a publisher's site, or of a network of publishers."""
-    return f"cn:{{h:{site}}}"
-
-
 def host_egress(site: str, egress: str) -> str:
     """What one egress group may still ask of a site."""
     return f"cn:{{h:{site}}}:from:{egress}"
-
-
-def host_rate(site: str) -> str:
-    """How often an admin wants a site to be asked."""
-    return f"cn:{{h:{site}}}:rate"
-
-
-def host_rates() -> str:
-    """All that admins set of that, by site (hash): for those who plan; a site's own key is what counts."""
-    return "cn:{hosts}:rates"
-
-
-BLOCKED_HOSTS = "cn:{hosts}:blocked"

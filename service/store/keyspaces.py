@@ -1,30 +1,124 @@
 """Keyspaces on Redis: what ``service.clash`` decides, each method an instant in one slot.
 
 Only ``AcceptObject`` has a short way of its own: its scripts answer for a leaf at rest, and leave every other case to
-the table, which comes back with the reply.
+the table, which comes back with the reply. A table is read, changed by a pure transition, and written if it is still as
+it was read. The pages of a keyspace hold subscriptions, 28 bytes each, in the order of their positions:
+
+====  =========================================================================
+4     the identifier key
+8     the beginning of the channel's id: with 24 bits of the key, no other has it
+12    the user id
+4     twice the seq, and 1 more for an end: of two, the greater is the newer
+====  =========================================================================
+
+A record's ``id`` is its channel and user, a character for each byte, so that it stands where its bytes do.
 """
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from struct import Struct
 from typing import Any
 
+import msgspec
+
 from service.clash import steps
-from service.clash.accepting import Accepted, Answer, admit, answer
-from service.clash.groups import KeyGroup
-from service.clash.keys import check_key
-from service.clash.mapping import Keyspace, Keyspaces
-from service.clash.merging import given
-from service.clash.moving import gives, takes
-from service.clash.records import Page, Record
+from service.clash.groups import KeyGroup, Keyspace, Keyspaces, check_key
+from service.clash.records import Page, Position, Record
 from service.clash.search import Probe
-from service.clash.splitting import emptied
-from service.clash.table import Move, ServerTable
+from service.clash.table import Move, ServerTable, empty_table, from_fields, root_table, to_fields
+from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
 from service.clash.walk import ReadDonor, ReadLeaf
+from service.errors import BadKey
+from service.model import ChannelId, UserId
 from service.store import keys
-from service.store.link import Value
-from service.store.packing import RECORD_BYTES, bounds, packed, position_bytes, unpacked
-from service.store.tables import Fields, Tables, changes, fields_of
-from service.store.together import Together
+from service.store.link import Together, Value
+
+_RECORD = Struct(">I20sI")
+_CHANNEL_BYTES = 8
+_ID_BYTES = 20
+_MOST_KEY = (1 << 32) - 1
+_MOST_SEQ = (1 << 31) - 1
+_CHANNELS_KEPT = 1_000
+
+RECORD_BYTES = _RECORD.size
+
+
+def mark_of(cid: ChannelId) -> bytes:
+    """Return what tells a channel's subscriptions from others of the same key."""
+    return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
+
+
+channel_mark = lru_cache(_CHANNELS_KEPT)(mark_of)
+"""The same, for who asks for the same ones again and again."""
+
+
+def record_id(cid: ChannelId, uid: UserId) -> str:
+    """Return the id of a subscription's record."""
+    return (channel_mark(cid) + urlsafe_b64decode(uid)).decode("latin-1")
+
+
+def users(records: Sequence[Record]) -> list[UserId]:
+    """Return whose subscriptions these are."""
+    # Twelve bytes are sixteen characters and nothing is left over: all can be written at once.
+    together = "".join([record.id[_CHANNEL_BYTES:] for record in records]).encode("latin-1")
+    text = urlsafe_b64encode(together).decode()
+    return [text[at : at + 16] for at in range(0, len(text), 16)]
+
+
+def packed(record: Record) -> bytes:
+    """Return a record's bytes. Raises :class:`BadKey` for one that no page can hold."""
+    if not 0 <= record.seq <= _MOST_SEQ or not 0 <= record.key <= _MOST_KEY:
+        raise BadKey(f"No page can hold {record}: keys have up to 32 bits, and seqs 31.")
+    return _RECORD.pack(record.key, _id_bytes(record.id), record.seq << 1 | (not record.present))
+
+
+def unpacked(page: bytes) -> tuple[Record, ...]:
+    """Return the records of a page."""
+    return tuple(
+        [Record(key, name.decode("latin-1"), word >> 1, not word & 1) for key, name, word in _RECORD.iter_unpack(page)]
+    )
+
+
+def position_bytes(record: Record) -> bytes:
+    """Return where a record stands."""
+    return packed(record)[:-4]
+
+
+def bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
+    """Return the first and the last place where records of a group can stand, beyond a position."""
+    least = group.key.to_bytes(4) + bytes(_ID_BYTES)
+    if after is not None and after[1]:
+        beyond = int.from_bytes(after[0].to_bytes(4) + _id_bytes(after[1])) + 1
+        least = max(least, beyond.to_bytes(4 + _ID_BYTES))
+    elif after is not None:
+        least = max(least, after[0].to_bytes(4) + bytes(_ID_BYTES))
+    return least, group.last.to_bytes(4) + b"\xff" * _ID_BYTES
+
+
+def _id_bytes(name: str) -> bytes:
+    if len(name) != _ID_BYTES or max(name) > "\xff":
+        raise BadKey(f"{name!r} is no id of a subscription: it needs {_ID_BYTES} bytes, of a channel and a user.")
+    return name.encode("latin-1")
+
+
+Fields = Mapping[str, str]
+"""A table as it was read; empty where nobody has written one yet."""
+
+
+def changes(fields: Fields, table: ServerTable) -> bytes:
+    """Return a table as it was read, and what makes another of it, for a script."""
+    after = to_fields(table)
+    changed = {name: text for name, text in after.items() if fields.get(name) != text}
+    return msgspec.json.encode({"read": fields, "set": changed, "drop": [*(fields.keys() - after.keys())]})
+
+
+def fields_of(reply: Any) -> Fields:
+    """Return a hash that came from HGETALL itself, or through a script."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {name.decode(): text.decode() for name, text in pairs}
+
 
 PAGE = 500
 """Records that a move takes over at once: some milliseconds of Redis."""
@@ -38,8 +132,7 @@ class KeyspaceStore:
     """All keyspaces of a store. Calls of one turn of the event loop share a round trip.
 
     Every method may raise :class:`service.errors.StoreUnavailable`, and where it is given or meets what is not of this
-    store :class:`service.errors.UnknownKeyspace`, :class:`service.errors.BadKey` or :class:`service.errors.NewerTable`:
-    then nothing has changed.
+    store :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`: then nothing has changed.
     """
 
     def __init__(self, link: Together, keyspaces: Keyspaces, bits: int) -> None:
@@ -47,20 +140,20 @@ class KeyspaceStore:
         self._link = link
         self.map = keyspaces
         self.bits = bits
-        self._tables = Tables(link, keyspaces, bits)
+        self._root = keyspaces.keyspace_of(KeyGroup(0, 0, bits))
 
     async def carry_out(self, step: steps.Step) -> steps.Outcome:
         """Do a step of a move, atomically; raises :class:`service.errors.StepRefused` as the pure transition does."""
         keyspace = steps.keyspace_of(step)
         outcome = None
         while outcome is None:
-            ((fields, table),) = await self._tables.read([keyspace])
+            ((fields, table),) = await self._read_tables([keyspace])
             outcome = await self._try(step, fields, table)
         return outcome
 
     async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
         """Return keyspaces' tables, in the order asked for."""
-        return [table for _, table in await self._tables.read(keyspaces)]
+        return [table for _, table in await self._read_tables(keyspaces)]
 
     async def ask(self, probe: Probe) -> Answer:
         """AcceptObject, for who only wants to know."""
@@ -100,15 +193,13 @@ class KeyspaceStore:
         """Read what has not gone over yet."""
         donor = question.move.donor
         low, high = bounds(question.group, question.after)
-        fields, *pages = await self._tables.run(donor, "read_donor", low, high, question.count)
-        table = self._tables.table(donor, fields_of(fields))
+        fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
+        table = self._table(donor, fields_of(fields))
         return _page(pages, question.count) if gives(table, question.move) else _NOTHING
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
         """Return how many subscriptions of each group lie in a keyspace."""
-        found: list[int] = await self._tables.run(
-            keyspace, "sizes", *(bound for group in groups for bound in bounds(group))
-        )
+        found: list[int] = await self._run(keyspace, "sizes", *(bound for group in groups for bound in bounds(group)))
         return found
 
     async def told(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
@@ -122,6 +213,30 @@ class KeyspaceStore:
         found = await self._link.script("keyspace_told", (keys.keyspace_told(keyspace),))
         return {KeyGroup.labelled(label, self.bits): int(number) for label, number in fields_of(found).items()}
 
+    async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
+        """Return tables in the order asked for, with the fields that they were read from."""
+        for keyspace in keyspaces:
+            self.map.check(keyspace)
+        replies = await self._link.many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
+        found = zip(keyspaces, map(fields_of, replies), strict=True)
+        return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
+
+    def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
+        """Return the table that these fields say; before the first write the root's keyspace has the root."""
+        if fields:
+            return from_fields(keyspace, fields, self.map, self.bits)
+        return root_table(keyspace, self.bits) if keyspace == self._root else empty_table(keyspace, self.bits)
+
+    async def _write_table(self, fields: Fields, table: ServerTable) -> bool:
+        """Write a table in place of one that was read; False if that is not there any more."""
+        (done,) = await self._run(table.keyspace, "change", changes(fields, table))
+        return bool(done)
+
+    async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
+        """Run ``keyspace_WHAT.lua`` on a keyspace."""
+        self.map.check(keyspace)
+        return await self._link.script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
+
     async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[Answer, list[Any]]:
         """Return the answer, and what the script has added to it."""
         check_key(probe.key, self.bits)
@@ -129,22 +244,22 @@ class KeyspaceStore:
             await self._admit(probe.keyspace, probe.proof)
         while True:
             key = f"{probe.key:0{self.bits}b}"
-            reply = await self._tables.run(probe.keyspace, what, key, probe.depth, *arguments)
+            reply = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
             said, *rest = reply if what in _ADDING else (reply,)
             if isinstance(said, bytes):
                 return Accepted(KeyGroup.labelled(said.decode(), self.bits)), rest
             fields = fields_of(said)
-            table = self._tables.table(probe.keyspace, fields)
+            table = self._table(probe.keyspace, fields)
             if fields or not table.entries:
                 return answer(table, probe.key), rest
             # The first question of all: the root's table is made.
-            await self._tables.write(fields, table)
+            await self._write_table(fields, table)
 
     async def _admit(self, keyspace: Keyspace, proof: Move) -> None:
         while True:
-            ((fields, before),) = await self._tables.read([keyspace])
+            ((fields, before),) = await self._read_tables([keyspace])
             after = admit(before, proof)
-            if after is before or await self._tables.write(fields, after):
+            if after is before or await self._write_table(fields, after):
                 return
 
     async def _try(self, step: steps.Step, fields: Fields, before: ServerTable) -> steps.Outcome | None:
@@ -164,7 +279,7 @@ class KeyspaceStore:
             # Also if it was at rest before: who did this step may have died on the way through its ends.
             if not await self._drop_ends(fields, after, leaf):
                 return None
-        elif after is not before and not await self._tables.write(fields, after):
+        elif after is not before and not await self._write_table(fields, after):
             return None
         match step:
             case steps.SplitGroup() | steps.MergeGroup() | steps.RecallGroup():
@@ -176,7 +291,7 @@ class KeyspaceStore:
     async def _drop_ends(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
         """Change the table, and drop the first ends of a leaf in the same instant; false if there are more."""
         changed = changes(fields, after)
-        done, *dropped = await self._tables.run(after.keyspace, "filled", changed, *bounds(leaf), _ENDS_AT_ONCE)
+        done, *dropped = await self._run(after.keyspace, "filled", changed, *bounds(leaf), _ENDS_AT_ONCE)
         return bool(done) and dropped[0] < _ENDS_AT_ONCE
 
     async def _fetch(self, step: steps.Fetch, fields: Fields, table: ServerTable) -> steps.Fetched | None:
@@ -184,14 +299,14 @@ class KeyspaceStore:
             return steps.Fetched(())
         dropped = b"".join(position_bytes(record) for record in step.taken_over)
         changed = changes(fields, emptied(table, step.move))
-        done, *pages = await self._tables.run(table.keyspace, "fetch", changed, dropped, *bounds(step.move.group), PAGE)
+        done, *pages = await self._run(table.keyspace, "fetch", changed, dropped, *bounds(step.move.group), PAGE)
         return steps.Fetched(_page(pages, PAGE).records) if done else None
 
     async def _put(self, step: steps.Put, fields: Fields, table: ServerTable) -> steps.Kept | None:
         if not takes(table, step.move):
             return steps.Kept(taking=False)
         records = b"".join(packed(record) for record in step.records)
-        (done,) = await self._tables.run(table.keyspace, "put", changes(fields, table), records)
+        (done,) = await self._run(table.keyspace, "put", changes(fields, table), records)
         return steps.Kept(taking=True) if done else None
 
 

@@ -8,14 +8,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from service.clash.groups import KeyGroup
+from service.clash.groups import KeyGroup, Keyspace
 from service.clash.load import Memory, Rate, loads, parted
-from service.clash.mapping import Keyspace
 from service.clash.table import LEAVES, Move, ServerTable
 from service.store import keys
 from service.store.keyspaces import KeyspaceStore
-from service.store.link import Command
-from service.store.together import Together
+from service.store.link import Command, Together
 
 KEPT_S = 3600
 _NEGLIGIBLE_PER_S = 0.01

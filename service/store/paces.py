@@ -12,8 +12,7 @@ import msgspec
 from service.corona.pacing import NOTABLE
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import script
-from service.store.together import Together
+from service.store.link import Together, script
 
 KEPT: Final = 24
 _PACE: Final = struct.Struct("<If")

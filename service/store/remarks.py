@@ -7,10 +7,9 @@ import msgspec
 from service.corona.estimates import Updates
 from service.model import Channel, ChannelId
 from service.store import keys
-from service.store.link import script
+from service.store.link import Together, script
 from service.store.paces import PACE_BYTES, Pace, unpacked
 from service.store.state import OF_CHANNEL, present, state_of
-from service.store.together import Together
 
 _REMARKED = (
     *OF_CHANNEL,

@@ -6,10 +6,10 @@ Only workers reach publishers; whoever else needs something of a publisher asks 
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from hashlib import sha1
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ from service.store.blocks import Blocks
 from service.store.inbox import Inboxes, Letter
 from service.store.link import BLOCK_AT_MOST_S, Link
 from service.store.ring import Ring
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 _ANSWER_KEPT_S = 60
 _WITHIN_S = 9.5
@@ -206,63 +208,36 @@ class Requests:
         self._inboxes = inboxes
         self._ring = ring
 
-    async def probe(
-        self,
-        url: str,
-        timeout_s: float = _WITHIN_S,
-        *,
-        as_page: bool = False,
-        keep: bool = True,
-        afresh: bool = False,
-    ) -> Probed:
+    async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> Probed:
         """Have a canonical URL looked at. Raises what the worker met, :class:`HostBlocked`, or :class:`NoWorker`."""
         await self._blocks.refuse(host_of(url))
-        answer = await self._ask(channel_id(url), Probe(url, as_page, keep, afresh), timeout_s)
-        if isinstance(answer, Probed):
-            return answer
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a probe: the fleet's versions differ.")
+        return await self._ask_for(Probed, channel_id(url), Probe(url, as_page, keep, afresh))
 
-    async def move(self, cid: ChannelId, url: str, timeout_s: float = _WITHIN_S) -> None:
+    async def move(self, cid: ChannelId, url: str) -> None:
         """Have a channel move to another URL, which somebody has looked at. Can be repeated.
 
         Raises what the worker met, or :class:`NoWorker`.
         """
-        answer = await self._ask(cid, Move(cid, url), timeout_s)
-        if not isinstance(answer, Moving):
-            raise NoWorker(f"A worker answered {type(answer).__name__} to a move: the fleet's versions differ.")
+        await self._ask_for(Moving, cid, Move(cid, url))
 
-    async def poll_now(
-        self, cid: ChannelId, timeout_s: float = _WITHIN_S, *, told: Callable[[Step], Awaitable[None]] | None = None
-    ) -> PollResult:
+    async def poll_now(self, cid: ChannelId, *, told: Callable[[Step], Awaitable[None]] | None = None) -> PollResult:
         """Have a channel polled at once; each step is ``told`` meanwhile.
 
         Raises what the worker met, or :class:`NoWorker`.
         """
-        answer = await self._ask(cid, PollNow(cid, told is not None), timeout_s, told)
-        if isinstance(answer, Polled):
-            return answer.result
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a poll: the fleet's versions differ.")
+        return (await self._ask_for(Polled, cid, PollNow(cid, told is not None), told=told)).result
 
     async def why(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> Reason:
         """Return why a channel is polled as it is. Raises what the worker met, or :class:`NoWorker`."""
-        answer = await self._ask(cid, Why(cid), timeout_s)
-        if isinstance(answer, Explained):
-            return answer.reason
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a why: the fleet's versions differ.")
+        return (await self._ask_for(Explained, cid, Why(cid), timeout_s)).reason
 
-    async def show(self, cid: ChannelId, timeout_s: float = _SHOWN_WITHIN_S) -> Shown:
+    async def show(self, cid: ChannelId) -> Shown:
         """Have a channel's content located. Raises what the worker met, or :class:`NoWorker`: ask the store then."""
-        answer = await self._ask(cid, Show(cid), timeout_s)
-        if isinstance(answer, Shown):
-            return answer
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a show: the fleet's versions differ.")
+        return await self._ask_for(Shown, cid, Show(cid), _SHOWN_WITHIN_S)
 
-    async def outline(self, url: str, timeout_s: float = _WITHIN_S) -> Outline:
+    async def outline(self, url: str) -> Outline:
         """Return what the list of feeds at a canonical URL says. Raises what the worker met, or :class:`NoWorker`."""
-        answer = await self._ask(channel_id(url), ReadOutline(url), timeout_s)
-        if isinstance(answer, Outlined):
-            return answer.outline
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a list: the fleet's versions differ.")
+        return (await self._ask_for(Outlined, channel_id(url), ReadOutline(url))).outline
 
     async def lookup(
         self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_WITHIN_S
@@ -272,55 +247,55 @@ class Requests:
         If they are fewer than ``limit``, ask the matrices. Raises :class:`NoWorker`; ask the matrices then, too.
         """
         anyone = to_hex(secrets.randbits(BITS))
-        answer = await self._ask(anyone, Lookup(tuple(pairs), limit), timeout_s)
-        if isinstance(answer, LookedUp):
-            return answer.channels
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a lookup: the fleet's versions differ.")
+        return (await self._ask_for(LookedUp, anyone, Lookup(tuple(pairs), limit), timeout_s)).channels
 
-    async def directories(self, timeout_s: float = _WITHIN_S) -> list[Chosen]:
+    async def directories(self) -> list[Chosen]:
         """Return the directories in workers' memory, by pair; those of a worker that does not answer are absent."""
         nodes = [node.id for node in await self._ring.view()]
-        found = await asyncio.gather(*(self._coordinated(node, timeout_s) for node in nodes))
-        return sorted((each for own in found for each in own), key=lambda each: each.pair)
+        found = await self._ask_each(Coordinated, nodes, ListDirectories())
+        return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
-    async def shares(self, pair: str, timeout_s: float = _WITHIN_S) -> list[tuple[ChannelId, ...] | None]:
+    async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
         """Return what each worker keeps of a directory, beginning with its coordinator; None of who does not answer."""
-        nodes = sorted(node.id for node in await self._ring.view())
-        first = (await self._ring.look()).owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
+        ring = await self._ring.look()
+        nodes = sorted(ring.ids)
+        first = ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
         begin = nodes.index(first) if first in nodes else 0
-        return await asyncio.gather(*(self._share(node, pair, timeout_s) for node in nodes[begin:] + nodes[:begin]))
+        found = await self._ask_each(Share, nodes[begin:] + nodes[:begin], NameShare(pair))
+        return [share.channels if share else None for share in found]
 
-    async def _share(self, node: NodeId, pair: str, timeout_s: float) -> tuple[ChannelId, ...] | None:
-        with suppress(NoWorker):
-            answer = await self._ask(node, NameShare(pair), timeout_s)
-            return answer.channels if isinstance(answer, Share) else None
-        return None
+    async def _ask_each(self, kind: type[T], nodes: Sequence[NodeId], body: Question) -> list[T | None]:
+        """Ask nodes the same; return the answers, None of those that do not answer."""
 
-    async def _coordinated(self, node: NodeId, timeout_s: float) -> tuple[Chosen, ...]:
-        with suppress(NoWorker):
-            answer = await self._ask(node, ListDirectories(), timeout_s)
-            return answer.directories if isinstance(answer, Coordinated) else ()
-        return ()
+        async def answer_of(node: NodeId) -> T | None:
+            with suppress(NoWorker):
+                return await self._ask_for(kind, node, body)
+            return None
+
+        return await asyncio.gather(*map(answer_of, nodes))
 
     async def wanted(self, cid: ChannelId) -> None:
         """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""
-        owner = (await self._ring.look()).owner(cid)
-        if owner is not None:
-            await self._inboxes.send([(owner, Letter("peer", "", encode("", ChannelAdded(cid))))])
+        await self._tell_owner(cid, Letter("peer", "", encode("", ChannelAdded(cid))))
 
     async def pushed(self, cid: ChannelId) -> None:
         """Tell the owner that a hub's push waits for it; if this is lost, a poll finds what is new."""
+        await self._tell_owner(cid, Letter("push", "", cid.encode()))
+
+    async def _tell_owner(self, cid: ChannelId, letter: Letter) -> None:
         owner = (await self._ring.look()).owner(cid)
         if owner is not None:
-            await self._inboxes.send([(owner, Letter("push", "", cid.encode()))])
+            await self._inboxes.send([(owner, letter)])
 
-    async def _ask(
+    async def _ask_for(
         self,
+        kind: type[T],
         cid: ChannelId,
         body: Question,
-        timeout_s: float,
+        timeout_s: float = _WITHIN_S,
         told: Callable[[Step], Awaitable[None]] | None = None,
-    ) -> Answer:
+    ) -> T:
+        """Return the answer of the worker nearest to an id. Raises what the worker met, or :class:`NoWorker`."""
         now_s, ring = await self._ring.glance()
         owner = ring.owner(cid)
         if owner is None:
@@ -338,7 +313,10 @@ class Requests:
                     continue
                 if isinstance(answer, Failed):
                     raise from_fault(answer.fault)
-                return answer
+                if isinstance(answer, kind):
+                    return answer
+                asked, got = type(body).__name__, type(answer).__name__
+                raise NoWorker(f"A worker answered {got} to a {asked}: the fleet's versions differ.")
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def answer(self, ask: Ask, answer: Answer) -> None:

@@ -15,7 +15,7 @@ from service.discovery.standing import Matcher, Phrase, Rarity, Standing, Subjec
 from service.errors import LimitReached
 from service.model import UserId
 from service.store import keys
-from service.store.together import Together
+from service.store.link import Together
 
 BUCKETS = 16
 _CHANGES_AT_ONCE = 1_000

@@ -19,15 +19,12 @@ from service.store import keys
 from service.store.channels import Channels
 from service.store.identity_watch import IdentityWatch
 from service.store.index import ChannelIndex
-from service.store.link import Command, script
+from service.store.link import Command, Together, script
 from service.store.outbox import Outbox
-from service.store.together import Together
 
 _LEFT_BEHIND_AFTER_S = 5.0
 _PAGE = 500
 _MOVED_AT_ONCE = 16
-_CHANNEL_BYTES = 20
-_BRIEF = "~"
 
 
 class Subscriptions:
@@ -53,7 +50,7 @@ class Subscriptions:
         stamp, floor, channel = await asyncio.gather(self._announce(uid), self._floor(uid), self._channels.resolve(cid))
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
-        given = (jid, cid, seen, _moment(time.time()), floor, "" if most is None else most)
+        given = (jid, cid, seen, moment(time.time()), floor, "" if most is None else most)
         new, *found = await self._link.script("user_subscribe", own, *given)
         if new < 0:
             raise LimitReached("You have reached {count} subscriptions.", count=found[0])
@@ -83,7 +80,7 @@ class Subscriptions:
     async def end_all_of(self, uid: UserId) -> None:
         """End every subscription of a user."""
         for place in await self._link.call("HKEYS", keys.user_index(uid)):
-            await self._unsubscribe(uid, _channel(place))
+            await self._unsubscribe(uid, place.hex())
         await self._replay(uid, await self._announce(uid))
 
     async def _floor(self, uid: UserId) -> int:
@@ -135,7 +132,7 @@ class Subscriptions:
         held = await self._link.call("HGETALL", keys.user_index(keys.user_id(jid)))
         if not held:
             await self._identity.verify()
-        found = [_subscription(_channel(place), record) for place, record in held.items()]
+        found = [_subscription(place.hex(), record) for place, record in held.items()]
         return sorted(found, key=lambda subscription: subscription.number)
 
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
@@ -181,7 +178,7 @@ class Subscriptions:
         if what == "del":
             await self._index.remove(cid, [(uid, int(seq))])
         elif not await self._index.add(cid, uid, int(seq)):
-            await self._link.call("HDEL", keys.user_index(uid), _place(cid), cid)
+            await self._link.call("HDEL", keys.user_index(uid), _place(cid))
         elif what == "move":
             await self._catch_up(uid, cid)
         await self._link.script("user_settle", (keys.intents(uid),), cid, intent)
@@ -208,23 +205,17 @@ def _place(cid: ChannelId) -> bytes:
     return bytes.fromhex(cid)
 
 
-def _channel(place: bytes) -> ChannelId:
-    """Return the channel that stands there; an older Coronet wrote its digits."""
-    return place.hex() if len(place) == _CHANNEL_BYTES else place.decode()
-
-
 def _subscription(cid: ChannelId, record: bytes) -> Subscription:
     number, seq, seen, since, *paused = record.split()
     withheld_after = int(paused[0].rstrip(b"*")) if paused else None
     return Subscription(cid, int(number), int(seq), int(seen), _moment_s(since), withheld_after)
 
 
-def _moment(at_s: float) -> str:
-    """Return a time in seven characters; ten digits would cost a person with five subscriptions 32 bytes more."""
-    return _BRIEF + urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
+def moment(at_s: float) -> str:
+    """Return a time in six characters; ten digits would cost a person with five subscriptions 32 bytes more."""
+    return urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
 
 
 def _moment_s(text: bytes) -> float:
-    """Return a moment in Unix s; an older Coronet wrote it in digits."""
-    brief = text.decode().removeprefix(_BRIEF)
-    return float(text) if len(brief) == len(text) else float(int.from_bytes(urlsafe_b64decode(brief + "==")))
+    """Return a moment in Unix s."""
+    return float(int.from_bytes(urlsafe_b64decode(text + b"==")))

@@ -8,7 +8,7 @@ import pytest
 from service.errors import LeaseLost, StaleVersion
 from service.location.contents import Content, digest_of, newest, unpacked
 from service.model import Change, Delta, Entry, PollResult
-from service.store import Store, keys
+from service.store import Store
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
 from tests.support.everywhere import everywhere
 
@@ -154,12 +154,6 @@ async def test_a_version_has_its_content_under_its_name(store: Store) -> None:
     assert [entry.key for entry in unpacked(content.latest)] == ["second", "first"]
 
 
-async def test_without_a_content_the_log_tells_the_latest_entries_and_without_a_channel_all_is_empty(
-    store: Store,
-) -> None:
-    channel = await make_channel(store)
-    await store.link.call("HDEL", keys.channel(channel.id), "digest", "latest")
-    assert await store.channels.newest(channel.id) == await store.channels.latest(channel.id, 10)
-    assert (await store.channels.content(channel.id))[1] == b""
+async def test_without_a_channel_its_content_is_empty(store: Store) -> None:
     assert await store.channels.content("f" * 40) == (0, b"", Content(b"", b""))
     assert await store.channels.newest("f" * 40) == ()

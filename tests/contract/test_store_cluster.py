@@ -15,7 +15,7 @@ from service.store import Store, connect, keys
 from service.store.identity import READ
 from service.store.inbox import Letter
 from service.store.link import Link
-from service.store.slots import slot_of
+from service.store.routing import slot_of
 from tests.support.channels import make_channel
 from tests.support.everywhere import everywhere
 from tests.support.redis_cluster import RedisCluster

@@ -1,4 +1,4 @@
-"""The channel index: whoever is in it all the while is found once, wherever key groups and older data go."""
+"""The channel index: whoever is in it all the while is found once, wherever key groups go."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,13 +7,11 @@ from itertools import count, cycle
 import pytest
 
 from service.clash.groups import KeyGroup
-from service.clash.migration import following
-from service.clash.steps import MergeGroup, RecallGroup, SplitGroup, Step
-from service.errors import StepRefused, StoreUnavailable
+from service.clash.steps import MergeGroup, RecallGroup, SplitGroup, Step, following
+from service.errors import StepRefused
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, UserId
 from service.store import LAYOUT, Store, keys
-from tests.contract.test_store_subscriptions import DyingLink
 from tests.support.channels import make_channel
 
 SITE = "example.org"
@@ -125,52 +123,6 @@ async def _carried_through(first: Step, people: _People, *, checks: bool) -> Non
 
 async def _holds(store: Store, keyspace: int) -> bool:
     return bool(await store.link.call("EXISTS", keys.keyspace(keyspace)[2]))
-
-
-async def test_what_an_older_coronet_kept_is_brought_over_whoever_dies_on_the_way(store: Store) -> None:
-    channel = await make_channel(store)
-    old = keys.channel_index(channel.id)
-    await store.link.call("HSET", old, *(value for uid in PEOPLE for value in (uid, 1)))
-    assert await store.index.count([channel.id]) == [len(PEOPLE)]
-    await store.index.add(channel.id, PEOPLE[0], 3)
-    for survives in range(20):
-        try:
-            await Store(DyingLink(store.link, survives)).index.bring_over([channel.id])
-        except StoreUnavailable:
-            assert (await store.index.count([channel.id]))[0] >= len(PEOPLE)
-            continue
-        break
-    else:
-        pytest.fail("it never came through")
-    assert await store.link.call("EXISTS", old) == 0
-    entries, _ = await store.index.page(channel.id, "", 100)
-    assert sorted(entries) == sorted((uid, 3 if uid == PEOPLE[0] else 1) for uid in PEOPLE)
-    assert await store.index.count([channel.id]) == [len(PEOPLE)]
-
-
-async def test_an_index_of_a_newer_coronet_is_no_bug_of_ours_but_a_store_that_cannot_be_used(store: Store) -> None:
-    """So workers wait, and say why, until they are upgraded."""
-    channel = await _subscribed(store, PEOPLE[:1])
-    root = store.keyspaces.map.keyspace_of(KeyGroup(0, 0, LAYOUT.bits))
-    await store.link.call("HSET", keys.keyspace(root)[0], "version", "3")
-    for asked in (
-        store.index.add(channel.id, PEOPLE[1], 1),
-        store.index.remove(channel.id, [(PEOPLE[0], 1)]),
-        store.index.count([channel.id]),
-        store.index.page(channel.id, "", 10),
-    ):
-        with pytest.raises(StoreUnavailable, match="Upgrade this process"):
-            await asked
-    await store.link.call("HSET", keys.keyspace(root)[0], "version", "1")
-    assert await _everybody(store, channel.id) == PEOPLE[:1]
-
-
-@pytest.mark.parametrize("cursor", ["", "3f1c0de:1536"])
-async def test_a_fan_out_that_comes_first_brings_over_and_begins_again(store: Store, cursor: str) -> None:
-    """A cursor of the older Coronet means nothing any more."""
-    channel = await make_channel(store)
-    await store.link.call("HSET", keys.channel_index(channel.id), *(value for uid in PEOPLE for value in (uid, 1)))
-    assert sorted(await _everybody(store, channel.id, cursor)) == sorted(PEOPLE)
 
 
 async def test_a_channel_does_not_doze_if_somebody_joined_after_it_was_counted(

@@ -8,21 +8,18 @@ from typing import TypeVar
 import pytest
 
 from service.clash import steps
-from service.clash.accepting import Accepted, Answer
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspace, Keyspaces
+from service.clash.groups import KeyGroup, Keyspace, Keyspaces
 from service.clash.records import Page, Record
 from service.clash.search import Probe
 from service.clash.table import Kind, Move
+from service.clash.transitions import Accepted, Answer
 from service.clash.walk import ReadDonor, ReadLeaf
-from service.errors import BadKey, CoronetError, NewerTable, StepRefused, UnknownKeyspace
+from service.errors import BadKey, CoronetError, StepRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store, keys
 from service.store import link as links
-from service.store.keyspaces import KeyspaceStore
-from service.store.link import Link
-from service.store.packing import unpacked
-from service.store.together import Together
+from service.store.keyspaces import KeyspaceStore, unpacked
+from service.store.link import Link, Together
 from tests.support.histories import BITS, Moves, live_through
 from tests.support.keyspaces import MemoryKeyspaces
 
@@ -195,7 +192,6 @@ async def test_bad_input_is_refused_and_changes_nothing(store: Store) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "error", "said"),
     [
-        ("version", "3", NewerTable, "has version 3; this Coronet knows 2. Upgrade this process"),
         ("bits", "24", BadKey, "has keys of 24 bits, not 32"),
         ("0*", "sleeping", BadKey, "describes no group"),
         ("seen:999", "1", UnknownKeyspace, "no keyspace 999"),

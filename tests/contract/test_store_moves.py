@@ -260,9 +260,10 @@ async def test_who_subscribed_to_the_old_channel_at_the_last_moment_follows_with
     await carry_out(store)
     await tell_everybody(store, NEW_ID, "before")
     # What a bot does that had looked the channel up before it moved.
-    own = (keys.user(keys.user_id(BOB)), keys.user_index(keys.user_id(BOB)), keys.intents(keys.user_id(BOB)))
-    await store.link.script("user_subscribe", own, BOB, OLD_ID, 2, 5)
-    await store.subscriptions._replay(keys.user_id(BOB), 0.0)
+    uid = keys.user_id(BOB)
+    own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
+    await store.link.script("user_subscribe", own, BOB, OLD_ID, 2, "AAAABQ", 0, "")
+    await store.subscriptions._replay(uid, 0.0)
     await carry_out(store)
     await tell_everybody(store, NEW_ID, "after")
     assert await told_to(store, BOB) == ["after"]

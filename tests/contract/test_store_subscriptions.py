@@ -8,10 +8,9 @@ import pytest
 
 from service.errors import NotSubscribed, StoreUnavailable
 from service.feeds.parts import Parts
-from service.model import ChannelId
 from service.store import Store, keys
 from service.store.link import Command, Link, Value
-from service.store.slots import Address
+from service.store.routing import Address
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"
@@ -202,26 +201,3 @@ async def test_a_rate_limit_counts_per_person_and_thing(store: Store) -> None:
     assert allowed == [True, True, False]
     assert await store.users.allow(ALICE, "url", 2, 60)
     assert await store.users.allow("bob@localhost", "command", 2, 60)
-
-
-async def _as_an_older_coronet_wrote_it(store: Store, cid: ChannelId) -> None:
-    own, place = keys.user_index(UID), bytes.fromhex(cid)
-    (held,) = await store.subscriptions.of_user(ALICE)
-    record = f"{held.number} {held.seq} {held.seen_version} {held.since_s:.0f}"
-    await store.link.call("HDEL", own, place)
-    await store.link.call("HSET", own, cid, record)
-
-
-async def test_what_an_older_coronet_wrote_into_the_user_index_is_read_and_brought_over_in_use(store: Store) -> None:
-    cid = (await make_channel(store)).id
-    first, _ = await store.subscriptions.subscribe(ALICE, cid)
-    await _as_an_older_coronet_wrote_it(store, cid)
-    assert await store.subscriptions.of_user(ALICE) == [first]
-    assert await store.subscriptions.subscribe(ALICE, cid) == (first, False)
-    await _as_an_older_coronet_wrote_it(store, cid)
-    assert await store.outbox.enqueue([UID], cid, 2, 5.0, Parts((), ())) == []
-    assert list(await store.link.call("HGETALL", keys.user_index(UID))) == [bytes.fromhex(cid)]
-    await _as_an_older_coronet_wrote_it(store, cid)
-    assert await store.subscriptions.unsubscribe(ALICE, cid)
-    assert await store.subscriptions.of_user(ALICE) == []
-    assert not await store.subscriptions.unsubscribe(ALICE, cid)

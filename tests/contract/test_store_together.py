@@ -9,9 +9,8 @@ from redis.exceptions import RedisError
 
 from service.errors import StoreUnavailable
 from service.store import Store
-from service.store.link import Command, Link
-from service.store.slots import Address
-from service.store.together import Together
+from service.store.link import Command, Link, Together
+from service.store.routing import Address
 
 
 async def test_each_asker_gets_its_own_answers(store: Store) -> None:

@@ -21,7 +21,7 @@ from service.overlay.joining import balanced_id
 from service.settings import Settings
 from service.store import Store, connect, keys
 from service.store.keyspaces import KeyspaceStore
-from service.store.together import Together
+from service.store.link import Together
 from workers.keeper import Keeper
 from workers.tasks import Tasks
 

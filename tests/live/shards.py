@@ -21,15 +21,15 @@ from typing import Any
 
 import msgspec
 
-from service.clash.depths import Depths
 from service.clash.groups import KeyGroup
+from service.clash.search import Depths
 from service.clash.table import LEAVES
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect, keys
-from service.store.packing import record_id
-from service.store.slots import slot_of
+from service.store.keyspaces import record_id
+from service.store.routing import slot_of
 from tests.live.shard_parts import cid, everybody, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until

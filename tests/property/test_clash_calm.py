@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspace, Keyspaces, Map
+from service.clash.groups import KeyGroup, Keyspace, Keyspaces, Map
 from service.clash.policy import Limits
 from service.clash.steps import First
 from service.simulate.clash_servers import Servers, Sums

@@ -3,20 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.clash.accepting import Accepted, IncorrectDepth, answer
-from service.clash.depths import Depths
-from service.clash.fields import from_fields, to_fields
-from service.clash.groups import KeyGroup, shape
-from service.clash.keys import Layout
+from service.clash.groups import KeyGroup, Keyspaces, Layout, shape
 from service.clash.load import group_load
-from service.clash.mapping import Keyspaces
 from service.clash.policy import Limits, Pair, lone_rights, merge_due, recall_due, split_due
-from service.clash.records import Page, Record, cut, joined
-from service.clash.search import DepthSearch
+from service.clash.records import Page, Record, joined
+from service.clash.search import Depths, DepthSearch
 from service.clash.steps import MergeGroup, RecallGroup, SplitGroup
-from service.clash.table import Standing
+from service.clash.table import Standing, from_fields, to_fields
+from service.clash.transitions import Accepted, IncorrectDepth, answer
 from service.errors import StepRefused
-from tests.support.keyspaces import MemoryKeyspaces, carried_through, units
+from tests.support.keyspaces import MemoryKeyspaces, carried_through, cut, units
 
 BITS = 8
 KEYS = st.integers(0, (1 << BITS) - 1)

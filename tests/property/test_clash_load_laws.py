@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.clash.groups import KeyGroup
+from service.clash.groups import KeyGroup, Keyspaces
 from service.clash.load import SUBSCRIPTIONS_PER_DELIVERY_S, Memory, Rate, loads, parted
-from service.clash.mapping import Keyspaces
 from service.clash.policy import Limits
 
 BITS = 6

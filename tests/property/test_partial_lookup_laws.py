@@ -9,22 +9,33 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.discovery.partial.chances import steps
 from service.discovery.partial.choosing import Choice, Measured, choose
-from service.discovery.partial.cushion import FAILING, cushion_needed, failing_share
-from service.discovery.partial.formulas import expected_coverage, expected_storage, round_robin_tolerance
 from service.discovery.partial.lookup import asking_order
-from service.discovery.partial.messages import Add, Delete, Place, Request
 from service.discovery.partial.metrics import (
     coverage,
     fault_tolerances,
     lookup_costs,
     placement,
     retrieval_chances,
+    steps,
     storage,
     unfairness,
 )
-from service.discovery.partial.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
+from service.discovery.partial.servers import Add, Delete, Place, Request
+from service.discovery.partial.strategies import (
+    FAILING,
+    Fixed,
+    FullReplication,
+    Hash,
+    RandomServer,
+    RoundRobin,
+    Strategy,
+    cushion_needed,
+    expected_coverage,
+    expected_storage,
+    failing_share,
+    round_robin_tolerance,
+)
 from service.simulate.partial_lookup_servers import Servers
 
 COUNTS = st.integers(1, 12)

@@ -7,8 +7,7 @@ from typing import TypeVar
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing
 from service.discovery.dialogue import Dialogue
-from service.discovery.head import Matrix
-from service.discovery.load import Load
+from service.discovery.head import Load, Matrix
 from service.discovery.matrix import Pair, Place
 
 T = TypeVar("T")
@@ -44,9 +43,6 @@ class MemoryCells:
                 changed = cell.put(held, command, after)
                 held |= changed
                 done = len(changed) == len({record.name for record in command.records})
-            case cell.Seek():
-                sought = [held[name] for name in command.names if name in held]
-                matches = tuple(Match(record.name, record.version) for record in sought if record.pairs)
             case cell.Find():
                 found = [record for record in held.values() if record.pairs and command.pairs <= record.pairs]
                 matches = tuple(Match(record.name, record.version) for record in found[: command.limit])

@@ -9,14 +9,11 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.clash.depths import Depths
 from service.clash.groups import KeyGroup
-from service.clash.migration import following, resumed
 from service.clash.records import Position, Record
-from service.clash.search import DepthSearch
-from service.clash.steps import First, MergeGroup, RecallGroup, SplitGroup, Step, keyspace_of
+from service.clash.search import Depths, DepthSearch, Units
+from service.clash.steps import First, MergeGroup, RecallGroup, SplitGroup, Step, following, keyspace_of, resumed
 from service.clash.table import AT_REST, Standing
-from service.clash.units import Units
 from service.clash.walk import Walk
 from service.errors import StepRefused
 from tests.support.keyspaces import (

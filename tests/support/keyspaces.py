@@ -1,18 +1,14 @@
 """Keyspaces in memory: what the store's scripts do, each method an instant in one keyspace."""
 
+from collections.abc import Iterable
+
 from service.clash import steps
-from service.clash.accepting import Accepted, Answer, admit, answer
-from service.clash.depths import Depths
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspaces
-from service.clash.merging import given
-from service.clash.migration import following
-from service.clash.moving import gives, takes
-from service.clash.records import Page, Position, Record, cut, newer, written
-from service.clash.search import DepthSearch, Probe
-from service.clash.splitting import emptied
+from service.clash.groups import KeyGroup, Keyspaces
+from service.clash.records import Page, Position, Record, newer
+from service.clash.search import Depths, DepthSearch, Probe, Units
+from service.clash.steps import following
 from service.clash.table import LEAVES, Kind, Move, Stage, empty_table, root_table
-from service.clash.units import Units
+from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
 from service.clash.walk import ReadDonor, ReadLeaf, Walk
 
 PAGE = 2
@@ -185,3 +181,16 @@ def carried_through(store: MemoryKeyspaces, step: steps.Step | None) -> int:
         count += 1
         assert count < MOST_STEPS
     return count
+
+
+def written(held: Record | None, record: Record, *, arriving: bool) -> Record | None:
+    """Return what lies in a leaf after a write, given what it held of that subscription; ``arriving``: it is filled."""
+    latest = record if held is None else newer(record, held)
+    return latest if latest.present or arriving else None
+
+
+def cut(records: Iterable[Record], group: KeyGroup, after: Position | None, count: int) -> Page:
+    """Return the first ``count`` records of a group beyond a position, from all of a keyspace in their order."""
+    found = (record for record in records if record.key in group and (after is None or record.position > after))
+    page = tuple(record for record, _ in zip(found, range(count + 1), strict=False))
+    return Page(page[:count], complete=len(page) <= count)

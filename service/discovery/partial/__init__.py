@@ -8,12 +8,12 @@ entries (*Fixed-x*), each has x of its own (*RandomServer-x*), entry i is on y s
 (*Round-Robin-y*), or where y hash functions say (*Hash-y*). What is saved is storage and messages; what it costs is
 that some lookups ask several servers, that answers are less varied, and that some entries may not be had at all.
 
-- ``strategies``, ``formulas``  the five, as values; what they cost by the paper's formulas
-- ``messages``, ``server``      what servers receive and send; what all servers do
-- ``replicated``, ``sampled``, ``round_robin``, ``hashed``  the servers of each strategy (§3, §5)
-- ``lookup``                    the client: whom to ask in which order, until there are t entries
-- ``chances``, ``metrics``      the six metrics (§4), without drawing lots
-- ``cushion``, ``choosing``     how many entries more are wanted for deletes (§6.2); the rules of thumb
+- ``strategies``  the five as values, their costs by the paper's formulas, and the cushion for deletes (§6.2)
+- ``servers``     the messages, and the server of each strategy (§3, §5)
+- ``lookup``      the client: which servers to ask in which order, until there are t entries
+- ``choosing``    the rules of thumb, and the coordinator of a directory
+- ``share``       a node's shares of directories, and the letters between nodes
+- ``metrics``     the six metrics (§4), as exact means
 
 We deviate: who adds an entry must know that it is not there, and who deletes one that it is. The paper's ``add`` is a
 union, which RandomServer-x and Round-Robin-y could not tell without asking everyone. Doing otherwise costs storage

@@ -1,12 +1,33 @@
-"""Which strategy a directory gets: the paper's rules of thumb (§4.2-4.5, §6.3, §6.4), in order, with their reasons."""
+"""The choice of a directory's strategy, and the coordinator that keeps its servers at what the matrices have.
 
+The choice follows the paper's rules of thumb (§4.2-4.5, §6.3, §6.4), in order, with their reasons.
+
+A coordinator reads its directory now and then, whole, and tells the servers the difference. So entries are always
+added and deleted rightly, whatever the strategy. All directories are placed anew every so often, because messages can
+be lost.
+
+We deviate: whatever is read is one batch, and one letter takes all of it that a server is told. So what a reading
+finds changed counts as one update, whatever it is; and a Round-Robin-y that has to delete is placed anew, which takes
+no more letters than one delete does, and needs no order among them.
+"""
+
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
-from service.discovery.partial.cushion import cushion_needed
-from service.discovery.partial.formulas import copies_needed, expected_overhead
-from service.discovery.partial.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
+from service.discovery.partial.servers import Add, Delete, Place, Request
+from service.discovery.partial.strategies import (
+    Fixed,
+    FullReplication,
+    Hash,
+    RandomServer,
+    RoundRobin,
+    Strategy,
+    copies_needed,
+    cushion_needed,
+    expected_overhead,
+)
 
 MANY_UPDATES = 0.1
 """Updates per lookup above which what an update costs decides, and below which the answers' quality does."""
@@ -95,3 +116,42 @@ def _for_many_updates(measured: Measured, share: int, copies: int, why: Reason, 
     if fixed < hashed:
         return Choice(Fixed(share), (why, Reason(Rule.FIXED_CHEAPER, fixed, hashed), spare))
     return Choice(Hash(copies), (why, Reason(Rule.HASH_CHEAPER, fixed, hashed)))
+
+
+PLACED_ANEW = 10
+"""After so many readings."""
+
+
+class Coordinator:
+    """One directory's, for as long as the servers are the same. Belongs to one node."""
+
+    def __init__(self, servers: int) -> None:
+        """Coordinate so many servers."""
+        self.choice: Choice | None = None
+        """Which strategy, and why; None before the first reading."""
+        self.measured: Measured | None = None
+        """What it was chosen by."""
+        self.placed = 0
+        """How often all has been placed."""
+        self._servers = servers
+        self._entries: dict[str, None] = {}
+        self._readings = 0
+
+    def read(self, entries: Iterable[str], lookups: float, target: int) -> list[Request]:
+        """Return what to do now that the directory has these entries; ``lookups`` and t are those since the last time.
+
+        A :class:`Place` always stands alone, and is for new servers of ``choice``.
+        """
+        there = dict.fromkeys(entries)
+        deleted = [entry for entry in self._entries if entry not in there]
+        added = [entry for entry in there if entry not in self._entries]
+        updates = int(self.choice is not None and bool(added or deleted))
+        due = self._readings % PLACED_ANEW == 0
+        self._readings += 1
+        self._entries = there
+        if self.choice and not due and not (deleted and isinstance(self.choice.strategy, RoundRobin)):
+            return [*map(Delete, deleted), *map(Add, added)]
+        self.measured = Measured(target, len(there), self._servers, updates / max(lookups, 1.0))
+        self.choice = choose(self.measured)
+        self.placed += 1
+        return [Place(tuple(there))]

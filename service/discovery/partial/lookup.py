@@ -2,11 +2,16 @@
 
 from collections.abc import Iterable
 
-from service.discovery.partial.hashed import HashedServer
-from service.discovery.partial.replicated import FixedServer, FullServer
-from service.discovery.partial.round_robin import COORDINATOR, RoundRobinServer
-from service.discovery.partial.sampled import SampledServer
-from service.discovery.partial.server import Server, rank
+from service.discovery.partial.servers import (
+    COORDINATOR,
+    FixedServer,
+    FullServer,
+    HashedServer,
+    RoundRobinServer,
+    SampledServer,
+    Server,
+    rank,
+)
 from service.discovery.partial.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
 
 

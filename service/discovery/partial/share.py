@@ -1,16 +1,81 @@
-"""A node's shares of directories, and what it finds in them."""
+"""A node's shares of directories, what it finds in them, and the letters that nodes send each other for them.
 
-from collections.abc import Collection
+A directory's entry is a content name with its pairs in one text, so that a name that changes is another entry.
+"""
+
+from collections.abc import Collection, Iterable
 
 import msgspec
 
-from service.discovery.partial.entries import Listed, listed
 from service.discovery.partial.lookup import make_server
-from service.discovery.partial.messages import Send
-from service.discovery.partial.post import Term, Told
-from service.discovery.partial.server import Server
+from service.discovery.partial.servers import Keep, KeepAt, Message, Send, Server
 from service.discovery.partial.strategies import Strategy
 from service.errors import BadStrategy
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A name, its version, and the keys of all its pairs."""
+
+    name: str
+    version: int
+    pairs: frozenset[str]
+
+
+def entry(name: str, version: int, pairs: Iterable[str]) -> str:
+    """Return a name as a directory's entry; the same name, version and pairs always give the same."""
+    return msgspec.json.encode((name, version, sorted(pairs))).decode()
+
+
+def listed(text: str) -> Listed:
+    """Return what an entry stands for."""
+    name, version, pairs = msgspec.json.decode(text, type=tuple[str, int, list[str]])
+    return Listed(name, version, frozenset(pairs))
+
+
+class Term(msgspec.Struct, frozen=True, order=True):
+    """Since when a directory's servers are what they are: the ring's version, and how often it was placed on it."""
+
+    ring: int
+    placed: int
+
+
+class Told(msgspec.Struct, frozen=True, tag=True):
+    """Of one directory, for one server; without messages a sign of life."""
+
+    pair: str
+    term: Term
+    strategy: Strategy
+    messages: tuple[Message, ...] = ()
+
+    @property
+    def begins(self) -> bool:
+        """Whether a server can begin with this, because it says all that it has to keep."""
+        return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
+
+
+class Asked(msgspec.Struct, frozen=True, tag=True):
+    """To a directory's coordinator: how often this node was asked for it since the last time, and for how many."""
+
+    pair: str
+    lookups: int
+    target: int
+
+
+Letter = list[Told | Asked]
+
+
+def encode_letter(letter: Letter) -> bytes:
+    """Return a letter as bytes."""
+    return msgspec.msgpack.encode(letter)
+
+
+def decode_letter(payload: bytes) -> Letter:
+    """Return a letter; one of another version is empty: its sender repeats itself."""
+    try:
+        return msgspec.msgpack.decode(payload, type=Letter)
+    except msgspec.MsgspecError:
+        return []
+
 
 KEPT = 3
 """Upkeeps without a sign of life after which a share is forgotten."""

@@ -15,6 +15,7 @@ from service.stack.deployment.updates import Updates, url
 from service.store import Store, keys
 from service.store.channels import Snapshot
 from service.store.link import script
+from service.store.subscriptions import moment
 
 OBSERVER = "observer@localhost"
 """Subscribes to every channel: its outbox tells when each version was on its way to people."""
@@ -60,10 +61,11 @@ async def _add(store: Store, port: int, updates: Updates, number: int) -> Channe
 
 
 async def _subscribe(store: Store, some: Sequence[tuple[str, UserId, ChannelId]]) -> None:
-    link, now_s = store.link, int(time.time())
-    own = [(keys.user(uid), keys.user_index(uid), keys.intents(uid)) for _, uid, _ in some]
+    link, since = store.link, moment(time.time())
+    own = [(keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid)) for _, uid, _ in some]
+    subscribing = zip(own, some, strict=True)
     written = await link.many(
-        [script("user_subscribe", held, jid, cid, 1, now_s) for held, (jid, _, cid) in zip(own, some, strict=True)]
+        [script("user_subscribe", held, jid, cid, 1, since, 0, "") for held, (jid, _, cid) in subscribing]
     )
     seqs = [record.split()[1].decode() for _, record, _ in written]
     added = zip(some, seqs, strict=True)

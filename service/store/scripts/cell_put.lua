@@ -1,5 +1,5 @@
--- Keep the newer of each record and what is there. ARGV[2] 1: only over what is there; [3] in how many partitions the names
--- were sought, [4] since which epoch; 0 if that is nothing to us; then of each record its name and itself, without a slot.
+-- Keep the newer of each record and what is there. ARGV[2] 1: only over what is there; [3] how many partitions the writer
+-- knows of, [4] since which epoch; 0 if that is nothing to us; then of each record its name and itself, without a slot.
 -- Done unless one was refused.
 -- with cell_common
 local cell = look()
@@ -7,8 +7,8 @@ if not cell.m then
   return answer(cell, false)
 end
 local standing, epoch, partitions = string.match(cell.m, '^(%a+) (%d+) (%d+)')
-local sought = tonumber(ARGV[3])
-local more = sought > 0 and tonumber(partitions) > sought and tonumber(epoch) > tonumber(ARGV[4])
+local known = tonumber(ARGV[3])
+local more = known > 0 and tonumber(partitions) > known and tonumber(epoch) > tonumber(ARGV[4])
 local only_over = ARGV[2] == '1'
 local done, latest_ms = true, 0
 cell.fresh = cell.n == 0
@@ -45,7 +45,7 @@ for i = 5, #ARGV, 2 do
   end
 end
 local tumbled
-if sought > 0 or only_over then -- else it is copied from another cell
+if known > 0 or only_over then -- else it is copied from another cell
   cell.w, tumbled = counted(cell.w, (#ARGV - 4) / 2)
 end
 if tumbled or math.random(16) == 1 then

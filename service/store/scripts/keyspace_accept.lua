@@ -12,14 +12,14 @@ local function label_of(bits, depth)
   return depth < #bits and string.sub(bits, 1, depth) .. '*' or bits
 end
 
--- The label of the key's leaf and its standing; nothing if no leaf here has it, or the table is not one we know.
+-- The label of the key's leaf and its standing; nothing if no leaf here has it, or the table has keys of another length.
 local function accepted(bits, depth)
   local label = label_of(bits, tonumber(depth))
-  local found = redis.call('HMGET', KEYS[1], 'version', 'bits', label)
-  if not (found[1] == '1' or found[1] == '2') or found[2] ~= tostring(#bits) then
+  local found = redis.call('HMGET', KEYS[1], 'bits', label)
+  if found[1] ~= tostring(#bits) then
     return nil
   end
-  local standing = leaf_standing(found[3])
+  local standing = leaf_standing(found[2])
   if standing then
     return label, standing
   end

@@ -1,5 +1,4 @@
--- The subscription that a user index holds to a channel. It stands by the 20 bytes of the channel's id. An older Coronet
--- wrote those as 40 digits: what it left is brought over when it is looked for.
+-- The subscription that a user index holds to a channel, by the 20 bytes of the channel's id.
 local function place(cid)
   local part = {}
   for i = 1, 5 do
@@ -8,16 +7,7 @@ local function place(cid)
   return struct.pack('>I4I4I4I4I4', unpack(part))
 end
 local function held_of(index, cid)
-  local own = place(cid)
-  local held = redis.call('HGET', index, own)
-  if not held then
-    held = redis.call('HGET', index, cid)
-    if held then
-      redis.call('HDEL', index, cid)
-      redis.call('HSET', index, own, held)
-    end
-  end
-  return held
+  return redis.call('HGET', index, place(cid))
 end
 -- The fields of a subscription: number, seq, version given last, since when, and of one that is paused ' VERSION', the
 -- last one that was not withheld, with a star if nobody but we paused it.

@@ -4,21 +4,19 @@
 -- What restricts somebody who was forgotten and comes back does not expire any more.
 -- Returns {new, 'number seq seen since', the user's intents (channel id, intent, …)}; {-1, most} if there are as many.
 -- with user_held
-if (ARGV[6] or '') ~= '' and not held_of(KEYS[2], ARGV[2]) then
+if ARGV[6] ~= '' and not held_of(KEYS[2], ARGV[2]) then
   local most = tonumber(redis.call('HGET', KEYS[4], 'most_subscriptions') or ARGV[6])
   if redis.call('HLEN', KEYS[2]) >= most then
     return {-1, most}
   end
 end
 redis.call('HSETNX', KEYS[1], 'jid', ARGV[1])
-if KEYS[4] then
-  redis.call('PERSIST', KEYS[4])
-end
+redis.call('PERSIST', KEYS[4])
 local held = held_of(KEYS[2], ARGV[2])
 if held then
   return {0, held, redis.call('HGETALL', KEYS[3])}
 end
-if tonumber(ARGV[5] or 0) > 0 then
+if tonumber(ARGV[5]) > 0 then
   redis.call('HSETNX', KEYS[1], 'seq', ARGV[5])
 end
 local number = redis.call('HINCRBY', KEYS[1], 'numbers', 1)

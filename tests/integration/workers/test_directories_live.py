@@ -1,13 +1,15 @@
 """Directories in memory on a real Redis: from matrices, through letters, to whoever asks any one worker."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
 
 from service.console.discovery import metrics
-from service.discovery.grammar import Query, parse_query
+from service.discovery.grammar import parse_query
 from service.errors import NoSuchThing, NoWorker
 from service.model import ChannelId
+from service.search import Searcher
 from service.store import Store
 from service.store.directory import Explained, Name
 from tests.integration.workers.conftest import StartWorker
@@ -56,24 +58,24 @@ async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not
     for number in range(30):
         await make_channel(store, f"https://{number}.example/feed", listed=True)
     await start_worker()
-    explained, asked = store.search.explained, list[Query]()
+    search, find, asked = Searcher(store, 3), store.names.find, list[Sequence[str]]()
 
-    async def counted(query: Query, spare: int = 2) -> Explained:
-        asked.append(query)
-        return await explained(query, spare)
+    async def counted(pairs: Sequence[str], limit: int) -> Explained:
+        asked.append(pairs)
+        return await find(pairs, limit)
 
-    monkeypatch.setattr(store.search, "explained", counted)
+    monkeypatch.setattr(store.names, "find", counted)
     around, one = (parse_query(text) for text in ("status=ok limit 5", "host=7.example limit 5"))
 
     async def from_memory() -> bool:
         asked.clear()
-        return len(await store.search.find(around, 3)) == 5 and not asked
+        return len(await search.find(around)) == 5 and not asked
 
     assert await until(from_memory, "a worker has a share of the directory")
 
     async def from_the_matrices() -> bool:
         asked.clear()
-        return len(await store.search.find(one, 3)) == 1
+        return len(await search.find(one)) == 1
 
     assert await until(from_the_matrices, "the worker has named them all")
-    assert asked == [one]
+    assert asked == [one.pairs]

@@ -15,7 +15,7 @@ from service.overlay.ring import RingView
 from service.store import LAYOUT, Store, keys
 from service.store.carrying import carried_out
 from service.store.keyspaces import KeyspaceStore
-from service.store.together import Together
+from service.store.link import Together
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.keeper import Keeper

@@ -7,11 +7,12 @@ from msgspec import structs
 
 from service.clock import SystemClock
 from service.discovery.grammar import parse_query
+from service.discovery.results import entry_name
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Entry, Imprint
+from service.search import Searcher
 from service.store import Store
 from service.store.directory import Name
-from service.store.search import entry_name
 from tests.support.channels import SNAPSHOT, change, make_channel
 from workers.naming import WALKS, Naming
 
@@ -38,7 +39,7 @@ async def name(store: Store, naming: Naming, *channels: Channel) -> None:
 
 
 async def found(store: Store, text: str) -> list[str]:
-    return [finding.channel.id for finding in await store.search.find(parse_query(text), 3)]
+    return [finding.channel.id for finding in await Searcher(store, 3).find(parse_query(text))]
 
 
 async def test_a_channel_is_found_by_what_it_says_of_itself(store: Store, naming: Naming) -> None:

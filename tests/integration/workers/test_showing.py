@@ -11,7 +11,7 @@ from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscri
 
 @pytest.mark.parametrize(
     ("lost", "source"),
-    [((), "cache"), (("digest", "latest"), "store"), (("digest", "latest", "memory"), "publisher")],
+    [((), "cache"), (("digest",), "store"), (("digest", "latest", "memory"), "publisher")],
 )
 async def test_the_latest_entries_are_shown_as_long_as_anybody_has_them(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, lost: tuple[str, ...], source: str

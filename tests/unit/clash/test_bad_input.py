@@ -2,13 +2,8 @@
 
 import pytest
 
-from service.clash.accepting import IncorrectDepth, answer
-from service.clash.depths import Depths
-from service.clash.fields import from_fields, to_fields
-from service.clash.groups import KeyGroup
-from service.clash.keys import Layout, check_key
-from service.clash.mapping import Keyspaces
-from service.clash.search import MOST_PROBES, DepthSearch
+from service.clash.groups import KeyGroup, Keyspaces, Layout, check_key
+from service.clash.search import MOST_PROBES, Depths, DepthSearch
 from service.clash.steps import (
     Abandon,
     AcceptKeyGroup,
@@ -22,9 +17,9 @@ from service.clash.steps import (
     TakeBack,
     apply,
 )
-from service.clash.table import Kind, Move, ServerTable, empty_table, root_table
-from service.errors import BadKey, GroupsMoving, NewerTable, StepRefused, UnknownKeyspace, from_fault, to_fault
-from tests.support.keyspaces import MemoryKeyspaces, carried_through
+from service.clash.table import Kind, Move, empty_table, from_fields, root_table, to_fields
+from service.clash.transitions import IncorrectDepth, answer
+from service.errors import BadKey, GroupsMoving, StepRefused, UnknownKeyspace, from_fault, to_fault
 
 BITS = 8
 ROOT = KeyGroup(0, 0, BITS)
@@ -64,8 +59,6 @@ def test_an_unknown_keyspace_is_refused(keyspace: int) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "error", "said"),
     [
-        ("version", "3", NewerTable, "has version 3; this Coronet knows 2"),
-        ("version", "one", BadKey, "is no number"),
         ("bits", "32", BadKey, "has keys of 32 bits, not 8"),
         ("0*", "sleeping", BadKey, "describes no group"),
         ("0*", "split parent=0 right=4", UnknownKeyspace, "no keyspace 4"),
@@ -90,24 +83,6 @@ def test_a_table_in_the_middle_of_a_move_reads_as_it_was_written() -> None:
     child = apply(empty_table(split.move.child, BITS), AcceptKeyGroup(split.move), KEYSPACES)
     for table in (split, child):
         assert from_fields(table.keyspace, to_fields(table), KEYSPACES, BITS) == table
-
-
-def test_only_a_table_with_what_older_coronets_do_not_know_is_of_the_newer_version() -> None:
-    def version(table: ServerTable) -> str:
-        assert from_fields(table.keyspace, to_fields(table), KEYSPACES, BITS) == table
-        return to_fields(table)["version"]
-
-    store = MemoryKeyspaces(4, BITS)
-    assert HOME not in (store.map.keyspace_of(ROOT.right), store.map.keyspace_of(ROOT.left.right))
-    carried_through(store, SplitGroup(HOME, ROOT))
-    begun = apply(store.tables[HOME], MergeGroup(HOME, ROOT), KEYSPACES)
-    carried_through(store, SplitGroup(HOME, ROOT.left))
-    assert (version(begun), version(store.tables[HOME])) == ("1", "1")
-    planned = apply(store.tables[HOME], RecallGroup(HOME, ROOT), KEYSPACES)
-    carried_through(store, RecallGroup(HOME, ROOT))
-    assert (version(planned), version(store.tables[HOME])) == ("2", "2")
-    carried_through(store, SplitGroup(HOME, ROOT.right))
-    assert version(store.tables[HOME]) == "1"
 
 
 def test_what_cannot_be_split_or_merged_says_why() -> None:
@@ -149,7 +124,7 @@ def test_a_search_that_is_led_about_gives_up() -> None:
             assert search.answered(IncorrectDepth(BITS)) is None
 
 
-@pytest.mark.parametrize("error", [BadKey, UnknownKeyspace, StepRefused, GroupsMoving, NewerTable])
+@pytest.mark.parametrize("error", [BadKey, UnknownKeyspace, StepRefused, GroupsMoving])
 def test_the_errors_cross_process_borders(error: type[BadKey]) -> None:
     again = from_fault(to_fault(error("why")))
     assert (type(again), str(again)) == (error, "why")

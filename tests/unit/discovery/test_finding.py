@@ -4,7 +4,7 @@ import pytest
 
 from service.discovery.cell import Record
 from service.discovery.finding import find
-from service.discovery.load import Limits
+from service.discovery.head import Limits
 from service.discovery.placing import place
 from tests.support.cells import MemoryCells
 
@@ -19,6 +19,6 @@ def test_a_query_that_found_as_many_as_were_wanted_does_not_say_that_these_are_a
     """A cell tells no more than it is asked for, so there may be others."""
     cells = MemoryCells()
     for number in range(5):
-        cells.lead(place(PAIR, Record(f"n{number}", 1, frozenset({PAIR}), 1000), (number, number), LIMITS))
+        cells.lead(place(PAIR, Record(f"n{number}", 1, frozenset({PAIR}), 1000), number, LIMITS))
     told = cells.lead(find(frozenset({PAIR}), limit, 0, LIMITS))
     assert (len(told.matches), told.complete) == (found, complete)

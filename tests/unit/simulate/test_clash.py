@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from service.clash.groups import KeyGroup
-from service.clash.mapping import Keyspaces
+from service.clash.groups import KeyGroup, Keyspaces
 from service.clash.policy import Limits
 from service.simulate.clash import STEPS, Outcome, run
 from service.simulate.clash_dht import LENGTHS, Dht, random_servers

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.discovery.partial.messages import Add
+from service.discovery.partial.servers import Add
 from service.simulate import partial_lookup_static as static
 from service.simulate import partial_lookup_updates as updates
 from service.simulate.cli import run

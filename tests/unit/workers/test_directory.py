@@ -6,9 +6,8 @@ from itertools import cycle
 
 import pytest
 
-from service.discovery.partial import post
-from service.discovery.partial.entries import Listed
-from service.discovery.partial.post import Told
+from service.discovery.cell import Record
+from service.discovery.partial.share import Term, Told, decode_letter, encode_letter
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
@@ -29,11 +28,11 @@ class MemoryMatrices:
     def key(self, pair: str) -> str:
         return pair.upper()
 
-    async def names(self, pair: str, most: int) -> Sequence[Listed]:
+    async def names(self, pair: str, most: int) -> Sequence[Record]:
         self.reads += 1
         if self.down:
             raise StoreUnavailable("Redis is away.")
-        found = [Listed(name, 1, pairs) for name, pairs in self.held.items() if self.key(pair) in pairs]
+        found = [Record(name, 1, pairs, 0) for name, pairs in self.held.items() if self.key(pair) in pairs]
         return found[:most]
 
 
@@ -169,7 +168,7 @@ async def test_letters_of_another_ring_or_another_version_change_nothing() -> No
         await directories.keep_up()
     ((to, old),) = fleet.letters
     fleet.rejoin(list(fleet.nodes))
-    for payload in (b"", b"\xc1", post.encode([]), old):
+    for payload in (b"", b"\xc1", encode_letter([]), old):
         await fleet.nodes[to].received(payload)
     assert fleet.nodes[to].find([DISCOVER], 5) == []
 
@@ -179,4 +178,4 @@ async def test_the_strategy_is_told_with_its_reasons() -> None:
     await fleet.keep_up()
     (choice,) = (each.choice for node in fleet.nodes.values() for each in node.chosen)
     assert choice.reasons
-    assert isinstance(post.decode(post.encode([Told("a=b", post.Term(1, 1), choice.strategy)]))[0], Told)
+    assert isinstance(decode_letter(encode_letter([Told("a=b", Term(1, 1), choice.strategy)]))[0], Told)
