@@ -27,8 +27,7 @@ from service.errors import LeaseLost, StaleVersion, StoreUnavailable
 from service.feeds.urls import channel_id
 from service.location.contents import digest_of, newest
 from service.model import ChannelId, Delta, NodeId, Notice
-from service.overlay.regions import owned_prefixes
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels import Snapshot
 from service.store.state import ChannelState
