@@ -38,12 +38,10 @@ from service.store.requests import (
     Why,
 )
 from workers.lanes import Lanes
-from workers.looks import Looks
 from workers.node import Node
 from workers.peers.showing import Showing
-from workers.poller import Poller
-from workers.probing import Probing
-from workers.trail import listening
+from workers.poller import Poller, listening
+from workers.probing import Probing, no_looks
 
 _WITHIN_S = 9.0
 _FETCHED_WITHIN_S = 7.0
@@ -64,7 +62,7 @@ class Answers:
         self._poller = poller
         self._lanes = lanes
         self._lists = OpmlReader()
-        self._looks = Looks()
+        self._looks = no_looks()
 
     async def answer(self, node: Node, letter: Letter) -> None:
         """Answer one letter, unless nobody waits any more. What goes wrong is part of the answer."""

@@ -8,11 +8,11 @@ are forgotten, and placed anew at the next upkeep. All of this is soft state, in
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from hashlib import sha1
-from typing import Protocol
 
 import msgspec
 import structlog
 
+from service.discovery.listing import listed
 from service.discovery.partial import post
 from service.discovery.partial.choosing import Chosen
 from service.discovery.partial.coordinating import Coordinator
@@ -23,6 +23,8 @@ from service.discovery.partial.share import Shares
 from service.errors import CellsLost, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
+from service.store.cells import Cells, pair_key
+from service.store.directory import LIMITS
 
 DISCOVER = "status=ok"
 """The pair of the directory that is always kept: channels that work, for whoever just looks around."""
@@ -39,16 +41,30 @@ _MOST_COUNTED = 1000
 log = structlog.get_logger(__name__)
 
 
-class Matrices(Protocol):
-    """Where directories are read from. Every method may raise :class:`StoreUnavailable` or :class:`CellsLost`."""
+class Matrices:
+    """The channels' matrices, as directories are read from them."""
+
+    def __init__(self, cells: Cells, draw: Callable[[], float]) -> None:
+        """Take random numbers in [0, 1) from ``draw``."""
+        self._cells = cells
+        self._draw = draw
 
     def key(self, pair: str) -> str:
         """Return what stands for an AV-pair in the names that are listed."""
-        ...
+        return pair_key(f"channel {pair}")
 
     async def names(self, pair: str, most: int) -> Sequence[Listed]:
-        """Return names that have this AV-pair, unexpired ones, up to so many."""
-        ...
+        """Return names that have this AV-pair, unexpired ones, up to so many.
+
+        Raises :class:`StoreUnavailable` or :class:`CellsLost`.
+        """
+        dialogue = listed(self.key(pair), most, LIMITS, int(self._draw() * (1 << 32)))
+        try:
+            commands = next(dialogue)
+            while True:
+                commands = dialogue.send(await self._cells.carry_out(commands))
+        except StopIteration as stopped:
+            return [Listed(record.name, record.version, record.pairs) for record in stopped.value]
 
 
 Post = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]

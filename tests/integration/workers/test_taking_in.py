@@ -66,7 +66,7 @@ async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
     lanes = lanes_of_polls(parser, Parser(), ParserBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
         poller = Poller(reach, courtesy(store), lanes, Memories(stored(store)), clock)
-        polling = Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks, mates=[])
+        polling = Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()
 
