@@ -25,10 +25,9 @@ from service.store import open_store
 from workers.answers import Answers
 from workers.courtesy import Courtesy
 from workers.lanes import ParserBudgets, lanes_of_polls, lanes_of_probes
-from workers.memories import Memories
 from workers.node import Node, Parts
-from workers.peers.door import Door
-from workers.peers.main import Peers
+from workers.peers.contents import Memories
+from workers.peers.main import Door, Peers
 from workers.poller import Poller
 from workers.tasks import Tasks
 from workers.websub import Hubs

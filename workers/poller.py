@@ -24,7 +24,7 @@ from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetch import Fetched, Fetcher
 from workers.courtesy import Courtesy, charged_site, public_group
 from workers.lanes import PROMPT_FETCH_S, Lane, Lanes, publisher_of_watch
-from workers.memories import Memories
+from workers.peers.contents import Memories
 from workers.watch import Found, Watch, condition, day_of, documents_of, found, kept, moved_on
 
 _NEWEST_DELAY_S = 86_400.0

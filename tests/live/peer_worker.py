@@ -26,9 +26,8 @@ from service.settings import Settings, load
 from service.store.channels import Channels
 from workers.main import tend_heap, work
 from workers.peers.contents import Contents, Located
-from workers.peers.door import Door
 from workers.peers.finding import HERE, Finder
-from workers.peers.main import Peers
+from workers.peers.main import Door, Peers
 
 LOOKUPS = 60
 WHY = "Coronet-Why"

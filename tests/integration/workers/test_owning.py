@@ -178,28 +178,6 @@ async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
     assert await store.link.call("EXISTS", keys.joining(channel_id(NEW))) == 0
 
 
-async def test_whoever_adopts_a_channel_brings_over_what_an_older_coronet_kept_of_it(store: Store) -> None:
-    """Whoever is told of a version meanwhile is told once, and who left stays away."""
-    owner, channel = Owner(store), await make_channel(store)
-    people = [f"person{number}@localhost" for number in range(5)]
-    for jid in people:
-        await store.subscriptions.subscribe(jid, channel.id)
-    entries, _ = await store.index.page(channel.id, "", 10)
-    await store.subscriptions.unsubscribe(people[0], channel.id)
-    await store.index.remove(channel.id, entries)
-    await store.link.call("HSET", keys.channel_index(channel.id), *(value for entry in entries for value in entry))
-    await owner.owning.adopt([channel.id])
-    (adopted,) = await owner.settle()
-    assert isinstance(adopted, Adopted)
-    assert await store.link.call("EXISTS", keys.channel_index(channel.id)) == 0
-    delta = Delta(channel.id, 1, 0, 2_000.0, (Change("addition", Entry("x")),))
-    await store.channels.publish(delta, SNAPSHOT, adopted.epoch, silent=False)
-    owner.owning._fan_out_soon(channel.id, adopted.epoch)
-    await owner.settle()
-    assert sorted(await store.outbox.waiting()) == sorted(map(keys.user_id, people[1:]))
-    assert await store.index.count([channel.id]) == [len(people) - 1]
-
-
 async def test_of_walks_that_are_asked_for_during_one_only_the_latest_comes_after_it(store: Store) -> None:
     owner = Owner(store)
     await asyncio.gather(*(owner.owning.list_owned(ListOwned(asked_s)) for asked_s in (1.0, 2.0, 3.0)))

@@ -21,7 +21,7 @@ from tests.support.documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.lanes import Lanes, ParserBudgets, lanes_of_polls
-from workers.memories import Memories
+from workers.peers.contents import Memories
 from workers.poller import Poller
 from workers.polling import Polling
 from workers.tasks import Tasks
