@@ -34,8 +34,7 @@ from service.corona.events import (
     Tick,
 )
 from service.corona.messages import decode, encode
-from service.corona.post import gathered
-from service.corona.protocol import NodeProtocol
+from service.corona.protocol import NodeProtocol, gathered
 from service.corona.reasons import Reason
 from service.errors import (
     CellsLost,
@@ -228,15 +227,15 @@ class Node:
     async def _note_paces(self) -> None:
         """Note how often channels are polled where that has changed; all at once would hold up the polls."""
         OWNED.clear()
-        for nodes, channels in self._protocol.owned().items():
+        for nodes, channels in self._protocol.pacing.owned().items():
             OWNED.labels(str(nodes)).set(channels)
-        changed = self._protocol.paces_to_note(_PACES_AT_ONCE)
+        changed = self._protocol.pacing.to_note(_PACES_AT_ONCE)
         try:
             await self._store.paces.note(changed)
         except StoreUnavailable as error:
             log.warning("paces were not noted", channels=len(changed), error=str(error))
         else:
-            self._protocol.paces_noted(changed)
+            self._protocol.pacing.noted(changed)
 
     async def _keep_directory(self) -> None:
         """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from service.corona.clusters import decode, encode, summarise
 from service.corona.goals import Floats, size_for_wait, weights
-from service.corona.honeycomb import Problem, sizes
+from service.corona.honeycomb import UNBOUND, Problem, sizes, within_sites
 from service.corona.messages import Part
 from service.corona.policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Goal, Policy
 from service.corona.reasons import Limits, bounded
-from service.corona.sites import UNBOUND, within_sites
 
 POLL_COST = 1.0
 """Polls cost the same whatever the channel: publishers count requests, and most are answered without a body."""
@@ -38,7 +37,7 @@ class Factors(NamedTuple):
     update_interval_s: float
     private: bool
     site_scale: float = UNBOUND
-    """That of its site: see ``sites``."""
+    """That of its site: see ``honeycomb.within_sites``."""
     longest_wait_s: float = 0.0
     """What admins set for this channel; 0 for that of the aims."""
     shortest_interval_s: float = 0.0

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.corona.aggregation import joined
+from service.corona.honeycomb import UNBOUND
 from service.corona.messages import Part
 from service.corona.optimum import Factors, Table, decided, decided_alone, limits, part, scale, tabled
 from service.corona.policy import Aims, Goal, Policy
-from service.corona.sites import UNBOUND
 
 DAY_S = 86_400.0
 NODES = 40

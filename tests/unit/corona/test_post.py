@@ -2,7 +2,7 @@
 
 from service.corona.events import Send
 from service.corona.messages import Assign, Assignment, Message, Unassign
-from service.corona.post import MOST_ASSIGNMENTS, gathered
+from service.corona.protocol import MOST_ASSIGNMENTS, gathered
 from service.corona.schedule import Rota
 from service.model import NodeId
 
