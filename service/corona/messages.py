@@ -81,7 +81,7 @@ class Base(msgspec.Struct, frozen=True, array_like=True):
     """What a new version leaves for the next polls to go on from, so that nobody has to load it.
 
     ``detected_s`` is the candidate's (Unix s): its finder knows it again by that. ``subscribers`` are the channel's.
-    ``digest`` names the content (:mod:`service.location.contents`); b"" if an older node says so.
+    ``digest`` names the content (:mod:`service.location.contents`).
     """
 
     validators: model.Validators
