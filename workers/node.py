@@ -34,7 +34,7 @@ from service.corona.events import (
     Tick,
 )
 from service.corona.messages import decode, encode
-from service.corona.protocol import NodeProtocol, gathered
+from service.corona.protocol import NodeProtocol
 from service.corona.reasons import Reason
 from service.errors import (
     CellsLost,
@@ -295,7 +295,7 @@ class Node:
     async def _happened(self, *events: Event) -> None:
         """Tell the protocol, and carry out what it asks for."""
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
-        effects = [effect for event in events for effect in self._protocol.handle(event, now_s, fleet_s)]
+        effects = self._protocol.handle(events, now_s, fleet_s)
         for effect in effects:
             if handler := self._at_effect.get(type(effect)):
                 handler(effect)
@@ -309,9 +309,7 @@ class Node:
             log.warning("effects lost", node=self.me.id[:8], of=type(events[0]).__name__, error=str(error))
 
     async def _send(self, sends: Sequence[Send]) -> None:
-        letters = [
-            (send.node, Letter("peer", self.me.id, encode(self.me.id, send.message))) for send in gathered(sends)
-        ]
+        letters = [(send.node, Letter("peer", self.me.id, encode(self.me.id, send.message))) for send in sends]
         await self._store.inboxes.send(letters)
 
 

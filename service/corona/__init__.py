@@ -23,7 +23,7 @@ n = clip(c·√(weight/cost), least, most) with one number c, on which the fleet
 - ``site_budgets``  how the owners of a site's channels learn what the site may be asked for all
 - ``owner``     a channel's owner: names the polling set, versions what its members find
 - ``member``    a polling set's member: polls while told to, keeps what it found until versioned
-- ``protocol``  both halves of one node, and its messages on their way out
+- ``protocol``  both halves of one node
 - ``policy``    what the fleet is to achieve, and at what cost
 - ``events``, ``messages``  what goes in and out, and what travels between nodes
 

@@ -131,18 +131,6 @@ def scale(policy: Policy, nodes: int, fleet: Part) -> float | None:
     return min(fast, clusters.scale_for_budget(cap)) if cap < inf else fast
 
 
-def decided_alone(policy: Policy, nodes: int, channel: Factors, scale: float | None) -> float:
-    """Return what :func:`decided` has for a single channel, without arrays: a node may adopt thousands in a second."""
-    bounds = limits_of(policy, nodes, channel)
-    least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
-    if scale is None:
-        demand = max(channel.subscribers, policy.aims.polls_per_channel) * POLL_COST
-        found = min(max(demand, least), bounds.most()[0])
-    else:
-        found, _ = bounded(sqrt(weight(policy, channel) / POLL_COST), scale, least, bounds)
-    return round(found, DIGITS) if found > 1 else found
-
-
 def weight(policy: Policy, channel: Factors) -> float:
     """Return a channel's weight, by the goal."""
     subscribers = max(channel.subscribers, 1)

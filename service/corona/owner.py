@@ -67,6 +67,8 @@ class Owner:
         self._view = RingView(0, ())
         self._pacing = pacing
         self._owned: dict[ChannelId, _Owned] = {}
+        self._adopted: list[ChannelId] = []
+        """Channels that are adopted now, whose members are to be told."""
         self._unwanted: set[ChannelId] = set()
         """What the last walk found that nobody wants: what a forgotten member finds there does not revive it."""
         self._walk: tuple[float, set[ChannelId]] = -inf, set()
@@ -118,7 +120,7 @@ class Owner:
             yield Disown(channel)
 
     def adopted(self, event: Adopted, known: Rota | None, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Take over: tell the polling set, and decide the candidate that waited.
+        """Take over, and decide the candidate that waited; the polling set is told by :meth:`tell_adopted`.
 
         ``known`` is the rota by which this node polls the channel for its former owner, if it does.
         """
@@ -129,10 +131,15 @@ class Owner:
         self._pacing.adopt(
             event.channel, owned.subscribers, event.updates, known, private=event.private, site=event.site
         )
-        yield from self._settle([event.channel], fleet_s, repeated=True)
+        self._adopted.append(event.channel)
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:
             yield from self._decide(owned, *waiting, now_s, fleet_s)
+
+    def tell_adopted(self, fleet_s: float) -> Iterator[Effect]:
+        """Tell the polling sets of what was adopted, all together: a node may adopt thousands in a second."""
+        adopted, self._adopted = self._adopted, []
+        yield from self._settle([channel for channel in adopted if channel in self._owned], fleet_s, repeated=True)
 
     def offered(self, finder: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Version a candidate, one at a time per channel.

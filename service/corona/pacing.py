@@ -261,11 +261,8 @@ class Pacing:
         for site, factors in paces.items():
             yield site, optimum.problem(self._policy, self._nodes, tabled(factors, len(factors)))
 
-    def _sizes(self, paces: Sequence[_Pace], fleet_s: float) -> Sequence[float]:
-        factors = (self._factors(pace, fleet_s) for pace in paces)
-        if len(paces) == 1:
-            return [optimum.decided_alone(self._policy, self._nodes, next(factors), self.scale)]
-        table = tabled(factors, len(paces))
+    def _sizes(self, paces: Sequence[_Pace], fleet_s: float) -> list[float]:
+        table = tabled((self._factors(pace, fleet_s) for pace in paces), len(paces))
         found: list[float] = optimum.decided(self._policy, self._nodes, table, self.scale).tolist()
         return found
 

@@ -27,7 +27,6 @@ from service.corona.events import (
 from service.corona.member import Member
 from service.corona.messages import (
     Assign,
-    Assignment,
     Candidate,
     ChannelAdded,
     ChannelRemoved,
@@ -44,9 +43,6 @@ from service.corona.policy import Policy
 from service.corona.reasons import Reason
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
-
-MOST_ASSIGNMENTS = 1_000
-"""Of one message; then the next one is begun."""
 
 
 class NodeProtocol:
@@ -67,18 +63,21 @@ class NodeProtocol:
         self._unlisted = False
         """Whether the ring has changed since we asked for a walk of the registry."""
 
-    def handle(self, event: Event, now_s: float, fleet_s: float) -> list[Effect]:
+    def handle(self, events: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
         """Return what the shell has to do, in this order.
 
         ``now_s`` is any clock that never goes back, ``fleet_s`` the one that all nodes read, by which polls are
         due. Unknown, repeated and outdated events are answered with little or nothing; none raises.
         """
         effects: list[Effect] = []
-        events = deque([event])
-        while events:
-            for effect in self._react(events.popleft(), now_s, fleet_s):
+        waiting = deque(events)
+        while waiting:
+            reaction = [*self._react(waiting.popleft(), now_s, fleet_s)]
+            if not waiting:
+                reaction += self._owner.tell_adopted(fleet_s)
+            for effect in reaction:
                 if isinstance(effect, Send) and effect.node == self._me:
-                    events.append(Received(self._me, effect.message))
+                    waiting.append(Received(self._me, effect.message))
                 else:
                     effects.append(effect)
         return effects
@@ -158,23 +157,3 @@ class NodeProtocol:
         if due or self._unlisted:
             self._unlisted = False
             yield ListOwned(now_s)
-
-
-def gathered(sends: Iterable[Send]) -> list[Send]:
-    """Return the same in fewer messages: assignments that a node is sent one after the other travel together."""
-    found: list[Send] = []
-    growing: dict[NodeId, tuple[int, int, list[Assignment]]] = {}
-    grown: list[tuple[int, int, list[Assignment]]] = []
-    for send in sends:
-        message, last = send.message, growing.pop(send.node, None)
-        if isinstance(message, Assign):
-            if last is not None and last[1] == message.ring_version and len(last[2]) < MOST_ASSIGNMENTS:
-                last[2].extend(message.assignments)
-                growing[send.node] = last
-                continue
-            growing[send.node] = len(found), message.ring_version, list(message.assignments)
-            grown.append(growing[send.node])
-        found.append(send)
-    for index, ring_version, assignments in grown:
-        found[index] = Send(found[index].node, Assign(ring_version, tuple(assignments)))
-    return found
