@@ -1,18 +1,30 @@
-"""Answers to what bots and the console ask of the fleet: look at this URL, poll this channel now."""
+"""The requests of bots and the console to the fleet, each with its handler: look at this URL, poll this channel now."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from service.errors import CoronetError, NotSettled, NotSubscribed, NoWorker, to_fault
+from service.errors import (
+    CoronetError,
+    NotSettled,
+    NotSubscribed,
+    NoWorker,
+    PublisherError,
+    UserError,
+    to_fault,
+)
 from service.feeds.opml import Outline
 from service.feeds.sandbox import OpmlReader
 from service.feeds.urls import channel_id
-from service.model import Channel
+from service.feeds.wire import Examine
+from service.location.contents import unpacked
+from service.model import Channel, Entry, Validators
+from service.net.peers import peer_of
 from service.store import Store
 from service.store.inbox import Letter
 from service.store.requests import (
@@ -34,21 +46,23 @@ from service.store.requests import (
     ReadOutline,
     Share,
     Show,
+    Shown,
     Step,
     Why,
 )
+from workers.courtesy import public_group
 from workers.lanes import Lanes
-from workers.looks import Looks
 from workers.node import Node
-from workers.peers.showing import Showing
-from workers.poller import Poller
-from workers.probing import Probing
-from workers.trail import listening
+from workers.poller import Poller, document, listening
+from workers.probing import Probing, no_looks
+from workers.watch import Watch
 
 _WITHIN_S = 9.0
 _FETCHED_WITHIN_S = 7.0
+_SHOWN_WITHIN_S = 5.0
 _MOST_FEEDS = 1_000
 """Of a list: an answer is to stay small."""
+_NO_CHANNEL = "There is no such channel."
 
 _T = TypeVar("_T")
 
@@ -64,7 +78,18 @@ class Answers:
         self._poller = poller
         self._lanes = lanes
         self._lists = OpmlReader()
-        self._looks = Looks()
+        self._looks = no_looks()
+        self._handlers: dict[type, Callable[[Node, Ask, Any], Awaitable[Answer]]] = {
+            Probe: self._probe,
+            Move: self._move,
+            PollNow: self._poll_now,
+            ReadOutline: self._read_outline,
+            Lookup: self._look_up,
+            ListDirectories: self._list_directories,
+            NameShare: self._name_share,
+            Show: self._show,
+            Why: self._why,
+        }
 
     async def answer(self, node: Node, letter: Letter) -> None:
         """Answer one letter, unless nobody waits any more. What goes wrong is part of the answer."""
@@ -75,7 +100,29 @@ class Answers:
             return
         if ask.until_s < node.polling.fleet_s():
             return
-        await self._store.requests.answer(ask, await self._answer(node, ask))
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                answer = await self._handlers[type(ask.body)](node, ask, ask.body)
+        except TimeoutError:
+            answer = Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
+        except CoronetError as error:
+            answer = Failed(to_fault(error))
+        await self._store.requests.answer(ask, answer)
+
+    async def _probe(self, node: Node, _: Ask, probe: Probe) -> Answer:
+        return await Probing(self._store, self._poller, self._lanes, node, self._looks).probe(probe)
+
+    async def _move(self, node: Node, _: Ask, move: Move) -> Answer:
+        if not await node.owning.move(move.channel, move.url):
+            raise NotSubscribed("There is no such channel, or it has moved already.")
+        return Moving()
+
+    async def _poll_now(self, node: Node, ask: Ask, wanted: PollNow) -> Answer:
+        polling = node.polling.poll_now(wanted.channel)
+        result = await (self._told(ask, polling) if wanted.told else polling)
+        if result is None:
+            raise NotSubscribed(_NO_CHANNEL)
+        return Polled(result)
 
     async def _told(self, ask: Ask, polling: Awaitable[_T]) -> _T:
         """Return what comes of it, and tell its steps meanwhile, in order."""
@@ -93,57 +140,56 @@ class Answers:
             steps.put_nowait(None)
             await teller
 
-    async def _answer(self, node: Node, ask: Ask) -> Answer:  # noqa: C901, PLR0911, PLR0912 - one arm per question and error
-        try:
-            async with asyncio.timeout(_WITHIN_S):
-                match ask.body:
-                    case Probe() as probe:
-                        probing = Probing(self._store, self._poller, self._lanes, node, self._looks)
-                        return await probing.probe(probe)
-                    case Move(channel=cid, url=url):
-                        if not await node.owning.move(cid, url):
-                            return Failed(to_fault(NotSubscribed("There is no such channel, or it has moved already.")))
-                        return Moving()
-                    case PollNow(channel=cid, told=told):
-                        polling = node.polling.poll_now(cid)
-                        result = await (self._told(ask, polling) if told else polling)
-                        if result is None:
-                            return Failed(to_fault(NotSubscribed("There is no such channel.")))
-                        return Polled(result)
-                    case ReadOutline(url):
-                        return Outlined(await self._outline(url))
-                    case Lookup(pairs, limit):
-                        return LookedUp(tuple(node.directories.find(pairs, limit)))
-                    case ListDirectories():
-                        return Coordinated(node.directories.chosen)
-                    case NameShare(pair):
-                        return Share(node.directories.share(pair))
-                    case Show(channel=cid):
-                        showing = Showing(self._store, node.contents, self._poller, self._lanes)
-                        shown = await showing.show(cid, node.ring)
-                        return shown or Failed(to_fault(NotSubscribed("There is no such channel.")))
-                    case Why(channel=cid):
-                        reason = node.why(cid)
-                        if reason is None:
-                            return Failed(to_fault(NotSettled("It is not settled yet how this is polled.")))
-                        return Explained(reason)
-        except TimeoutError:
-            return Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
-        except CoronetError as error:
-            return Failed(to_fault(error))
-
-    async def _outline(self, url: str) -> Outline:
+    async def _read_outline(self, _node: Node, _: Ask, wanted: ReadOutline) -> Answer:
         """Fetch and read a list of feeds. Raises what its reader is to be told of."""
+        channel = Channel(channel_id(wanted.url), wanted.url)
 
         async def load() -> bytes:
-            channel = Channel(channel_id(url), url)
             async with self._lanes.room(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
             return fetched.body or b""
 
         outline = await self._lists.read(load)
-        if len(outline.feeds) <= _MOST_FEEDS:
-            return outline
-        return Outline(
-            outline.feeds[:_MOST_FEEDS], (f"Only the first {_MOST_FEEDS:,} feeds are read.", *outline.problems)
-        )
+        if len(outline.feeds) > _MOST_FEEDS:
+            problem = f"Only the first {_MOST_FEEDS:,} feeds are read."
+            outline = Outline(outline.feeds[:_MOST_FEEDS], (problem, *outline.problems))
+        return Outlined(outline)
+
+    async def _look_up(self, node: Node, _: Ask, wanted: Lookup) -> Answer:
+        return LookedUp(tuple(node.directories.find(wanted.pairs, wanted.limit)))
+
+    async def _list_directories(self, node: Node, _: Ask, _wanted: ListDirectories) -> Answer:
+        return Coordinated(node.directories.chosen)
+
+    async def _name_share(self, node: Node, _: Ask, wanted: NameShare) -> Answer:
+        return Share(node.directories.share(wanted.pair))
+
+    async def _show(self, node: Node, _: Ask, wanted: Show) -> Answer:
+        """Show a channel's latest entries, and where its content came from."""
+        (state,) = await self._store.channels.states([wanted.channel])
+        if state is None:
+            raise NotSubscribed(_NO_CHANNEL)
+        located = await node.contents.locate(wanted.channel, state.channel.version, state.digest)
+        latest = unpacked(located.content.latest)
+        if located.source == "publisher":
+            latest = await self._fetched(state.channel)
+        elif not latest:
+            latest = await self._store.channels.newest(wanted.channel)
+        workers = ((peer_of(info), info.name) for info in node.ring.nodes)
+        name = next((name for peer, name in workers if peer and peer.id == located.worker), "")
+        return Shown(located.version, latest, located.source, located.hops, name)
+
+    async def _fetched(self, channel: Channel) -> tuple[Entry, ...]:
+        with contextlib.suppress(PublisherError, UserError):
+            async with self._lanes.room(channel, await self._poller.address_group(channel)):
+                fetched = await self._poller.fetch_unknown(channel, _SHOWN_WITHIN_S)
+                job = Examine((document(fetched),), b"", channel.url, channel.kind, time.time())
+                watch = Watch(channel, Validators(), 0, address_group=public_group(fetched.address))
+                return (await self._lanes.examine(job, watch, _SHOWN_WITHIN_S)).latest
+        return ()
+
+    async def _why(self, node: Node, _: Ask, wanted: Why) -> Answer:
+        reason = node.why(wanted.channel)
+        if reason is None:
+            raise NotSettled("It is not settled yet how this is polled.")
+        return Explained(reason)

@@ -46,22 +46,21 @@ class Naming:
         self._store = store
         self._clock = clock
         self._least_subscribers = least_subscribers
-        self._followed_s: dict[ChannelId, float] = {}
-        """When channels that enough follow are due."""
-        self._listed_s: dict[ChannelId, float] = {}
-        """When those are that few follow, but an admin has listed."""
+        self._due_s: dict[ChannelId, float] = {}
+        """When channels are due that enough people follow, or that an admin has listed."""
+        self._listed: set[ChannelId] = set()
+        """Those that few follow."""
         self._walks = 0
 
     def news_of(self, cid: ChannelId) -> None:
         """Name a channel anew at the next opportunity: it has changed."""
-        for due_s in (self._followed_s, self._listed_s):
-            if cid in due_s:
-                due_s[cid] = 0.0
+        if cid in self._due_s:
+            self._due_s[cid] = 0.0
 
     def forget(self, cid: ChannelId) -> None:
         """A channel is somebody else's now; its name lasts until they name it."""
-        self._followed_s.pop(cid, None)
-        self._listed_s.pop(cid, None)
+        self._due_s.pop(cid, None)
+        self._listed.discard(cid)
 
     def walked(self) -> None:
         """All our channels have been counted once more."""
@@ -74,7 +73,7 @@ class Naming:
         """
         now_s = self._clock.monotonic_s()
         due = {cid: count for cid, count in counted if self._is_due(cid, count, now_s)}
-        new = [(cid, count) for cid, count in counted if self._is_new(cid, count)]
+        new = [(cid, count) for cid, count in counted if cid not in self._due_s and not self._is_for_few(count)]
         due.update(new[:_NEW_AT_ONCE])
         for first in range(0, len(due), _AT_ONCE):
             some = dict(list(due.items())[first : first + _AT_ONCE])
@@ -83,23 +82,15 @@ class Naming:
             except CellsLost as error:
                 log.warning("channels are not in the directory", channels=len(some), why=str(error))
 
+    def _is_for_few(self, count: int) -> bool:
+        return count < self._least_subscribers
+
     def _is_due(self, cid: ChannelId, count: int, now_s: float) -> bool:
-        own, other = self._tables(count)
-        if cid in other:
-            return True  # it has become public by its subscribers, or is not any more
-        if (due_s := own.get(cid)) is not None:
-            return now_s >= due_s
-        return own is self._listed_s and int(cid[:4], 16) % WALKS == self._walks % WALKS
-
-    def _is_new(self, cid: ChannelId, count: int) -> bool:
-        own, other = self._tables(count)
-        return own is self._followed_s and cid not in own and cid not in other
-
-    def _tables(self, count: int) -> tuple[dict[ChannelId, float], dict[ChannelId, float]]:
-        """Return when channels with so many subscribers are due, and the others."""
-        if count >= self._least_subscribers:
-            return self._followed_s, self._listed_s
-        return self._listed_s, self._followed_s
+        due_s = self._due_s.get(cid)
+        if due_s is None:
+            return self._is_for_few(count) and int(cid[:4], 16) % WALKS == self._walks % WALKS
+        # It may have become public by its subscribers, or not be any more.
+        return now_s >= due_s or self._is_for_few(count) is not (cid in self._listed)
 
     async def _keep(self, counts: dict[ChannelId, int], now_s: float) -> None:
         states = [state for state in await self._store.channels.states(list(counts)) if state is not None]
@@ -121,16 +112,12 @@ class Naming:
         self._plan(counts, {name.id for name in (*alike, *changed)}, now_s)
 
     def _plan(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
-        refreshed_s, looked_again_s = now_s + REFRESHED_S, now_s + LOOKED_AGAIN_S
         for cid, count in counts.items():
-            own, other = self._tables(count)
-            other.pop(cid, None)
-            if cid in public:
-                own[cid] = refreshed_s
-            elif own is self._followed_s:
-                own[cid] = looked_again_s
-            else:
-                own.pop(cid, None)
+            self.forget(cid)
+            if cid in public or not self._is_for_few(count):
+                self._due_s[cid] = now_s + (REFRESHED_S if cid in public else LOOKED_AGAIN_S)
+                if self._is_for_few(count):
+                    self._listed.add(cid)
 
     async def _pairs(self, state: ChannelState, count: int) -> frozenset[str]:
         """Return a channel's name; nothing if it is its subscribers' own business."""

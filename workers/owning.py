@@ -6,7 +6,7 @@ more, a repeated publication is refused by its base version, a repeated fan-out 
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import structlog
 
@@ -27,8 +27,7 @@ from service.errors import LeaseLost, StaleVersion, StoreUnavailable
 from service.feeds.urls import channel_id
 from service.location.contents import digest_of, newest
 from service.model import ChannelId, Delta, NodeId, Notice
-from service.overlay.regions import owned_prefixes
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels import Snapshot
 from service.store.state import ChannelState
@@ -38,10 +37,10 @@ from workers.fanout import fan_out
 from workers.hits import Hits
 from workers.naming import Naming
 from workers.peers.contents import Contents
-from workers.stretches import stretches
 from workers.tasks import Tasks
 
 _BUCKETS_AT_ONCE = 8
+_CHANNELS_AT_ONCE = 500
 _RETRY_S = 1.0
 _WANTED_AFTER_PROBE_S = 60.0
 
@@ -98,7 +97,7 @@ class Owning:
         cids = [cid for cid in cids if cid not in self._adopting]
         self._adopting.update(cids)
         try:
-            for some in stretches(cids):
+            for some in _stretches(cids):
                 await self._adopt(some)
         except BaseException:
             self._adopting.difference_update(cids)
@@ -246,7 +245,7 @@ class Owning:
         for start in range(0, len(prefixes), _BUCKETS_AT_ONCE):
             registered = await self._store.channels.registered(prefixes[start : start + _BUCKETS_AT_ONCE])
             mine = [cid for cid in registered if self._view.has_among(cid, self._me, 1)]
-            for some in stretches(mine):
+            for some in _stretches(mine):
                 listed = await self._listed(some)
                 await self._happened(ChannelsListed(asked.asked_s, tuple(listed), complete=False))
         self._naming.walked()
@@ -304,3 +303,8 @@ class Owning:
                     await self._happened(PublishRefused(cid))
         finally:
             self._fanning_out.discard(cid)
+
+
+def _stretches(cids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
+    """Cut up a list of channels, in order: what is known of all of them must never be in memory at once."""
+    return (cids[start : start + _CHANNELS_AT_ONCE] for start in range(0, len(cids), _CHANNELS_AT_ONCE))

@@ -6,7 +6,8 @@ to the channel's owner. A poll that fails changes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterator
+from contextvars import ContextVar
 from math import inf
 from typing import NamedTuple
 
@@ -23,8 +24,7 @@ from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetch import Fetched, Fetcher
 from workers.courtesy import Courtesy, charged_site, public_group
 from workers.lanes import PROMPT_FETCH_S, Lane, Lanes, publisher_of_watch
-from workers.memories import Memories
-from workers.trail import tell
+from workers.peers.contents import Memories
 from workers.watch import Found, Watch, condition, day_of, documents_of, found, kept, moved_on
 
 _NEWEST_DELAY_S = 86_400.0
@@ -33,6 +33,26 @@ _MOST_ARCHIVES = 3
 _ARCHIVES_WITHIN_S = 20.0
 _PUSHES_WAIT_S = 10.0
 """How long pushed documents wait for a slot and the parser, before the channel is polled instead."""
+
+
+_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+
+
+def tell(words: str) -> None:
+    """Tell whoever asked for this poll its next step, in a few words for people."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(words)
+
+
+@contextlib.contextmanager
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    """Hear the steps that this task tells."""
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
 
 
 class Poll(msgspec.Struct, frozen=True):
@@ -119,17 +139,11 @@ class Poller:
         if self._clock.monotonic_s() > before_s:
             raise LimitReached("This worker has more to poll than it can: it was another's turn by then.")
 
-    async def take_in(
-        self,
-        watch: Watch,
-        size_bytes: int,
-        take: Callable[[], Awaitable[Sequence[Document]]],
-        offer: Callable[[Found], Awaitable[None]],
-    ) -> None:
-        """Compare documents that were pushed to us, as a poll would; with a slot and the parser held.
+    @contextlib.asynccontextmanager
+    async def push_room(self, watch: Watch, size_bytes: int) -> AsyncIterator[Lane]:
+        """Hold a slot and the parser for documents of a channel that were pushed to us, ``size_bytes`` together.
 
-        ``size_bytes`` is how large they are together; ``offer`` is told what is found. Raises :class:`LimitReached`
-        when there is no room in time, and the :class:`PublisherError` of one that cannot be read, or not promptly.
+        Raises :class:`LimitReached` when there is no room in time.
         """
         lane = self._lanes.for_document(watch, size_bytes)
         publisher = publisher_of_watch(watch)
@@ -141,11 +155,14 @@ class Poller:
                         await held.enter_async_context(part)
             except TimeoutError:
                 raise LimitReached("This worker has more to read than it can: what was pushed is polled.") from None
-            for pushed in await take():
-                documents = documents_of(watch, pushed)
-                news = (await self._compare_all(watch, documents, watch.validators, lane)).found
-                if news is not None:
-                    await offer(news)
+            yield lane
+
+    async def compare_pushed(self, watch: Watch, pushed: Document, lane: Lane) -> Found | None:
+        """Return what a pushed document says that is new, read in the lane of :meth:`push_room`.
+
+        Raises the :class:`PublisherError` of one that cannot be read, or not promptly.
+        """
+        return (await self._compare_all(watch, documents_of(watch, pushed), watch.validators, lane)).found
 
     async def compare_again(self, watch: Watch, find: Found) -> Found | None:
         """Return what a find says besides the version of ``watch``. Raises :class:`PublisherError`.

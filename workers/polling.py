@@ -1,9 +1,15 @@
-"""The polls that the protocol told this node to make: when, from which base, and how they ended."""
+"""A node's scheduled polls: when each channel is due, what its next poll compares with, and how polls ended.
+
+The protocol (``service.corona.protocol``) says which channels to poll by which rota. Polls that are due within a
+twentieth of a second begin together, so that what they ask the store travels together.
+"""
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from math import ceil, floor, inf
+from enum import Enum
+from heapq import heappop, heappush
+from math import ceil, inf
 from typing import Any
 
 import msgspec
@@ -18,40 +24,95 @@ from service.metrics import POLL_LAG
 from service.model import ChannelId, NodeId, PollResult
 from service.store import Store
 from service.tracing import FOUND, TRACING
-from workers.agenda import Agenda
-from workers.poller import Poller
+from workers.poller import Poller, tell
 from workers.tasks import Tasks
-from workers.trail import tell
 from workers.verdicts import Place, Verdicts
-from workers.watch import Found, Watch, advanced, borrowed, is_of, kept, renewed, watch
+from workers.watch import Found, Watch, advanced, is_of, kept, renewed, watch
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1
-_SLOT_S = 0.05
-"""Polls due in one slot, whichever node of this process makes them, begin together with it: what one of them asks
-the store costs a tenth of what it costs alone."""
-_LOADED_AHEAD = 100
-"""Channels that are loaded at once before they are due, which costs a fifth of what loading them at their turns does;
-more would hold up polls for longer than they may wait."""
+_TOGETHER_S = 0.05
+"""Polls due within it begin together: what one of them asks the store costs a tenth of what it costs alone."""
 
 log = structlog.get_logger(__name__)
 
 
+class Agenda:
+    """The next poll of each channel, in fleet time (seconds): a heap in which outdated times stay until they surface.
+
+    A heap costs a few microseconds per poll whatever the number of channels, where one interval job per channel
+    would cost a fifth of a core at 1,000 polls a second.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, ChannelId]] = []
+        self._due_s: dict[ChannelId, float] = {}
+
+    def plan(self, channel: ChannelId, due_s: float) -> None:
+        """Poll the channel at this time, instead of any time planned before."""
+        if self._due_s.get(channel) != due_s:
+            self._due_s[channel] = due_s
+            heappush(self._heap, (due_s, channel))
+
+    def drop(self, channel: ChannelId) -> None:
+        """Plan no poll of the channel."""
+        self._due_s.pop(channel, None)
+
+    def planned_s(self, channel: ChannelId) -> float:
+        """Return when the channel is due; infinity if it is not planned."""
+        return self._due_s.get(channel, inf)
+
+    def take(self, until_s: float) -> list[tuple[float, ChannelId]]:
+        """Return what is due until then, earliest first, with its time; it is planned no more."""
+        taken = []
+        while self._heap and self._heap[0][0] <= until_s:
+            due_s, channel = heappop(self._heap)
+            if self._due_s.get(channel) == due_s:
+                del self._due_s[channel]
+                taken.append((due_s, channel))
+        return taken
+
+    def next_s(self) -> float | None:
+        """Return when something may be due next (it may turn out to be outdated), or None."""
+        return self._heap[0][0] if self._heap else None
+
+
+class State(Enum):
+    """Whether a channel's base is the version that its owner told last, and whether a scheduled poll is under way.
+
+    The base is loaded before a poll begins, unless the owner sent it. A channel has one scheduled poll at a time.
+    """
+
+    OUTDATED = "the base is loaded at the next turn"
+    IDLE = "the base is current"
+    POLLING = "the base is current, and a poll is under way"
+    SUPERSEDED = "a poll is under way whose base is outdated"
+
+
+_LOADED = {State.OUTDATED: State.IDLE, State.SUPERSEDED: State.POLLING}
+_VERSION_TOLD = {State.IDLE: State.OUTDATED, State.POLLING: State.SUPERSEDED}
+_POLL_ENDED = {State.POLLING: State.IDLE, State.SUPERSEDED: State.OUTDATED}
+
+
 class _Polled(msgspec.Struct, gc=False):
-    """A channel that we poll: when, from which base (none before the first poll), and what was found."""
+    """A channel that this node polls: by which rota, from which base (none before it is loaded), and what it found."""
 
     phase: StartPolling
+    state: State = State.OUTDATED
     watch: Watch | None = None
     begun_s: float = -inf
     """When the last poll that has begun was due, which may be ahead."""
     found: Found | None = None
+
+    def happened(self, transition: dict[State, State]) -> None:
+        self.state = transition.get(self.state, self.state)
 
 
 class Polling:
     """A node's share of all polls.
 
     ``happened`` tells the protocol what was found; ``hubs_named`` which hubs a channel's document names for
-    which topic. ``mates`` are those of this process's nodes, us included while we live.
+    which topic.
     """
 
     def __init__(
@@ -64,7 +125,6 @@ class Polling:
         happened: Callable[[Event], Awaitable[None]],
         hubs_named: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
         tasks: Tasks,
-        mates: Iterable["Polling"],
     ) -> None:
         self._me = me
         self._store = store
@@ -73,18 +133,13 @@ class Polling:
         self._happened = happened
         self._hubs_named = hubs_named
         self._tasks = tasks
-        self._mates = mates
         self._fleet_ahead_s = 0.0
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
         self._polled: dict[ChannelId, _Polled] = {}
-        self._outdated: set[ChannelId] = set()
-        """Of these, what has another version than its base, as far as we know: it is loaded before its next poll."""
         self._verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
-        self._under_way: set[ChannelId] = set()
         self._taking_in: dict[ChannelId, bool] = {}
         """Channels whose pushes are read, and whether more have come since."""
-        self._loading = False
 
     def fleet_s(self) -> float:
         """Return the fleet's common time: the store's clock (Unix s)."""
@@ -99,69 +154,53 @@ class Polling:
                 self._plan(polled)
 
     def start(self, phase: StartPolling) -> None:
-        """Poll a channel at this phase from now on.
+        """Poll a channel by this rota from now on. Its base is loaded at its turn.
 
-        What its polls compare with is what a mate's compare with, or else loaded before the first of them: in its
-        turn, since a node that takes over thousands of channels from a dead one would do nothing else for seconds, if
-        it loaded them all before it polls.
+        A node that takes over thousands of channels would do nothing else for seconds if it loaded all at once.
         """
-        polled = self._polled.get(phase.channel)
-        if polled is None:
-            polled = self._polled[phase.channel] = _Polled(phase, self._borrowed(phase))
-            if polled.watch is None:
-                self._outdated.add(phase.channel)
-        else:
-            polled.phase = phase
-            if polled.watch is not None:
-                polled.watch.subscribers = phase.subscribers
+        polled = self._polled.setdefault(phase.channel, _Polled(phase))
+        polled.phase = phase
+        if polled.watch is not None:
+            polled.watch.subscribers = phase.subscribers
         self._plan(polled)
-
-    def _borrowed(self, phase: StartPolling) -> Watch | None:
-        """Return what a mate's polls of a channel compare with; should it be old, what is found by it is rejected."""
-        bases = (mate.base_of(phase.channel) for mate in self._mates)
-        return next((borrowed(base, phase.subscribers) for base in bases if base is not None), None)
-
-    def base_of(self, cid: ChannelId) -> Watch | None:
-        """Return what our polls of a channel compare with; None if we do not poll it, or would have to load that."""
-        polled = self._polled.get(cid)
-        return polled.watch if polled is not None and cid not in self._outdated else None
 
     def stop(self, cid: ChannelId) -> None:
         """Poll this channel no more."""
         self._polled.pop(cid, None)
-        self._outdated.discard(cid)
         self._agenda.drop(cid)
 
     async def refresh(self, effects: Iterable[Refresh]) -> None:
         """Compare with other versions from the next poll on, and now what was found on an earlier one."""
-        stale = {effect.channel: polled for effect in effects if (polled := self._told(effect))}
-        if at_once := [cid for cid, polled in stale.items() if polled.found and cid in self._outdated]:
-            await self._renew(at_once)
-        for cid, polled in stale.items():
+        changed: dict[ChannelId, _Polled] = {}
+        for effect in effects:
+            if polled := self._polled.get(effect.channel):
+                changed[effect.channel] = polled
+                self._go_on_from(polled, effect)
+        if at_once := [cid for cid, polled in changed.items() if polled.found and polled.state in _LOADED]:
+            await self._load(at_once)
+        for cid, polled in changed.items():
             if polled.found and self._polled.get(cid) is polled:
                 self._tasks.start(self._compare_again(polled))
 
-    def _told(self, effect: Refresh) -> _Polled | None:
-        """Take over the version that we were told, or else have it loaded; return the channel if we poll it."""
-        polled, told = self._polled.get(effect.channel), effect.told
-        if polled is None or polled.watch is None or told is None or told.base is None:
-            if polled is not None:
-                self._outdated.add(effect.channel)
-        elif effect.channel not in self._outdated and polled.watch.channel.version < told.version:
-            before, polled.watch = polled.watch, advanced(polled.watch, told.version, told.base)
+    def _go_on_from(self, polled: _Polled, effect: Refresh) -> None:
+        """Take over the version that the owner told with its base, or else have it loaded."""
+        told, before = effect.told, polled.watch
+        if before is None or told is None or told.base is None:
+            polled.happened(_VERSION_TOLD)
+        elif polled.state not in _LOADED and before.channel.version < told.version:
+            polled.watch = advanced(before, told.version, told.base)
             if polled.found and is_of(polled.found.candidate, told.base):
                 self._poller.versioned(before, polled.watch, polled.found.candidate)
                 polled.found = None
-        return polled
 
-    async def _renew(self, cids: Sequence[ChannelId]) -> None:
+    async def _load(self, cids: Sequence[ChannelId]) -> None:
+        """Load bases from the store. What does not exist there stays outdated: its owner will say so."""
         for cid, state in zip(cids, await self._store.channels.states(cids), strict=True):
             polled = self._polled.get(cid)
-            if polled is None or state is None:
-                continue
-            self._outdated.discard(cid)
-            base = watch(state, polled.phase.subscribers, self._clock.wall_s())
-            polled.watch = base if polled.watch is None else renewed(polled.watch, base)
+            if polled is not None and state is not None:
+                base = watch(state, polled.phase.subscribers, self._clock.wall_s())
+                polled.watch = base if polled.watch is None else renewed(polled.watch, base)
+                polled.happened(_LOADED)
 
     async def poll_now(self, cid: ChannelId) -> PollResult | None:
         """Poll a channel at once, whether or not it is ours to poll; None if it does not exist.
@@ -201,77 +240,80 @@ class Polling:
         if held is None or held.channel.dormant:
             await self._store.websub.drop(cid)
             return
-        is_complete = True
-
-        async def take() -> list[Document]:
-            nonlocal is_complete
-            pushes = await self._store.websub.taken(cid)
-            is_complete = all(push.body for push in pushes)
-            headers = ({"content-type": push.content_type} for push in pushes)
-            return [
-                Document(push.body, held.channel.url, header, partial=True)
-                for push, header in zip(pushes, headers, strict=True)
-                if is_complete
-            ]
-
         try:
             self._poller.refuse_blocked(held.channel)
-            await self._poller.take_in(held, await self._store.websub.waiting_bytes(cid), take, self._offer)
+            async with self._poller.push_room(held, await self._store.websub.waiting_bytes(cid)) as lane:
+                pushes = await self._store.websub.taken(cid)
+                if all(push.body for push in pushes):
+                    for push in pushes:
+                        headers = {"content-type": push.content_type}
+                        pushed = Document(push.body, held.channel.url, headers, partial=True)
+                        if found := await self._poller.compare_pushed(held, pushed, lane):
+                            await self._offer(found)
+                    return
         except HostBlocked:
             await self._store.websub.drop(cid)
             raise
         except (LimitReached, ParseKilled) as error:
             log.info("push left to a poll", channel=cid[:8], why=str(error))
             await self._store.websub.drop(cid)
-            is_complete = False
-        if not is_complete:
-            await self._poller.may_poll(held)
-            await self._poll(held)
+        await self._poller.may_poll(held)
+        await self._poll(held)
 
     async def keep_agenda(self) -> None:
         """Start each poll when it is due, for ever: a little ahead, so that polls ask the store together."""
         while True:
-            now_s = self.fleet_s()
-            first_s = self._agenda.next_s()
-            if first_s is None or (slot_s := self._slot_s(first_s)) > now_s + _AHEAD_S:
-                await self._agenda_change(None if first_s is None else slot_s - _AHEAD_S - now_s)
+            now_s, first_s = self.fleet_s(), self._agenda.next_s()
+            if first_s is None or first_s > now_s + _AHEAD_S:
+                self._agenda_changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if first_s is None else first_s - _AHEAD_S - now_s):
+                        await self._agenda_changed.wait()
                 continue
-            outdated: list[ChannelId] = []
-            for due_s, cid in self._agenda.take(max(now_s, slot_s + _SLOT_S, first_s)):
+            outdated: dict[ChannelId, float] = {}
+            for due_s, cid in self._agenda.take(max(now_s, first_s + _TOGETHER_S)):
                 polled = self._polled[cid]
                 # A poll that is begun ahead of its time must not be planned once more.
                 polled.begun_s = max(due_s, now_s)
                 self._plan(polled)
-                if cid in self._outdated:
-                    outdated.append(cid)
+                if polled.state is State.OUTDATED:
+                    outdated[cid] = due_s
                 else:
-                    self._tasks.start(self._poll_as_planned(cid, slot_s))
+                    self._begin(polled, due_s, first_s)
             if outdated:
-                self._tasks.start(self._poll_renewed(outdated, slot_s))
+                self._tasks.start(self._load_and_begin(outdated, first_s))
 
-    async def _load_ahead(self) -> None:
-        """Load what will have to be loaded, in the order of turns, and leave as much time to others as that takes."""
+    async def _load_and_begin(self, due_s: dict[ChannelId, float], at_s: float) -> None:
         try:
-            while coming := self._agenda.soonest(_LOADED_AHEAD, self._outdated):
-                begun_s = self._clock.monotonic_s()
-                await self._renew(coming)
-                if self._outdated.issuperset(coming):
-                    return  # they are gone from the store: their owner will say so
-                await asyncio.sleep(self._clock.monotonic_s() - begun_s)
+            await self._load(list(due_s))
         except OperationalError as error:
-            log.info("not loaded ahead", why=str(error))
+            log.info("not polled", channels=len(due_s), why=str(error))
+            return
+        for cid in due_s.keys() & self._polled.keys():
+            self._begin(self._polled[cid], due_s[cid], at_s)
+
+    def _begin(self, polled: _Polled, due_s: float, at_s: float) -> None:
+        """Begin the poll that is due, unless there is nothing to compare with, or the last one is still under way."""
+        if polled.state is State.IDLE:
+            polled.state = State.POLLING
+            self._tasks.start(self._poll_scheduled(polled, due_s, at_s))
+
+    async def _poll_scheduled(self, polled: _Polled, due_s: float, at_s: float) -> None:
+        cid = polled.phase.channel
+        assert polled.watch is not None  # noqa: S101 - what is being polled was loaded
+        try:
+            await self._poller.may_poll(polled.watch)
+            if (early_s := at_s - self.fleet_s()) > 0:
+                await asyncio.sleep(early_s)
+            if self._polled.get(cid) is polled:  # not stopped meanwhile; another version may have come
+                # After the set's next poll it would only burden the publisher: what there is was seen by that one.
+                late_s = self.fleet_s() - due_s
+                POLL_LAG.observe(max(late_s, 0.0))
+                await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.rota.gap_s - late_s)
+        except (LimitReached, HostBlocked, OperationalError) as error:
+            log.info("not polled", channel=cid[:8], why=str(error))
         finally:
-            self._loading = False
-
-    def _slot_s(self, due_s: float) -> float:
-        """Return when the slot of a poll begins: at the same instant of our clock for all nodes of this process."""
-        return floor((due_s - self._fleet_ahead_s) / _SLOT_S) * _SLOT_S + self._fleet_ahead_s
-
-    async def _agenda_change(self, within_s: float | None) -> None:
-        self._agenda_changed.clear()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._agenda_changed.wait()
+            polled.happened(_POLL_ENDED)
 
     async def record(self) -> None:
         """Write down how polls ended since the last time, and what that proves."""
@@ -282,14 +324,15 @@ class Polling:
         return Place(polled.watch.channel, polled.phase) if polled and polled.watch else None
 
     async def _held(self, cid: ChannelId) -> Watch | None:
+        """Return the current base of a channel, whether or not this node polls it; None if there is no such channel."""
         polled = self._polled.get(cid)
         if polled is None:
             (state,), (count,) = await asyncio.gather(
                 self._store.channels.states([cid]), self._store.subscriptions.counts([cid])
             )
             return watch(state, count, self._clock.wall_s()) if state else None
-        if cid in self._outdated:
-            await self._renew([cid])
+        if polled.state in _LOADED:
+            await self._load([cid])
         return polled.watch
 
     async def _offer_notice(self, candidate: Candidate) -> None:
@@ -303,38 +346,6 @@ class Polling:
             due_s -= (ceil((due_s - after_s) / interval_s) - 1) * interval_s
         self._agenda.plan(phase.channel, due_s)
         self._agenda_changed.set()
-
-    async def _poll_as_planned(self, cid: ChannelId, at_s: float) -> None:
-        polled = self._polled.get(cid)
-        if polled is None or polled.watch is None or cid in self._under_way:
-            return
-        self._under_way.add(cid)
-        try:
-            await self._poller.may_poll(polled.watch)
-            if (early_s := at_s - self.fleet_s()) > 0:
-                await asyncio.sleep(early_s)
-            # While it waited, it may have been stopped, or another version may have come.
-            if (polled := self._polled.get(cid)) and polled.watch:
-                # After the set's next poll it would only burden the publisher: what there is was seen by that one.
-                late_s = self.fleet_s() - at_s
-                POLL_LAG.observe(max(late_s, 0.0))
-                await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.rota.gap_s - late_s)
-        except (LimitReached, HostBlocked, OperationalError) as error:
-            log.info("not polled", channel=cid[:8], why=str(error))
-        finally:
-            self._under_way.discard(cid)
-
-    async def _poll_renewed(self, cids: Sequence[ChannelId], at_s: float) -> None:
-        try:
-            await self._renew(cids)
-        except OperationalError as error:
-            log.info("not polled", channels=len(cids), why=str(error))
-            return
-        for cid in cids:
-            self._tasks.start(self._poll_as_planned(cid, at_s))
-        if not self._loading:
-            self._loading = True
-            self._tasks.start(self._load_ahead())
 
     async def _poll(self, held: Watch, before_s: float = inf) -> PollResult:
         poll = await self._poller.poll(held, self._me, before_s)

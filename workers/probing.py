@@ -1,12 +1,12 @@
-"""Looking at a URL that nobody polls yet: a feed, a page that names feeds, or a page that can be watched itself."""
+"""Resolution of a URL that nobody polls yet: a feed, a page that names feeds, or a page that can be watched itself."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
+from cachetools import TTLCache
 
 from service.corona.estimates import Updates, dated
 from service.corona.messages import Candidate
@@ -33,7 +33,6 @@ from service.store.requests import Probe, Probed
 from service.store.state import ChannelState
 from workers.courtesy import public_group
 from workers.lanes import Lanes
-from workers.looks import Look, Looks
 from workers.node import Node
 from workers.poller import Poller, document, hubs_of
 from workers.watch import Watch, found
@@ -46,6 +45,37 @@ _READ_BY_S = 8.5
 _LEAST_FETCH_S = 1.0
 _TWIN_S = 2.0
 """Somebody waits: by when all is fetched and read, and what the last of several fetches gets at least."""
+
+_MOST_LOOKS: Final = 16
+"""What is remembered of a large page may be as large as that."""
+_LOOKS_GOOD_FOR_S: Final = 600.0
+
+
+class Look(msgspec.Struct, frozen=True):
+    """A channel that is not there yet, what it was ``fetched`` from (without the body), and what that says."""
+
+    channel: Channel
+    fetched: Fetched
+    findings: Findings
+    discovered: bool
+
+
+Looks = TTLCache[tuple[str, bool], Look]
+"""What probes found that were not to keep it, by URL and whether as a page."""
+
+
+def no_looks() -> Looks:
+    """Return an empty cache: whoever soon wants a look kept does not have the publisher asked again."""
+    return TTLCache(_MOST_LOOKS, _LOOKS_GOOD_FOR_S)
+
+
+class _Page(NamedTuple):
+    """A page instead of a feed, and the feeds that it names."""
+
+    document: Document
+    channel: Channel
+    links: tuple[FeedLink, ...] = ()
+    error: NotAFeed | None = None
 
 
 class Probing:
@@ -76,28 +106,22 @@ class Probing:
         Raises what a subscriber is to be told of.
         """
         self._keeps = ask.keep
+        asked = ask.url, ask.as_page
         try:
+            look = self._looks.pop(asked, None) if ask.keep else None
+            if look is not None and await self._is_new(look.channel):
+                await self._keep(look.channel, look.fetched, look.findings, known=False)
+                return msgspec.structs.replace(await self._probed(look.channel), discovered=look.discovered)
             async with self._held:
-                return await self._seen_before(ask) or await self._looked(ask)
+                probed = await (self._probe_page(ask.url, afresh=ask.afresh) if ask.as_page else self._probe(ask.url))
         except LimitReached:
             # What is known can be followed all the same: it wakes up with its next poll.
             known = await self._store.channels.resolve(channel_id(ask.url))
             if known is None or (ask.as_page and known.kind != "page"):
                 raise
             return await self._probed(known)
-
-    async def _seen_before(self, ask: Probe) -> Probed | None:
-        look = self._looks.take(ask, self._began_s) if ask.keep else None
-        if look is None or not await self._is_new(look.channel):
-            return None
-        await self._keep(look.channel, look.fetched, look.findings, known=False)
-        return await self._probed(look.channel, discovered=look.discovered)
-
-    async def _looked(self, ask: Probe) -> Probed:
-        probed = await (self._probe_page(ask.url, afresh=ask.afresh) if ask.as_page else self._probe(ask.url))
         if self._seen is not None and await self._is_new(self._seen.channel):
-            look = msgspec.structs.replace(self._seen, discovered=probed.discovered)
-            self._looks.put(ask, look, self._began_s)
+            self._looks[asked] = msgspec.structs.replace(self._seen, discovered=probed.discovered)
         return probed
 
     async def _is_new(self, channel: Channel) -> bool:
@@ -106,25 +130,55 @@ class Probing:
     def _left_s(self, by_s: float) -> float:
         return self._began_s + by_s - time.monotonic()
 
-    async def _probe(self, url: str, *, discovered: bool = False) -> Probed:
+    async def _probe(self, url: str) -> Probed:
+        """Return the feed at a URL, or else the one that its page names, or else one where such pages have theirs.
+
+        Several that a page names are for the user to choose from; where none is found, the page itself is offered.
+        """
+        page = await self._feed_at(url)
+        if isinstance(page, Probed):
+            return page
+        if len(page.links) > 1:
+            return Probed(choices=page.links)
+        if page.links:
+            return await self._discovered(canonical_url(page.links[0].url))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._left_s(_FETCHED_BY_S)):
+                for likely in likely_feeds(url):
+                    # What goes wrong there tells nobody anything.
+                    with contextlib.suppress(PublisherError, UserError):
+                        return await self._discovered(likely)
+        # Raises what would come of watching it, if that is nothing.
+        await self._examine((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
+        return Probed(page=True)
+
+    async def _discovered(self, url: str) -> Probed:
+        """Return the feed at a URL that the user has not named. Raises :class:`NotAFeed` if there is none."""
+        feed = await self._feed_at(url)
+        if isinstance(feed, _Page):
+            raise feed.error or NotAFeed(f"{url} is a page that is no feed.")
+        return msgspec.structs.replace(feed, discovered=True)
+
+    async def _feed_at(self, url: str) -> Probed | _Page:
+        """Return the feed at this very URL, as a channel that is known and awake from now on, or else the page."""
         state, memory = await self._known(url)
         if state is not None and not state.channel.dormant:
-            return await self._probed(state.channel, discovered=discovered)
+            return await self._probed(state.channel)
         channel = state.channel if state else Channel(channel_id(url), url)
         fetched = await self._fetch(channel)
         arrived = document(fetched)
         try:
             channel, findings = await self._read(arrived, channel, memory)
-        except NotAFeed:
-            if discovered or not arrived.is_page:
+        except NotAFeed as error:
+            if not arrived.is_page:
                 raise
-            return await self._guess(url) or await self._offer(arrived, channel)
+            return _Page(arrived, channel, error=error)
         if findings.links:
-            return await self._follow(url, findings.links, discovered=discovered)
+            return _Page(arrived, channel, findings.links)
         if state is None and (twin := await self._secured(channel, findings)):
-            return await self._probed(twin, discovered=discovered)
+            return await self._probed(twin)
         await self._keep(channel, fetched, findings, known=state is not None)
-        return await self._probed(channel, discovered=discovered)
+        return await self._probed(channel)
 
     async def _secured(self, plain: Channel, findings: Findings) -> Channel | None:
         """Return the channel of the same feed behind TLS, made if need be; None if that is not seen to be the same."""
@@ -133,14 +187,16 @@ class Probing:
             return None
         with contextlib.suppress(PublisherError, UserError, TimeoutError):
             async with asyncio.timeout(min(_TWIN_S, self._left_s(_FETCHED_BY_S))):
-                known = await self._store.channels.resolve(channel_id(url))
-                twin = known or Channel(channel_id(url), url)
+                state, memory = await self._known(url)
+                twin = state.channel if state else Channel(channel_id(url), url)
                 again = await self._fetch(twin)
             same = await self._examine((document(again),), msgspec.structs.replace(plain, url=url), b"")
             if same.latest and _keys(same) == _keys(findings):
-                if known is None:
-                    await self._keep(twin, again, same, known=False)
-                return (await self._probe(url)).channel if twin.dormant else twin
+                if state is not None and twin.dormant:
+                    twin, same = await self._read(document(again), twin, memory)
+                if state is None or twin.dormant:
+                    await self._keep(twin, again, same, known=state is not None)
+                return twin
         return None
 
     async def _probe_page(self, url: str, *, afresh: bool) -> Probed:
@@ -201,37 +257,15 @@ class Probing:
         watch = Watch(channel, Validators(), 0, address_group=self._address_group)
         return await self._lanes.examine(job, watch, self._left_s(_READ_BY_S))
 
-    async def _probed(self, channel: Channel, *, discovered: bool = False) -> Probed:
+    async def _probed(self, channel: Channel) -> Probed:
+        if self._seen is not None:
+            return Probed(self._seen.channel, self._seen.findings.latest[:_LATEST])
         if not self._keeps:
-            if self._seen is not None:
-                return Probed(self._seen.channel, self._seen.findings.latest[:_LATEST], discovered=discovered)
-            return Probed(channel, await self._store.channels.latest(channel.id, _LATEST), discovered=discovered)
+            return Probed(channel, await self._store.channels.latest(channel.id, _LATEST))
         # Owned from now on, so that polls have begun by the time somebody subscribes.
         await self._node.owning.expect_subscribers(channel.id)
         latest = await self._store.channels.latest(channel.id, _LATEST)
-        return Probed(await self._store.channels.get(channel.id), latest, discovered=discovered)
-
-    async def _follow(self, url: str, links: Sequence[FeedLink], *, discovered: bool) -> Probed:
-        """Go on from a page to the feed that it names; several are for the user to choose from."""
-        if discovered:
-            raise NotAFeed(f"{url} is a page that is no feed.")
-        if len(links) > 1:
-            return Probed(choices=tuple(links))
-        return await self._probe(canonical_url(links[0].url), discovered=True)
-
-    async def _guess(self, url: str) -> Probed | None:
-        """Look where such pages often have their feed; what goes wrong there tells nobody anything."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._left_s(_FETCHED_BY_S)):
-                for likely in likely_feeds(url):
-                    with contextlib.suppress(PublisherError, UserError):
-                        return await self._probe(likely, discovered=True)
-        return None
-
-    async def _offer(self, arrived: Document, channel: Channel) -> Probed:
-        """Offer to watch the page itself. Raises what would come of it, if that is nothing."""
-        await self._examine((arrived,), msgspec.structs.replace(channel, kind="page"), b"")
-        return Probed(page=True)
+        return Probed(await self._store.channels.get(channel.id), latest)
 
     async def _keep(self, channel: Channel, fetched: Fetched, findings: Findings, *, known: bool) -> None:
         """Make the channel, or wake it up; what hubs it names is known before its polls find nothing new."""

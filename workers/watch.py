@@ -67,11 +67,6 @@ def watch(state: ChannelState, subscribers: int, now_s: float) -> Watch:
     return Watch(channel, state.validators, subscribers, wishes=state.wishes, full_day=full_day, digest=state.digest)
 
 
-def borrowed(held: Watch, subscribers: int) -> Watch:
-    """Return another node's watch as the base of our next poll: what that node has found is its own to tell."""
-    return msgspec.structs.replace(held, subscribers=subscribers, unversioned=())
-
-
 def renewed(held: Watch, loaded: Watch) -> Watch:
     """Return the watch as loaded just now, with what only this node knows."""
     return msgspec.structs.replace(

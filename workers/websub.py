@@ -17,8 +17,7 @@ from service.feeds.websub import HubState, asked, deaf, due_s, form, left, named
 from service.model import ChannelId, NodeId
 from service.net.fetch import Fetcher
 from service.net.sites import site_of
-from service.overlay.regions import owned_prefixes
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.websub import fresh
 from workers.courtesy import Courtesy

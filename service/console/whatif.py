@@ -12,12 +12,11 @@ import numpy as np
 
 from service.corona import optimum
 from service.corona.goals import Floats, detection_s, mean_delay_s
-from service.corona.honeycomb import scale_for_budget
+from service.corona.honeycomb import UNBOUND, scale_for_budget
 from service.corona.optimum import Factors, Table, tabled
 from service.corona.policy import SECONDS_PER_MINUTE, UNBOUNDED, Bounds, Policy
 from service.corona.reasons import Bound
 from service.corona.site_budgets import FOR_POLLS
-from service.corona.sites import UNBOUND
 
 _SHARES = np.linspace(0.0, 1.0, 101)
 _NEAR = 1e-6

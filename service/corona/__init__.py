@@ -10,8 +10,7 @@ How many polls a channel is worth, n per τ, is one optimisation over all channe
 n = clip(c·√(weight/cost), least, most) with one number c, on which the fleet has to agree.
 
 - ``goals``       what is wanted, as one weight per channel (Table 1), and the model of delay
-- ``honeycomb``   c and the sizes n, real numbers; ``crossing`` solves the equation behind c
-- ``hosts``       what one host's channels may be polled together, as bounds of each
+- ``honeycomb``   c and the sizes n, real numbers; what a site's channels may be polled together, as bounds of each
 - ``levels``      the paper's own n = N/bˡ, by Lagrange multiplier
 - ``clusters``    a node's channels in 20 kB: c from summaries of all nodes
 - ``aggregation``  how those summaries reach every node, each channel counted once
@@ -21,9 +20,10 @@ n = clip(c·√(weight/cost), least, most) with one number c, on which the fleet
 - ``optimum``   one node's channels as a problem, and c from everybody's, under the fleet's policy
 - ``pacing``    what an owner knows of its channels, and the rotas that follow
 - ``schedule``  when the nodes of a polling set poll, and how n may change
+- ``site_budgets``  how the owners of a site's channels learn what the site may be asked for all
 - ``owner``     a channel's owner: names the polling set, versions what its members find
 - ``member``    a polling set's member: polls while told to, keeps what it found until versioned
-- ``protocol``  both halves of one node behind one door
+- ``protocol``  both halves of one node
 - ``policy``    what the fleet is to achieve, and at what cost
 - ``events``, ``messages``  what goes in and out, and what travels between nodes
 

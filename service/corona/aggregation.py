@@ -3,7 +3,9 @@
 Nodes with d digits in common are a subtree of the ring, and what its nodes own is its *part*. A node's
 own part is that of the deepest subtree that it has to itself. The part of any other subtree around it is
 the sum of its own next smaller one and those of that one's siblings, each told by a contact of the
-routing rows. So each node counts exactly once in the fleet's part, which is that of no digits at all.
+routing rows (§3.1): row i holds, for each digit but the node's own, the node nearest to it among those that
+have i digits in common with it and that digit next. So each node counts exactly once in the fleet's part,
+which is that of no digits at all.
 
 Each tick a node tells every part to those whose contact it is; after as many ticks as there are rows,
 everybody has the same fleet, to the last bit. It is soft state: what is silent for too long, or came from
@@ -18,9 +20,8 @@ from service.corona.clusters import decode, encode, merged
 from service.corona.events import Send
 from service.corona.messages import Part, Summary
 from service.model import NodeId
-from service.overlay.ids import digit, from_hex, shared_digits
+from service.overlay.ids import BITS, digit, from_hex, shared_digits, to_hex
 from service.overlay.ring import RingView
-from service.overlay.routing import followers
 
 BASE = 16
 """As the paper has it: three rows for a thousand nodes."""
@@ -129,3 +130,23 @@ class Aggregation:
         if known is None or known[0] != addends:
             known = self._sums[row] = addends, self._join(addends)
         return known[1]
+
+
+def followers(view: RingView, me: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
+    """Return, for each row, the nodes that have ``me`` as a contact in it.
+
+    A node's contact for a digit owns the node's own id with that digit in the place of the first that differs.
+    """
+    mine, rows = from_hex(me), list[list[NodeId]]()
+    for node in view.ids if me in view else ():
+        if node == me:
+            continue
+        point = from_hex(node)
+        row = shared_digits(mine, point, base)
+        rows.extend([] for _ in range(row + 1 - len(rows)))
+        beside = point ^ (digit(mine, row, base) ^ digit(point, row, base)) << BITS - (base - 1).bit_length() * (
+            row + 1
+        )
+        if view.has_among(to_hex(beside), me, 1):
+            rows[row].append(node)
+    return tuple(map(tuple, rows))

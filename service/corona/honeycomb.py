@@ -12,6 +12,7 @@ is a wish, a budget a promise to publishers. So a scale may be negative: -0.3 le
 at 30 % below its least. Sizes grow steadily with the scale from -1 (nobody polls) on.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from math import inf
 from typing import Self
@@ -19,8 +20,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.corona.crossing import crossing
 from service.corona.goals import Floats
+
+UNBOUND = inf
+"""The scale of a site that its budget does not bound."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +76,29 @@ def sizes(problem: Problem, scale: float) -> Floats:
 def load(problem: Problem, size: Floats) -> float:
     """Return Σ s·n: what all polls of one τ cost."""
     return float((problem.costs * size).sum())
+
+
+def within_sites(problem: Problem, scales: Floats) -> Problem:
+    """Return the problem with ``most`` lowered (and ``least`` where it must be) to what sites' scales leave.
+
+    Args:
+        problem: M channels.
+        scales: That of each channel's site, shape (M,), at least -1; ``UNBOUND`` where nothing is to be lowered.
+
+    Ours: the paper bounds only the total. One more constraint per site, Σ n ≤ its budget, has the same kind of
+    optimum: a scale of the site's own, which uses its budget up alone, and a channel's scale is the lesser of that and
+    c. So a site's budget is a lower ``most`` for each of its channels, whatever c turns out to be. This is exact
+    where a site's channels cost the same per poll. Politeness wins: a site whose channels' least is over its budget
+    has them all lowered in proportion.
+    """
+    bound = np.isfinite(scales)
+    if not bound.any():
+        return problem
+    least = np.minimum(problem.least, problem.most)
+    least = np.where(bound, least * np.clip(1 + scales, 0.0, 1.0), problem.least)
+    wanted = np.where(bound, scales, 0.0) * problem.slopes()
+    most = np.where(bound, np.minimum(np.maximum(wanted, least), problem.most), problem.most)
+    return Problem(problem.weights, problem.costs, least, most)
 
 
 def scale_for_budget(problem: Problem, budget: float) -> float:
@@ -140,3 +166,31 @@ def _lines(problem: Problem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats,
     slopes = problem.slopes()
     ends = problem.most / slopes
     return problem.costs * slopes, np.minimum(problem.least / slopes, ends), ends
+
+
+def crossing(rises: Floats, starts: Floats, ends: Floats, target: float) -> float:
+    """Return the least x ≥ 0 at which Σ rise·clip(x, start, end) reaches ``target``: the equation behind every scale.
+
+    The sum is straight between the starts and ends; the piece on which it reaches the target is found by bisection.
+
+    Args:
+        rises: Non-negative, finite, shape (K,).
+        starts: Non-negative, finite.
+        ends: Where they are below their starts, they win; may be infinite.
+        target: Finite. What the sum exceeds at 0 gives 0; what it never reaches, the x from which it stays as it is.
+    """
+
+    def sum_at(x: float) -> float:
+        return float((rises * np.minimum(np.maximum(starts, x), ends)).sum())
+
+    if sum_at(0.0) >= target:
+        return 0.0
+    moving = (rises > 0) & (starts < ends)
+    bends = np.unique(np.concatenate((starts[moving], ends[moving & (ends < inf)], (0.0,))))
+    piece = bisect_left(bends, target, key=sum_at)
+    low = float(bends[max(piece - 1, 0)])
+    slope = float(rises.sum(where=moving & (starts <= low) & (ends > low)))
+    high = float(bends[piece]) if piece < len(bends) else inf
+    if slope > 0:
+        return min(low + (target - sum_at(low)) / slope, high)
+    return high if high < inf else low

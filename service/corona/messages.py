@@ -13,8 +13,8 @@ from service import model
 from service.corona.schedule import Rota
 
 WIRE_VERSION = 2
-"""2: assignments carry a rota. Nodes of version 1 share the ring with us but hear nothing of us, nor we of them:
-until all are replaced, a channel is polled by those of its set that speak as its owner does."""
+"""Nodes of different versions share the ring but do not hear each other: until all are replaced, a channel is polled
+by those of its set that speak as its owner does."""
 
 Site = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 """A registrable domain, or an address: who answers for all its channels."""
@@ -81,7 +81,7 @@ class Base(msgspec.Struct, frozen=True, array_like=True):
     """What a new version leaves for the next polls to go on from, so that nobody has to load it.
 
     ``detected_s`` is the candidate's (Unix s): its finder knows it again by that. ``subscribers`` are the channel's.
-    ``digest`` names the content (:mod:`service.location.contents`); b"" if an older node says so.
+    ``digest`` names the content (:mod:`service.location.contents`).
     """
 
     validators: model.Validators
@@ -151,7 +151,7 @@ class SiteShares(msgspec.Struct, frozen=True, tag=True):
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale at which all channels of a ``site`` together keep within its budget: see ``service.corona.sites``."""
+    """The scale at which all channels of a ``site`` together keep within its budget: see ``honeycomb.within_sites``."""
 
     site: Site
     scale: Annotated[float, msgspec.Meta(ge=-1)]

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from service.corona.clusters import decode, encode, summarise
 from service.corona.goals import Floats, size_for_wait, weights
-from service.corona.honeycomb import Problem, sizes
+from service.corona.honeycomb import UNBOUND, Problem, sizes, within_sites
 from service.corona.messages import Part
 from service.corona.policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Goal, Policy
 from service.corona.reasons import Limits, bounded
-from service.corona.sites import UNBOUND, within_sites
 
 POLL_COST = 1.0
 """Polls cost the same whatever the channel: publishers count requests, and most are answered without a body."""
@@ -38,7 +37,7 @@ class Factors(NamedTuple):
     update_interval_s: float
     private: bool
     site_scale: float = UNBOUND
-    """That of its site: see ``sites``."""
+    """That of its site: see ``honeycomb.within_sites``."""
     longest_wait_s: float = 0.0
     """What admins set for this channel; 0 for that of the aims."""
     shortest_interval_s: float = 0.0
@@ -130,18 +129,6 @@ def scale(policy: Policy, nodes: int, fleet: Part) -> float | None:
         return clusters.scale_for_budget(min(fleet.demand, cap))
     fast = clusters.scale_for_delay(aims.delay_s, policy.poll_interval_s)
     return min(fast, clusters.scale_for_budget(cap)) if cap < inf else fast
-
-
-def decided_alone(policy: Policy, nodes: int, channel: Factors, scale: float | None) -> float:
-    """Return what :func:`decided` has for a single channel, without arrays: a node may adopt thousands in a second."""
-    bounds = limits_of(policy, nodes, channel)
-    least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
-    if scale is None:
-        demand = max(channel.subscribers, policy.aims.polls_per_channel) * POLL_COST
-        found = min(max(demand, least), bounds.most()[0])
-    else:
-        found, _ = bounded(sqrt(weight(policy, channel) / POLL_COST), scale, least, bounds)
-    return round(found, DIGITS) if found > 1 else found
 
 
 def weight(policy: Policy, channel: Factors) -> float:

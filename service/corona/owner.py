@@ -9,8 +9,7 @@ a candidate is at the store. A refusal, or a candidate newer than we are, sends 
 How many poll it, and when, is :class:`~service.corona.pacing.Pacing`'s to decide.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from math import inf
 
 import msgspec
@@ -19,7 +18,6 @@ from service.corona.estimates import Updates
 from service.corona.events import Adopt, Adopted, ChannelsListed, Disown, Effect, Publish, Send
 from service.corona.messages import Assign, Assignment, Base, Candidate, Rejected, Unassign, Versioned
 from service.corona.pacing import Pacing
-from service.corona.places import refilled
 from service.corona.policy import Policy
 from service.corona.reasons import Reason
 from service.corona.schedule import Rota
@@ -27,13 +25,10 @@ from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 _DECIDED_AT_ONCE = 1_000
+"""What is worked out for all channels is never in memory at once."""
 
 ADOPTING = 0
 """The epoch of a channel whose state is not known yet; real ones start at 1."""
-
-
-_Told = tuple[ChannelId, tuple[NodeId, ...], Rota]
-"""A channel, and who was told to poll it by which rota."""
 
 
 class _Owned(msgspec.Struct, gc=False):
@@ -43,6 +38,8 @@ class _Owned(msgspec.Struct, gc=False):
     """When the last question to the store was asked."""
     subscribers: int
     members: tuple[NodeId, ...] = ()
+    placed_in: int = 0
+    """The version of the ring by which the members were found."""
     epoch: int = ADOPTING
     version: int = 0
     candidate: tuple[NodeId, Candidate] | None = None
@@ -67,9 +64,11 @@ class Owner:
     def __init__(self, me: NodeId, policy: Policy, pacing: Pacing) -> None:
         self._me = me
         self._policy = policy
-        self._former = self._view = RingView(0, ())
+        self._view = RingView(0, ())
         self._pacing = pacing
         self._owned: dict[ChannelId, _Owned] = {}
+        self._adopted: list[ChannelId] = []
+        """Channels that are adopted now, whose members are to be told."""
         self._unwanted: set[ChannelId] = set()
         """What the last walk found that nobody wants: what a forgotten member finds there does not revive it."""
         self._walk: tuple[float, set[ChannelId]] = -inf, set()
@@ -77,17 +76,12 @@ class Owner:
 
     def ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Disown what is nearer to others now; of the rest, tell whoever has another place at once."""
-        self._former, self._view = self._view, view
+        self._view = view
         for channel in [channel for channel in self._owned if not view.has_among(channel, self._me, 1)]:
             del self._owned[channel]
             self._pacing.drop(channel)
             yield Disown(channel)
-        for channels in self._at_once(self._owned):
-            told = self._told(channels)
-            for channel in channels:
-                owned = self._owned[channel]
-                owned.members = refilled(owned.members, view.nearest(channel, len(owned.members)))
-            yield from self._tell_what_changes(told, fleet_s)
+        yield from self._settle(self._owned, fleet_s)
 
     def listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Own what is wanted; after the last part drop what was not wanted any more when the walk began."""
@@ -126,7 +120,7 @@ class Owner:
             yield Disown(channel)
 
     def adopted(self, event: Adopted, known: Rota | None, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Take over: tell the polling set, and decide the candidate that waited.
+        """Take over, and decide the candidate that waited; the polling set is told by :meth:`tell_adopted`.
 
         ``known`` is the rota by which this node polls the channel for its former owner, if it does.
         """
@@ -137,14 +131,15 @@ class Owner:
         self._pacing.adopt(
             event.channel, owned.subscribers, event.updates, known, private=event.private, site=event.site
         )
-        if known is not None and not owned.members:  # whoever polled it before us keeps their place
-            size = known.size
-            owned.members = refilled(self._former.nearest(event.channel, size), self._view.nearest(event.channel, size))
-        yield from self._decide_sets([event.channel], fleet_s)
-        yield from self._assign_all([event.channel])
+        self._adopted.append(event.channel)
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:
             yield from self._decide(owned, *waiting, now_s, fleet_s)
+
+    def tell_adopted(self, fleet_s: float) -> Iterator[Effect]:
+        """Tell the polling sets of what was adopted, all together: a node may adopt thousands in a second."""
+        adopted, self._adopted = self._adopted, []
+        yield from self._settle([channel for channel in adopted if channel in self._owned], fleet_s, repeated=True)
 
     def offered(self, finder: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Version a candidate, one at a time per channel.
@@ -190,19 +185,15 @@ class Owner:
             waiting = owned.epoch == ADOPTING or owned.candidate is not None
             if waiting and now_s - owned.asked_s >= self._policy.maintenance_interval_s:
                 yield self._adopt_again(channel, owned, now_s)
-        yield from self._repeat_all(fleet_s)
+        yield from self._settle(self._owned, fleet_s, repeated=True)
 
-    def decide_sets(self, fleet_s: float) -> Iterator[Effect]:
-        """Bring all polling sets in line with the rates that channels have now, and tell those that changed.
+    def decide(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
+        """Bring polling sets in line with the rates that channels (all, if none are named) have now.
 
-        The others are told again by :meth:`maintain`: c moves several times after a node has died, and most sets stay.
+        Only those that changed are told, the others by :meth:`maintain`: c moves several times after a node has died,
+        and most sets stay.
         """
-        for channels in self._at_once(self._owned):
-            yield from self._tell_what_changes(self._told(channels), fleet_s)
-
-    def decide(self, channels: Iterable[ChannelId], fleet_s: float) -> Iterator[Effect]:
-        """Do the same for some of our channels; those that are not adopted yet, are decided when they are."""
-        yield from self._tell_what_changes(self._told(channels), fleet_s)
+        yield from self._settle(self._owned if channels is None else channels, fleet_s)
 
     def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
         """Return why the channel is polled as it is; see :meth:`Pacing.why`."""
@@ -225,64 +216,28 @@ class Owner:
         owned.asked_s = now_s
         return Adopt(channel)
 
-    def _at_once(self, channels: Iterable[ChannelId]) -> Iterator[list[ChannelId]]:
-        """Return them a part at a time, so that what is worked out for all is never in memory at once."""
-        waiting = iter(list(channels))
-        while part := list(islice(waiting, _DECIDED_AT_ONCE)):
-            yield part
+    def _settle(self, channels: Iterable[ChannelId], fleet_s: float, *, repeated: bool = False) -> Iterator[Effect]:
+        """Bring rotas and polling sets in line with c and the ring, and tell members whose place or rota has changed.
 
-    def _told(self, channels: Iterable[ChannelId]) -> list[_Told]:
-        """Return which of these channels are adopted, and what their members know."""
-        return [
-            (channel, owned.members, self._pacing.rota(channel))
-            for channel in channels
-            if (owned := self._owned[channel]).epoch != ADOPTING
-        ]
-
-    def _tell_what_changes(self, told: Sequence[_Told], fleet_s: float) -> Iterator[Effect]:
-        """Bring polling sets in line, and tell whoever has another place, or one in another rota."""
-        yield from self._decide_sets([channel for channel, _, _ in told], fleet_s)
-        yield from self._assign((channel, self._changed(channel, members, rota)) for channel, members, rota in told)
-
-    def _changed(self, channel: ChannelId, told: Sequence[NodeId], rota: Rota) -> Iterable[int]:
-        """Return the ranks whose members have to be told."""
-        members = self._owned[channel].members
-        if self._pacing.rota(channel) is not rota:
-            return range(len(members))
-        if members is told:
-            return ()
-        return [rank for rank, (now, then) in enumerate(zip(members, told, strict=True)) if now != then]
-
-    def _repeat_all(self, fleet_s: float) -> Iterator[Effect]:
-        """Bring all polling sets in line, and tell all of each."""
-        for channels in self._at_once(self._owned):
-            adopted = [channel for channel in channels if self._owned[channel].epoch != ADOPTING]
-            yield from self._decide_sets(adopted, fleet_s)
-            yield from self._assign_all(adopted)
-
-    def _decide_sets(self, channels: Collection[ChannelId], fleet_s: float) -> Iterator[Effect]:
-        if not channels:
-            return
-        self._pacing.decide(channels, fleet_s)
-        for channel in channels:
-            owned, size = self._owned[channel], self._pacing.rota(channel).size
-            if size != len(owned.members):
-                former, owned.members = owned.members, self._view.nearest(channel, size)
-                stay = frozenset(owned.members)
-                for member in former:
-                    if member not in stay:
-                        yield Send(member, Unassign(self._view.version, channel))
-
-    def _assign_all(self, channels: Iterable[ChannelId]) -> Iterator[Effect]:
-        yield from self._assign((channel, range(len(self._owned[channel].members))) for channel in channels)
-
-    def _assign(self, places: Iterable[tuple[ChannelId, Iterable[int]]]) -> Iterator[Effect]:
-        """Tell who has these ranks of channels."""
-        by_member: dict[NodeId, list[Assignment]] = {}
-        for channel, ranks in places:
-            owned, rota = self._owned[channel], self._pacing.rota(channel)
-            for rank in ranks:
-                assignment = Assignment(channel, rank, rota, owned.version, owned.subscribers)
-                by_member.setdefault(owned.members[rank], []).append(assignment)
-        for member, assignments in by_member.items():
-            yield Send(member, Assign(self._view.version, tuple(assignments)))
+        Those of our channels that are not adopted yet are settled when they are. ``repeated``: all members are told.
+        """
+        adopted = [channel for channel in channels if self._owned[channel].epoch != ADOPTING]
+        for start in range(0, len(adopted), _DECIDED_AT_ONCE):
+            some = adopted[start : start + _DECIDED_AT_ONCE]
+            by_member: dict[NodeId, list[Assignment]] = {}
+            for channel, (former_rota, rota) in zip(some, self._pacing.decide(some, fleet_s), strict=True):
+                owned = self._owned[channel]
+                former = owned.members
+                if owned.placed_in != self._view.version or rota.size != len(former):
+                    owned.members = self._view.nearest(channel, rota.size)
+                    owned.placed_in = self._view.version
+                if rota.size != len(former):
+                    for member in former:
+                        if member in self._view and member not in owned.members:
+                            yield Send(member, Unassign(self._view.version, channel))
+                for rank, member in enumerate(owned.members):
+                    if repeated or rota is not former_rota or former[rank : rank + 1] != (member,):
+                        assignment = Assignment(channel, rank, rota, owned.version, owned.subscribers)
+                        by_member.setdefault(member, []).append(assignment)
+            for member, assignments in by_member.items():
+                yield Send(member, Assign(self._view.version, tuple(assignments)))

@@ -9,7 +9,6 @@ and all sets would follow c away and back.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from math import inf
 from sys import intern
 
 import msgspec
@@ -18,14 +17,13 @@ from service.corona import optimum
 from service.corona.aggregation import Aggregation
 from service.corona.estimates import Updates, counted
 from service.corona.events import Send
-from service.corona.honeycomb import Problem
+from service.corona.honeycomb import UNBOUND, Problem
 from service.corona.messages import SiteScales, SiteShares, Summary
 from service.corona.optimum import POLL_COST, Factors, tabled
 from service.corona.policy import UNBOUNDED, Aims, Bounds, Policy
 from service.corona.reasons import Reason, explain
 from service.corona.schedule import Rota, begun, changed, set_size
 from service.corona.site_budgets import SiteBudgets
-from service.corona.sites import UNBOUND
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
@@ -52,28 +50,22 @@ class Pacing:
         self._policy = policy
         self._aggregation = Aggregation(me, policy.silence_s)
         self._nodes = 1
-        self._scale: float | None = None
-        self._moved_to: float | None = None
-        """c when it had moved last."""
+        self.scale: float | None = None
+        """c, as this node knows it; None before its first solution."""
+        self._applied: float | None = None
+        """The c that all channels followed last."""
         self._complete_s: float | None = None
         """When the parts of all nodes were known last."""
-        self._kept_until_s = -inf
-        """Until when c stays, because the ring has changed."""
-        self._solved_s = -inf
-        """When c was solved for last: however often the ring changes, it is between two times that it stays."""
+        self._held_until_s: float | None = None
+        """Until when c stays, because the ring has changed; None once c has been solved for since."""
         self._paces: dict[ChannelId, _Pace] = {}
-        self._summarised_s = -inf
-        """When our own channels were summarised; at minus infinity if they have changed since then."""
+        self._is_summarised = False
+        """Whether others are told of our own channels as they are."""
         self._sites = SiteBudgets(me, policy)
         self._per_site: Counter[str] = Counter()
         """How many of our channels each site has."""
         self._bounds: Mapping[ChannelId, Bounds] = {}
         """What admins set for single channels of the fleet."""
-
-    @property
-    def scale(self) -> float | None:
-        """c, as this node knows it."""
-        return self._scale
 
     def aim(
         self, aims: Aims, site_rates: Mapping[str, float], bounds: Mapping[ChannelId, Bounds]
@@ -93,18 +85,18 @@ class Pacing:
             self._paces[channel].bounds = bounds.get(channel, UNBOUNDED)
         if changed or aims != self._policy.aims:
             self._policy = msgspec.structs.replace(self._policy, aims=aims)
-            self._summarised_s = -inf
-            self._kept_until_s = -inf
+            self._is_summarised = False
+            self._held_until_s = None
         return changed
 
     def ring_changed(self, view: RingView, now_s: float) -> None:
         """Know how many nodes there are."""
-        if self._scale is not None and self._solved_s >= self._kept_until_s:
-            self._kept_until_s = now_s + self._policy.maintenance_interval_s
+        if self.scale is not None and self._held_until_s is None:
+            self._held_until_s = now_s + self._policy.maintenance_interval_s
         self._nodes = max(1, len(view.nodes))
         self._aggregation.ring_changed(view)
         self._sites.ring_changed(view)
-        self._summarised_s = -inf
+        self._is_summarised = False
 
     def heard(self, sender: NodeId, message: Summary | SiteShares | SiteScales, now_s: float) -> None:
         """Take in what others tell of their channels, and of the sites that they keep."""
@@ -114,14 +106,14 @@ class Pacing:
             case SiteShares():
                 self._sites.shares_heard(sender, message, now_s)
             case SiteScales() if self._sites.scales_heard(sender, message, now_s):
-                self._summarised_s = -inf
+                self._is_summarised = False
 
-    def tell(self, now_s: float, fleet_s: float) -> Iterator[Send]:
-        """Tell others of our channels, and of what they cannot hear elsewhere."""
+    def tell(self, now_s: float, fleet_s: float, *, anew: bool) -> Iterator[Send]:
+        """Tell others of our channels, and of what they cannot hear elsewhere; ``anew``: maintenance is due."""
         yield from self._sites.tell(self._crowds(fleet_s))
         yield from self._sites.tick(now_s)
-        if now_s - self._summarised_s >= self._policy.maintenance_interval_s:
-            self._summarised_s = now_s
+        if anew or not self._is_summarised:
+            self._is_summarised = True
             factors = (self._factors(pace, fleet_s) for pace in self._paces.values())
             self._aggregation.own = optimum.part(self._policy, self._nodes, tabled(factors, len(self._paces)))
         yield from self._aggregation.tick(now_s)
@@ -131,13 +123,13 @@ class Pacing:
         fleet = self._aggregation.fleet()
         if self._complete_s is None or fleet.nodes == self._nodes:
             self._complete_s = now_s
-        known = fleet.nodes == self._nodes or now_s - self._complete_s >= self._policy.silence_s
-        if known and now_s >= self._kept_until_s:
-            self._scale, self._solved_s = optimum.scale(self._policy, self._nodes, fleet), now_s
-        before, after = self._moved_to, self._scale
+        is_known = fleet.nodes == self._nodes or now_s - self._complete_s >= self._policy.silence_s
+        if is_known and (self._held_until_s is None or now_s >= self._held_until_s):
+            self.scale, self._held_until_s = optimum.scale(self._policy, self._nodes, fleet), None
+        before, after = self._applied, self.scale
         moved = after is not None and (before is None or abs(after - before) > TOLERATED * abs(before))
         if moved:
-            self._moved_to = after
+            self._applied = after
         return moved
 
     def adopt(
@@ -156,7 +148,7 @@ class Pacing:
             bounds = self._bounds.get(channel, UNBOUNDED)
             self._paces[channel] = _Pace(subscribers, private, updates, known, intern(site), bounds)
             self._per_site[site] += 1
-            self._summarised_s = -inf
+            self._is_summarised = False
         else:
             pace.private, pace.updates = private, updates
 
@@ -164,7 +156,7 @@ class Pacing:
         """Forget a channel."""
         pace = self._paces.pop(channel, None)
         if pace is not None:
-            self._summarised_s = -inf
+            self._is_summarised = False
             self._per_site[pace.site] -= 1
             if not self._per_site[pace.site]:
                 del self._per_site[pace.site]
@@ -174,7 +166,7 @@ class Pacing:
         pace = self._paces.get(channel)
         if pace is not None and pace.subscribers != subscribers:
             pace.subscribers = subscribers
-            self._summarised_s = -inf
+            self._is_summarised = False
 
     def learnt(self, delta: Delta, fleet_s: float) -> Updates:
         """Return what is known of a channel's updates once this delta is versioned."""
@@ -185,22 +177,18 @@ class Pacing:
         if (pace := self._paces.get(channel)) is not None:
             pace.updates = updates
 
-    def rota(self, channel: ChannelId) -> Rota:
-        """Return when the channel is polled; it has been decided."""
-        rota = self._paces[channel].rota
-        assert rota is not None  # noqa: S101 - decide() comes with adopt()
-        return rota
-
-    def decide(self, channels: Collection[ChannelId], fleet_s: float) -> None:
-        """Bring the rotas of these channels in line with c and the ring."""
+    def decide(self, channels: Collection[ChannelId], fleet_s: float) -> Iterator[tuple[Rota | None, Rota]]:
+        """Bring the rotas of these channels in line with c and the ring; return each as it was and as it is."""
         paces = [self._paces[channel] for channel in channels]
         for channel, pace, size in zip(channels, paces, self._sizes(paces, fleet_s), strict=True):
-            if pace.rota is None:
+            before = pace.rota
+            if before is None:
                 pace.rota = begun(channel, size, self._nodes, self._policy.poll_interval_s, fleet_s)
-            elif self._scale is None:
-                pace.rota = self._fitting(pace.rota, self._policy.poll_interval_s / pace.rota.gap_s, fleet_s)
+            elif self.scale is None:
+                pace.rota = self._fitting(before, self._policy.poll_interval_s / before.gap_s, fleet_s)
             else:
-                pace.rota = self._fitting(pace.rota, size, fleet_s)
+                pace.rota = self._fitting(before, size, fleet_s)
+            yield before, pace.rota
 
     def owned(self) -> Counter[int]:
         """Return how many of our channels are polled by at most so many nodes: by powers of two, above the last one."""
@@ -209,7 +197,7 @@ class Pacing:
 
     def to_note(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return channels and the seconds between their polls where that has changed notably, at most so many."""
-        if self._scale is None:
+        if self.scale is None:
             return []
         notable = (
             (channel, pace.rota.gap_s)
@@ -227,14 +215,14 @@ class Pacing:
     def why(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> Reason | None:
         """Return why the channel is polled as it is; None as long as c is not known, or if it is not ours."""
         pace = self._paces.get(channel)
-        if pace is None or pace.rota is None or self._scale is None:
+        if pace is None or pace.rota is None or self.scale is None:
             return None
         factors = self._factors(pace, fleet_s)
         return explain(
             channel,
             weight=optimum.weight(self._policy, factors),
             cost=POLL_COST,
-            scale=self._scale,
+            scale=self.scale,
             limits=optimum.limits_of(self._policy, self._nodes, factors),
             poll_interval_s=self._policy.poll_interval_s,
             update_interval_s=pace.updates.interval_s(fleet_s),
@@ -273,12 +261,9 @@ class Pacing:
         for site, factors in paces.items():
             yield site, optimum.problem(self._policy, self._nodes, tabled(factors, len(factors)))
 
-    def _sizes(self, paces: Sequence[_Pace], fleet_s: float) -> Sequence[float]:
-        factors = (self._factors(pace, fleet_s) for pace in paces)
-        if len(paces) == 1:
-            return [optimum.decided_alone(self._policy, self._nodes, next(factors), self._scale)]
-        table = tabled(factors, len(paces))
-        found: list[float] = optimum.decided(self._policy, self._nodes, table, self._scale).tolist()
+    def _sizes(self, paces: Sequence[_Pace], fleet_s: float) -> list[float]:
+        table = tabled((self._factors(pace, fleet_s) for pace in paces), len(paces))
+        found: list[float] = optimum.decided(self._policy, self._nodes, table, self.scale).tolist()
         return found
 
     def _fitting(self, rota: Rota, size: float, fleet_s: float) -> Rota:

@@ -6,7 +6,7 @@ nodes; what a node sends to itself is delivered here and never reaches the shell
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from service.corona.events import (
     Adopted,
@@ -55,45 +55,32 @@ class NodeProtocol:
     def __init__(self, me: NodeId, policy: Policy) -> None:
         self._me = me
         self._policy = policy
-        self._pacing = Pacing(me, policy)
-        self._owner = Owner(me, policy, self._pacing)
+        self.pacing = Pacing(me, policy)
+        """How often our own channels are polled; only events change it, but for :meth:`Pacing.noted`."""
+        self._owner = Owner(me, policy, self.pacing)
         self._member = Member(me, policy)
         self._maintained_s: float | None = None
         self._unlisted = False
         """Whether the ring has changed since we asked for a walk of the registry."""
 
-    def handle(self, event: Event, now_s: float, fleet_s: float) -> list[Effect]:
+    def handle(self, events: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
         """Return what the shell has to do, in this order.
 
         ``now_s`` is any clock that never goes back, ``fleet_s`` the one that all nodes read, by which polls are
         due. Unknown, repeated and outdated events are answered with little or nothing; none raises.
         """
         effects: list[Effect] = []
-        events = deque([event])
-        while events:
-            for effect in self._react(events.popleft(), now_s, fleet_s):
+        waiting = deque(events)
+        while waiting:
+            reaction = [*self._react(waiting.popleft(), now_s, fleet_s)]
+            if not waiting:
+                reaction += self._owner.tell_adopted(fleet_s)
+            for effect in reaction:
                 if isinstance(effect, Send) and effect.node == self._me:
-                    events.append(Received(self._me, effect.message))
+                    waiting.append(Received(self._me, effect.message))
                 else:
                     effects.append(effect)
         return effects
-
-    @property
-    def scale(self) -> float | None:
-        """The number c on which the fleet agrees, as far as this node knows; None before its first solution."""
-        return self._pacing.scale
-
-    def owned(self) -> Mapping[int, int]:
-        """Return how many of our channels are polled by at most 1, 2, 4, 8, … nodes."""
-        return self._pacing.owned()
-
-    def paces_to_note(self, most: int) -> list[tuple[ChannelId, float]]:
-        """Return channels of ours and the seconds between their polls where that has changed notably."""
-        return self._pacing.to_note(most)
-
-    def paces_noted(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Ask for these no more: they are where people see them."""
-        self._pacing.noted(gaps_s)
 
     def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
         """Return why a channel of ours is polled as it is; None if it is not ours, or nothing is decided yet."""
@@ -119,7 +106,7 @@ class NodeProtocol:
             case PublishRefused():
                 yield from self._owner.refused(event.channel, now_s)
             case AimsRead():
-                yield from self._owner.decide(self._pacing.aim(event.aims, event.site_rates, event.bounds), fleet_s)
+                yield from self._owner.decide(fleet_s, self.pacing.aim(event.aims, event.site_rates, event.bounds))
 
     def _receive(self, event: Received, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:
@@ -138,14 +125,14 @@ class NodeProtocol:
             case ChannelRemoved(channel=channel):
                 yield from self._owner.drop(channel)
             case Summary() | SiteShares() | SiteScales() as message:
-                self._pacing.heard(event.sender, message, now_s)
+                self.pacing.heard(event.sender, message, now_s)
 
     def _ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Take over at once what a dead owner had us poll; the registry walk finds the rest.
 
         That can wait for the next tick where there is much else to do: those are channels that hardly anybody polls.
         """
-        self._pacing.ring_changed(view, now_s)
+        self.pacing.ring_changed(view, now_s)
         yield from self._owner.ring_changed(view, fleet_s)
         for place in self._member.places:
             yield from self._owner.want(place.channel, now_s, place.subscribers)
@@ -156,17 +143,17 @@ class NodeProtocol:
             self._unlisted = True
 
     def _tick(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        yield from self._member.expire(now_s)
-        yield from self._pacing.tell(now_s, fleet_s)
-        moved = self._pacing.solve(now_s)
         due = self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s
+        yield from self._member.expire(now_s)
+        yield from self.pacing.tell(now_s, fleet_s, anew=due)
+        moved = self.pacing.solve(now_s)
         if due:
             self._maintained_s = now_s
             yield from self._owner.maintain(now_s, fleet_s)
             yield from self._member.offer_all()
             yield ReadAims()
         elif moved:
-            yield from self._owner.decide_sets(fleet_s)
+            yield from self._owner.decide(fleet_s)
         if due or self._unlisted:
             self._unlisted = False
             yield ListOwned(now_s)

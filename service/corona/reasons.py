@@ -38,7 +38,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     ``longest_wait_s`` is a mean wait in seconds, ``own_wait`` whether it is the channel's own instead of everybody's;
     the others are polls per τ. ``channel_interval`` is the most that the channel's shortest interval leaves,
-    ``host_budget`` the channel's own share of it, the ``most`` that :func:`~service.corona.sites.within_sites` left it.
+    ``host_budget`` the channel's own share of it: the ``most`` that ``honeycomb.within_sites`` left it.
     """
 
     longest_wait_s: float = inf

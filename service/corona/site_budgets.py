@@ -1,9 +1,9 @@
 """How the owners of a site's channels learn what the site may be asked for them all together.
 
 A site's channels are spread over all owners. Each owner tells the site's *keeper*, the node nearest to the site's
-id, the tradeoff clusters of those that it owns; the keeper finds the site's scale c_s (see ``sites``) and tells it to
-them. It is soft state: what is silent for too long, or came from a node that has left, is forgotten. Until a scale
-is known, and where it errs, polls wait for the site's token bucket, which no optimiser can overdraw.
+id, the tradeoff clusters of those that it owns; the keeper finds the site's scale (see ``honeycomb.within_sites``)
+and tells it to them. It is soft state: what is silent for too long, or came from a node that has left, is forgotten.
+Until a scale is known, and where it errs, polls wait for the site's token bucket, which no optimiser can overdraw.
 
 Most sites have so few channels that their budget cannot bind: they are not told of at all.
 """
@@ -15,10 +15,9 @@ import msgspec
 
 from service.corona.clusters import decode, encode, merged, summarise
 from service.corona.events import Send
-from service.corona.honeycomb import Problem
+from service.corona.honeycomb import UNBOUND, Problem
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.policy import Policy
-from service.corona.sites import UNBOUND
 from service.model import NodeId
 from service.overlay.ring import RingView
 

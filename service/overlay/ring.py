@@ -7,13 +7,13 @@ ids, whatever the target.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
 from service.model import ChannelId, NodeId, NodeInfo
-from service.overlay.ids import from_hex
+from service.overlay.ids import BITS, from_hex
 
 _MOST_SETS_KNOWN = 1_000
 
@@ -60,10 +60,6 @@ class RingView:
                 nearer += beside
         return nearer < count
 
-    def watchers(self, point: ChannelId | NodeId, count: int = 3) -> tuple[NodeId, ...]:
-        """Return the next-nearest nodes after the owner: those that take over (Corona §3.3, F = 3)."""
-        return self.nearest(point, count + 1)[1:]
-
     @cached_property
     def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
         """Sets that were found: small fleets have few, and tens of thousands of channels share them."""
@@ -103,3 +99,22 @@ class RingView:
             middle = bisect_left(points, last >> bit << bit, low, high)
             zeros, ones = (low, middle), (middle, high)
             ranges += (zeros, ones) if target >> bit & 1 else (ones, zeros)
+
+
+def owned_prefixes(view: RingView, me: NodeId, digits: int = 2) -> tuple[str, ...]:
+    """Return the prefixes of so many hex digits under which ``me`` is the owner of any point.
+
+    A point's owner is found bit by bit: of the nodes that are still nearest, those that agree with
+    the point's next bit stay, or all of them if none agrees.
+    """
+    points = tuple(from_hex(node.id) for node in view.nodes)
+    mine, bits = from_hex(me), 4 * digits
+    return tuple(f"{prefix:0{digits}x}" for prefix in range(1 << bits) if mine in _nearest(points, prefix, bits))
+
+
+def _nearest(points: Sequence[int], prefix: int, bits: int) -> Sequence[int]:
+    for place in range(bits):
+        wanted = prefix >> (bits - 1 - place) & 1
+        agreeing = [point for point in points if point >> (BITS - 1 - place) & 1 == wanted]
+        points = agreeing or points
+    return points

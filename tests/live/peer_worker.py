@@ -24,12 +24,10 @@ from service.model import ChannelId, NodeId
 from service.net.peers import Peer, PeerClient
 from service.settings import Settings, load
 from service.store.channels import Channels
-from workers.heap import tend_heap
-from workers.main import work
+from workers.main import tend_heap, work
 from workers.peers.contents import Contents, Located
-from workers.peers.door import Door
 from workers.peers.finding import HERE, Finder
-from workers.peers.main import Peers
+from workers.peers.main import Door, Peers
 
 LOOKUPS = 60
 WHY = "Coronet-Why"

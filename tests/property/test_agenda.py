@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.agenda import Agenda
+from workers.polling import Agenda
 
 plans = st.lists(st.tuples(st.sampled_from("abcde"), st.one_of(st.none(), st.integers(0, 50))), max_size=40)
 
@@ -36,17 +36,3 @@ def test_the_next_time_is_never_later_than_what_is_planned(plans: list[tuple[str
     planned = [agenda.planned_s(channel) for channel in "abcde"]
     next_s = agenda.next_s()
     assert min(planned) == float("inf") or (next_s is not None and next_s <= min(planned))
-
-
-@given(plans=plans, count=st.integers(0, 6), wanted=st.sets(st.sampled_from("abcde")))
-def test_the_soonest_of_those_wanted_are_what_comes_first(
-    plans: list[tuple[str, int | None]], count: int, wanted: set[str]
-) -> None:
-    agenda = Agenda()
-    for channel, due_s in plans:
-        if due_s is None:
-            agenda.drop(channel)
-        else:
-            agenda.plan(channel, due_s)
-    soonest = agenda.soonest(count, wanted)
-    assert soonest == [channel for _, channel in sorted(agenda.take(100)) if channel in wanted][:count]

@@ -123,7 +123,7 @@ def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(bloc
 def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(block: int) -> None:
     for fleet in _storms(block):
         fleet.run_until(HEALED_S)
-        scales = [worker.protocol.scale for worker in fleet.alive]
+        scales = [worker.protocol.pacing.scale for worker in fleet.alive]
         if not _wanted(fleet):
             assert scales == [None] * len(scales)
             continue
@@ -151,7 +151,9 @@ def test_a_healed_fleet_keeps_what_admins_set_for_single_channels(block: int) ->
     """No two polls are nearer; nobody waits longer, unless the site, or the fleet's budget, has no more to give."""
     for fleet in _storms(block):
         fleet.run_until(HEALED_S)
-        spared = all(worker.protocol.scale is None or worker.protocol.scale >= 0 for worker in fleet.alive)
+        spared = all(
+            worker.protocol.pacing.scale is None or worker.protocol.pacing.scale >= 0 for worker in fleet.alive
+        )
         for channel, size in _sizes(fleet).items():
             bounds, gap_s = fleet.bounds.get(channel, UNBOUNDED), POLICY.poll_interval_s / size
             assert gap_s >= (bounds.shortest_interval_s or 0.0) * 0.99

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.corona.crossing import crossing
-from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
-from service.corona.sites import UNBOUND, within_sites
+from service.corona.honeycomb import (
+    UNBOUND,
+    Problem,
+    crossing,
+    load,
+    scale_for_budget,
+    scale_for_delay,
+    sizes,
+    within_sites,
+)
 from tests.support.tradeoffs import delay, part, problems
 
 ROUNDING = 1e-9

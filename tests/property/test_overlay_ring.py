@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.model import NodeId
-from service.overlay.ids import distance, from_hex
-from service.overlay.ring import RingView
+from service.overlay.ids import BITS, distance, from_hex, to_hex
+from service.overlay.ring import RingView, owned_prefixes
 from tests.support.points import points, ring, rings
 
 
@@ -19,14 +19,6 @@ def _by_distance(view: RingView, point: NodeId) -> tuple[NodeId, ...]:
 @given(rings, points, st.integers(0, 45))
 def test_the_nearest_are_the_first_by_xor_distance(view: RingView, point: NodeId, count: int) -> None:
     assert view.nearest(point, count) == _by_distance(view, point)[:count]
-
-
-@given(rings.filter(lambda view: bool(view.nodes)), points, st.integers(0, 5))
-def test_watchers_take_over_in_their_order_when_owners_leave(view: RingView, point: NodeId, count: int) -> None:
-    owner = view.owner(point)
-    without_owner = ring(node.id for node in view.nodes if node.id != owner)
-    assert (owner, *view.watchers(point, count)) == view.nearest(point, 1 + count)
-    assert view.watchers(point, count) == without_owner.nearest(point, count)
 
 
 @given(rings, points)
@@ -53,3 +45,18 @@ def test_whoever_is_among_the_nearest_is_found_without_counting_them(
 def test_an_empty_ring_has_no_owner() -> None:
     assert ring([]).owner("0" * 40) is None
     assert "0" * 40 not in ring([])
+
+
+@given(nodes=st.sets(points, min_size=1, max_size=20), point=points)
+def test_a_points_owner_looks_under_the_points_prefix(nodes: set[str], point: str) -> None:
+    view = ring(nodes)
+    owner = view.owner(point)
+    assert owner is not None
+    assert point[:2] in owned_prefixes(view, owner)
+
+
+@given(nodes=st.sets(st.sampled_from([to_hex(i << (BITS - 4)) for i in range(16)]), min_size=1))
+def test_nodes_that_differ_within_the_prefix_share_no_prefix(nodes: set[str]) -> None:
+    view = ring(nodes)
+    shares = [owned_prefixes(view, node) for node in nodes]
+    assert sum(map(len, shares)) == len({prefix for share in shares for prefix in share}) == 256

@@ -68,7 +68,7 @@ class Worker:
 
     def handle(self, event: events.Event) -> None:
         if self.alive:
-            for effect in self.protocol.handle(event, self.fleet.now_s, self.fleet.now_s + FLEET_AHEAD_S):
+            for effect in self.protocol.handle([event], self.fleet.now_s, self.fleet.now_s + FLEET_AHEAD_S):
                 self._perform(effect)
 
     def tick(self) -> None:

@@ -2,12 +2,19 @@
 
 from service.corona.events import Effect, Event, Send
 from service.corona.messages import Summary
+from service.corona.policy import Policy
 from service.corona.protocol import NodeProtocol
+from service.model import NodeId
 
 
-class Node(NodeProtocol):
-    """Its clock is the fleet's, unless told; what it tells others of its channels is left out of the effects."""
+class Node:
+    """Takes one event at a time. Its clock is the fleet's, unless told; effects leave out what it owns all told."""
+
+    def __init__(self, me: NodeId, policy: Policy) -> None:
+        self._protocol = NodeProtocol(me, policy)
+        self.pacing = self._protocol.pacing
+        self.why = self._protocol.why
 
     def handle(self, event: Event, now_s: float, fleet_s: float | None = None) -> list[Effect]:
-        effects = super().handle(event, now_s, now_s if fleet_s is None else fleet_s)
+        effects = self._protocol.handle([event], now_s, now_s if fleet_s is None else fleet_s)
         return [effect for effect in effects if not (isinstance(effect, Send) and isinstance(effect.message, Summary))]

@@ -20,8 +20,7 @@ from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.peers.contents import Located
-from workers.peers.door import Door
-from workers.peers.main import Peers
+from workers.peers.main import Door, Peers
 
 SECRET = "the fleet's"
 SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=0.5)

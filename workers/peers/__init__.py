@@ -7,9 +7,9 @@ speed, and every way of failing ends at the store.
 
 - ``contents``   what this worker has, and the order in which it looks elsewhere
 - ``finding``    the walk along filters, and the owner
-- ``overlay``    whose neighbour we are, and what neighbours tell each other; ``posting`` carries it, in order
-- ``door``       what others ask of us, checked: sealed with the cluster's secret, once, in time, and not too large
-- ``main``       all of it, wired
+- ``overlay``    whose neighbour we are, and what neighbours tell each other, in order
+- ``main``       all of it, wired, and what others ask of us, checked: sealed with the cluster's secret, once, in time,
+                 and not too large
 
 ``service.location`` decides; here is what waits. A fleet of one worker opens no connection and sends nothing.
 """

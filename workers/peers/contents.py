@@ -1,22 +1,27 @@
-"""What this worker has of channels' contents, and where it looks for what it has not."""
+"""The contents of channels that this worker has, and where it looks for those that it has not."""
 
 import asyncio
-from typing import Literal, Protocol
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import msgspec
+from cachetools import LRUCache
 
 from service.clock import Clock
 from service.location.cache import Cache
 from service.location.contents import MOST_BYTES, Content, Digest, digest_of, newest, packed, unpacked
 from service.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BYTES, CONTENTS
-from service.model import ChannelId, Delta, NodeId
+from service.model import Channel, ChannelId, Delta, NodeId
 from service.store.channels import Channels
 from service.store.requests import Source
 
 KEPT_S = 6 * 3600.0
 """A content that nobody asked for in so long is not kept: the channel may be polled by others by now."""
 
+MOST_MEMORY_BYTES = 32 * 1024 * 1024
 _FRAMING_BYTES = 16
+_KEPT_WITH_MEMORY_BYTES = 512
 
 
 class Located(msgspec.Struct, frozen=True):
@@ -42,38 +47,27 @@ class Handed(msgspec.Struct, frozen=True):
     worker: NodeId
 
 
-class Others(Protocol):
-    """The other workers. Nothing here raises: whoever does not answer has nothing."""
-
-    async def find(self, cid: ChannelId, digest: Digest) -> Handed | None:
-        """Return a content from near by, or else from the channel's owner."""
-        ...
-
-    def changed(self) -> None:
-        """Know that what is in the cache has changed."""
-        ...
-
-
-class Alone:
-    """No other workers."""
-
-    async def find(self, cid: ChannelId, digest: Digest) -> Handed | None:  # noqa: ARG002 - nobody to be asked
-        """Find nothing."""
-        return None
-
-    def changed(self) -> None:
-        """Tell nobody."""
+Find = Callable[[ChannelId, Digest], Awaitable[Handed | None]]
+"""Asks other workers for a content. Does not raise: whoever does not answer has nothing."""
 
 
 class Contents:
     """The contents that this worker has, within the cache's bounds, and the way to all others."""
 
-    def __init__(self, channels: Channels, cache: Cache, clock: Clock, others: Others | None = None) -> None:
-        """Ask ``others`` before the store."""
+    def __init__(
+        self,
+        channels: Channels,
+        cache: Cache,
+        clock: Clock,
+        find: Find | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Ask others by ``find`` before the store; ``changed`` is called when the cache has changed."""
         self._channels = channels
         self._cache = cache
         self._clock = clock
-        self._others = others or Alone()
+        self._find = find
+        self._tell_change = changed
         self._under_way: dict[Digest, asyncio.Future[Handed | None]] = {}
 
     async def locate(self, cid: ChannelId, version: int, digest: Digest) -> Located:
@@ -118,14 +112,14 @@ class Contents:
     def _changed(self) -> None:
         CACHE_BYTES.set(self._cache.size_bytes)
         CACHE_ENTRIES.set(len(self._cache.digests))
-        self._others.changed()
+        self._tell_change()
 
     async def _located(self, cid: ChannelId, version: int, digest: Digest) -> Located:
         if digest:
             content = self._cache.get(digest, self._clock.monotonic_s())
             if content is not None:
                 return Located(content, version, "cache")
-            handed = await self._handed(cid, digest)
+            handed = await self._handed(self._find, cid, digest) if self._find else None
             if handed is not None:
                 self.put(cid, digest, handed.content)
                 return Located(handed.content, version, handed.source, handed.hops, handed.worker)
@@ -134,10 +128,51 @@ class Contents:
             self.put(cid, digest, content)
         return Located(content, version, "store" if content.memory else "publisher")
 
-    async def _handed(self, cid: ChannelId, digest: Digest) -> Handed | None:
+    async def _handed(self, find: Find, cid: ChannelId, digest: Digest) -> Handed | None:
         """Have others asked, once for all who want it now."""
         asked = self._under_way.get(digest)
         if asked is None:
-            asked = self._under_way[digest] = asyncio.ensure_future(self._others.find(cid, digest))
+            asked = self._under_way[digest] = asyncio.ensure_future(find(cid, digest))
             asked.add_done_callback(lambda _: self._under_way.pop(digest, None))
         return await asyncio.shield(asked)
+
+
+class Memories:
+    """What polls remember of contents (opaque here), by channel and version: the latest read or written here.
+
+    They may run ahead of the version's content while a document changes without saying anything new. To lose
+    such a one costs nothing: the version's, which is compared with instead, knows all that was told.
+    A channel that was made again is another one.
+    """
+
+    def __init__(self, contents: Contents) -> None:
+        """Locate in ``contents`` what is not kept here."""
+        self._contents = contents
+        self._kept = LRUCache[ChannelId, tuple[Channel, bytes]](
+            MOST_MEMORY_BYTES, lambda kept: len(kept[1]) + _KEPT_WITH_MEMORY_BYTES
+        )
+
+    async def of(self, channel: Channel, digest: Digest) -> tuple[bytes, Located | None]:
+        """Return what is remembered of this version of a channel, whose content has this digest.
+
+        And how it was located, if it had to be: then it may be of a later version.
+        Raises :class:`service.errors.StoreUnavailable`.
+        """
+        kept, memory = self._kept.get(channel.id, (None, b""))
+        if kept is not None and (kept.created_s, kept.version) == (channel.created_s, channel.version):
+            return memory, None
+        located = await self._contents.locate(channel.id, channel.version, digest)
+        memory = located.content.memory
+        self.keep(msgspec.structs.replace(channel, version=located.version), memory)
+        return memory, located
+
+    def keep(self, channel: Channel, memory: bytes) -> None:
+        """Compare this version of a channel with this from now on; what was not used for longest is forgotten."""
+        self._kept.pop(channel.id, None)
+        with contextlib.suppress(ValueError):  # it is larger than all that may be kept
+            self._kept[channel.id] = channel, memory
+
+    def versioned(self, channel: Channel, delta: Delta, memory: bytes, before: Digest, after: Digest) -> None:
+        """Compare this version of a channel, which a delta found here has made, with this from now on."""
+        self.keep(channel, memory)
+        self._contents.versioned(delta, memory, before, after)

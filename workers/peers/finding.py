@@ -18,6 +18,7 @@ from service.metrics import LOCAL_FAILURES, PEER_REFUSALS
 from service.model import ChannelId, NodeId
 from service.net.peers import Peer, PeerClient
 from workers.peers.contents import Handed
+from workers.peers.overlay import Overlay
 
 FIND = "find"
 HERE, THERE, NOWHERE = b"\x01", b"\x02", b"\x00"
@@ -55,26 +56,20 @@ def onward(node: NodeId, row: int) -> bytes:
 
 
 class Finder:
-    """Asks others for contents. ``first`` begins a query here; ``peer`` finds a worker in the ring."""
+    """Asks others for contents."""
 
     def __init__(
-        self,
-        client: PeerClient,
-        clock: Clock,
-        *,
-        first: Callable[[str], tuple[NodeId, Query] | None],
-        peer: Callable[[NodeId], Peer | None],
-        owner: Callable[[ChannelId], Peer | None],
+        self, client: PeerClient, clock: Clock, overlay: Overlay, owner: Callable[[ChannelId], Peer | None]
     ) -> None:
         """Ask with ``client``; ``owner`` is a channel's, None if that is this worker."""
         self._client = client
         self._clock = clock
-        self._first = first
-        self._peer = peer
+        self._overlay = overlay
         self._owner = owner
 
     async def find(self, cid: ChannelId, digest: Digest) -> Handed | None:
         """Return a content from near by, or else from the channel's owner; None if neither has it."""
+        await self._overlay.settled()
         near, visited = await self._walk(digest)
         if near is not None:
             return near
@@ -86,13 +81,13 @@ class Finder:
 
     async def _walk(self, digest: Digest) -> tuple[Handed | None, tuple[NodeId, ...]]:
         until_s = self._clock.monotonic_s() + _WALK_WITHIN_S
-        step = self._first(digest.hex())
+        step = self._overlay.first(digest.hex())
         if step is None:
             LOCAL_FAILURES.labels("none").inc()
             return None, ()
         while step is not None:
             worker, query = step
-            peer, left_s = self._peer(worker), until_s - self._clock.monotonic_s()
+            peer, left_s = self._overlay.peer(worker), until_s - self._clock.monotonic_s()
             if peer is None or left_s <= 0:
                 break
             found, further = await self._ask(peer, digest, query, min(left_s, _HOP_WITHIN_S))

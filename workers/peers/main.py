@@ -1,32 +1,88 @@
-"""A worker's part in the exchange of contents, wired: contents, finder, overlay, and the door for others."""
+"""A worker's part in the exchange of contents: contents, finder and overlay, and what other workers may ask.
+
+A request that is not sealed, of now, new, and small is refused and counted.
+"""
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 import msgspec
+import structlog
+from aiohttp import web
 
 from service.clock import Clock
 from service.errors import PeerRefused
 from service.location.cache import Cache
-from service.location.contents import Digest, encode
+from service.location.contents import encode
 from service.location.neighbours import Limits
 from service.location.streams import Batch
+from service.metrics import PEER_REFUSALS
 from service.model import ChannelId, NodeId, NodeInfo
-from service.net.peers import Peer, PeerClient, peer_of
-from service.net.seals import Sealer
+from service.net.http_server import client_of
+from service.net.peers import BEGIN_ANEW, MOST_REQUEST_BYTES, REFUSED, SEAL, Peer, PeerClient, peer_of
+from service.net.seals import Sealer, read
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store.channels import Channels
-from workers.peers.contents import KEPT_S, Contents, Handed
-from workers.peers.door import Door
+from workers.peers.contents import KEPT_S, Contents
 from workers.peers.finding import FIND, HERE, NOWHERE, Finder, asked, onward
-from workers.peers.overlay import PING, Overlay
-from workers.peers.posting import TELL
+from workers.peers.overlay import PING, TELL, Overlay
 from workers.tasks import Tasks
 
+Answerer = Callable[[NodeId, bytes], bytes]
+"""From who asks and what, to the answer. May raise :class:`PeerRefused`; its reason ``stream`` means: begin anew."""
+
+log = structlog.get_logger(__name__)
+
 _batch = msgspec.msgpack.Decoder(Batch)
+
+
+class Door:
+    """One worker's door: closed until it is opened."""
+
+    def __init__(self) -> None:
+        """Stay closed: everybody is told that there is nothing here."""
+        self._me: NodeId = ""
+        self._sealer: Sealer | None = None
+        self._fleet_s: Callable[[], float] = float
+        self._answerers: Mapping[str, Answerer] = {}
+
+    def open(self, me: NodeId, sealer: Sealer, fleet_s: Callable[[], float], answerers: Mapping[str, Answerer]) -> None:
+        """Answer as this worker from now on; ``answerers`` by what is asked."""
+        self._me, self._sealer, self._fleet_s, self._answerers = me, sealer, fleet_s, answerers
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return where others come to."""
+        return [web.post("/peers/{worker}/{verb}", self._answer)]
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        verb = request.match_info["verb"]
+        if self._sealer is None or request.match_info["worker"] != self._me or verb not in self._answerers:
+            raise web.HTTPNotFound
+        try:
+            return await self._answered(request, verb, self._sealer)
+        except PeerRefused as error:
+            PEER_REFUSALS.labels(error.reason).inc()
+            log.info("another worker is refused", at=client_of(request).address, why=str(error))
+            return web.Response(status=REFUSED)
+
+    async def _answered(self, request: web.Request, verb: str, sealer: Sealer) -> web.Response:
+        seal = read(request.headers.get(SEAL, ""))
+        sealer.timely(seal, self._fleet_s())
+        body = await _bounded(request)
+        sealer.check(seal, verb, body, self._fleet_s())
+        status, answer = 200, b""
+        try:
+            answer = self._answerers[verb](seal.sender, body)
+        except PeerRefused as error:
+            if error.reason != "stream":
+                raise
+            PEER_REFUSALS.labels(error.reason).inc()
+            status = BEGIN_ANEW
+        return web.Response(status=status, body=answer, headers={SEAL: sealer.answer_mac(seal.nonce, status, answer)})
 
 
 class Peers:
@@ -55,8 +111,8 @@ class Peers:
         self._overlay = overlay = Overlay(
             me.id, limits, self._client, clock=self._clock, tasks=self._tasks, have=self._have
         )
-        finder = Finder(self._client, self._clock, first=overlay.first, peer=overlay.peer, owner=self._owner)
-        self.contents = Contents(channels, self._cache, self._clock, _Others(finder, overlay))
+        finder = Finder(self._client, self._clock, overlay, self._owner)
+        self.contents = Contents(channels, self._cache, self._clock, finder.find, overlay.changed)
         door.open(me.id, sealer, self.fleet_s, {PING: _pong, TELL: self._told, FIND: self._found})
 
     async def __aenter__(self) -> Self:
@@ -129,17 +185,13 @@ class Peers:
         return onward(*step) if step else NOWHERE
 
 
-class _Others:
-    """All other workers, as contents look for them."""
-
-    def __init__(self, finder: Finder, overlay: Overlay) -> None:
-        self._finder = finder
-        self._overlay = overlay
-        self.changed = overlay.changed
-
-    async def find(self, cid: ChannelId, digest: Digest) -> Handed | None:
-        await self._overlay.settled()
-        return await self._finder.find(cid, digest)
+async def _bounded(request: web.Request) -> bytes:
+    body = bytearray()
+    async for part in request.content.iter_any():
+        body += part
+        if len(body) > MOST_REQUEST_BYTES:
+            raise PeerRefused(f"A request has more than {MOST_REQUEST_BYTES} bytes.", reason="size")
+    return bytes(body)
 
 
 def _pong(_sender: NodeId, _body: bytes) -> bytes:

@@ -25,7 +25,7 @@ from tests.support.documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.lanes import ParserBudgets, lanes_of_polls
-from workers.memories import Memories
+from workers.peers.contents import Memories
 from workers.poller import Poll, Poller
 from workers.watch import Watch, watch
 

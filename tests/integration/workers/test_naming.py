@@ -89,7 +89,7 @@ async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, n
     for _ in range(WALKS):
         await name(store, naming, channel)
         naming.walked()
-    assert (naming._followed_s, naming._listed_s) == ({}, {})
+    assert (naming._due_s, naming._listed) == ({}, set())
 
 
 async def test_who_takes_over_many_channels_names_them_little_by_little(store: Store, naming: Naming) -> None:

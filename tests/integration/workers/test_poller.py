@@ -19,7 +19,7 @@ from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
 from workers.courtesy import Courtesy
 from workers.lanes import Lanes, ParserBudgets, lanes_of_polls, publisher_of
-from workers.memories import Memories
+from workers.peers.contents import Memories
 from workers.poller import Poller
 from workers.watch import Watch
 

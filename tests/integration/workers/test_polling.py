@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 
-import msgspec
 import pytest
 import pytest_asyncio
 
@@ -23,7 +22,7 @@ from tests.support.waiting import until_so
 from workers.poller import Poll, Poller
 from workers.polling import Polling
 from workers.tasks import Tasks
-from workers.watch import Found, Watch, kept
+from workers.watch import Found, Watch
 
 US = "a" * 40
 INTERVAL_S = 100.0
@@ -44,7 +43,7 @@ async def begun(polling: Polling, *phases: StartPolling) -> None:
     """Start polling, with the channels loaded."""
     for phase in phases:
         polling.start(phase)
-    await polling._renew([phase.channel for phase in phases])
+    await polling._load([phase.channel for phase in phases])
 
 
 class HeldPoller(Poller):
@@ -99,7 +98,7 @@ def poller() -> HeldPoller:
 
 
 @pytest_asyncio.fixture
-async def mates(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIterator[list[Polling]]:
+async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIterator[Polling]:
     async def nobody(_: Event) -> None:
         return
 
@@ -107,18 +106,8 @@ async def mates(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncItera
         return
 
     tasks = Tasks()
-    mates: list[Polling] = []
-    mates.extend(
-        Polling(me, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks, mates=mates)
-        for me in (US, "f" * 40)
-    )
-    yield mates
+    yield Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
     await tasks.cancel()
-
-
-@pytest.fixture
-def polling(mates: list[Polling]) -> Polling:
-    return mates[0]
 
 
 Load = Callable[[Sequence[ChannelId]], Awaitable[list[ChannelState | None]]]
@@ -163,7 +152,7 @@ async def test_what_is_stopped_while_it_is_loaded_stays_stopped(
         polling.stop(channel.id)
         loaded.set()
         await until_so(lambda: not polling._tasks._running, "it is loaded")
-    assert (poller.asked, len(polling._agenda), polling._polled) == ([], 0, {})
+    assert (poller.asked, polling._agenda.planned_s(channel.id), polling._polled) == ([], inf, {})
 
 
 async def test_a_channel_that_did_not_exist_is_polled_as_soon_as_it_does(
@@ -181,50 +170,6 @@ async def test_a_channel_that_did_not_exist_is_polled_as_soon_as_it_does(
         pass_interval()
         await until_so(lambda: poller.begun, "it is polled")
     assert _watch(polling, channel.id).channel.url == channel.url
-
-
-async def test_after_the_first_turn_the_rest_is_loaded_at_once_before_it_is_due(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A node that takes over from a dead one would spend its time on loading one channel at each turn."""
-    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(5)]
-    loads: list[Sequence[ChannelId]] = []
-    load = store.channels.states
-
-    async def counted(cids: Sequence[ChannelId]) -> list[ChannelState | None]:
-        loads.append(cids)
-        return await load(cids)
-
-    monkeypatch.setattr(store.channels, "states", counted)
-    for number, channel in enumerate(channels):
-        polling.start(StartPolling(channel.id, 0, Rota(clock.now_s + 10.0 * (1 + number), INTERVAL_S, 1)))
-    await store.remove_channel(channels[4].id)
-    async with agenda_kept(polling, clock):
-        clock.now_s += 10.0
-        polling._agenda_changed.set()
-        await until_so(lambda: poller.begun and not polling._loading and len(loads) > 1, "all are loaded")
-    first, *others = [channel.id for channel in channels]
-    assert loads[:2] == [[first], others]
-    assert [cid in polling._outdated for cid in (first, *others)] == [False, False, False, False, True]
-    assert poller.begun == [first]
-
-
-async def test_what_a_mate_compares_with_is_not_loaded_once_more(store: Store, mates: list[Polling]) -> None:
-    """After a death, nodes of a process take over tens of thousands of places, of channels that most of them poll."""
-    polling, mate = mates
-    channel = await make_channel(store)
-    phase = every_interval(channel.id)
-    polling.start(phase)
-    await polling._renew([channel.id])
-    own = polling.base_of(channel.id)
-    assert own is not None
-    kept(own, [Document(b"news", channel.url, {})])
-    mate.start(msgspec.structs.replace(phase, subscribers=7))
-    lent = mate.base_of(channel.id)
-    assert lent is not None
-    assert (lent.channel, lent.validators, lent.subscribers, lent.unversioned) == (own.channel, own.validators, 7, ())
-    await polling.refresh([Refresh(channel.id)])
-    assert polling.base_of(channel.id) is None  # another version is known: it is loaded, not lent
 
 
 async def test_what_the_store_did_not_let_us_poll_is_polled_at_its_next_turn(
@@ -258,7 +203,7 @@ async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polle
     await until_so(lambda: poller.asked, "the budgets are asked")
     polling.stop(channel.id)
     poller.granted.set()
-    await until_so(lambda: not polling._under_way, "the wait is over")
+    await until_so(lambda: not polling._tasks._running, "the wait is over")
     assert poller.begun == []
     keeping.cancel()
 

@@ -21,7 +21,7 @@ from tests.support.documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.lanes import Lanes, ParserBudgets, lanes_of_polls
-from workers.memories import Memories
+from workers.peers.contents import Memories
 from workers.poller import Poller
 from workers.polling import Polling
 from workers.tasks import Tasks
@@ -66,7 +66,7 @@ async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
     lanes = lanes_of_polls(parser, Parser(), ParserBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
         poller = Poller(reach, courtesy(store), lanes, Memories(stored(store)), clock)
-        polling = Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks, mates=[])
+        polling = Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
-from service.corona.sites import UNBOUND, within_sites
+from service.corona.honeycomb import UNBOUND, Problem, load, scale_for_budget, scale_for_delay, sizes, within_sites
 
 INF = float("inf")
 NAN = float("nan")

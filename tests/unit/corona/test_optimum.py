@@ -1,7 +1,7 @@
 """What a policy makes of channels: budgets, bounds, and the one number c. τ is a minute: polls per τ are per minute."""
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, sqrt
 
 import numpy as np
 import pytest
@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.corona.aggregation import joined
+from service.corona.honeycomb import UNBOUND
 from service.corona.messages import Part
-from service.corona.optimum import Factors, Table, decided, decided_alone, limits, part, scale, tabled
+from service.corona.optimum import Factors, Table, decided, limits, limits_of, part, scale, tabled, weight
 from service.corona.policy import Aims, Goal, Policy
-from service.corona.sites import UNBOUND
+from service.corona.reasons import bounded
+from service.corona.schedule import size_for_wait
 
 DAY_S = 86_400.0
 NODES = 40
@@ -110,9 +112,13 @@ def test_three_polls_are_three_nodes_whatever_rounding_says() -> None:
         *(st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUND) | st.floats(-1, 1e9)),
         *(st.just(0.0) | st.floats(1e-3, 1e9), st.just(0.0) | st.floats(1e-3, 1e9)),
     ),
-    st.one_of(st.none(), st.floats(-0.9, 100)),
+    st.floats(-0.9, 100),
     st.builds(Aims, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
 )
-def test_a_channel_alone_is_decided_like_one_of_many(channel: Factors, scale: float | None, aims: Aims) -> None:
-    (among_many,) = decided(_policy(aims), NODES, _table([channel]), scale).tolist()
-    assert decided_alone(_policy(aims), NODES, channel, scale) == pytest.approx(among_many)
+def test_a_channel_is_decided_as_is_said_why(channel: Factors, scale: float, aims: Aims) -> None:
+    policy = _policy(aims)
+    (size,) = decided(policy, NODES, _table([channel]), scale).tolist()
+    bounds = limits_of(policy, NODES, channel)
+    least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
+    said, _ = bounded(sqrt(weight(policy, channel)), scale, least, bounds)
+    assert size == pytest.approx(said)

@@ -292,20 +292,21 @@ class _Three:
         return Assign(ring_version, (Assignment(CHANNEL, rank, cls.ROTA, 5),))
 
 
-def test_when_a_member_dies_only_the_next_nearest_is_told_to_take_its_place() -> None:
+def test_when_a_member_dies_only_those_behind_it_are_told_another_place() -> None:
     node = Node(ME, _Three.POLICY)
     node.handle(RingChanged(_Three.FIRST), 0)
     node.handle(Received("", ChannelAdded(CHANNEL)), 0)
     told = node.handle(Adopted(CHANNEL, 1, 5), 0)
     assert told == [Send(BESIDE, _Three.assign(1, 1)), Send(FAR, _Three.assign(1, 2)), told[-1]]
     without = ring([ME, FAR, _Three.LAST], version=2)
-    assert node.handle(RingChanged(without), 1) == [Send(_Three.LAST, _Three.assign(2, 1)), ListOwned(1)]
+    told = [Send(FAR, _Three.assign(2, 1)), Send(_Three.LAST, _Three.assign(2, 2))]
+    assert node.handle(RingChanged(without), 1) == [*told, ListOwned(1)]
 
 
-def test_when_an_owner_dies_the_next_one_leaves_everybody_in_place() -> None:
+def test_when_an_owner_dies_the_next_one_goes_on_with_its_rota() -> None:
     node = Node(BESIDE, _Three.POLICY)
     node.handle(RingChanged(_Three.FIRST), 0)
     assert node.handle(Received(ME, _Three.assign(1, 1)), 0) == [StartPolling(CHANNEL, 1, _Three.ROTA)]
     assert Adopt(CHANNEL) in node.handle(RingChanged(ring([BESIDE, FAR, _Three.LAST], version=2)), 1)
-    told = [Send(_Three.LAST, _Three.assign(2, 0)), Send(FAR, _Three.assign(2, 2))]
-    assert node.handle(Adopted(CHANNEL, 2, 5), 1) == told
+    told = [Send(FAR, _Three.assign(2, 1)), Send(_Three.LAST, _Three.assign(2, 2))]
+    assert node.handle(Adopted(CHANNEL, 2, 5), 1) == [*told, StartPolling(CHANNEL, 0, _Three.ROTA)]

@@ -74,20 +74,20 @@ def test_a_fleet_of_one_polls_once_per_interval() -> None:
 def test_nothing_is_decided_anew_before_all_nodes_are_known() -> None:
     node = _owner(NEXT, FAR)
     node.handle(Tick(), 0)
-    assert (node.scale, node.why(CHANNEL, 0)) == (None, None)
+    assert (node.pacing.scale, node.why(CHANNEL, 0)) == (None, None)
     _told(node, 2, NEXT)
-    assert node.scale is None
+    assert node.pacing.scale is None
     _told(node, 4, FAR)
-    assert node.scale is not None
+    assert node.pacing.scale is not None
 
 
 def test_what_stays_unknown_for_long_is_done_without() -> None:
     node = _owner(NEXT, FAR)
     for now_s in range(0, 24, 2):
         node.handle(Tick(), now_s)
-        assert node.scale is None
+        assert node.pacing.scale is None
     node.handle(Tick(), 24)
-    assert node.scale is not None
+    assert node.pacing.scale is not None
 
 
 def test_a_smaller_budget_dismisses_nodes_at_once() -> None:
@@ -127,12 +127,12 @@ def test_a_member_that_takes_over_goes_on_with_the_rota_that_it_polls_by() -> No
 def test_aims_change_while_the_fleet_runs() -> None:
     node = _owner()
     node.handle(Tick(), 0)
-    lite = node.scale
+    lite = node.pacing.scale
     node.handle(AimsRead(Aims(goal=Goal.FAST, delay_s=300.0)), 1)
     node.handle(Tick(), 2)
     assert lite is not None
-    assert node.scale is not None
-    assert node.scale < lite
+    assert node.pacing.scale is not None
+    assert node.pacing.scale < lite
     why = node.why(CHANNEL, 2)
     assert why is not None
     assert why.wait_s == pytest.approx(300.0)
@@ -173,49 +173,49 @@ def test_why_tells_how_often_the_channel_is_updated() -> None:
 def test_the_scale_stays_for_a_maintenance_interval_after_the_ring_has_changed() -> None:
     node = _owner(NEXT, FAR)
     _told(node, 0, NEXT, FAR)
-    before = node.scale
+    before = node.pacing.scale
     node.handle(RingChanged(ring([ME, NEXT], version=2)), 3)
     node.handle(_subscribed(100 * SUBSCRIBERS, 3), 3)
     for now_s in (4, 6, 8, 10):
         _told(node, now_s, NEXT)
-        assert node.scale == before
+        assert node.pacing.scale == before
     _told(node, 11, NEXT)
-    assert node.scale != before
+    assert node.pacing.scale != before
 
 
 def test_a_ring_that_changes_again_and_again_does_not_keep_the_scale_for_ever() -> None:
     node = _owner(NEXT, FAR)
     _told(node, 0, NEXT, FAR)
-    before = node.scale
+    before = node.pacing.scale
     node.handle(_subscribed(100 * SUBSCRIBERS, 1), 1)
     for now_s in range(1, 12):
         others = (NEXT, FAR) if now_s % 2 else (NEXT,)
         node.handle(RingChanged(ring([ME, *others], version=1 + now_s)), now_s)
         _told(node, now_s, *others)
-    assert node.scale != before
+    assert node.pacing.scale != before
 
 
 def test_other_aims_are_followed_although_the_ring_has_just_changed() -> None:
     node = _owner(NEXT, FAR)
     _told(node, 0, NEXT, FAR)
-    before = node.scale
+    before = node.pacing.scale
     node.handle(RingChanged(ring([ME, NEXT], version=2)), 1)
     node.handle(AimsRead(Aims(budget_polls_per_minute=1.0)), 2)
     _told(node, 3, NEXT)
-    assert node.scale is not None
+    assert node.pacing.scale is not None
     assert before is not None
-    assert node.scale < before
+    assert node.pacing.scale < before
 
 
 def test_how_often_a_channel_is_polled_is_noted_when_it_is_settled_and_when_it_changes_notably() -> None:
     node = _owner(NEXT, FAR)
-    assert node.paces_to_note(10) == []
+    assert node.pacing.to_note(10) == []
     _told(node, 0, NEXT, FAR)
-    assert dict(node.paces_to_note(10)) == {CHANNEL: pytest.approx(20.0)}
-    assert node.owned() == {4: 1}
-    assert node.paces_to_note(0) == []
-    node.paces_noted([*node.paces_to_note(10), (FAR, 1.0)])
-    assert node.paces_to_note(10) == []
+    assert dict(node.pacing.to_note(10)) == {CHANNEL: pytest.approx(20.0)}
+    assert node.pacing.owned() == {4: 1}
+    assert node.pacing.to_note(0) == []
+    node.pacing.noted([*node.pacing.to_note(10), (FAR, 1.0)])
+    assert node.pacing.to_note(10) == []
     node.handle(AimsRead(Aims(budget_polls_per_minute=2.0)), 1)
     _told(node, 2, NEXT, FAR)
-    assert dict(node.paces_to_note(10)) == {CHANNEL: pytest.approx(30.0)}
+    assert dict(node.pacing.to_note(10)) == {CHANNEL: pytest.approx(30.0)}

@@ -6,12 +6,11 @@ import pytest
 
 from service.corona.clusters import encode, summarise
 from service.corona.events import Adopted, AimsRead, ChannelsListed, ListedChannel, RingChanged, Tick
-from service.corona.honeycomb import Problem, sizes
+from service.corona.honeycomb import UNBOUND, Problem, sizes
 from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.policy import Aims, Policy
 from service.corona.reasons import Bound
 from service.corona.site_budgets import FOR_POLLS, SiteBudgets
-from service.corona.sites import UNBOUND
 from service.overlay.ids import BITS, from_hex, to_hex
 from tests.support.node import Node
 from tests.support.points import ring

@@ -11,13 +11,13 @@ from service.discovery.partial.share import Term, Told, decode_letter, encode_le
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
-from workers.directory import DISCOVER, LEAST_TARGET, Directories
+from workers.directory import DISCOVER, LEAST_TARGET, Directories, Matrices
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
 TAG = "tag=python"
 
 
-class MemoryMatrices:
+class MemoryMatrices(Matrices):
     """Names by what they have; unavailable at will."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 import gc
 
-from workers.heap import tend_heap
+from workers.main import tend_heap
 
 
 def test_a_few_hundred_new_objects_do_not_start_a_collection() -> None:
