@@ -62,10 +62,11 @@ class Bot:
         self._delivery = Delivery(store, self.connection, clock, charges, settings.messages_per_s_per_user)
         self._presences = Presences(store.users, self._delivery.presence)
         door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
-        self._importing = Importing(store, self.connection, charges, clock, limits)
+        self._importing = Importing(store, self.connection, charges, limits)
         house = House(
             store,
             self._delivery,
+            clock,
             limits,
             door=door,
             importing=self._importing,

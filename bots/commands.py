@@ -225,6 +225,21 @@ VERBS: Final = (
 )
 """What ``help`` explains."""
 
+_SHORT: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
+"""What people write under a message and nowhere else, or what means something else there."""
+
+_ALONE: Final = ("unsubscribe", "show", "why", "pause", "resume")
+_BEFORE: Final = ("set", "filter")
+
+REACTIONS: Final = {
+    **dict.fromkeys(("❌", "✖", "🗑", "🚫", "⛔", "🛑"), "unsubscribe"),
+    **dict.fromkeys(("🔇", "🔕", "🤫"), "mute"),
+    **dict.fromkeys(("⏸", "💤"), "pause"),
+    **dict.fromkeys(("▶", "⏯"), "resume"),
+    **dict.fromkeys(("❓", "❔"), "why"),
+}
+"""Emoji, without what only chooses their look, and the command each stands for."""
+
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 _WITH = re.compile(r"\s(?:with|mit|avec|con)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
 _NEXT_WISH = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
@@ -242,6 +257,28 @@ def parse(text: str) -> Command:
     if "://" in verb or looks_like_url(_url(verb)):
         return _subscribe(line, bare=True)
     return Unknown(line, _suggestion(verb, rest))
+
+
+def reaction(emojis: tuple[str, ...]) -> str:
+    """Return the command that the newest of these reactions stands for; "" if none does."""
+    found = [REACTIONS[plain] for emoji in emojis if (plain := emoji.rstrip("\ufe0f")) in REACTIONS]
+    return found[-1] if found else ""
+
+
+def lacking(text: str) -> str:
+    """Return the command that lacks a subscription, with ``{}`` in its place; "" if it lacks none."""
+    verb, rest = (*text.strip().lstrip("/").split(maxsplit=1), "", "")[:2]
+    plain = verb.lower().rstrip(":,!.")
+    if not rest and plain in _SHORT:
+        return _SHORT[plain]
+    name = VERB_OF.get(plain, "")
+    if name in _ALONE and not rest:
+        return f"{name} #{{}}"
+    if name in _BEFORE and rest and rest.split()[0].lower() not in ALL:
+        command = parse(f"{name} {rest}")
+        if isinstance(command, Set | Filter) and command.target.everything:
+            return f"{name} #{{}} {rest.replace('{', '{{').replace('}', '}}')}"
+    return ""
 
 
 def cut(text: str) -> str:

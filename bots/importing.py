@@ -1,6 +1,7 @@
 """Subscribes people to the lists they sent, in the background, and tells them in the end what came of it."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,16 +11,14 @@ import structlog
 from bots import stanzas
 from bots.asking import Limits
 from bots.charges import Charges
-from bots.exchange import Imported
-from bots.following import follow
 from bots.ids import fresh_id
 from bots.link import Link, LinkLost
 from bots.replies import text
+from bots.replies.subscriptions import Imported
 from bots.tasks import end
-from service.clock import Clock
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
 from service.feeds.opml import Subscribed
-from service.feeds.urls import channel_id
+from service.feeds.urls import channel_id, host_of
 from service.model import ChannelId, UserId
 from service.preferences import NONE
 from service.store import Store
@@ -34,15 +33,32 @@ _DAY_S = 86_400.0
 _log = structlog.get_logger()
 
 
+async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[int, bool]:
+    """Return the number of a person's subscription and whether it is new; it is polled then. Raises CoronetError.
+
+    They have at most ``most``, or as many as an admin has set.
+    """
+    followed = await store.channels.get(cid)
+    if followed is not None:
+        await store.blocks.refuse(host_of(followed.url))
+    subscription, new = await store.subscriptions.subscribe(jid, cid, most)
+    if new:
+        await store.requests.wanted(subscription.channel)
+        channel = await store.channels.get(subscription.channel)
+        if channel is not None and channel.dormant:  # it fell asleep since we looked it up
+            with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
+                await store.requests.probe(channel.url, as_page=channel.kind == "page")
+    return subscription.number, new
+
+
 class Importing:
     """The imports of one bot's people. :meth:`run` drives it."""
 
-    def __init__(self, store: Store, link: Link, charges: Charges, clock: Clock, limits: Limits) -> None:
+    def __init__(self, store: Store, link: Link, charges: Charges, limits: Limits) -> None:
         """Import for those whom ``charges`` has, of the people of the bot of this link's address."""
         self._charges = charges
         self._store = store
         self._link = link
-        self._clock = clock
         self._limits = limits
         self._stirred = asyncio.Event()
         self._at_work: dict[UserId, asyncio.Task[None]] = {}
@@ -157,7 +173,7 @@ class Importing:
 
     async def _tell(self, jid: str, came: Imported) -> None:
         (habits,) = await self._store.users.habits([user_id(jid)])
-        content = stanzas.payload(text(came, self._clock.wall_s(), habits.speaks)) + stanzas.REQUEST
+        content = stanzas.payload(text(came, habits.speaks)) + stanzas.REQUEST
         stanza = stanzas.message(self._link.address, jid, fresh_id(user_id(jid)), content)
         while True:
             await self._link.up.wait()

@@ -4,14 +4,12 @@ import asyncio
 
 import structlog
 
-from bots import commands
 from bots.desk import worded
-from bots.dialogue import converse
-from bots.exchange import Question
-from bots.house import House
+from bots.dialogue import answer
+from bots.house import DryRun, House
 from bots.notifications import notification
 from bots.replies import others
-from bots.understudy import Understudy
+from bots.replies.parts import Question
 from bots.voice import SOURCE, voice
 from service.clock import Clock
 from service.errors import CoronetError, StoreUnavailable, to_fault
@@ -76,11 +74,10 @@ class Rehearsing:
             if known.suspended:
                 lines.append(Line(text, (), ("Say nothing: they are suspended.",)))
                 continue
-            understudy = Understudy(self._store, self._house)
-            dialogue = converse(commands.parse(text), asked, self._house.limits.of(known.most_subscriptions))
-            reply = await understudy.conduct(jid, dialogue, lambda: None)
-            words = worded(known, reply, self._clock.wall_s())
-            lines.append(Line(text, (words, *others(reply, known.habits.speaks)), tuple(understudy.would)))
+            dry_run = DryRun(self._house, jid, self._house.limits.of(known.most_subscriptions))
+            reply = await answer(dry_run, text, asked)
+            words = worded(known, reply)
+            lines.append(Line(text, (words, *others(reply, known.habits.speaks)), tuple(dry_run.would)))
             asked = reply if isinstance(reply, Question) else None
         return tuple(lines)
 

@@ -1,10 +1,57 @@
-"""What messages of every kind are made of."""
+"""The base of all replies, and what messages of every kind are made of.
 
-from bots.length import LONGEST_MESSAGE_BYTES
+A reply is a value that says itself in any language: a dialogue returns it, and whoever sends it asks for its text. What
+a publisher or a user wrote is put on one line, stripped of what XML 1.0 forbids and of what reverses or hides text.
+"""
+
+from typing import ClassVar, Final
+
+import msgspec
+
 from bots.voice import Voice
 from service.feeds.text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
+
+LONGEST_MESSAGE_BYTES: Final = 4096
+
+_ELLIPSIS = "…"
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer to a command: a subclass states its ``sentence``, or overrides :meth:`text`."""
+
+    sentence: ClassVar[str] = ""
+
+    def text(self, voice: Voice) -> str:
+        """Return the answer in the language of ``voice``; never empty."""
+        return voice.say(self.sentence)
+
+    def others(self, _voice: Voice) -> tuple[str, ...]:
+        """Return the messages that follow the first, each at most 4 kB."""
+        return ()
+
+
+class Question(Reply, frozen=True):
+    """A reply that the next command may answer."""
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """One of a person's subscriptions with its channel, whose title is what the person calls it."""
+
+    number: int
+    channel: Channel
+    paused: bool = False
+    muted: bool = False
+
+
+def clip(text: str, longest_bytes: int) -> str:
+    """Return the text cut between characters to at most ``longest_bytes`` of UTF-8."""
+    encoded = text.encode()
+    if len(encoded) <= longest_bytes:
+        return text
+    room = longest_bytes - len(_ELLIPSIS.encode())
+    return encoded[:room].decode(errors="ignore").rstrip() + _ELLIPSIS
 
 
 def title(channel: Channel) -> str:

@@ -1,4 +1,4 @@
-"""What we know of a person besides their subscriptions."""
+"""What we know of a person besides their subscriptions, and what they prefer (see :mod:`service.preferences`)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
@@ -7,6 +7,8 @@ import msgspec
 
 from service.habits import NONE, Habits
 from service.model import UserId
+from service.preferences import NONE as NO_PREFERENCES
+from service.preferences import ByNumber, Preferences
 from service.store import keys
 from service.store.link import Command, Link, script
 
@@ -122,3 +124,33 @@ class Users:
     async def count(self) -> int:
         """Return how many people ever wrote to us."""
         return int(await self._link.call("SCARD", keys.USERS))
+
+
+_NOTHING: Final[ByNumber] = {}
+"""Of nearly everybody: it is remembered for each who is told something."""
+
+
+class PreferenceStore:
+    """Preferences by person and number. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def of_users(self, uids: Sequence[UserId]) -> list[ByNumber]:
+        """Return what these people prefer, in the same order."""
+        found = await self._link.many([("HGETALL", keys.preferences(uid)) for uid in uids])
+        return [
+            {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
+            if held
+            else _NOTHING
+            for held in found
+        ]
+
+    async def put(self, jid: str, number: int, preferences: Preferences) -> None:
+        """Keep what a person prefers of one subscription, or of all."""
+        own = keys.preferences(keys.user_id(jid))
+        if preferences == NO_PREFERENCES:
+            await self._link.call("HDEL", own, number)
+        else:
+            await self._link.call("HSET", own, number, msgspec.msgpack.encode(preferences))
