@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from hashlib import sha1
-from typing import Literal
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -196,8 +196,38 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 Answer = Probed | Moving | Step | Polled | Explained | Outlined | LookedUp | Coordinated | Share | Shown | Failed
 
 
+_ANSWER: Final[Any] = Answer
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+
+
+async def next_answer(link: Link, ident: str, until_s: float, among: type[_A]) -> _A | None:
+    """Wait for the next answer to the request of this id until ``until_s`` (monotonic); None if there was none.
+
+    Raises the error that whoever was asked has met.
+    """
+    while (left_s := until_s - time.monotonic()) > 0:
+        found = await link.wait("BLPOP", keys.answer(ident), min(left_s, BLOCK_AT_MOST_S))
+        if found:
+            answer = msgspec.msgpack.decode(found[1], type=among)
+            if isinstance(answer, Failed):
+                raise from_fault(answer.fault)
+            return answer
+    return None
+
+
+def expected(answer: object, kind: type[_B]) -> _B:
+    """Return an answer of this kind. Raises :class:`NoWorker` if it is another."""
+    if isinstance(answer, kind):
+        return answer
+    raise NoWorker(f"{type(answer).__name__} is no answer to that request: the fleet's versions differ.")
+
+
 class Requests:
-    """Ask the worker that owns the matter, and wait for the answer."""
+    """Ask the worker that owns the matter, and wait for the answer.
+
+    Each method raises what the worker met, or :class:`NoWorker`.
+    """
 
     def __init__(self, link: Link, inboxes: Inboxes, ring: Ring, blocks: Blocks) -> None:
         """Use this link to Redis."""
@@ -206,142 +236,102 @@ class Requests:
         self._inboxes = inboxes
         self._ring = ring
 
-    async def probe(
-        self,
-        url: str,
-        timeout_s: float = _WITHIN_S,
-        *,
-        as_page: bool = False,
-        keep: bool = True,
-        afresh: bool = False,
-    ) -> Probed:
-        """Have a canonical URL looked at. Raises what the worker met, :class:`HostBlocked`, or :class:`NoWorker`."""
+    async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> Probed:
+        """Have a canonical URL looked at. Raises :class:`HostBlocked` as well."""
         await self._blocks.refuse(host_of(url))
-        answer = await self._ask(channel_id(url), Probe(url, as_page, keep, afresh), timeout_s)
-        if isinstance(answer, Probed):
-            return answer
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a probe: the fleet's versions differ.")
+        return await self._ask(channel_id(url), Probe(url, as_page, keep, afresh), Probed)
 
-    async def move(self, cid: ChannelId, url: str, timeout_s: float = _WITHIN_S) -> None:
-        """Have a channel move to another URL, which somebody has looked at. Can be repeated.
+    async def move(self, cid: ChannelId, url: str) -> None:
+        """Have a channel move to another URL, which somebody has looked at. Can be repeated."""
+        await self._ask(cid, Move(cid, url), Moving)
 
-        Raises what the worker met, or :class:`NoWorker`.
-        """
-        answer = await self._ask(cid, Move(cid, url), timeout_s)
-        if not isinstance(answer, Moving):
-            raise NoWorker(f"A worker answered {type(answer).__name__} to a move: the fleet's versions differ.")
+    async def poll_now(self, cid: ChannelId, *, told: Callable[[Step], Awaitable[None]] | None = None) -> PollResult:
+        """Have a channel polled at once; each step is ``told`` meanwhile."""
+        return (await self._ask(cid, PollNow(cid, told is not None), Polled, told=told)).result
 
-    async def poll_now(
-        self, cid: ChannelId, timeout_s: float = _WITHIN_S, *, told: Callable[[Step], Awaitable[None]] | None = None
-    ) -> PollResult:
-        """Have a channel polled at once; each step is ``told`` meanwhile.
-
-        Raises what the worker met, or :class:`NoWorker`.
-        """
-        answer = await self._ask(cid, PollNow(cid, told is not None), timeout_s, told)
-        if isinstance(answer, Polled):
-            return answer.result
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a poll: the fleet's versions differ.")
-
-    async def why(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> Reason:
-        """Return why a channel is polled as it is. Raises what the worker met, or :class:`NoWorker`."""
-        answer = await self._ask(cid, Why(cid), timeout_s)
-        if isinstance(answer, Explained):
-            return answer.reason
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a why: the fleet's versions differ.")
+    async def why(self, cid: ChannelId) -> Reason:
+        """Return why a channel is polled as it is."""
+        return (await self._ask(cid, Why(cid), Explained)).reason
 
     async def show(self, cid: ChannelId, timeout_s: float = _SHOWN_WITHIN_S) -> Shown:
-        """Have a channel's content located. Raises what the worker met, or :class:`NoWorker`: ask the store then."""
-        answer = await self._ask(cid, Show(cid), timeout_s)
-        if isinstance(answer, Shown):
-            return answer
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a show: the fleet's versions differ.")
+        """Have a channel's content located; without a worker, ask the store."""
+        return await self._ask(cid, Show(cid), Shown, timeout_s)
 
-    async def outline(self, url: str, timeout_s: float = _WITHIN_S) -> Outline:
-        """Return what the list of feeds at a canonical URL says. Raises what the worker met, or :class:`NoWorker`."""
-        answer = await self._ask(channel_id(url), ReadOutline(url), timeout_s)
-        if isinstance(answer, Outlined):
-            return answer.outline
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a list: the fleet's versions differ.")
+    async def outline(self, url: str) -> Outline:
+        """Return what the list of feeds at a canonical URL says."""
+        return (await self._ask(channel_id(url), ReadOutline(url), Outlined)).outline
 
     async def lookup(
         self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_WITHIN_S
     ) -> tuple[ChannelId, ...]:
         """Return channels that have all these AV-pairs, of those that any one worker knows; maybe none.
 
-        If they are fewer than ``limit``, ask the matrices. Raises :class:`NoWorker`; ask the matrices then, too.
+        If they are fewer than ``limit``, or there is no worker, ask the matrices.
         """
         anyone = to_hex(secrets.randbits(BITS))
-        answer = await self._ask(anyone, Lookup(tuple(pairs), limit), timeout_s)
-        if isinstance(answer, LookedUp):
-            return answer.channels
-        raise NoWorker(f"A worker answered {type(answer).__name__} to a lookup: the fleet's versions differ.")
+        return (await self._ask(anyone, Lookup(tuple(pairs), limit), LookedUp, timeout_s)).channels
 
-    async def directories(self, timeout_s: float = _WITHIN_S) -> list[Chosen]:
+    async def directories(self) -> list[Chosen]:
         """Return the directories in workers' memory, by pair; those of a worker that does not answer are absent."""
         nodes = [node.id for node in await self._ring.view()]
-        found = await asyncio.gather(*(self._coordinated(node, timeout_s) for node in nodes))
-        return sorted((each for own in found for each in own), key=lambda each: each.pair)
+        found = await asyncio.gather(*(self._or_none(node, ListDirectories(), Coordinated) for node in nodes))
+        return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
-    async def shares(self, pair: str, timeout_s: float = _WITHIN_S) -> list[tuple[ChannelId, ...] | None]:
+    async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
         """Return what each worker keeps of a directory, beginning with its coordinator; None of who does not answer."""
         nodes = sorted(node.id for node in await self._ring.view())
         first = (await self._ring.look()).owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
         begin = nodes.index(first) if first in nodes else 0
-        return await asyncio.gather(*(self._share(node, pair, timeout_s) for node in nodes[begin:] + nodes[:begin]))
-
-    async def _share(self, node: NodeId, pair: str, timeout_s: float) -> tuple[ChannelId, ...] | None:
-        with suppress(NoWorker):
-            answer = await self._ask(node, NameShare(pair), timeout_s)
-            return answer.channels if isinstance(answer, Share) else None
-        return None
-
-    async def _coordinated(self, node: NodeId, timeout_s: float) -> tuple[Chosen, ...]:
-        with suppress(NoWorker):
-            answer = await self._ask(node, ListDirectories(), timeout_s)
-            return answer.directories if isinstance(answer, Coordinated) else ()
-        return ()
+        in_turn = nodes[begin:] + nodes[:begin]
+        found = await asyncio.gather(*(self._or_none(node, NameShare(pair), Share) for node in in_turn))
+        return [share.channels if share else None for share in found]
 
     async def wanted(self, cid: ChannelId) -> None:
         """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""
-        owner = (await self._ring.look()).owner(cid)
-        if owner is not None:
-            await self._inboxes.send([(owner, Letter("peer", "", encode("", ChannelAdded(cid))))])
+        await self._tell_owner(cid, Letter("peer", "", encode("", ChannelAdded(cid))))
 
     async def pushed(self, cid: ChannelId) -> None:
         """Tell the owner that a hub's push waits for it; if this is lost, a poll finds what is new."""
+        await self._tell_owner(cid, Letter("push", "", cid.encode()))
+
+    async def _tell_owner(self, cid: ChannelId, letter: Letter) -> None:
         owner = (await self._ring.look()).owner(cid)
         if owner is not None:
-            await self._inboxes.send([(owner, Letter("push", "", cid.encode()))])
+            await self._inboxes.send([(owner, letter)])
+
+    async def _or_none(self, node: NodeId, body: Question, kind: type[_A]) -> _A | None:
+        with suppress(NoWorker):
+            return await self._ask(node, body, kind)
+        return None
 
     async def _ask(
         self,
         cid: ChannelId,
         body: Question,
-        timeout_s: float,
+        kind: type[_A],
+        timeout_s: float = _WITHIN_S,
         told: Callable[[Step], Awaitable[None]] | None = None,
-    ) -> Answer:
+    ) -> _A:
         now_s, ring = await self._ring.glance()
         owner = ring.owner(cid)
         if owner is None:
             raise NoWorker("No worker is running, so nothing can be looked at. Try again in a moment.")
         ask = Ask(secrets.token_urlsafe(12), body, now_s + timeout_s)
         await self._inboxes.send([(owner, Letter("ask", "", msgspec.msgpack.encode(ask)))])
-        deadline_s = time.monotonic() + timeout_s
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            found = await self._link.wait("BLPOP", keys.answer(ask.id), min(left_s, BLOCK_AT_MOST_S))
-            if found:
-                answer: Answer = msgspec.msgpack.decode(found[1], type=Answer)
-                if isinstance(answer, Step):
-                    if told is not None:
-                        await told(answer)
-                    continue
-                if isinstance(answer, Failed):
-                    raise from_fault(answer.fault)
-                return answer
+        until_s = time.monotonic() + timeout_s
+        while (answer := await next_answer(self._link, ask.id, until_s, _ANSWER)) is not None:
+            if not isinstance(answer, Step):
+                return expected(answer, kind)
+            if told is not None:
+                await told(answer)
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def answer(self, ask: Ask, answer: Answer) -> None:
         """Answer a request, or tell a step on the way to the answer (workers)."""
-        key = keys.answer(ask.id)
-        await self._link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])
+        await send_answer(self._link, ask.id, answer)
+
+
+async def send_answer(link: Link, ident: str, answer: msgspec.Struct) -> None:
+    """Answer the request of this id."""
+    key = keys.answer(ident)
+    await link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])
