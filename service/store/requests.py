@@ -249,9 +249,9 @@ class Requests:
         """Have a channel polled at once; each step is ``told`` meanwhile."""
         return (await self._ask(cid, PollNow(cid, told is not None), Polled, told=told)).result
 
-    async def why(self, cid: ChannelId) -> Reason:
+    async def why(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> Reason:
         """Return why a channel is polled as it is."""
-        return (await self._ask(cid, Why(cid), Explained)).reason
+        return (await self._ask(cid, Why(cid), Explained, timeout_s)).reason
 
     async def show(self, cid: ChannelId, timeout_s: float = _SHOWN_WITHIN_S) -> Shown:
         """Have a channel's content located; without a worker, ask the store."""
