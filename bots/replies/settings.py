@@ -124,12 +124,13 @@ class Preferred(Reply, frozen=True):
 def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[str]:
     """Return a line per setting, which begins with its name."""
     on, off, as_for_all = voice.say("on"), voice.say("off"), voice.say("as for all")
+    usual_title, usual_format = voice.say("as its publisher calls it"), voice.say("the usual one")
     rows = [f"mute: {on if preferences.muted else off}"]
     if for_all:
         proof = USUAL_PROOF if preferences.proof is None else preferences.proof
         rows.append(f"proof: {proof or off}")
     else:
-        rows.append(f"title: {one_line(preferences.title, 120) or voice.say('as its publisher calls it')}")
+        rows.append(f"title: {one_line(preferences.title, 120) or usual_title}")
     if preferences.edits is None:
         rows.append(f"edits: {on if for_all else as_for_all}")
     else:
@@ -142,8 +143,7 @@ def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[
     if preferences.template:
         rows.append(f"format: {one_line(preferences.template, MOST_CHARS)}")
     else:
-        usual = preferences.template is None and not for_all
-        rows.append(f"format: {as_for_all if usual else voice.say('the usual one')}")
+        rows.append(f"format: {as_for_all if preferences.template is None and not for_all else usual_format}")
     return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
 
 

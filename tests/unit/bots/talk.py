@@ -208,7 +208,7 @@ class FakeRequests:
         person.follows, person.watches, person.preferences, person.habits = {}, {}, {}, NONE
         return 0
 
-    async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:  # noqa: ARG002
+    async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:  # noqa: ARG002 - as the handler has it
         fresh = [cid for cid in cids if cid not in self.person.paused]
         self.person.paused.update(dict.fromkeys(fresh, 0))
         return fresh
