@@ -60,7 +60,7 @@ async def answer(
     only send an invitation; what is answered without a request, like help, is answered to everybody.
     """
     command = commands.parse(text)
-    if not may_change and (not isinstance(command, commands.HARMLESS) or text.strip().lower() in LEAVE):
+    if not may_change and (not commands.is_harmless(command) or text.strip().lower() in LEAVE):
         return OnlyManagers()
     try:
         requests = await admitted(requests)
@@ -86,7 +86,7 @@ async def _pointed(requests: Requests, text: str, message_id: str, asked: Questi
     if meant:
         return WhichOne(line, meant)
     if line.startswith("unsubscribe") and len(told.watches) == 1:
-        return await _converse(requests, commands.Unwatch(told.watches[0]))
+        return await _converse(requests, commands.Verb("unwatch", commands.Target(number=told.watches[0])))
     return NoSuchSubscription()
 
 
@@ -109,74 +109,79 @@ def _subject(command: commands.Command, asked: Question | None) -> str:
             return ""
 
 
-async def _carry_out(requests: Requests, command: commands.Command, asked: Question | None) -> Reply:  # noqa: C901, PLR0911, PLR0912 - one arm per command is the clearest table
+async def _carry_out(requests: Requests, command: commands.Command, asked: Question | None) -> Reply:
     match command:
         case commands.Subscribe(""):
             return Incomplete("subscribe")
         case commands.Subscribe(url, selector, settings):
             return await subscribing.subscribe(requests, page_url(url, selector), settings, as_page=bool(selector))
-        case commands.Unsubscribe(target):
-            return await subscribing.unsubscribe(requests, target)
-        case commands.UnsubscribeAll():
-            mine = await requests.subscriptions()
-            return Confirm(len(mine)) if mine else Listing((), 0, "")
-        case commands.List(wanted):
-            return await subscribing.list_all(requests, wanted)
-        case commands.Show(target, count):
-            return await subscribing.show(requests, target, count)
-        case commands.Why(target):
-            return await subscribing.why(requests, target)
-        case commands.Status():
-            return await subscribing.status(requests)
-        case commands.Export():
-            return await subscribing.export(requests)
-        case commands.Import(words):
-            return await subscribing.import_list(requests, words)
-        case commands.Pause(target):
-            return await preferring.pause(requests, target)
-        case commands.Resume(target):
-            return await preferring.resume(requests, target)
-        case commands.Set(target, key, value):
-            return await preferring.prefer(requests, target, key, value)
-        case commands.Filter(target, words):
-            return await preferring.filter_entries(requests, target, words)
-        case commands.Quiet(words):
-            return await preferring.settle(requests, words, wishes.quieted)
-        case commands.Digest(words):
-            return await preferring.settle(requests, words, wishes.gathered)
-        case commands.Timezone(words):
-            return await preferring.settle(requests, words, wishes.zoned)
-        case commands.Language(words):
-            return await preferring.speak(requests, words)
-        case commands.Find(wanted):
-            return await _search(requests, wanted)
-        case commands.More():
-            return await _more(requests, asked) if isinstance(asked, Found) else NothingMore()
-        case commands.Watch(wanted):
-            return await _watch(requests, wanted)
-        case commands.Unwatch(0):
-            return Incomplete("unwatch")
-        case commands.Unwatch(number):
-            ended = await requests.unwatch(number)
-            return Unwatched(ended) if ended is not None else NoSuchWatch()
-        case commands.Enter(code):
-            return Admitted() if await requests.accept_invitation(code.strip()) else NotAdmitted(refused=True)
-        case commands.ForgetMe():
-            return ReallyForget()
-        case commands.Help(topic):
-            return Explained(topic)
-        case commands.Greet():
-            return Greeted()
+        case commands.Verb():
+            return await _follow(requests, command, asked)
         case commands.Pick(number):
             return await _pick(requests, number, asked)
-        case commands.Answer(yes=True) if asked is not None:
-            return await _agreed(requests, asked)
-        case commands.Cancel() if asked is None:
-            return NothingToCancel()
-        case commands.Answer() | commands.Cancel():
-            return LetBe() if asked else NothingAsked()
+        case commands.Answer(yes):
+            return await _decide(requests, asked, yes=yes)
         case commands.Unknown(_, suggestion):
             return DidYouMean(suggestion) if suggestion else NotUnderstood()
+
+
+async def _follow(requests: Requests, command: commands.Verb, asked: Question | None) -> Reply:  # noqa: C901, PLR0911, PLR0912 - one arm per verb is the clearest table
+    target, words = command.target, command.words
+    match command.name:
+        case "unsubscribe" if target.everything:
+            mine = await requests.subscriptions()
+            return Confirm(len(mine)) if mine else Listing((), 0, "")
+        case "unsubscribe":
+            return await subscribing.unsubscribe(requests, target)
+        case "list":
+            return await subscribing.list_all(requests, words)
+        case "show":
+            return await subscribing.show(requests, target, commands.count(words))
+        case "why":
+            return await subscribing.why(requests, target)
+        case "status":
+            return await subscribing.status(requests)
+        case "export":
+            return await subscribing.export(requests)
+        case "import":
+            return await subscribing.import_list(requests, words)
+        case "pause":
+            return await preferring.pause(requests, target)
+        case "resume":
+            return await preferring.resume(requests, target)
+        case "set":
+            return await preferring.prefer(requests, target, words)
+        case "filter":
+            return await preferring.filter_entries(requests, target, words)
+        case "quiet":
+            return await preferring.settle(requests, words, wishes.quieted)
+        case "digest":
+            return await preferring.settle(requests, words, wishes.gathered)
+        case "timezone":
+            return await preferring.settle(requests, words, wishes.zoned)
+        case "language":
+            return await preferring.speak(requests, words)
+        case "find":
+            return await _search(requests, words)
+        case "more":
+            return await _more(requests, asked) if isinstance(asked, Found) else NothingMore()
+        case "watch":
+            return await _watch(requests, words)
+        case "unwatch" if not target.number:
+            return Incomplete("unwatch")
+        case "unwatch":
+            ended = await requests.unwatch(target.number)
+            return Unwatched(ended) if ended is not None else NoSuchWatch()
+        case "invite":
+            return Admitted() if await requests.accept_invitation(words.strip()) else NotAdmitted(refused=True)
+        case "forget":
+            return ReallyForget()
+        case "help":
+            return Explained(words)
+        case "cancel":
+            return LetBe() if asked else NothingToCancel()
+        case _:
+            return Greeted()
 
 
 async def _pick(requests: Requests, number: int, asked: Question | None) -> Reply:
@@ -195,9 +200,9 @@ async def _pick(requests: Requests, number: int, asked: Question | None) -> Repl
             return await subscribing.show(requests, commands.Target(number=number), commands.USUALLY_SHOWN)
 
 
-async def _agreed(requests: Requests, asked: Question) -> Reply:
-    """Do what was asked about."""
-    match asked:
+async def _decide(requests: Requests, asked: Question | None, *, yes: bool) -> Reply:
+    """Do what was asked about, or leave it."""
+    match asked if yes else None:
         case ReallyForget():
             return Forgotten(await requests.forget_everything())
         case Confirm():
@@ -207,7 +212,7 @@ async def _agreed(requests: Requests, asked: Question) -> Reply:
         case DidYouMean(command):
             return await _carry_out(requests, commands.parse(command), None)
         case _:
-            return LetBe()
+            return LetBe() if asked else NothingAsked()
 
 
 async def _search(requests: Requests, wanted: str) -> Reply:

@@ -48,8 +48,9 @@ async def resume(requests: Requests, target: Target) -> Reply:
     return Resumed(again, sum(withheld.withheld.values()), withheld.unheard, everything=target.everything)
 
 
-async def prefer(requests: Requests, target: Target, key: str, value: str) -> Reply:
-    """Change one setting of a subscription or of all, or tell how they are."""
+async def prefer(requests: Requests, target: Target, words: str) -> Reply:
+    """Change one setting of a subscription or of all, by its name and value, or tell how they are."""
+    key, value = (*words.split(maxsplit=1), "", "")[:2]
     one = await _one(requests, target)
     if isinstance(one, Reply):
         return one
