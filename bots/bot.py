@@ -64,10 +64,10 @@ class Bot:
         door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
         self._importing = Importing(store, self.connection, charges, limits)
         house = House(
-            store,
-            self._delivery,
-            clock,
-            limits,
+            store=store,
+            delivery=self._delivery,
+            clock=clock,
+            limits=limits,
             door=door,
             importing=self._importing,
             uploads=Uploads(self.connection, _files(settings)),

@@ -8,6 +8,7 @@ there what it would do.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn, cast
 
 import msgspec
@@ -43,35 +44,19 @@ from service.store.users import UserState
 _HOUR_S = 3600.0
 
 
+@dataclass(frozen=True, kw_only=True)
 class House:
-    """What the requests of all people share."""
+    """What the requests of all people share; ``pubsub_service`` is where public channels are published, or ""."""
 
-    def __init__(
-        self,
-        store: Store,
-        delivery: Delivery,
-        clock: Clock,
-        limits: Limits,
-        *,
-        door: Door,
-        importing: Importing,
-        uploads: Uploads,
-        lists: OpmlReader,
-        pubsub_service: str,
-    ) -> None:
-        """Serve from ``store``, whom ``door`` admits; ``delivery`` is paused while a person's subscription ends.
-
-        ``pubsub_service`` is where public channels are published, or "".
-        """
-        self.store = store
-        self.delivery = delivery
-        self.clock = clock
-        self.limits = limits
-        self.door = door
-        self.importing = importing
-        self.uploads = uploads
-        self.lists = lists
-        self.pubsub_service = pubsub_service
+    store: Store
+    delivery: Delivery
+    clock: Clock
+    limits: Limits
+    door: Door
+    importing: Importing
+    uploads: Uploads
+    lists: OpmlReader
+    pubsub_service: str
 
     async def greet(self, jid: str, tag: str) -> UserState:
         """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
@@ -221,7 +206,8 @@ class RequestHandler(Queries):
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Return the subscription's number, and whether it is new."""
         await self._store.heard.settle(self._jid)
-        return await follow(self._store, self._jid, cid, self._house.limits.subscriptions)
+        subscription, new = await follow(self._store, self._jid, cid, self._house.limits.subscriptions)
+        return subscription.number, new
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
         """Return whether there was such a subscription; nothing of the channel is sent any more."""

@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import structlog
 
 from bots import stanzas
@@ -19,8 +18,8 @@ from bots.tasks import end
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
 from service.feeds.opml import Subscribed
 from service.feeds.urls import channel_id, host_of
-from service.model import ChannelId, UserId
-from service.preferences import NONE
+from service.model import ChannelId, Subscription, UserId
+from service.preferences import Preferences
 from service.store import Store
 from service.store.keys import user_id
 
@@ -33,8 +32,8 @@ _DAY_S = 86_400.0
 _log = structlog.get_logger()
 
 
-async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[int, bool]:
-    """Return the number of a person's subscription and whether it is new; it is polled then. Raises CoronetError.
+async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[Subscription, bool]:
+    """Return a person's subscription and whether it is new; it is polled then. Raises CoronetError.
 
     They have at most ``most``, or as many as an admin has set.
     """
@@ -48,7 +47,7 @@ async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[int
         if channel is not None and channel.dormant:  # it fell asleep since we looked it up
             with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
                 await store.requests.probe(channel.url, as_page=channel.kind == "page")
-    return subscription.number, new
+    return subscription, new
 
 
 class Importing:
@@ -143,13 +142,17 @@ class Importing:
 
     async def _one(self, jid: str, feed: Subscribed) -> Imported:
         try:
-            number, new = await follow(self._store, jid, await self._channel(jid, feed), self._limits.subscriptions)
+            cid = await self._channel(jid, feed)
+            subscription, new = await follow(self._store, jid, cid, self._limits.subscriptions)
         except StoreUnavailable:
             raise
         except CoronetError as error:
             return Imported(failed=((feed.url, error),))
-        if new and feed.title:
-            await self._name(jid, number, feed.title)
+        if new and feed.title:  # they call it what the list calls it, where that is not what its publisher does
+            channel = await self._store.channels.get(subscription.channel)
+            if channel is not None and channel.title != feed.title:
+                own = Preferences(title=feed.title)
+                await self._store.preferences.put(jid, subscription.number, own)
         return Imported(new=int(new), known=int(not new))
 
     async def _channel(self, jid: str, feed: Subscribed) -> ChannelId:
@@ -163,13 +166,6 @@ class Importing:
         if probed.channel is None:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id
-
-    async def _name(self, jid: str, number: int, title: str) -> None:
-        """Call it what the list calls it, where that is not what its publisher does."""
-        (channel,) = [each for each in await self._store.subscriptions.of_user(jid) if each.number == number]
-        found = await self._store.channels.get(channel.channel)
-        if found is not None and found.title != title:
-            await self._store.preferences.put(jid, number, msgspec.structs.replace(NONE, title=title))
 
     async def _tell(self, jid: str, came: Imported) -> None:
         (habits,) = await self._store.users.habits([user_id(jid)])
