@@ -22,7 +22,6 @@ from bots.dialogue import answer
 from bots.house import House
 from bots.link import Link, Ordered
 from bots.paces import may_command, may_open_form
-from bots.replies import others, text
 from bots.replies.parts import Question, Reply
 from bots.replies.talking import Failed, NotAdmitted, TooFast, broken
 from bots.tasks import end
@@ -98,7 +97,7 @@ class Counter:
             speaker = voice(chosen or ordered.language)
             await self._step(ordered, speaker)
         except StoreUnavailable as error:
-            self._complete(ordered, ordered.session, text(Failed(error, ""), speaker.language), wrong=True)
+            self._complete(ordered, ordered.session, Failed(error, "").text(speaker.language), wrong=True)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
             _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
             self._complete(ordered, ordered.session, broken(speaker), wrong=True)
@@ -133,7 +132,7 @@ class Counter:
     async def _begin(self, ordered: Ordered, speaker: Voice) -> None:
         refused = await self._refused_form(ordered.jid)
         if refused is not None:
-            self._complete(ordered, secrets.token_hex(8), text(refused, speaker.language), wrong=True)
+            self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
             return
         form = await forms.opening(ordered.node, speaker, self._house.handler(ordered.jid))
         errand = _Errand(ordered.jid, ordered.node, form, None, self._clock.monotonic_s())
@@ -160,7 +159,7 @@ class Counter:
             said = [forms.answer(errand.asked, ordered.values)]
         replies = await self._replies(ordered.jid, said, errand.asked)
         words = "\n".join(
-            said for reply in replies for said in (text(reply, speaker.language), *others(reply, speaker.language))
+            said for reply in replies for said in (reply.text(speaker.language), *reply.others(speaker.language))
         )
         last = replies[-1]
         wrong = any(isinstance(reply, forms.TROUBLE) for reply in replies)

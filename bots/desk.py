@@ -20,7 +20,6 @@ from bots.house import House
 from bots.ids import answer_id, fresh_id
 from bots.link import Link, Said
 from bots.paces import counters, exceeded_limit
-from bots.replies import others, text
 from bots.replies.parts import LONGEST_MESSAGE_BYTES, Question, Reply, clip
 from bots.replies.subscriptions import ExportedAsFile
 from bots.replies.talking import (
@@ -213,7 +212,7 @@ class Desk:
         except StoreUnavailable as error:
             if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:
                 return ""
-            return text(Failed(error, ""), person.language or said.language)
+            return Failed(error, "").text(person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
             if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:
@@ -228,7 +227,7 @@ class Desk:
             if exceeded in person.told_too_fast or len(person.told_too_fast) >= _MOST_WAITING:
                 return ""
             person.told_too_fast.add(exceeded)
-            return text(TooFast(per_minute), person.language or said.language)
+            return TooFast(per_minute).text(person.language or said.language)
         person.told_too_fast.difference_update(counters(said))
         # A room is spoken to as its owners and admins speak, not as whoever spoke last.
         known = await self._house.greet(said.jid, said.language if said.may_change else "")
@@ -273,7 +272,7 @@ class Desk:
             may_change=said.may_change,
         )
         written = stanzas.file if isinstance(reply, ExportedAsFile) else stanzas.payload
-        person.more = tuple(map(written, others(reply, person.language)))
+        person.more = tuple(map(written, reply.others(person.language)))
         person.asked = reply if isinstance(reply, Question) else None
         person.asked_s = self._clock.monotonic_s()
         return reply
@@ -304,4 +303,4 @@ def worded(known: UserState, reply: Reply) -> str:
     greeting = "" if known.welcomed or isinstance(reply, Greeted) else f"{welcome(voice(language))}\n\n"
     if known.unreachable:
         greeting = f"{welcome_back(voice(language))}\n\n"
-    return clip(greeting + text(reply, language), LONGEST_MESSAGE_BYTES)
+    return clip(greeting + reply.text(language), LONGEST_MESSAGE_BYTES)

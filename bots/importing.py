@@ -12,7 +12,6 @@ from bots.asking import Limits
 from bots.charges import Charges
 from bots.ids import fresh_id
 from bots.link import Link, LinkLost
-from bots.replies import text
 from bots.replies.subscriptions import Imported
 from bots.tasks import end
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
@@ -169,7 +168,7 @@ class Importing:
 
     async def _tell(self, jid: str, came: Imported) -> None:
         (habits,) = await self._store.users.habits([user_id(jid)])
-        content = stanzas.payload(text(came, habits.speaks)) + stanzas.REQUEST
+        content = stanzas.payload(came.text(habits.speaks)) + stanzas.REQUEST
         stanza = stanzas.message(self._link.address, jid, fresh_id(user_id(jid)), content)
         while True:
             await self._link.up.wait()

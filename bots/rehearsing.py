@@ -8,7 +8,6 @@ from bots.desk import worded
 from bots.dialogue import answer
 from bots.house import DryRun, House
 from bots.notifications import notification
-from bots.replies import others
 from bots.replies.parts import Question
 from bots.voice import SOURCE, voice
 from service.clock import Clock
@@ -77,7 +76,7 @@ class Rehearsing:
             dry_run = DryRun(self._house, jid, self._house.limits.of(known.most_subscriptions))
             reply = await answer(dry_run, text, asked)
             words = worded(known, reply)
-            lines.append(Line(text, (words, *others(reply, known.habits.speaks)), tuple(dry_run.would)))
+            lines.append(Line(text, (words, *reply.others(known.habits.speaks)), tuple(dry_run.would)))
             asked = reply if isinstance(reply, Question) else None
         return tuple(lines)
 

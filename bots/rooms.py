@@ -330,7 +330,7 @@ class Rooms:
         if not event.is_vouched and not self._door.is_open:
             self._decline(event, who_is_it(event.room, speaker))
         elif not await self._door.admits(by):
-            self._decline(event, NotAdmitted().text(speaker))
+            self._decline(event, NotAdmitted().text(speaker.language))
         elif not (event.through and event.is_vouched) or await self._may_invite(by, INVITATIONS_PER_HOUR):
             _log.info("invited", room=event.room, by=by, is_vouched=event.is_vouched)
             await self._accept(event)

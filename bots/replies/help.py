@@ -141,8 +141,7 @@ class Explained(Reply, frozen=True):
 
     topic: str
 
-    def text(self, voice: Voice) -> str:
-        """Explain one command, or name all."""
+    def _text(self, voice: Voice) -> str:
         if self.topic in HELP:
             return HELP[self.topic].all(voice)
         lines = (f"• {topic.first(voice)}" for topic in HELP.values())
@@ -154,6 +153,5 @@ class Incomplete(Reply, frozen=True):
 
     verb: str
 
-    def text(self, voice: Voice) -> str:
-        """Say what a command needs."""
+    def _text(self, voice: Voice) -> str:
         return HELP[self.verb].all(voice)

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from bots.voice import Voice
+from bots.voice import Voice, voice
 from service.feeds.text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
@@ -19,16 +19,22 @@ _ELLIPSIS = "…"
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a command: a subclass states its ``sentence``, or overrides :meth:`text`."""
+    """The answer to a command: a subclass states its ``sentence``, or overrides :meth:`_text`."""
 
     sentence: ClassVar[str] = ""
 
-    def text(self, voice: Voice) -> str:
-        """Return the answer in the language of ``voice``; never empty."""
+    def text(self, language: str) -> str:
+        """Return the message in this language; never empty, valid XML 1.0, at most 4 kB."""
+        return clip(self._text(voice(language)), LONGEST_MESSAGE_BYTES)
+
+    def others(self, language: str) -> tuple[str, ...]:
+        """Return the messages that follow it, each valid XML 1.0 and at most 4 kB."""
+        return self._others(voice(language))
+
+    def _text(self, voice: Voice) -> str:
         return voice.say(self.sentence)
 
-    def others(self, _voice: Voice) -> tuple[str, ...]:
-        """Return the messages that follow the first, each at most 4 kB."""
+    def _others(self, _voice: Voice) -> tuple[str, ...]:
         return ()
 
 

@@ -11,7 +11,7 @@ from service.feeds.text import one_line
 class Found(Question, frozen=True):
     """Asks to which of these to subscribe: ``findings`` were shown so far, the first ``before`` of them earlier.
 
-    ``wanted`` is what the person wrote; ``more``: there are others.
+    ``wanted`` is what the person wrote; ``more``: there are others. If nothing was found, it says what to try.
     """
 
     wanted: str
@@ -20,8 +20,7 @@ class Found(Question, frozen=True):
     before: int
     more: bool
 
-    def text(self, voice: Voice) -> str:
-        """Number what was found, to be picked from; if nothing was, say what to try."""
+    def _text(self, voice: Voice) -> str:
         asked = one_line(self.wanted, 200)
         if not self.findings:
             return f"{_nothing(self.query, asked, voice)} {_instead(self.query, voice)}"
@@ -54,8 +53,7 @@ class Watching(Reply, frozen=True):
 
     watch: Watch
 
-    def text(self, voice: Voice) -> str:
-        """Say what is watched for, and how to end it."""
+    def _text(self, voice: Voice) -> str:
         return voice.say(
             "I watch for {watched} from now on (#{number}), in all channels that several people follow. "
             "`unwatch #{number}` ends it.",
@@ -69,8 +67,7 @@ class Watches(Reply, frozen=True):
 
     watches: tuple[Watch, ...]
 
-    def text(self, voice: Voice) -> str:
-        """Name what is watched for."""
+    def _text(self, voice: Voice) -> str:
         if not self.watches:
             return " ".join([voice.say("You watch for nothing."), HELP["watch"].all(voice)])
         rows = [f"#{watch.number} {_watched(watch)}" for watch in self.watches]
@@ -82,8 +79,7 @@ class Unwatched(Reply, frozen=True):
 
     watch: Watch
 
-    def text(self, voice: Voice) -> str:
-        """Say what is watched for no more."""
+    def _text(self, voice: Voice) -> str:
         return voice.say("I watch for {watched} no more.", watched=_watched(self.watch))
 
 

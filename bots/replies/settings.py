@@ -22,8 +22,7 @@ class Paused(Reply, frozen=True):
     meant: tuple[Followed, ...]
     everything: bool
 
-    def text(self, voice: Voice) -> str:
-        """Say what is paused, and how to go on."""
+    def _text(self, voice: Voice) -> str:
         if self.everything:
             return voice.say(
                 "All is paused, and your watches too: I tell you nothing. `resume` ends it; what your subscriptions "
@@ -48,8 +47,7 @@ class Resumed(Reply, frozen=True):
     unheard: int
     everything: bool
 
-    def text(self, voice: Voice) -> str:
-        """Say what is told again, and what becomes of what came meanwhile."""
+    def _text(self, voice: Voice) -> str:
         if not self.resumed and not self.everything:
             return voice.say("That was not paused.")
         if self.everything:
@@ -87,8 +85,7 @@ class Preferred(Reply, frozen=True):
     changed: bool = False
     looks_s: float | None = None
 
-    def text(self, voice: Voice) -> str:
-        """Say how the settings are."""
+    def _text(self, voice: Voice) -> str:
         if self.followed is None:
             head = voice.say("From now on, for all:") if self.changed else voice.say("For all:")
         else:
@@ -158,8 +155,7 @@ class NoSuchSetting(Reply, frozen=True):
 
     key: str
 
-    def text(self, voice: Voice) -> str:
-        """Say which settings there are."""
+    def _text(self, voice: Voice) -> str:
         said = voice.say("There is no setting “{words}”.", words=one_line(self.key, 40))
         return f"{said} {HELP['set'].all(voice)}"
 
@@ -171,8 +167,7 @@ class UnreadableSetting(Reply, frozen=True):
     value: str
     strangers: tuple[str, ...] = ()
 
-    def text(self, voice: Voice) -> str:
-        """Say what a setting may be."""
+    def _text(self, voice: Voice) -> str:
         variables = ", ".join("$" + name for name in VARIABLES)
         match self.key:
             case "title":
@@ -219,8 +214,7 @@ class Filters(Reply, frozen=True):
     rules: tuple[Rule, ...]
     changed: bool = False
 
-    def text(self, voice: Voice) -> str:
-        """Name filters by their numbers."""
+    def _text(self, voice: Voice) -> str:
         if not self.rules:
             if self.changed:
                 return voice.say("There is no filter there any more: I tell you everything again.")
@@ -252,8 +246,7 @@ class FiltersFull(Reply, frozen=True):
 
     limit: int
 
-    def text(self, voice: Voice) -> str:
-        """Say how many there may be."""
+    def _text(self, voice: Voice) -> str:
         return voice.many(
             "There is {count} filter there, the most there can be. A /regular expression/ can take the place of "
             "several.",
@@ -270,8 +263,7 @@ class HabitsTold(Reply, frozen=True):
     now_s: float
     changed: bool = False
 
-    def text(self, voice: Voice) -> str:
-        """Say when the person is told, by which clock."""
+    def _text(self, voice: Voice) -> str:
         habits = self.habits
         told = self._told(voice)
         if habits.quiet:
@@ -345,8 +337,7 @@ class UnreadableTime(Reply, frozen=True):
     verb: str
     words: str
 
-    def text(self, voice: Voice) -> str:
-        """Say what was not understood, and what would be."""
+    def _text(self, voice: Voice) -> str:
         said = voice.say("I do not understand “{words}” here.", words=one_line(self.words, 60))
         return f"{said}\n{HELP[self.verb].all(voice)}"
 
@@ -357,8 +348,7 @@ class NoSuchZone(Reply, frozen=True):
     words: str
     meant: tuple[str, ...]
 
-    def text(self, voice: Voice) -> str:
-        """Say which zones may be meant, or how to name one."""
+    def _text(self, voice: Voice) -> str:
         if self.meant:
             commands = voice.listed([f"`timezone {name}`" for name in self.meant])
             return voice.say("There are several. Which one? {commands}", commands=commands)
@@ -370,13 +360,12 @@ class NoSuchZone(Reply, frozen=True):
 
 
 class LanguageTold(Reply, frozen=True):
-    """Which language we speak with the person; ``changed``: from now on."""
+    """Which language we speak with the person, said in that; ``changed``: from now on."""
 
     language: str
     changed: bool = False
 
-    def text(self, _voice: Voice) -> str:
-        """Say in that language which it is, and what else we can."""
+    def _text(self, _voice: Voice) -> str:
         own = voice_of(self.language)
         if self.changed:
             head = own.say("From now on I speak English with you.")
@@ -390,8 +379,7 @@ class NoSuchLanguage(Reply, frozen=True):
 
     words: str
 
-    def text(self, voice: Voice) -> str:
-        """Say which languages there are."""
+    def _text(self, voice: Voice) -> str:
         refused = voice.say("I do not speak “{words}”.", words=one_line(self.words, 60))
         return f"{refused} {_languages(voice, LANGUAGES)}"
 

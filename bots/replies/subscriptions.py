@@ -54,8 +54,7 @@ class Subscribed(Reply, frozen=True):
     moved: bool = False
     preferences: Preferences = NONE
 
-    def text(self, voice: Voice) -> str:
-        """Say that it is watched, and prove it by what is there now."""
+    def _text(self, voice: Voice) -> str:
         head = self._begun(voice)
         if self.followed.channel.kind == "page":
             head = voice.say("{begun} I will tell you what changes on it.", begun=head)
@@ -98,8 +97,7 @@ class Choose(Question, frozen=True):
     options: tuple[FeedLink, ...]
     wishes: Wishes = ()
 
-    def text(self, voice: Voice) -> str:
-        """Number the feeds."""
+    def _text(self, voice: Voice) -> str:
         untitled = voice.say("Feed")
         options = [
             f"{i}. {one_line(option.title, 80) or untitled}: {one_line(option.url, 300)}"
@@ -115,8 +113,7 @@ class OfferPage(Question, frozen=True):
     url: str
     wishes: Wishes = ()
 
-    def text(self, voice: Voice) -> str:
-        """Ask whether the page itself is to be watched."""
+    def _text(self, voice: Voice) -> str:
         return voice.say(
             "There is no feed at {url}. "
             "Shall I watch the page itself and tell you what changes on it? (`yes` or `no`)",
@@ -129,8 +126,7 @@ class Confirm(Question, frozen=True):
 
     count: int
 
-    def text(self, voice: Voice) -> str:
-        """Ask whether to end every subscription."""
+    def _text(self, voice: Voice) -> str:
         return voice.many(
             "Really end your only subscription? Answer `yes` or `no`.",
             "Really end all {count} subscriptions? Answer `yes` or `no`.",
@@ -147,8 +143,7 @@ class WhichOne(Question, frozen=True):
     command: str
     options: tuple[Followed, ...]
 
-    def text(self, voice: Voice) -> str:
-        """Name the channels."""
+    def _text(self, voice: Voice) -> str:
         rows = [f"#{option.number} {title(option.channel)}" for option in self.options]
         head = voice.say("That message told of several channels. Which one? Answer with its number, or `cancel`.")
         return fitted(head, rows, voice)
@@ -165,8 +160,7 @@ class Unsubscribed(Reply, frozen=True):
 
     ended: tuple[Followed, ...]
 
-    def text(self, voice: Voice) -> str:
-        """Say what has ended, and how to undo it."""
+    def _text(self, voice: Voice) -> str:
         if len(self.ended) == 1:
             ended = self.ended[0]
             return voice.say(
@@ -193,8 +187,7 @@ class SubscriptionsFull(Reply, frozen=True):
 
     limit: int
 
-    def text(self, voice: Voice) -> str:
-        """Say how many there may be."""
+    def _text(self, voice: Voice) -> str:
         return voice.many(
             "You have reached {count} subscription, the most one person can have. `unsubscribe #n` makes room.",
             "You have reached {count} subscriptions, the most one person can have. `unsubscribe #n` makes room.",
@@ -207,8 +200,7 @@ class NewUrlsUsedUp(Reply, frozen=True):
 
     limit: int
 
-    def text(self, voice: Voice) -> str:
-        """Say how many there may be, and what still works."""
+    def _text(self, voice: Voice) -> str:
         return voice.many(
             "That is more than {count} new URL within an hour. Try again later; the rest works as ever.",
             "That is more than {count} new URLs within an hour. Try again later; the rest works as ever.",
@@ -217,14 +209,13 @@ class NewUrlsUsedUp(Reply, frozen=True):
 
 
 class Listing(Reply, frozen=True):
-    """``found`` of ``total`` subscriptions match ``wanted``."""
+    """``found`` of ``total`` subscriptions match ``wanted``; too many for their URLs are named by title alone."""
 
     found: tuple[Followed, ...]
     total: int
     wanted: str
 
-    def text(self, voice: Voice) -> str:
-        """Name subscriptions; if they are too many for their URLs, by title alone."""
+    def _text(self, voice: Voice) -> str:
         if not self.total:
             return voice.say(_NO_SUBSCRIPTIONS)
         if not self.found:
@@ -265,8 +256,7 @@ class Shown(Reply, frozen=True):
     followed: Followed
     entries: tuple[Entry, ...]
 
-    def text(self, voice: Voice) -> str:
-        """Show the entries."""
+    def _text(self, voice: Voice) -> str:
         head = f"*{title(self.followed.channel)}* (#{self.followed.number})"
         if not self.entries:
             return "\n".join([head, voice.say("Nothing is in it yet.")])
@@ -286,8 +276,7 @@ class Reasoned(Reply, frozen=True):
     now_s: float
     node: str = ""
 
-    def text(self, voice: Voice) -> str:
-        """Say how often a channel is looked at, when next, and why; and where everybody can read it."""
+    def _text(self, voice: Voice) -> str:
         reason, workers = self.reason, len(self.reason.turns)
         lines = [
             voice.many(
@@ -331,8 +320,7 @@ class StatusReport(Reply, frozen=True):
     failing: tuple[tuple[Followed, str, float], ...]
     now_s: float
 
-    def text(self, voice: Voice) -> str:
-        """Say whether all is well, and what is not."""
+    def _text(self, voice: Voice) -> str:
         if not self.workers:
             return voice.say(
                 "No worker is running just now, so nothing is being polled. I will catch up as soon as one is back."
@@ -361,18 +349,19 @@ class StatusReport(Reply, frozen=True):
 
 
 class Exported(Reply, frozen=True):
-    """A person's subscriptions as OPML documents, each of which fits a message; ``refused``: no file, for that."""
+    """A person's subscriptions as OPML documents, each of which fits a message; ``refused``: no file, for that.
+
+    Nothing else stands in the message of a document, so that it can be taken as it is.
+    """
 
     documents: tuple[str, ...]
     count: int
     refused: UploadRefused | None = None
 
-    def text(self, voice: Voice) -> str:
-        """Return the first part of a list: nothing else stands in its message, so that it can be taken as it is."""
+    def _text(self, voice: Voice) -> str:
         return self.documents[0] if self.documents else voice.say(_NO_SUBSCRIPTIONS)
 
-    def others(self, voice: Voice) -> tuple[str, ...]:
-        """Return the other parts, and why the list came in several messages if that was the server's doing."""
+    def _others(self, voice: Voice) -> tuple[str, ...]:
         if self.refused is None:
             return self.documents[1:]
         why = voice.say(
@@ -384,13 +373,15 @@ class Exported(Reply, frozen=True):
 
 
 class ExportedAsFile(Reply, frozen=True):
-    """A person's subscriptions as one OPML document, which lies at this URL."""
+    """A person's subscriptions as one OPML document, which lies at this URL.
+
+    The URL is a message of its own: only so do clients show it as a file.
+    """
 
     url: str
     count: int
 
-    def text(self, voice: Voice) -> str:
-        """Announce the file."""
+    def _text(self, voice: Voice) -> str:
         return voice.many(
             "Your list of {count} subscription (OPML), for other readers or for `import`; the server keeps it for a "
             "while:",
@@ -399,8 +390,7 @@ class ExportedAsFile(Reply, frozen=True):
             self.count,
         )
 
-    def others(self, _voice: Voice) -> tuple[str, ...]:
-        """Return the URL, which is a message of its own: only so do clients show it as a file."""
+    def _others(self, _voice: Voice) -> tuple[str, ...]:
         return (self.url,)
 
 
@@ -410,8 +400,7 @@ class ImportBegun(Reply, frozen=True):
     count: int
     problems: tuple[str, ...]
 
-    def text(self, voice: Voice) -> str:
-        """Say how many feeds there are, and what is wrong with the list."""
+    def _text(self, voice: Voice) -> str:
         if not self.count:
             head = voice.say("I find no feeds in that list.")
         else:
@@ -434,8 +423,7 @@ class Imported(Reply, frozen=True):
         """Return both together."""
         return Imported(self.new + other.new, self.known + other.known, self.failed + other.failed)
 
-    def text(self, voice: Voice) -> str:
-        """Say what came of a list."""
+    def _text(self, voice: Voice) -> str:
         head = voice.many(
             "Your list is done: {count} new subscription.", "Your list is done: {count} new subscriptions.", self.new
         )

@@ -79,8 +79,7 @@ def broken(voice: Voice) -> str:
 class Greeted(Reply, frozen=True):
     """Who we are."""
 
-    def text(self, voice: Voice) -> str:
-        """Greet back."""
+    def _text(self, voice: Voice) -> str:
         return welcome(voice)
 
 
@@ -95,8 +94,7 @@ class TooFast(Reply, frozen=True):
 
     limit: int
 
-    def text(self, voice: Voice) -> str:
-        """Say how many commands there may be."""
+    def _text(self, voice: Voice) -> str:
         return voice.many(
             "That is more than {count} command a minute. "
             "What you send in the next minute is not carried out; then I read on.",
@@ -111,8 +109,7 @@ class NotAdmitted(Reply, frozen=True):
 
     refused: bool = False
 
-    def text(self, voice: Voice) -> str:
-        """Say that the bot is not for everybody."""
+    def _text(self, voice: Voice) -> str:
         if self.refused:
             return voice.say("That invitation is not good, or not any more. Ask whoever runs me for another one.")
         return voice.say("I am not here for everybody. If you have an invitation, send me `invite` and its code.")
@@ -138,8 +135,7 @@ class Forgotten(Reply, frozen=True):
 
     kept_days: int = 0
 
-    def text(self, voice: Voice) -> str:
-        """Say farewell."""
+    def _text(self, voice: Voice) -> str:
         if self.kept_days:
             return voice.say(
                 "I have forgotten everything about you but the limits that an admin has set for you. Those I keep for "
@@ -183,8 +179,7 @@ class DidYouMean(Question, frozen=True):
 
     command: str
 
-    def text(self, voice: Voice) -> str:
-        """Ask whether something else was meant."""
+    def _text(self, voice: Voice) -> str:
         return voice.say(
             "I do not understand that. Did you mean `{command}`? Answer `yes`, or try again.",
             command=one_line(self.command, 200),
@@ -203,8 +198,7 @@ class Failed(Reply, frozen=True):
     error: CoronetError
     subject: str
 
-    def text(self, voice: Voice) -> str:
-        """Say what went wrong, and what to do."""
+    def _text(self, voice: Voice) -> str:
         return sentence(self.error, one_line(self.subject, 200), voice)
 
 

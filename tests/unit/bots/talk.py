@@ -7,7 +7,6 @@ from typing import Any, TypeVar, cast
 from bots.asking import Health, Limits, WhatItTold
 from bots.dialogue import answer
 from bots.house import Requests, followed
-from bots.replies import text
 from bots.replies.parts import Followed, Question, Reply
 from service.corona.reasons import Reason
 from service.discovery.grammar import Finding, Query
@@ -93,7 +92,7 @@ class Person:
     def say(self, line: str) -> str:
         """Return the text of the reply to a line."""
         language = self.habits.speaks
-        return text(self.hear(line), language)
+        return self.hear(line).text(language)
 
 
 class FakeRequests:
