@@ -1,7 +1,8 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
+from functools import partial
+
 from bots.absence import Absence
-from bots.appearance import Appearance
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.counter import Counter
@@ -12,6 +13,7 @@ from bots.each_session import EachSession
 from bots.hearing import Hearing
 from bots.house import House
 from bots.importing import Importing
+from bots.introduction import publish
 from bots.link import (
     Bounced,
     Event,
@@ -91,7 +93,7 @@ class Bot:
             store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
         )
         self._absence = Absence(store.heard, self.connection, self._hearing, clock)
-        self._appearing = EachSession(self.connection, Appearance(self.connection).appear)
+        self._appearing = EachSession(self.connection, partial(publish, self.connection))
         self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
         self._undertaker = Undertaker(store, self.connection, self._hearing)
         self._rooms = Rooms(
