@@ -22,7 +22,7 @@ from bots.dialogue import answer
 from bots.house import House
 from bots.link import Link, Ordered
 from bots.paces import may_command, may_open_form
-from bots.replies.parts import Question, Reply
+from bots.replies.parts import Question, Refusal, Reply
 from bots.replies.talking import Failed, NotAdmitted, TooFast, broken
 from bots.tasks import end
 from bots.voice import Voice, voice
@@ -162,7 +162,7 @@ class Counter:
             said for reply in replies for said in (reply.text(speaker.language), *reply.others(speaker.language))
         )
         last = replies[-1]
-        wrong = any(isinstance(reply, forms.TROUBLE) for reply in replies)
+        wrong = any(isinstance(reply, Refusal) for reply in replies)
         done = len(replies) - 1 if isinstance(last, TooFast) else 0  # what is left can be tried again
         if isinstance(last, Question):
             form = forms.question(last, words, speaker)

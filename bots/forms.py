@@ -10,20 +10,9 @@ from typing import Final, Literal
 import msgspec
 
 from bots.house import Queries
-from bots.replies.help import Incomplete
 from bots.replies.parts import Followed, Question, title
-from bots.replies.search import Found, NoSuchWatch
-from bots.replies.settings import (
-    FiltersFull,
-    NoSuchFilter,
-    NoSuchLanguage,
-    NoSuchSetting,
-    NoSuchZone,
-    UnreadableSetting,
-    UnreadableTime,
-)
-from bots.replies.subscriptions import Choose, NewUrlsUsedUp, NoSuchSubscription, SubscriptionsFull
-from bots.replies.talking import Failed, NotAdmitted, NotUnderstood, TooFast
+from bots.replies.search import Found
+from bots.replies.subscriptions import Choose
 from bots.voice import Voice, marked
 from service.discovery.grammar import written
 from service.feeds.text import one_line
@@ -33,13 +22,6 @@ Options = tuple[tuple[str, str], ...]
 """What can be chosen: value, label."""
 Values = Mapping[str, tuple[str, ...]]
 """What was filled in, by field."""
-
-TROUBLE: Final = (
-    Failed, FiltersFull, Incomplete, NewUrlsUsedUp, NoSuchFilter, NoSuchLanguage, NoSuchSetting, NoSuchSubscription,
-    NoSuchWatch, NoSuchZone, NotAdmitted, NotUnderstood, SubscriptionsFull, TooFast, UnreadableSetting,
-    UnreadableTime,
-)  # fmt: skip
-"""Replies that say that something did not go as wanted."""
 
 _LONGEST_LABEL: Final = 120
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from bots.replies.parts import Reply
+from bots.replies.parts import Refusal, Reply
 from bots.voice import Voice, marked
 
 
@@ -148,7 +148,7 @@ class Explained(Reply, frozen=True):
         return "\n".join([voice.say("This is what I understand:"), *lines])
 
 
-class Incomplete(Reply, frozen=True):
+class Incomplete(Refusal, frozen=True):
     """A verb came without what it needs."""
 
     verb: str

@@ -42,6 +42,10 @@ class Question(Reply, frozen=True):
     """A reply that the next command may answer."""
 
 
+class Refusal(Reply, frozen=True):
+    """A reply that says that something did not go as wanted."""
+
+
 class Followed(msgspec.Struct, frozen=True):
     """One of a person's subscriptions with its channel, whose title is what the person calls it."""
 

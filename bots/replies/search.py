@@ -1,7 +1,7 @@
 """Replies about searches, and about what is watched for."""
 
 from bots.replies.help import HELP
-from bots.replies.parts import Question, Reply, address, entry_lines, fitted, title
+from bots.replies.parts import Question, Refusal, Reply, address, entry_lines, fitted, title
 from bots.voice import Voice, marked
 from service.discovery.grammar import Finding, Query, written
 from service.discovery.standing import Topic, Watch
@@ -83,7 +83,7 @@ class Unwatched(Reply, frozen=True):
         return voice.say("I watch for {watched} no more.", watched=_watched(self.watch))
 
 
-class NoSuchWatch(Reply, frozen=True):
+class NoSuchWatch(Refusal, frozen=True):
     """Not found, or not yours: one answer for both."""
 
     sentence = marked("You watch for nothing of that number. `watch` shows what you watch for.")

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from bots.commands import MOST_SHOWN
 from bots.replies.help import HELP
-from bots.replies.parts import Followed, Reply, fitted, title
+from bots.replies.parts import Followed, Refusal, Reply, fitted, title
 from bots.templates import MOST_CHARS, MOST_LINES, VARIABLES
 from bots.voice import LANGUAGES, Voice, marked
 from bots.voice import voice as voice_of
@@ -150,7 +150,7 @@ def chosen(preferences: Preferences, voice: Voice) -> list[str]:
     return [row for row in _settings(preferences, voice, for_all=False) if row not in usual]
 
 
-class NoSuchSetting(Reply, frozen=True):
+class NoSuchSetting(Refusal, frozen=True):
     """There is no setting of this name."""
 
     key: str
@@ -160,7 +160,7 @@ class NoSuchSetting(Reply, frozen=True):
         return f"{said} {HELP['set'].all(voice)}"
 
 
-class UnreadableSetting(Reply, frozen=True):
+class UnreadableSetting(Refusal, frozen=True):
     """No value for this setting; ``strangers`` are variables of a template that do not exist."""
 
     key: str
@@ -233,7 +233,7 @@ def _rule(rule: Rule) -> str:
     return f"{'allow' if rule.allow else 'deny'} {one_line(written(rule.test), 200)}"
 
 
-class NoSuchFilter(Reply, frozen=True):
+class NoSuchFilter(Refusal, frozen=True):
     """There is no filter of this number."""
 
     sentence = marked(
@@ -241,7 +241,7 @@ class NoSuchFilter(Reply, frozen=True):
     )
 
 
-class FiltersFull(Reply, frozen=True):
+class FiltersFull(Refusal, frozen=True):
     """No more than ``limit`` filters at one place."""
 
     limit: int
@@ -331,7 +331,7 @@ def _clock(minute: int) -> str:
     return f"{minute // MINUTES_PER_HOUR:02}:{minute % MINUTES_PER_HOUR:02}"
 
 
-class UnreadableTime(Reply, frozen=True):
+class UnreadableTime(Refusal, frozen=True):
     """What stands after ``verb`` is no time, no days, or not what goes with it."""
 
     verb: str
@@ -342,7 +342,7 @@ class UnreadableTime(Reply, frozen=True):
         return f"{said}\n{HELP[self.verb].all(voice)}"
 
 
-class NoSuchZone(Reply, frozen=True):
+class NoSuchZone(Refusal, frozen=True):
     """No time zone, or several (``meant``), of this name."""
 
     words: str
@@ -374,7 +374,7 @@ class LanguageTold(Reply, frozen=True):
         return f"{head} {_languages(own, [code for code in LANGUAGES if code != own.language])}"
 
 
-class NoSuchLanguage(Reply, frozen=True):
+class NoSuchLanguage(Refusal, frozen=True):
     """We speak no language of this name."""
 
     words: str

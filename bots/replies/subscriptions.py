@@ -7,6 +7,7 @@ from bots.replies.parts import (
     LONGEST_MESSAGE_BYTES,
     Followed,
     Question,
+    Refusal,
     Reply,
     address,
     entry_lines,
@@ -176,13 +177,13 @@ class Unsubscribed(Reply, frozen=True):
         )
 
 
-class NoSuchSubscription(Reply, frozen=True):
+class NoSuchSubscription(Refusal, frozen=True):
     """Not found, or not yours: one answer for both."""
 
     sentence = marked("You have no such subscription. `list` shows what you have.")
 
 
-class SubscriptionsFull(Reply, frozen=True):
+class SubscriptionsFull(Refusal, frozen=True):
     """No more than ``limit`` subscriptions."""
 
     limit: int
@@ -195,7 +196,7 @@ class SubscriptionsFull(Reply, frozen=True):
         )
 
 
-class NewUrlsUsedUp(Reply, frozen=True):
+class NewUrlsUsedUp(Refusal, frozen=True):
     """No more than ``limit`` new URLs an hour."""
 
     limit: int

@@ -4,7 +4,7 @@ from typing import Final
 
 from bots.failures import sentence
 from bots.replies.help import Incomplete
-from bots.replies.parts import Question, Reply
+from bots.replies.parts import Question, Refusal, Reply
 from bots.replies.search import NothingMore
 from bots.voice import Voice, marked
 from service.errors import CoronetError
@@ -89,7 +89,7 @@ class OnlyManagers(Reply, frozen=True):
     sentence = marked("Only owners and admins of this room can change what it is told. `list` shows what that is.")
 
 
-class TooFast(Reply, frozen=True):
+class TooFast(Refusal, frozen=True):
     """No more than ``limit`` commands a minute; said once, then silence."""
 
     limit: int
@@ -104,7 +104,7 @@ class TooFast(Reply, frozen=True):
         )
 
 
-class NotAdmitted(Reply, frozen=True):
+class NotAdmitted(Refusal, frozen=True):
     """The person may not use the bot; ``refused``: nor with the invitation that they sent."""
 
     refused: bool = False
@@ -186,13 +186,13 @@ class DidYouMean(Question, frozen=True):
         )
 
 
-class NotUnderstood(Reply, frozen=True):
+class NotUnderstood(Refusal, frozen=True):
     """It resembles nothing we know."""
 
     sentence = marked("I do not understand that. Send me a URL to subscribe to it, or `help`.")
 
 
-class Failed(Reply, frozen=True):
+class Failed(Refusal, frozen=True):
     """It could not be done; ``subject`` is what it was about (a URL), or empty."""
 
     error: CoronetError

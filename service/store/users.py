@@ -75,12 +75,14 @@ class Users:
     async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Remember what is given. What admins restrict of somebody who comes back does not expire any more."""
         uid = keys.user_id(jid)
-        fields: list[str] = ["jid", jid]
-        for name, value in (("welcomed", welcomed), ("receipts", receipts)):
-            if value is not None:
-                fields += [name, str(int(value))]
-        kept: list[Command] = [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.RESTRICTED, uid)]
-        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields), *kept])
+        given = (("welcomed", welcomed), ("receipts", receipts))
+        fields = [part for name, value in given if value is not None for part in (name, str(int(value)))]
+        restricted: list[Command] = [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.RESTRICTED, uid)]
+        await self._remember(jid, *fields, also=restricted)
+
+    async def _remember(self, jid: str, *fields: str | bytes, also: Sequence[Command] = ()) -> None:
+        uid = keys.user_id(jid)
+        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
 
     async def habits(self, uids: Sequence[UserId]) -> list[Habits]:
         """Return when these people want to hear from us, in the same order."""
@@ -89,15 +91,11 @@ class Users:
 
     async def set_habits(self, jid: str, habits: Habits) -> None:
         """Remember when a person wants to hear from us, and in which language; not what their client says of that."""
-        uid = keys.user_id(jid)
-        fields = ("jid", jid, "habits", msgspec.json.encode(msgspec.structs.replace(habits, client_language="")))
-        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+        await self._remember(jid, "habits", msgspec.json.encode(msgspec.structs.replace(habits, client_language="")))
 
     async def set_client_language(self, jid: str, tag: str) -> None:
         """Remember which language a person's client says it speaks."""
-        uid = keys.user_id(jid)
-        fields = ("jid", jid, "client_language", tag)
-        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+        await self._remember(jid, "client_language", tag)
 
     async def receipts(self, uids: Sequence[UserId]) -> list[bool]:
         """Return whose clients are known to send receipts, in the same order."""
