@@ -87,7 +87,7 @@ class Bot:
             limits=limits,
             invited=self._on_invitation,
         )
-        self._rehearsing = Rehearsing(store, house, clock)
+        self._rehearsing = Rehearsing(house)
         self._counter = Counter(store, self.connection, house, clock, limits)
         self._hearing = Hearing(
             store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock

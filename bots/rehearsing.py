@@ -10,10 +10,8 @@ from bots.house import DryRun, House
 from bots.notifications import notification
 from bots.replies.parts import Question
 from bots.voice import SOURCE, voice
-from service.clock import Clock
 from service.errors import CoronetError, StoreUnavailable, to_fault
 from service.model import Change, Channel, Delta, Entry
-from service.store import Store
 from service.store.rehearsals import Answer, Draft, Drafted, Line, Rehearse, Rehearsed
 from service.store.rehearsals import Question as Asked
 from service.store.requests import Failed
@@ -26,13 +24,11 @@ _log = structlog.get_logger()
 
 
 class Rehearsing:
-    """Waits for questions; :meth:`run` drives it."""
+    """Waits for questions and answers as ``house`` would; :meth:`run` drives it."""
 
-    def __init__(self, store: Store, house: House, clock: Clock) -> None:
-        """Answer as ``house`` would."""
-        self._store = store
+    def __init__(self, house: House) -> None:
         self._house = house
-        self._clock = clock
+        self._store = house.store
 
     async def run(self) -> None:
         """Answer until cancelled, a few questions at a time."""
@@ -55,9 +51,9 @@ class Rehearsing:
             async with asyncio.timeout(_WITHIN_S):
                 match question.body:
                     case Rehearse(jid, said):
-                        return Rehearsed(await self.rehearsed(jid, said))
+                        return Rehearsed(await self._rehearsed(jid, said))
                     case Draft(channel, entry):
-                        return Drafted(self.drafted(channel, entry))
+                        return Drafted(self._drafted(channel, entry))
         except CoronetError as error:
             return Failed(to_fault(error))
         except TimeoutError:
@@ -66,7 +62,7 @@ class Rehearsing:
             _log.exception("a rehearsal failed")
             return Failed(to_fault(CoronetError("The bot failed at that; its log says more.")))
 
-    async def rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[Line, ...]:
+    async def _rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[Line, ...]:
         """Return what a person would be answered to these commands, each by what there is now."""
         known, asked, lines = await self._store.users.get(jid), None, []
         for text in said:
@@ -80,8 +76,8 @@ class Rehearsing:
             asked = reply if isinstance(reply, Question) else None
         return tuple(lines)
 
-    def drafted(self, channel: Channel, entry: Entry) -> str:
+    def _drafted(self, channel: Channel, entry: Entry) -> str:
         """Return the message that would tell of a channel's entry."""
         change = Change("addition", entry, 1 if channel.kind == "page" else 0)
-        delta = Delta(channel.id, channel.version, channel.version + 1, self._clock.wall_s(), (change,))
+        delta = Delta(channel.id, channel.version, channel.version + 1, self._house.clock.wall_s(), (change,))
         return notification([channel], [delta], {}, {}, voice(SOURCE))
