@@ -1,7 +1,8 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
+from functools import partial
+
 from bots.absence import Absence
-from bots.appearance import Appearance
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.counter import Counter
@@ -12,6 +13,7 @@ from bots.each_session import EachSession
 from bots.hearing import Hearing
 from bots.house import House
 from bots.importing import Importing
+from bots.introduction import publish
 from bots.link import (
     Bounced,
     Event,
@@ -62,11 +64,12 @@ class Bot:
         self._delivery = Delivery(store, self.connection, clock, charges, settings.messages_per_s_per_user)
         self._presences = Presences(store.users, self._delivery.presence)
         door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
-        self._importing = Importing(store, self.connection, charges, clock, limits)
+        self._importing = Importing(store, self.connection, charges, limits)
         house = House(
-            store,
-            self._delivery,
-            limits,
+            store=store,
+            delivery=self._delivery,
+            clock=clock,
+            limits=limits,
             door=door,
             importing=self._importing,
             uploads=Uploads(self.connection, _files(settings)),
@@ -84,13 +87,13 @@ class Bot:
             limits=limits,
             invited=self._on_invitation,
         )
-        self._rehearsing = Rehearsing(store, house, clock)
+        self._rehearsing = Rehearsing(house)
         self._counter = Counter(store, self.connection, house, clock, limits)
         self._hearing = Hearing(
             store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
         )
         self._absence = Absence(store.heard, self.connection, self._hearing, clock)
-        self._appearing = EachSession(self.connection, Appearance(self.connection).appear)
+        self._appearing = EachSession(self.connection, partial(publish, self.connection))
         self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
         self._undertaker = Undertaker(store, self.connection, self._hearing)
         self._rooms = Rooms(

@@ -18,19 +18,12 @@ import structlog
 
 from bots import adhoc, commands, forms, introduction, stanzas
 from bots.asking import Limits
-from bots.dialogue import converse
-from bots.exchange import (
-    Failed,
-    NotAdmitted,
-    Question,
-    Reply,
-    TooFast,
-)
+from bots.dialogue import answer
 from bots.house import House
 from bots.link import Link, Ordered
 from bots.paces import may_command, may_open_form
-from bots.replies import others, text
-from bots.replies.talking import broken
+from bots.replies.parts import Question, Refusal, Reply
+from bots.replies.talking import Failed, NotAdmitted, TooFast, broken
 from bots.tasks import end
 from bots.voice import Voice, voice
 from service.clock import Clock
@@ -104,7 +97,7 @@ class Counter:
             speaker = voice(chosen or ordered.language)
             await self._step(ordered, speaker)
         except StoreUnavailable as error:
-            self._complete(ordered, ordered.session, self._text(Failed(error, ""), speaker), wrong=True)
+            self._complete(ordered, ordered.session, Failed(error, "").text(speaker.language), wrong=True)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
             _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
             self._complete(ordered, ordered.session, broken(speaker), wrong=True)
@@ -139,9 +132,9 @@ class Counter:
     async def _begin(self, ordered: Ordered, speaker: Voice) -> None:
         refused = await self._refused_form(ordered.jid)
         if refused is not None:
-            self._complete(ordered, secrets.token_hex(8), self._text(refused, speaker), wrong=True)
+            self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
             return
-        form = await self._opening(ordered, speaker)
+        form = await forms.opening(ordered.node, speaker, self._house.handler(ordered.jid))
         errand = _Errand(ordered.jid, ordered.node, form, None, self._clock.monotonic_s())
         if form.fields:
             self._keep(ordered, secrets.token_hex(8), errand)
@@ -157,16 +150,6 @@ class Counter:
             return NotAdmitted()
         return None
 
-    async def _opening(self, ordered: Ordered, speaker: Voice) -> forms.Form:
-        asking = forms.opening(ordered.node, speaker)
-        try:
-            request = next(asking)
-            while True:
-                request = asking.send(await self._house.serve(ordered.jid, request))
-        except StopIteration as end:
-            form: forms.Form = end.value
-            return form
-
     async def _go_on(self, ordered: Ordered, errand: _Errand, speaker: Voice) -> None:
         """Carry out what was filled in, and answer with how it went, the question that it raised, or what is wrong."""
         session = ordered.session or secrets.token_hex(8)
@@ -176,10 +159,10 @@ class Counter:
             said = [forms.answer(errand.asked, ordered.values)]
         replies = await self._replies(ordered.jid, said, errand.asked)
         words = "\n".join(
-            said for reply in replies for said in (self._text(reply, speaker), *others(reply, speaker.language))
+            said for reply in replies for said in (reply.text(speaker.language), *reply.others(speaker.language))
         )
         last = replies[-1]
-        wrong = any(isinstance(reply, forms.TROUBLE) for reply in replies)
+        wrong = any(isinstance(reply, Refusal) for reply in replies)
         done = len(replies) - 1 if isinstance(last, TooFast) else 0  # what is left can be tried again
         if isinstance(last, Question):
             form = forms.question(last, words, speaker)
@@ -195,14 +178,14 @@ class Counter:
         """Return the reply to each line, as far as the person may give so many commands now."""
         per_minute = self._limits.commands_per_minute
         known = await self._store.users.get(jid)
-        limits = self._limits.of(known.most_subscriptions)
+        requests = self._house.handler(jid, known.most_subscriptions)
         replies: list[Reply] = []
         for line in said:
             if not await may_command(self._store.users, jid, per_minute):
                 return [*replies, TooFast(per_minute)]
             if known.suspended:
                 return [NotAdmitted()]
-            replies.append(await self._house.conduct(jid, converse(commands.parse(line), asked, limits), _quietly))
+            replies.append(await answer(requests, line, asked))
         return replies
 
     def _keep(self, ordered: Ordered, session: str, errand: _Errand, note: str = "") -> None:
@@ -245,10 +228,3 @@ class Counter:
     async def _pass_back(self, voice: str, stanza: str) -> None:
         with contextlib.suppress(StoreUnavailable):  # their software asks again
             await self._store.heard.say(voice, [stanza])
-
-    def _text(self, reply: Reply, speaker: Voice) -> str:
-        return text(reply, self._clock.wall_s(), speaker.language)
-
-
-def _quietly() -> None:
-    """There is no sign of being at work: the answer is waited for."""

@@ -12,33 +12,29 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots import commands, muc, stanzas
+from bots import muc, stanzas
 from bots.asking import Limits
 from bots.charges import Charges
-from bots.dialogue import Dialogue, converse
-from bots.exchange import (
+from bots.dialogue import answer
+from bots.house import House
+from bots.ids import answer_id, fresh_id
+from bots.link import Link, Said
+from bots.paces import counters, exceeded_limit
+from bots.replies.parts import LONGEST_MESSAGE_BYTES, Question, Reply, clip
+from bots.replies.subscriptions import ExportedAsFile
+from bots.replies.talking import (
     NO_COMMAND,
     NOT_UNDERSTOOD,
-    ExportedAsFile,
     Failed,
     Greeted,
     KeepsQuiet,
-    OnlyManagers,
-    Question,
-    Reply,
     TooFast,
+    broken,
+    welcome,
+    welcome_back,
 )
-from bots.house import House
-from bots.ids import answer_id, fresh_id
-from bots.length import LONGEST_MESSAGE_BYTES, clip
-from bots.link import Link, Said
-from bots.paces import counters, exceeded_limit
-from bots.pointing import pointed, reacted
-from bots.replies import others, text
-from bots.replies.talking import broken, welcome, welcome_back
 from bots.speaking import Answer, Speaking
 from bots.tasks import end
-from bots.verbs import LEAVE
 from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -216,7 +212,7 @@ class Desk:
         except StoreUnavailable as error:
             if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:
                 return ""
-            return self._text(Failed(error, ""), person.language or said.language)
+            return Failed(error, "").text(person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
             if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:
@@ -231,24 +227,24 @@ class Desk:
             if exceeded in person.told_too_fast or len(person.told_too_fast) >= _MOST_WAITING:
                 return ""
             person.told_too_fast.add(exceeded)
-            return self._text(TooFast(per_minute), person.language or said.language)
+            return TooFast(per_minute).text(person.language or said.language)
         person.told_too_fast.difference_update(counters(said))
         # A room is spoken to as its owners and admins speak, not as whoever spoke last.
         known = await self._house.greet(said.jid, said.language if said.may_change else "")
         if known.suspended:
             return ""
         person.language = known.habits.speaks
-        reply = await self._converse(person, said, self._limits.of(known.most_subscriptions))
+        reply = await self._converse(person, said, known.most_subscriptions)
         if not isinstance(reply, NO_COMMAND):
             person.misunderstood.pop(said.occupant, None)
-            return worded(known, reply, self._clock.wall_s())
+            return worded(known, reply)
         count = self._count_misunderstood(person, said)
         if count > MOST_MISUNDERSTOOD:
             person.asked = None
             return ""
         if count == MOST_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
             person.asked, reply = None, KeepsQuiet()
-        return worded(known, reply, self._clock.wall_s())
+        return worded(known, reply)
 
     def _count_misunderstood(self, person: _Person, said: Said) -> int:
         """Count a message that led to nothing; return how many of them its sender has sent in a row."""
@@ -260,32 +256,26 @@ class Desk:
             del person.misunderstood[next(iter(person.misunderstood))]
         return count
 
-    def _text(self, reply: Reply, language: str) -> str:
-        return text(reply, self._clock.wall_s(), language)
-
-    async def _converse(self, person: _Person, said: Said, limits: Limits) -> Reply:
+    async def _converse(self, person: _Person, said: Said, most_subscriptions: int | None) -> Reply:
         stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
-        dialogue = self._dialogue(said, person.asked if stands else None, limits)
 
         def at_work() -> None:
             if not said.aloud:
                 self._link.hint(stanzas.composing(self._link.address, said.sender))
 
-        reply = await self._house.conduct(said.jid, dialogue, at_work)
+        reply = await answer(
+            self._house.handler(said.jid, most_subscriptions, at_work),
+            said.text,
+            person.asked if stands else None,
+            points_at=said.points_at,
+            reacted=said.reacted,
+            may_change=said.may_change,
+        )
         written = stanzas.file if isinstance(reply, ExportedAsFile) else stanzas.payload
-        person.more = tuple(map(written, others(reply, person.language)))
+        person.more = tuple(map(written, reply.others(person.language)))
         person.asked = reply if isinstance(reply, Question) else None
         person.asked_s = self._clock.monotonic_s()
         return reply
-
-    def _dialogue(self, said: Said, asked: Question | None, limits: Limits) -> Dialogue:
-        if not said.may_change:
-            return _guarded(said.text, limits)
-        if said.reacted:
-            return reacted(said.text, said.points_at, limits)
-        if said.points_at:
-            return pointed(said.text, said.points_at, asked, limits)
-        return converse(commands.parse(said.text), asked, limits)
 
     def _payload(self, said: Said, words: str) -> str:
         """Return the content of what is said first, "" for nothing; in a room it names whom it is for."""
@@ -307,18 +297,10 @@ def _order(place: Place) -> tuple[int, int]:
     return int(at_ms), int(serial)
 
 
-def worded(known: UserState, reply: Reply, now_s: float) -> str:
+def worded(known: UserState, reply: Reply) -> str:
     """Return a reply's text for a person of whom this was known when they wrote; who is new, or back, is greeted."""
     language = known.habits.speaks
     greeting = "" if known.welcomed or isinstance(reply, Greeted) else f"{welcome(voice(language))}\n\n"
     if known.unreachable:
         greeting = f"{welcome_back(voice(language))}\n\n"
-    return clip(greeting + text(reply, now_s, language), LONGEST_MESSAGE_BYTES)
-
-
-def _guarded(text: str, limits: Limits) -> Dialogue:
-    """Carry out only what changes nothing."""
-    command = commands.parse(text)
-    if not isinstance(command, commands.HARMLESS) or text.strip().lower() in LEAVE:
-        return OnlyManagers()
-    return (yield from converse(command, None, limits))
+    return clip(greeting + reply.text(language), LONGEST_MESSAGE_BYTES)

@@ -1,159 +1,101 @@
-"""Command → Reply, sans-IO: a generator that yields what it needs to know or done, and returns what to say.
+"""What somebody writes → the reply, by way of requests.
 
-Whoever drives it sends each :data:`Request`'s result back in, or throws the CoronetError that met
-it. The only state between two commands is the question that was asked last, and that is simply the
-last reply if it was a :data:`Question`.
+The only state between two commands is the question that was asked last, and that is simply the last reply if it was a
+:class:`Question`.
+
+A command can point at a message of ours: by a reply to it (XEP-0461) or a reaction (XEP-0444). What it needs and does
+not name, the message names: the channel it told of. If it told of several of the person's channels, they are asked
+which one; if of none, but it came of something they watch for, that is meant.
 """
-
-from collections.abc import Generator
-from typing import Any
 
 import msgspec
 
-from bots import carrying, commands, preferring
-from bots.asking import (
-    AcceptInvitation,
-    AddWatch,
-    AskWhy,
-    CheckHealth,
-    EndSubscription,
-    EndWatch,
-    Followed,
-    ForgetEverything,
-    LatestEntries,
-    Limits,
-    MySubscriptions,
-    MyWatches,
-    NodeOf,
-    Probe,
-    Request,
-    Search,
-)
-from bots.exchange import (
-    Admitted,
+from bots import commands, preferring, subscribing, wishes
+from bots.house import NotAllowed, Requests, admitted
+from bots.replies.help import Explained, Incomplete
+from bots.replies.parts import Question, Reply
+from bots.replies.search import Found, NoSuchWatch, NothingMore, Unwatched, Watches, Watching
+from bots.replies.subscriptions import (
     Choose,
     Confirm,
-    DidYouMean,
-    Explained,
-    Failed,
-    Forgotten,
-    Found,
-    Greeted,
-    Incomplete,
-    LetBe,
+    ForgottenMessage,
     Listing,
     NoSuchSubscription,
-    NoSuchWatch,
-    NotAdmitted,
-    NothingAsked,
-    NothingMore,
-    NothingToCancel,
-    NotUnderstood,
     OfferPage,
-    Question,
-    ReallyForget,
-    Reasoned,
-    Reply,
-    Shown,
-    StatusReport,
-    Unsubscribed,
-    Unwatched,
-    Watches,
-    Watching,
     WhichOne,
 )
-from bots.mine import meant
-from bots.settling import settled, spoken_with
-from bots.subscribing import probed, subscribed
-from service.discovery.grammar import Finding, parse_query, parse_watch
+from bots.replies.talking import (
+    Admitted,
+    DidYouMean,
+    Failed,
+    Forgotten,
+    Greeted,
+    LetBe,
+    NotAdmitted,
+    NothingAsked,
+    NothingToCancel,
+    NotUnderstood,
+    OnlyManagers,
+    ReallyForget,
+)
+from bots.verbs import LEAVE
+from service.discovery.grammar import parse_query, parse_watch
 from service.errors import CoronetError
 from service.feeds.urls import canonical_url, looks_like_url, page_url
 
-Dialogue = Generator[Request, Any, Reply]
-"""What comes back for each request is stated at its class; a generator cannot say it in types."""
 
+async def answer(
+    requests: Requests,
+    text: str,
+    asked: Question | None = None,
+    *,
+    points_at: str = "",
+    reacted: bool = False,
+    may_change: bool = True,
+) -> Reply:
+    """Carry out what a person wrote, whose last unanswered question was ``asked``.
 
-def converse(command: commands.Command, asked: Question | None, limits: Limits) -> Dialogue:
-    """Carry out one command of one user, whose last unanswered question was ``asked``. Never raises a CoronetError."""
+    ``points_at`` is the id of the message of ours to which they replied, or ``reacted`` by what stands for this text.
+    Who may not change anything, like most people in a room, is refused what would. A person who is not admitted can
+    only send an invitation; what is answered without a request, like help, is answered to everybody.
+    """
+    command = commands.parse(text)
+    if not may_change and (not commands.is_harmless(command) or text.strip().lower() in LEAVE):
+        return OnlyManagers()
     try:
-        return (yield from _carry_out(command, asked, limits))
+        requests = await admitted(requests)
+        if may_change and (points_at or reacted):
+            return await _pointed(requests, text, points_at, asked, reacted=reacted)
+        return await _converse(requests, command, asked if may_change else None)
+    except NotAllowed:
+        return NotAdmitted()
+
+
+async def _pointed(requests: Requests, text: str, message_id: str, asked: Question | None, *, reacted: bool) -> Reply:
+    """Carry out what was written under a message of ours."""
+    line = commands.lacking(text)
+    told = await requests.told_by(message_id) if line or reacted else None
+    if told is None and reacted:
+        return ForgottenMessage()
+    if told is None or not line:
+        return await _converse(requests, commands.parse(text), None if reacted else asked)
+    mine = await requests.subscriptions()
+    meant = tuple(followed for followed in mine if followed.channel.id in told.channels)
+    if len(meant) == 1:
+        return await _converse(requests, commands.parse(line.format(meant[0].number)))
+    if meant:
+        return WhichOne(line, meant)
+    if line.startswith("unsubscribe") and len(told.watches) == 1:
+        return await _converse(requests, commands.Verb("unwatch", commands.Target(number=told.watches[0])))
+    return NoSuchSubscription()
+
+
+async def _converse(requests: Requests, command: commands.Command, asked: Question | None = None) -> Reply:
+    """Carry out one command. Never raises a CoronetError."""
+    try:
+        return await _carry_out(requests, command, asked)
     except CoronetError as error:
         return Failed(error, _subject(command, asked))
-
-
-def _carry_out(command: commands.Command, asked: Question | None, limits: Limits) -> Dialogue:  # noqa: C901, PLR0911, PLR0912 - one arm per command is the clearest table
-    match command:
-        case commands.Subscribe(""):
-            return Incomplete("subscribe")
-        case commands.Subscribe(url, selector, wishes):
-            return (yield from subscribed(page_url(url, selector), wishes, limits, as_page=bool(selector)))
-        case commands.Unsubscribe(target):
-            return (yield from _unsubscribe(target))
-        case commands.Enter(code):
-            return Admitted() if (yield AcceptInvitation(code.strip())) else NotAdmitted(refused=True)
-        case commands.Export():
-            return (yield from carrying.exported())
-        case commands.Import():
-            return (yield from carrying.imported(command, limits))
-        case commands.ForgetMe():
-            return ReallyForget()
-        case commands.Answer(yes=True) if isinstance(asked, ReallyForget):
-            return Forgotten((yield ForgetEverything()))
-        case commands.Pause(target):
-            return (yield from preferring.paused(target))
-        case commands.Resume(target):
-            return (yield from preferring.resumed(target))
-        case commands.Set():
-            return (yield from preferring.preferred(command))
-        case commands.Filter():
-            return (yield from preferring.filtered(command))
-        case commands.UnsubscribeAll():
-            mine = yield MySubscriptions()
-            return Confirm(len(mine)) if mine else Listing((), 0, "")
-        case commands.List(wanted):
-            return (yield from _list(wanted))
-        case commands.Find(wanted):
-            return (yield from _search(wanted))
-        case commands.More():
-            return (yield from _more(asked)) if isinstance(asked, Found) else NothingMore()
-        case commands.Watch(wanted):
-            return (yield from _watch(wanted))
-        case commands.Unwatch(number):
-            return (yield from _unwatch(number))
-        case commands.Show(target, count):
-            return (yield from _show(target, count))
-        case commands.Why(target):
-            return (yield from _why(target))
-        case commands.Status():
-            return (yield from _status())
-        case commands.Quiet() | commands.Digest() | commands.Timezone():
-            return (yield from settled(command))
-        case commands.Language():
-            return (yield from spoken_with(command))
-        case commands.Help(topic):
-            return Explained(topic)
-        case commands.Greet():
-            return Greeted()
-        case commands.Pick(number) if isinstance(asked, Choose):
-            return (yield from _pick(number, asked, limits))
-        case commands.Pick(number) if isinstance(asked, Found):
-            return (yield from _pick_found(number, asked, limits))
-        case commands.Pick(number) if isinstance(asked, WhichOne):
-            return (yield from _pick_one(number, asked, limits))
-        case commands.Pick(number):
-            return (yield from _show(commands.Target(number=number), commands.USUALLY_SHOWN))
-        case commands.Answer(yes) if isinstance(asked, Confirm):
-            return (yield from _unsubscribe_all()) if yes else LetBe()
-        case commands.Answer(yes=True) if isinstance(asked, OfferPage):
-            return (yield from probed(Probe(asked.url, as_page=True), asked.wishes))
-        case commands.Answer(yes=True) if isinstance(asked, DidYouMean):
-            return (yield from _carry_out(commands.parse(asked.command), None, limits))
-        case commands.Cancel() if asked is None:
-            return NothingToCancel()
-        case commands.Answer() | commands.Cancel():
-            return LetBe() if asked else NothingAsked()
-        case commands.Unknown(_, suggestion):
-            return DidYouMean(suggestion) if suggestion else NotUnderstood()
 
 
 def _subject(command: commands.Command, asked: Question | None) -> str:
@@ -167,109 +109,134 @@ def _subject(command: commands.Command, asked: Question | None) -> str:
             return ""
 
 
-def _pick(number: int, asked: Choose, limits: Limits) -> Dialogue:
-    if not 1 <= number <= len(asked.options):
-        return asked
-    return (yield from subscribed(canonical_url(asked.options[number - 1].url), asked.wishes, limits))
+async def _carry_out(requests: Requests, command: commands.Command, asked: Question | None) -> Reply:
+    match command:
+        case commands.Subscribe(""):
+            return Incomplete("subscribe")
+        case commands.Subscribe(url, selector, settings):
+            return await subscribing.subscribe(requests, page_url(url, selector), settings, as_page=bool(selector))
+        case commands.Verb():
+            return await _follow(requests, command, asked)
+        case commands.Pick(number):
+            return await _pick(requests, number, asked)
+        case commands.Answer(yes):
+            return await _decide(requests, asked, yes=yes)
+        case commands.Unknown(_, suggestion):
+            return DidYouMean(suggestion) if suggestion else NotUnderstood()
 
 
-def _search(wanted: str) -> Dialogue:
+async def _follow(requests: Requests, command: commands.Verb, asked: Question | None) -> Reply:  # noqa: C901, PLR0911, PLR0912 - one arm per verb is the clearest table
+    target, words = command.target, command.words
+    match command.name:
+        case "unsubscribe" if target.everything:
+            mine = await requests.subscriptions()
+            return Confirm(len(mine)) if mine else Listing((), 0, "")
+        case "unsubscribe":
+            return await subscribing.unsubscribe(requests, target)
+        case "list":
+            return await subscribing.list_all(requests, words)
+        case "show":
+            return await subscribing.show(requests, target, commands.count(words))
+        case "why":
+            return await subscribing.why(requests, target)
+        case "status":
+            return await subscribing.status(requests)
+        case "export":
+            return await subscribing.export(requests)
+        case "import":
+            return await subscribing.import_list(requests, words)
+        case "pause":
+            return await preferring.pause(requests, target)
+        case "resume":
+            return await preferring.resume(requests, target)
+        case "set":
+            return await preferring.prefer(requests, target, words)
+        case "filter":
+            return await preferring.filter_entries(requests, target, words)
+        case "quiet":
+            return await preferring.settle(requests, words, wishes.quieted)
+        case "digest":
+            return await preferring.settle(requests, words, wishes.gathered)
+        case "timezone":
+            return await preferring.settle(requests, words, wishes.zoned)
+        case "language":
+            return await preferring.speak(requests, words)
+        case "find":
+            return await _search(requests, words)
+        case "more":
+            return await _more(requests, asked) if isinstance(asked, Found) else NothingMore()
+        case "watch":
+            return await _watch(requests, words)
+        case "unwatch" if not target.number:
+            return Incomplete("unwatch")
+        case "unwatch":
+            ended = await requests.unwatch(target.number)
+            return Unwatched(ended) if ended is not None else NoSuchWatch()
+        case "invite":
+            return Admitted() if await requests.accept_invitation(words.strip()) else NotAdmitted(refused=True)
+        case "forget":
+            return ReallyForget()
+        case "help":
+            return Explained(words)
+        case "cancel":
+            return LetBe() if asked else NothingToCancel()
+        case _:
+            return Greeted()
+
+
+async def _pick(requests: Requests, number: int, asked: Question | None) -> Reply:
+    """Take one of what was offered; the question stands if there is none of this number."""
+    match asked:
+        case Choose(options, settings) if 1 <= number <= len(options):
+            return await subscribing.subscribe(requests, canonical_url(options[number - 1].url), settings)
+        case Found(findings=findings) if 1 <= number <= len(findings):
+            channel = findings[number - 1].channel
+            return await subscribing.subscribe(requests, channel.url, (), as_page=channel.kind == "page")
+        case WhichOne(command, options) if any(option.number == number for option in options):
+            return await _carry_out(requests, commands.parse(command.format(number)), None)
+        case Choose() | Found() | WhichOne():
+            return asked
+        case _:
+            return await subscribing.show(requests, commands.Target(number=number), commands.USUALLY_SHOWN)
+
+
+async def _decide(requests: Requests, asked: Question | None, *, yes: bool) -> Reply:
+    """Do what was asked about, or leave it."""
+    match asked if yes else None:
+        case ReallyForget():
+            return Forgotten(await requests.forget_everything())
+        case Confirm():
+            return await subscribing.unsubscribe_all(requests)
+        case OfferPage(url, settings):
+            return await subscribing.probe(requests, url, settings, as_page=True)
+        case DidYouMean(command):
+            return await _carry_out(requests, commands.parse(command), None)
+        case _:
+            return LetBe() if asked else NothingAsked()
+
+
+async def _search(requests: Requests, wanted: str) -> Reply:
     if not wanted.strip():
         return Incomplete("find")
     query = parse_query(wanted)
     # One more than is shown tells whether there is more.
-    found: tuple[Finding, ...] = yield Search(msgspec.structs.replace(query, limit=query.limit + 1))
+    found = await requests.search(msgspec.structs.replace(query, limit=query.limit + 1))
     return Found(wanted, query, found[: query.limit], 0, more=len(found) > query.limit)
 
 
-def _more(asked: Found) -> Dialogue:
+async def _more(requests: Requests, asked: Found) -> Reply:
     """Ask for as many as were shown and more: which of all that match come first is not said."""
     shown, limit = asked.findings, asked.query.limit
-    found: tuple[Finding, ...] = yield Search(msgspec.structs.replace(asked.query, limit=2 * len(shown) + limit + 1))
+    found = await requests.search(msgspec.structs.replace(asked.query, limit=2 * len(shown) + limit + 1))
     fresh = tuple(finding for finding in found if finding not in shown)
     if not fresh:
         return NothingMore()
     return Found(asked.wanted, asked.query, (*shown, *fresh[:limit]), len(shown), more=len(fresh) > limit)
 
 
-def _pick_found(number: int, asked: Found, limits: Limits) -> Dialogue:
-    if not 1 <= number <= len(asked.findings):
-        return asked
-    channel = asked.findings[number - 1].channel
-    return (yield from subscribed(channel.url, (), limits, as_page=channel.kind == "page"))
-
-
-def _pick_one(number: int, asked: WhichOne, limits: Limits) -> Dialogue:
-    if all(option.number != number for option in asked.options):
-        return asked
-    return (yield from _carry_out(commands.parse(asked.command.format(number)), None, limits))
-
-
-def _watch(wanted: str) -> Dialogue:
+async def _watch(requests: Requests, wanted: str) -> Reply:
     if not wanted.strip():
-        return Watches((yield MyWatches()))
+        return Watches(await requests.watches())
     if "=" not in wanted and looks_like_url(wanted):
         return DidYouMean(f"subscribe {wanted.strip()}")
-    return Watching((yield AddWatch(parse_watch(wanted))))
-
-
-def _unwatch(number: int) -> Dialogue:
-    if not number:
-        return Incomplete("unwatch")
-    ended = yield EndWatch(number)
-    return Unwatched(ended) if ended is not None else NoSuchWatch()
-
-
-def _find(target: commands.Target) -> Generator[Request, Any, Followed | None]:
-    """Return the subscription that is meant."""
-    found = yield from meant(target)
-    return found[0] if found else None
-
-
-def _unsubscribe(target: commands.Target) -> Dialogue:
-    if target == commands.Target():
-        return Incomplete("unsubscribe")
-    found = yield from _find(target)
-    if found is None or not (yield EndSubscription(found.channel.id)):
-        return NoSuchSubscription()
-    return Unsubscribed((found,))
-
-
-def _unsubscribe_all() -> Dialogue:
-    mine: tuple[Followed, ...] = yield MySubscriptions()
-    for followed in mine:
-        yield EndSubscription(followed.channel.id)
-    return Unsubscribed(mine)
-
-
-def _list(wanted: str) -> Dialogue:
-    mine: tuple[Followed, ...] = yield MySubscriptions()
-    needle = wanted.casefold()
-    found = tuple(f for f in mine if needle in f.channel.title.casefold() or needle in f.channel.url.casefold())
-    return Listing(found, len(mine), wanted)
-
-
-def _show(target: commands.Target, count: int) -> Dialogue:
-    if target == commands.Target():
-        return Incomplete("show")
-    found = yield from _find(target)
-    if found is None:
-        return NoSuchSubscription()
-    return Shown(found, (yield LatestEntries(found.channel.id, count)))
-
-
-def _why(target: commands.Target) -> Dialogue:
-    if target == commands.Target():
-        return Incomplete("why")
-    found = yield from _find(target)
-    if found is None:
-        return NoSuchSubscription()
-    reason = yield AskWhy(found.channel.id)
-    return Reasoned(found, reason, (yield NodeOf(found.channel.id)))
-
-
-def _status() -> Dialogue:
-    mine: tuple[Followed, ...] = yield MySubscriptions()
-    health = yield CheckHealth(tuple(followed.channel.id for followed in mine))
-    failing = tuple((f, *health.failing[f.channel.id]) for f in mine if f.channel.id in health.failing)
-    return StatusReport(len(mine), health.workers, failing)
+    return Watching(await requests.watch(parse_watch(wanted)))

@@ -4,42 +4,17 @@ A form only gathers words: what is filled in becomes the line that a person woul
 a question the answer they would write. So there is one reading of commands, and one dialogue.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
 import msgspec
 
-from bots.asking import (
-    Followed,
-    MySubscriptions,
-    MyWatches,
-    Request,
-)
-from bots.exchange import (
-    Choose,
-    Failed,
-    FiltersFull,
-    Found,
-    Incomplete,
-    NewUrlsUsedUp,
-    NoSuchFilter,
-    NoSuchLanguage,
-    NoSuchSetting,
-    NoSuchSubscription,
-    NoSuchWatch,
-    NoSuchZone,
-    NotAdmitted,
-    NotUnderstood,
-    Question,
-    SubscriptionsFull,
-    TooFast,
-    UnreadableSetting,
-    UnreadableTime,
-)
-from bots.replies.parts import title
+from bots.house import Queries
+from bots.replies.parts import Followed, Question, title
+from bots.replies.search import Found
+from bots.replies.subscriptions import Choose
 from bots.voice import Voice, marked
 from service.discovery.grammar import written
-from service.discovery.standing import Watch
 from service.feeds.text import one_line
 
 Kind = Literal["text-single", "text-multi", "list-single", "list-multi", "boolean"]
@@ -47,13 +22,6 @@ Options = tuple[tuple[str, str], ...]
 """What can be chosen: value, label."""
 Values = Mapping[str, tuple[str, ...]]
 """What was filled in, by field."""
-
-TROUBLE: Final = (
-    Failed, FiltersFull, Incomplete, NewUrlsUsedUp, NoSuchFilter, NoSuchLanguage, NoSuchSetting, NoSuchSubscription,
-    NoSuchWatch, NoSuchZone, NotAdmitted, NotUnderstood, SubscriptionsFull, TooFast, UnreadableSetting,
-    UnreadableTime,
-)  # fmt: skip
-"""Replies that say that something did not go as wanted."""
 
 _LONGEST_LABEL: Final = 120
 
@@ -181,17 +149,17 @@ def name(verb: str, voice: Voice) -> str:
     return voice.say(_shape(verb).name)
 
 
-def opening(verb: str, voice: Voice) -> Generator[Request, Any, Form]:
+async def opening(verb: str, voice: Voice, requests: Queries) -> Form:
     """Return the form with which a command begins."""
     shape = _shape(verb)
     fields = []
     for blank in shape.fields:
         match blank:
             case _Mine(var, each, every):
-                mine: tuple[Followed, ...] = yield MySubscriptions()
+                mine = await requests.subscriptions()
                 fields.append(_among(var, voice.say("Subscription"), _channels(mine, voice, every=every), each=each))
             case _MyWatches(var):
-                watches: tuple[Watch, ...] = yield MyWatches()
+                watches = await requests.watches()
                 told = tuple((f"#{watch.number}", _label(written(watch.standing))) for watch in watches)
                 fields.append(_among(var, voice.say("Watch"), told, each=False))
             case Field():

@@ -1,27 +1,24 @@
 """Subscribes people to the lists they sent, in the background, and tells them in the end what came of it."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import structlog
 
 from bots import stanzas
 from bots.asking import Limits
 from bots.charges import Charges
-from bots.exchange import Imported
-from bots.following import follow
 from bots.ids import fresh_id
 from bots.link import Link, LinkLost
-from bots.replies import text
+from bots.replies.subscriptions import Imported
 from bots.tasks import end
-from service.clock import Clock
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
 from service.feeds.opml import Subscribed
-from service.feeds.urls import channel_id
-from service.model import ChannelId, UserId
-from service.preferences import NONE
+from service.feeds.urls import channel_id, host_of
+from service.model import ChannelId, Subscription, UserId
+from service.preferences import Preferences
 from service.store import Store
 from service.store.keys import user_id
 
@@ -34,15 +31,32 @@ _DAY_S = 86_400.0
 _log = structlog.get_logger()
 
 
+async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[Subscription, bool]:
+    """Return a person's subscription and whether it is new; it is polled then. Raises CoronetError.
+
+    They have at most ``most``, or as many as an admin has set.
+    """
+    followed = await store.channels.get(cid)
+    if followed is not None:
+        await store.blocks.refuse(host_of(followed.url))
+    subscription, new = await store.subscriptions.subscribe(jid, cid, most)
+    if new:
+        await store.requests.wanted(subscription.channel)
+        channel = await store.channels.get(subscription.channel)
+        if channel is not None and channel.dormant:  # it fell asleep since we looked it up
+            with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
+                await store.requests.probe(channel.url, as_page=channel.kind == "page")
+    return subscription, new
+
+
 class Importing:
     """The imports of one bot's people. :meth:`run` drives it."""
 
-    def __init__(self, store: Store, link: Link, charges: Charges, clock: Clock, limits: Limits) -> None:
+    def __init__(self, store: Store, link: Link, charges: Charges, limits: Limits) -> None:
         """Import for those whom ``charges`` has, of the people of the bot of this link's address."""
         self._charges = charges
         self._store = store
         self._link = link
-        self._clock = clock
         self._limits = limits
         self._stirred = asyncio.Event()
         self._at_work: dict[UserId, asyncio.Task[None]] = {}
@@ -127,13 +141,17 @@ class Importing:
 
     async def _one(self, jid: str, feed: Subscribed) -> Imported:
         try:
-            number, new = await follow(self._store, jid, await self._channel(jid, feed), self._limits.subscriptions)
+            cid = await self._channel(jid, feed)
+            subscription, new = await follow(self._store, jid, cid, self._limits.subscriptions)
         except StoreUnavailable:
             raise
         except CoronetError as error:
             return Imported(failed=((feed.url, error),))
-        if new and feed.title:
-            await self._name(jid, number, feed.title)
+        if new and feed.title:  # they call it what the list calls it, where that is not what its publisher does
+            channel = await self._store.channels.get(subscription.channel)
+            if channel is not None and channel.title != feed.title:
+                own = Preferences(title=feed.title)
+                await self._store.preferences.put(jid, subscription.number, own)
         return Imported(new=int(new), known=int(not new))
 
     async def _channel(self, jid: str, feed: Subscribed) -> ChannelId:
@@ -148,16 +166,9 @@ class Importing:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id
 
-    async def _name(self, jid: str, number: int, title: str) -> None:
-        """Call it what the list calls it, where that is not what its publisher does."""
-        (channel,) = [each for each in await self._store.subscriptions.of_user(jid) if each.number == number]
-        found = await self._store.channels.get(channel.channel)
-        if found is not None and found.title != title:
-            await self._store.preferences.put(jid, number, msgspec.structs.replace(NONE, title=title))
-
     async def _tell(self, jid: str, came: Imported) -> None:
         (habits,) = await self._store.users.habits([user_id(jid)])
-        content = stanzas.payload(text(came, self._clock.wall_s(), habits.speaks)) + stanzas.REQUEST
+        content = stanzas.payload(came.text(habits.speaks)) + stanzas.REQUEST
         stanza = stanzas.message(self._link.address, jid, fresh_id(user_id(jid)), content)
         while True:
             await self._link.up.wait()

@@ -12,9 +12,8 @@ from xml.etree.ElementTree import Element
 
 from bots import muc
 from bots.bounces import condition_of
-from bots.commands import cut
+from bots.commands import cut, reaction
 from bots.link import Bounced, Receipt, Said, SaidInRoom
-from bots.pointing import reaction
 from bots.stanzas import LONGEST_TOKEN, MARKERS, OUT_OF_BAND, RECEIPTS, bare
 from bots.verbs import VERB_OF
 

@@ -12,8 +12,7 @@ from typing import Final
 
 import msgspec
 
-from bots.length import LONGEST_MESSAGE_BYTES, clip
-from bots.replies.parts import address, entry_lines, joined_lines, more, title
+from bots.replies.parts import LONGEST_MESSAGE_BYTES, address, clip, entry_lines, joined_lines, more, title
 from bots.templates import Template
 from bots.voice import Voice
 from service.feeds.parts import is_edit

@@ -1,221 +1,135 @@
-"""The part of the dialogue about what a person wants of their subscriptions: pauses, settings, filters. Pure."""
+"""Dialogues about a person's settings: pauses, preferences and filters of subscriptions, times, language."""
 
-import re
-from collections.abc import Generator
-from typing import Any, Final
+from collections.abc import Callable
 
 import msgspec
 
-from bots import commands, templates, times, wishes
-from bots.asking import (
-    AskWhy,
-    Followed,
-    MyPreferences,
-    PausePlease,
-    PutPreferences,
-    Request,
-    ResumePlease,
-)
-from bots.exchange import (
+from bots import wishes
+from bots.commands import Target
+from bots.house import Requests
+from bots.replies.parts import Followed, Reply
+from bots.replies.settings import (
     Filters,
-    FiltersFull,
-    Incomplete,
-    NoSuchFilter,
-    NoSuchSetting,
-    NoSuchSubscription,
+    HabitsTold,
+    LanguageTold,
+    NoSuchLanguage,
     Paused,
     Preferred,
-    Reply,
     Resumed,
     UnreadableSetting,
-    Wishes,
 )
-from bots.mine import meant
-from bots.switches import OFF, ON
-from service.corona.reasons import Reason
+from bots.replies.subscriptions import NoSuchSubscription
+from bots.subscribing import meant
+from bots.voice import SOURCE, language_named, spoken
 from service.errors import CoronetError
-from service.feeds.text import one_line
-from service.filters import MOST_RULES, Rule, parse_test
-from service.preferences import FOR_ALL, NONE, ByNumber, Preferences
-from service.spacing import LEAST_S, MOST_S
+from service.habits import Habits
+from service.preferences import FOR_ALL, NONE, Preferences
 
-Part = Generator[Request, Any, Reply]
-
-MOST_TITLE_CHARS: Final = 120
-_USUAL: Final = frozenset(("default", "usual", "standard", "défaut", "predeterminado"))
-_KEYS: Final = {
-    **dict.fromkeys(("mute", "muted", "stumm", "muet", "silenciar"), "mute"),
-    **dict.fromkeys(("title", "name", "titel", "titre", "título", "titulo", "nombre", "nom"), "title"),
-    **dict.fromkeys(("edits", "edit", "corrections", "änderungen", "modifications", "ediciones"), "edits"),
-    **dict.fromkeys(("format", "template", "vorlage", "modèle", "plantilla", "formato"), "format"),
-    **dict.fromkeys(("proof", "latest", "beweis", "neueste", "preuve", "derniers", "prueba", "últimos"), "proof"),
-    **dict.fromkeys(("interval", "every", "intervall", "intervalle", "intervalo"), "interval"),
-}
-_KINDS: Final = {
-    **dict.fromkeys(("allow", "only", "nur", "erlauben", "seulement", "autoriser", "solo", "sólo", "permitir"), True),
-    **dict.fromkeys(("deny", "not", "without", "block", "hide", "ohne", "sans", "refuser", "sin", "denegar"), False),
-}
-_NUMBER = re.compile(r"#?([0-9]{1,3})")
+_AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
 
 
-def paused(target: commands.Target) -> Part:
+async def pause(requests: Requests, target: Target) -> Reply:
     """Tell nothing of some subscriptions for a while, or of any and of what is watched for."""
-    found = yield from meant(target)
+    found = await meant(requests, target)
     if not found and not target.everything:
         return NoSuchSubscription()
-    fresh = yield PausePlease(tuple(followed.channel.id for followed in found), watches=target.everything)
+    fresh = await requests.pause(tuple(followed.channel.id for followed in found), watches=target.everything)
     return Paused(tuple(each for each in found if each.channel.id in fresh), found, everything=target.everything)
 
 
-def resumed(target: commands.Target) -> Part:
+async def resume(requests: Requests, target: Target) -> Reply:
     """Tell of some subscriptions again."""
-    found = yield from meant(target)
+    found = await meant(requests, target)
     if not found and not target.everything:
         return NoSuchSubscription()
     cids = tuple(followed.channel.id for followed in found)
-    withheld = yield ResumePlease(cids, watches=target.everything)
+    withheld = await requests.resume(cids, watches=target.everything)
     again = tuple(each for each in found if each.channel.id in withheld.withheld)
     return Resumed(again, sum(withheld.withheld.values()), withheld.unheard, everything=target.everything)
 
 
-def preferred(command: commands.Set) -> Part:
-    """Change one setting of a subscription or of all, or tell how they are."""
-    one = yield from _one(command.target)
-    if isinstance(one, NoSuchSubscription):
+async def prefer(requests: Requests, target: Target, words: str) -> Reply:
+    """Change one setting of a subscription or of all, by its name and value, or tell how they are."""
+    key, value = (*words.split(maxsplit=1), "", "")[:2]
+    one = await _one(requests, target)
+    if isinstance(one, Reply):
         return one
-    number, followed = one
-    preferences: ByNumber = yield MyPreferences()
-    before = preferences.get(number, NONE)
-    if not command.key:
+    number, followed, before = one
+    if not key:
         return Preferred(followed, before)
-    if _KEYS.get(command.key.lower()) == "proof" and number != FOR_ALL:  # its beginning is past
-        return UnreadableSetting("proof", command.value)
-    changed = _changed(before, command.key, command.value, for_all=number == FOR_ALL)
+    if wishes.KEYS.get(key.lower()) == "proof" and number != FOR_ALL:  # its beginning is past
+        return UnreadableSetting("proof", value)
+    changed = wishes.preferred(before, key, value, for_all=number == FOR_ALL)
     if not isinstance(changed, Preferences):
         return changed
-    yield PutPreferences(number, changed)
+    await requests.set_preferences(number, changed)
     if followed is not None and changed.title:
         channel = msgspec.structs.replace(followed.channel, title=changed.title)
         followed = msgspec.structs.replace(followed, channel=channel)
-    looks_s = (yield from _looks_s(followed)) if changed.interval_s != before.interval_s else None
+    is_spaced = followed is not None and changed.interval_s != before.interval_s
+    looks_s = await _looks_s(requests, followed) if followed is not None and is_spaced else None
     return Preferred(followed, changed, changed=True, looks_s=looks_s)
 
 
-def _looks_s(followed: Followed | None) -> Generator[Request, Any, float | None]:
+async def _looks_s(requests: Requests, followed: Followed) -> float | None:
     """Return how far apart looks at a channel are on average, None if that cannot be said now."""
-    if followed is None:
-        return None
     try:
-        reason: Reason = yield AskWhy(followed.channel.id)
+        reason = await requests.why(followed.channel.id)
     except CoronetError:
         return None
     return reason.interval_s / len(reason.turns)
 
 
-def filtered(command: commands.Filter) -> Part:
+async def filter_entries(requests: Requests, target: Target, words: str) -> Reply:
     """Add or remove a filter of a subscription or of all, or name them."""
-    one = yield from _one(command.target)
-    if isinstance(one, NoSuchSubscription):
+    one = await _one(requests, target)
+    if isinstance(one, Reply):
         return one
-    number, followed = one
-    preferences: ByNumber = yield MyPreferences()
-    before = preferences.get(number, NONE)
-    word, rest = (*command.words.split(maxsplit=1), "", "")[:2]
+    number, followed, before = one
+    word, rest = (*words.split(maxsplit=1), "", "")[:2]
     if not word:
         return Filters(followed, before.rules)
-    rules = _filtered(before.rules, word.lower(), rest.strip())
-    if not isinstance(rules, tuple):
+    rules = wishes.filtered(before.rules, word.lower(), rest.strip())
+    if isinstance(rules, Reply):
         return rules
-    yield PutPreferences(number, msgspec.structs.replace(before, rules=rules))
+    await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
     return Filters(followed, rules, changed=True)
 
 
-def _one(
-    target: commands.Target,
-) -> Generator[Request, Any, tuple[int, Followed | None] | NoSuchSubscription]:
-    """Return the number of what is meant, and the subscription unless it is all of them."""
-    if target.everything:
-        return FOR_ALL, None
-    found = yield from meant(target)
-    return (found[0].number, found[0]) if found else NoSuchSubscription()
+async def _one(requests: Requests, target: Target) -> tuple[int, Followed | None, Preferences] | Reply:
+    """Return the number of what is meant, the subscription unless it is all of them, and what is wanted of it."""
+    followed = None
+    if not target.everything:
+        found = await meant(requests, target)
+        if not found:
+            return NoSuchSubscription()
+        followed = found[0]
+    number = FOR_ALL if followed is None else followed.number
+    return number, followed, (await requests.preferences()).get(number, NONE)
 
 
-def wished(before: Preferences, wishes: Wishes) -> Preferences | Reply:
-    """Return what is wanted of one subscription after these wishes; or what is wrong with one of them."""
-    for key, value in wishes:
-        changed = _changed(before, key, value, for_all=False)
-        if not isinstance(changed, Preferences):
-            return changed
-        before = changed
-    return before
+async def settle(requests: Requests, words: str, read: Callable[[Habits, str], Habits | Reply]) -> Reply:
+    """Change the person's habits as ``read`` reads these words, or tell how they are."""
+    habits = await requests.habits()
+    words = words.strip()
+    if not words:
+        return HabitsTold(habits, requests.now_s())
+    changed = read(habits, words)
+    if isinstance(changed, Reply):
+        return changed
+    await requests.set_habits(changed)
+    return HabitsTold(changed, requests.now_s(), changed=True)
 
 
-def _changed(before: Preferences, named: str, value: str, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
-    key, value = _KEYS.get(named.lower(), ""), value.strip()
-    usual = value.lower() in _USUAL
-    off = value.lower() in OFF
-    switched = None if usual else value.lower() in ON
-    match key:
-        case "":
-            return NoSuchSetting(named)
-        case "interval":
-            return _with_interval(before, value, off=off, usual=usual)
-        case "mute" | "edits" if not (off or switched or usual):
-            return UnreadableSetting(key, value)
-        case "mute":
-            return msgspec.structs.replace(before, muted=bool(switched))
-        case "edits":
-            return msgspec.structs.replace(before, edits=switched)
-        case "proof":
-            return _with_proof(before, value, off=off, usual=usual)
-        case "title" if for_all or not value:
-            return UnreadableSetting(key, value)
-        case "title":
-            title = "" if off or usual else one_line(value, MOST_TITLE_CHARS)
-            return msgspec.structs.replace(before, title=title)
-        case _:
-            return _with_template(before, value, off=off, usual=usual)
-
-
-def _with_interval(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
-    interval_s = wishes.interval_s(value)
-    if off or usual or times.bare(value) in times.AT_ONCE:
-        return msgspec.structs.replace(before, interval_s=None if usual else 0)
-    if interval_s is None or not LEAST_S <= interval_s <= MOST_S:
-        return UnreadableSetting("interval", value)
-    return msgspec.structs.replace(before, interval_s=interval_s)
-
-
-def _with_proof(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
-    number = _NUMBER.fullmatch(value)
-    if off or usual or value.lower() in ON:
-        return msgspec.structs.replace(before, proof=0 if off else None)
-    if number is None or int(number[1]) > commands.MOST_SHOWN:
-        return UnreadableSetting("proof", value)
-    return msgspec.structs.replace(before, proof=int(number[1]))
-
-
-def _with_template(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
-    template = templates.tidy(value)
-    if off or usual:
-        return msgspec.structs.replace(before, template="" if off else None)
-    if "$" not in template or not templates.fits(template) or templates.strangers(template):
-        return UnreadableSetting("format", template, templates.strangers(template))
-    return msgspec.structs.replace(before, template=template)
-
-
-def _filtered(rules: tuple[Rule, ...], word: str, rest: str) -> tuple[Rule, ...] | Reply:
-    if word in OFF or word in ("remove", "delete"):
-        number = _NUMBER.fullmatch(rest)
-        if not rest:
-            return ()
-        if number is None or not 1 <= int(number[1]) <= len(rules):
-            return NoSuchFilter()
-        return tuple(rule for place, rule in enumerate(rules, 1) if place != int(number[1]))
-    kind = _KINDS.get(word)
-    if kind is None or not rest:
-        return Incomplete("filter")
-    rule = Rule(allow=kind, test=parse_test(rest))
-    if rule in rules:
-        return rules
-    return (*rules, rule) if len(rules) < MOST_RULES else FiltersFull(MOST_RULES)
+async def speak(requests: Requests, words: str) -> Reply:
+    """Change the language we speak with a person, or tell which it is."""
+    habits = await requests.habits()
+    words = words.strip()
+    if words:
+        is_automatic = words.lower() in _AUTOMATIC
+        language = "" if is_automatic else language_named(words)
+        if not language and not is_automatic:
+            return NoSuchLanguage(words)
+        habits = msgspec.structs.replace(habits, language=language)
+        await requests.set_habits(habits)
+    return LanguageTold(spoken(habits.speaks) or SOURCE, changed=bool(words))

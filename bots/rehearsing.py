@@ -4,19 +4,14 @@ import asyncio
 
 import structlog
 
-from bots import commands
 from bots.desk import worded
-from bots.dialogue import converse
-from bots.exchange import Question
-from bots.house import House
+from bots.dialogue import answer
+from bots.house import DryRun, House
 from bots.notifications import notification
-from bots.replies import others
-from bots.understudy import Understudy
+from bots.replies.parts import Question
 from bots.voice import SOURCE, voice
-from service.clock import Clock
 from service.errors import CoronetError, StoreUnavailable, to_fault
 from service.model import Change, Channel, Delta, Entry
-from service.store import Store
 from service.store.rehearsals import Answer, Draft, Drafted, Line, Rehearse, Rehearsed
 from service.store.rehearsals import Question as Asked
 from service.store.requests import Failed
@@ -29,13 +24,11 @@ _log = structlog.get_logger()
 
 
 class Rehearsing:
-    """Waits for questions; :meth:`run` drives it."""
+    """Waits for questions and answers as ``house`` would; :meth:`run` drives it."""
 
-    def __init__(self, store: Store, house: House, clock: Clock) -> None:
-        """Answer as ``house`` would."""
-        self._store = store
+    def __init__(self, house: House) -> None:
         self._house = house
-        self._clock = clock
+        self._store = house.store
 
     async def run(self) -> None:
         """Answer until cancelled, a few questions at a time."""
@@ -58,9 +51,9 @@ class Rehearsing:
             async with asyncio.timeout(_WITHIN_S):
                 match question.body:
                     case Rehearse(jid, said):
-                        return Rehearsed(await self.rehearsed(jid, said))
+                        return Rehearsed(await self._rehearsed(jid, said))
                     case Draft(channel, entry):
-                        return Drafted(self.drafted(channel, entry))
+                        return Drafted(self._drafted(channel, entry))
         except CoronetError as error:
             return Failed(to_fault(error))
         except TimeoutError:
@@ -69,23 +62,22 @@ class Rehearsing:
             _log.exception("a rehearsal failed")
             return Failed(to_fault(CoronetError("The bot failed at that; its log says more.")))
 
-    async def rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[Line, ...]:
+    async def _rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[Line, ...]:
         """Return what a person would be answered to these commands, each by what there is now."""
         known, asked, lines = await self._store.users.get(jid), None, []
         for text in said:
             if known.suspended:
                 lines.append(Line(text, (), ("Say nothing: they are suspended.",)))
                 continue
-            understudy = Understudy(self._store, self._house)
-            dialogue = converse(commands.parse(text), asked, self._house.limits.of(known.most_subscriptions))
-            reply = await understudy.conduct(jid, dialogue, lambda: None)
-            words = worded(known, reply, self._clock.wall_s())
-            lines.append(Line(text, (words, *others(reply, known.habits.speaks)), tuple(understudy.would)))
+            dry_run = DryRun(self._house, jid, self._house.limits.of(known.most_subscriptions))
+            reply = await answer(dry_run, text, asked)
+            words = worded(known, reply)
+            lines.append(Line(text, (words, *reply.others(known.habits.speaks)), tuple(dry_run.would)))
             asked = reply if isinstance(reply, Question) else None
         return tuple(lines)
 
-    def drafted(self, channel: Channel, entry: Entry) -> str:
+    def _drafted(self, channel: Channel, entry: Entry) -> str:
         """Return the message that would tell of a channel's entry."""
         change = Change("addition", entry, 1 if channel.kind == "page" else 0)
-        delta = Delta(channel.id, channel.version, channel.version + 1, self._clock.wall_s(), (change,))
+        delta = Delta(channel.id, channel.version, channel.version + 1, self._house.clock.wall_s(), (change,))
         return notification([channel], [delta], {}, {}, voice(SOURCE))

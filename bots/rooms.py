@@ -19,16 +19,14 @@ import msgspec
 import structlog
 
 from bots import bounces, introduction, muc, stanzas
-from bots.asking import ForgetEverything
 from bots.charges import Charges
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
-from bots.exchange import NotAdmitted
 from bots.house import House
 from bots.ids import fresh_id, is_batch
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
-from bots.replies.talking import in_a_room, kept_out, no_group_chat, not_admitted, too_many_rooms, who_is_it
+from bots.replies.talking import NotAdmitted, in_a_room, kept_out, no_group_chat, too_many_rooms, who_is_it
 from bots.tasks import end
 from bots.verbs import LEAVE
 from bots.visits import Check, Deed, Drop, Enter, Excuse, GiveUp, Inside, Keep, Leave, Settle, Visits
@@ -332,7 +330,7 @@ class Rooms:
         if not event.is_vouched and not self._door.is_open:
             self._decline(event, who_is_it(event.room, speaker))
         elif not await self._door.admits(by):
-            self._decline(event, not_admitted(NotAdmitted(), speaker))
+            self._decline(event, NotAdmitted().text(speaker.language))
         elif not (event.through and event.is_vouched) or await self._may_invite(by, INVITATIONS_PER_HOUR):
             _log.info("invited", room=event.room, by=by, is_vouched=event.is_vouched)
             await self._accept(event)
@@ -410,7 +408,7 @@ class Rooms:
 
     async def _give_up(self, room: str) -> None:
         _log.info("out of a room", room=room)
-        await self._house.serve(room, ForgetEverything())
+        await self._house.handler(room).forget_everything()
         await self._store.rooms.drop(self._link.address, room)
         self._begin(self._forget_address(room))
         await self._bookmarked(muc.no_bookmark(room))

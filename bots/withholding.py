@@ -15,10 +15,8 @@ import msgspec
 from bots.knowing import Wishes
 from bots.versions import versions
 from service.discovery.standing import Subject
-from service.filters import subjects
 from service.model import ChannelId, Delta, UserId
-from service.preferences import FOR_ALL, chooses, interval_s, spaces, withheld
-from service.spacing import DIGEST_TAKES_S, free_s
+from service.preferences import DIGEST_TAKES_S, FOR_ALL, chooses, free_s, interval_s, spaces, subjects, withheld
 from service.store import Store
 from service.store.outbox import OutboxItem, QueuedItem
 from service.store.withheld import Decided, Withheld

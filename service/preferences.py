@@ -2,6 +2,10 @@
 
 Each subscription has preferences of its own, by its number, and there are those for all (``FOR_ALL``). Both have to let
 a change pass; what is said of one subscription's edits and template counts before what is said for all.
+
+Filters are rules over words, phrases and regular expressions (RE2). A change passes if no rule denies it and, where
+there are rules that allow, one of them does. Words are compared as the directory compares them; an expression takes
+time linear in the text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,10 +13,34 @@ from typing import Final
 
 import msgspec
 
-from service.discovery.standing import Subject
+from service.discovery import grammar
+from service.discovery.pairs import words
+from service.discovery.standing import Pattern, Phrase, Subject, checked, matches
+from service.errors import BadQuery
 from service.feeds.parts import is_edit
-from service.filters import Rule, passes
-from service.model import Delta
+from service.model import Change, Delta
+
+MOST_RULES: Final = 50
+"""Of one subscription, or for all of them."""
+MOST_WORDS: Final = 50
+_QUOTES = '"“”„«»'
+
+
+class AnyWord(msgspec.Struct, frozen=True, tag="words"):
+    """All texts in which one of these words stands."""
+
+    words: tuple[str, ...]
+
+
+Test = AnyWord | Phrase | Pattern
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """``allow``: tell only what meets this test, or another one that allows; else: tell nothing that meets it."""
+
+    allow: bool
+    test: Test
+
 
 FOR_ALL: Final = 0
 """Stands in the place of a subscription's number."""
@@ -38,6 +66,10 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NONE: Final = Preferences()
 USUAL_PROOF: Final = 1
+LEAST_INTERVAL_S: Final = 60
+MOST_INTERVAL_S: Final = 7 * 86_400
+DIGEST_TAKES_S: Final = 600
+"""So late a digest's message may be; the next one is not to wait a whole round for that."""
 
 ByNumber = Mapping[int, Preferences]
 """One person's preferences, by the numbers of their subscriptions and ``FOR_ALL``; what is absent is ``NONE``."""
@@ -63,6 +95,18 @@ def interval_s(preferences: ByNumber, number: int) -> int:
     return (own.interval_s if own.interval_s is not None else general.interval_s) or 0
 
 
+def free_s(queued_s: float, told_s: float | None, interval_s: float) -> float:
+    """Return from when on something of a channel may be told that was queued at ``queued_s`` (all Unix s).
+
+    ``told_s`` is when something of the channel was told last, None for never: what was queued by then and had no room
+    in that message is a part of the same telling. What comes after a quiet time is told at once; what follows sooner
+    than the interval waits for its end, together.
+    """
+    if told_s is None or queued_s <= told_s:
+        return queued_s
+    return max(queued_s, told_s + interval_s)
+
+
 def chooses(preferences: ByNumber) -> bool:
     """Say whether :func:`withheld` may find anything of any subscription."""
     return any(each.muted or each.rules or each.edits is False for each in preferences.values())
@@ -78,7 +122,7 @@ def withheld(
 ) -> tuple[int, ...] | None:
     """Return the positions of changes that a person is not told, counted through; None for everything.
 
-    ``versions`` of one subscription would be told as one, each with its changes as :func:`service.filters.subjects`
+    ``versions`` of one subscription would be told as one, each with its changes as :func:`subjects`
     returns them; ``edits`` says which part of them. Notices pass every filter, but no mute.
     """
     both = _both(preferences, number)
@@ -100,3 +144,45 @@ def withheld(
 
 def _both(preferences: ByNumber, number: int) -> tuple[Preferences, Preferences]:
     return preferences.get(number, NONE), preferences.get(FOR_ALL, NONE)
+
+
+def passes(rules: Sequence[Rule], subject: Subject) -> bool:
+    """Say whether rules let a change pass."""
+    if any(_meets(subject, rule.test) for rule in rules if not rule.allow):
+        return False
+    allowing = [rule.test for rule in rules if rule.allow]
+    return not allowing or any(_meets(subject, test) for test in allowing)
+
+
+def subjects(changes: Iterable[Change]) -> tuple[Subject, ...]:
+    """Return changes as rules see them: title, text, tags and, of a page, what stood there before."""
+    found = []
+    for change in changes:
+        parts = (change.entry.summary, change.before, *change.entry.tags)
+        found.append(Subject(msgspec.structs.replace(change.entry, summary="\n".join(filter(None, parts))), ()))
+    return tuple(found)
+
+
+def parse_test(text: str) -> Test:
+    """Return what ``"a phrase"``, ``/a regular expression/`` or plain words stand for. Raises :class:`BadQuery`."""
+    text = text.strip()
+    if len(text) > len("//") and text.startswith("/") and text.endswith("/"):
+        pattern = Pattern(text[1:-1])
+        checked(pattern)
+        return pattern
+    found = tuple(words(text, common=True))
+    if not found:
+        raise BadQuery('There is no word in that. Name words, "a phrase" or /a regular expression/.')
+    if len(found) > MOST_WORDS:
+        raise BadQuery("Those are {count} words; {most} are the most.", count=len(found), most=MOST_WORDS)
+    quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES
+    return Phrase(found) if quoted else AnyWord(tuple(dict.fromkeys(found)))
+
+
+def written(test: Test) -> str:
+    """Return a test as :func:`parse_test` reads it."""
+    return " ".join(test.words) if isinstance(test, AnyWord) else grammar.written(test)
+
+
+def _meets(subject: Subject, test: Test) -> bool:
+    return not subject.words.isdisjoint(test.words) if isinstance(test, AnyWord) else matches(test, subject)

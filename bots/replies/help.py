@@ -1,10 +1,10 @@
-"""What each command does, in words."""
+"""What each command does, and the replies that explain it."""
 
 from typing import Final
 
 import msgspec
 
-from bots import exchange as say
+from bots.replies.parts import Refusal, Reply
 from bots.voice import Voice, marked
 
 
@@ -136,14 +136,22 @@ HELP: Final = {
 }
 
 
-def explained(reply: say.Explained, voice: Voice) -> str:
-    """Explain one command, or name all."""
-    if reply.topic in HELP:
-        return HELP[reply.topic].all(voice)
-    lines = (f"• {topic.first(voice)}" for topic in HELP.values())
-    return "\n".join([voice.say("This is what I understand:"), *lines])
+class Explained(Reply, frozen=True):
+    """Help; of everything if ``topic`` is empty."""
+
+    topic: str
+
+    def _text(self, voice: Voice) -> str:
+        if self.topic in HELP:
+            return HELP[self.topic].all(voice)
+        lines = (f"• {topic.first(voice)}" for topic in HELP.values())
+        return "\n".join([voice.say("This is what I understand:"), *lines])
 
 
-def incomplete(reply: say.Incomplete, voice: Voice) -> str:
-    """Say what a command needs."""
-    return HELP[reply.verb].all(voice)
+class Incomplete(Refusal, frozen=True):
+    """A verb came without what it needs."""
+
+    verb: str
+
+    def _text(self, voice: Voice) -> str:
+        return HELP[self.verb].all(voice)

@@ -1,10 +1,67 @@
-"""What messages of every kind are made of."""
+"""The base of all replies, and what messages of every kind are made of.
 
-from bots.length import LONGEST_MESSAGE_BYTES
-from bots.voice import Voice
+A reply is a value that says itself in any language: a dialogue returns it, and whoever sends it asks for its text. What
+a publisher or a user wrote is put on one line, stripped of what XML 1.0 forbids and of what reverses or hides text.
+"""
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from bots.voice import Voice, voice
 from service.feeds.text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
+
+LONGEST_MESSAGE_BYTES: Final = 4096
+
+_ELLIPSIS = "…"
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer to a command: a subclass states its ``sentence``, or overrides :meth:`_text`."""
+
+    sentence: ClassVar[str] = ""
+
+    def text(self, language: str) -> str:
+        """Return the message in this language; never empty, valid XML 1.0, at most 4 kB."""
+        return clip(self._text(voice(language)), LONGEST_MESSAGE_BYTES)
+
+    def others(self, language: str) -> tuple[str, ...]:
+        """Return the messages that follow it, each valid XML 1.0 and at most 4 kB."""
+        return self._others(voice(language))
+
+    def _text(self, voice: Voice) -> str:
+        return voice.say(self.sentence)
+
+    def _others(self, _voice: Voice) -> tuple[str, ...]:
+        return ()
+
+
+class Question(Reply, frozen=True):
+    """A reply that the next command may answer."""
+
+
+class Refusal(Reply, frozen=True):
+    """A reply that says that something did not go as wanted."""
+
+
+class Followed(msgspec.Struct, frozen=True):
+    """One of a person's subscriptions with its channel, whose title is what the person calls it."""
+
+    number: int
+    channel: Channel
+    paused: bool = False
+    muted: bool = False
+
+
+def clip(text: str, longest_bytes: int) -> str:
+    """Return the text cut between characters to at most ``longest_bytes`` of UTF-8."""
+    encoded = text.encode()
+    if len(encoded) <= longest_bytes:
+        return text
+    room = longest_bytes - len(_ELLIPSIS.encode())
+    return encoded[:room].decode(errors="ignore").rstrip() + _ELLIPSIS
 
 
 def title(channel: Channel) -> str:

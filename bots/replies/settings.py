@@ -1,48 +1,297 @@
-"""What is said about when a person is told."""
+"""Replies about a person's settings: pauses, preferences and filters of subscriptions, times, language."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from bots import exchange as say
+from bots.commands import MOST_SHOWN
 from bots.replies.help import HELP
-from bots.voice import LANGUAGES, Voice
+from bots.replies.parts import Followed, Refusal, Reply, fitted, title
+from bots.templates import MOST_CHARS, MOST_LINES, VARIABLES
+from bots.voice import LANGUAGES, Voice, marked
 from bots.voice import voice as voice_of
 from service.feeds.text import one_line
 from service.habits import EVERY_DAY, MINUTES_PER_HOUR, Digest, Habits, Quiet
+from service.preferences import LEAST_INTERVAL_S, MOST_INTERVAL_S, NONE, USUAL_PROOF, Preferences, Rule, written
 
 
-def habits_told(reply: say.HabitsTold, voice: Voice, now_s: float) -> str:
-    """Say when the person is told, by which clock."""
-    habits = reply.habits
-    told = _told(habits, voice, changed=reply.changed)
-    if habits.quiet:
-        told = voice.say("{told}, but nothing {hours}", told=told, hours=_quiet(habits.quiet, voice))
-    clock = datetime.fromtimestamp(now_s, ZoneInfo(habits.zone)).strftime("%H:%M")
-    words = voice.say("{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=habits.zone, time=clock)
-    if habits.heeds_presence:
-        held = voice.say(
-            "While you are away, busy or offline I hold everything back. For that I have to see your presence: please "
-            "accept my request."
+class Paused(Reply, frozen=True):
+    """``meant`` are paused, of which ``fresh`` were not; ``everything``: and what is watched for."""
+
+    fresh: tuple[Followed, ...]
+    meant: tuple[Followed, ...]
+    everything: bool
+
+    def _text(self, voice: Voice) -> str:
+        if self.everything:
+            return voice.say(
+                "All is paused, and your watches too: I tell you nothing. `resume` ends it; what your subscriptions "
+                "had meanwhile I then tell you in brief."
+            )
+        only = self.meant[0]
+        name, number = title(only.channel), str(only.number)
+        if not self.fresh:
+            return voice.say("*{title}* is paused already. `resume #{number}` ends it.", title=name, number=number)
+        return voice.say(
+            "*{title}* is paused. `resume #{number}` ends it; what came meanwhile I then tell you in brief.",
+            title=name,
+            number=number,
         )
-        words = f"{words}\n{held}"
-    if habits.zone != "UTC" or not (habits.quiet or (habits.digest and habits.digest.every != "hour")):
-        return words
-    return "\n".join([words, voice.say("If that is not your time, tell me where you are, e.g. `timezone Berlin`.")])
 
 
-def _told(habits: Habits, voice: Voice, *, changed: bool) -> str:
-    """Return how the person is told, as a clause that others can follow."""
-    if habits.digest is None:
-        return (
-            voice.say("From now on I tell you what is new at once")
-            if changed
-            else voice.say("I tell you what is new at once")
+class Resumed(Reply, frozen=True):
+    """These are told again. ``versions`` came meanwhile and follow; ``unheard``, which watches met, do not."""
+
+    resumed: tuple[Followed, ...]
+    versions: int
+    unheard: int
+    everything: bool
+
+    def _text(self, voice: Voice) -> str:
+        if not self.resumed and not self.everything:
+            return voice.say("That was not paused.")
+        if self.everything:
+            head = voice.say("I tell you of everything again.")
+        else:
+            head = voice.say("I tell you of *{title}* again.", title=title(self.resumed[0].channel))
+        if self.versions:
+            told = voice.many(
+                "Meanwhile there was {count} update; it follows.",
+                "Meanwhile there were {count} updates; they follow in brief.",
+                self.versions,
+            )
+        else:
+            told = voice.say("Nothing came meanwhile.")
+        if not self.unheard:
+            return f"{head} {told}"
+        unheard = voice.many(
+            "Your watches met {count} article, which I do not send any more; `find type=entry` and what you watch for "
+            "finds it.",
+            "Your watches met {count} articles, which I do not send any more; `find type=entry` and what you watch for "
+            "finds them.",
+            self.unheard,
         )
-    rhythm = _digest(habits.digest, voice)
-    if changed:
-        return voice.say("From now on I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
-    return voice.say("I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
+        return f"{head} {told}\n{unheard}"
+
+
+class Preferred(Reply, frozen=True):
+    """What is wanted of one subscription, or of all (``followed`` is None); ``changed``: from now on.
+
+    ``looks_s`` is how far apart looks at its channel are, if that was asked for and is known.
+    """
+
+    followed: Followed | None
+    preferences: Preferences
+    changed: bool = False
+    looks_s: float | None = None
+
+    def _text(self, voice: Voice) -> str:
+        if self.followed is None:
+            head = voice.say("From now on, for all:") if self.changed else voice.say("For all:")
+        else:
+            name, number = title(self.followed.channel), str(self.followed.number)
+            if self.changed:
+                head = voice.say("From now on, for *{title}* (#{number}):", title=name, number=number)
+            else:
+                head = voice.say("For *{title}* (#{number}):", title=name, number=number)
+        rows = _settings(self.preferences, voice, for_all=self.followed is None)
+        if self.looks_s is not None:
+            rows.append(self._looked(self.looks_s, voice))
+        example = "all" if self.followed is None else f"#{self.followed.number}"
+        tail = "" if self.changed else voice.say("To change it, e.g.: `set {which} edits off`.", which=example)
+        return fitted(head, rows, voice, tail)
+
+    def _looked(self, looks_s: float, voice: Voice) -> str:
+        """Return what an interval that was set comes to, beside how often the channel is looked at."""
+        wanted_s, looks = self.preferences.interval_s or 0, voice.span(looks_s)
+        if not wanted_s:
+            return voice.say("It is looked at every {looks}.", looks=looks)
+        if wanted_s < looks_s:
+            return voice.say(
+                "It is looked at only every {looks}, and this does not change that: all looks are shared out among "
+                "everybody's channels. `why #{number}` tells more.",
+                looks=looks,
+                number=str(self.followed.number) if self.followed else "",
+            )
+        return voice.say(
+            "What comes meanwhile you are told together. It is looked at every {looks}, as before.", looks=looks
+        )
+
+
+def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[str]:
+    """Return a line per setting, which begins with its name."""
+    on, off, as_for_all = voice.say("on"), voice.say("off"), voice.say("as for all")
+    usual_title, usual_format = voice.say("as its publisher calls it"), voice.say("the usual one")
+    rows = [f"mute: {on if preferences.muted else off}"]
+    if for_all:
+        proof = USUAL_PROOF if preferences.proof is None else preferences.proof
+        rows.append(f"proof: {proof or off}")
+    else:
+        rows.append(f"title: {one_line(preferences.title, 120) or usual_title}")
+    if preferences.edits is None:
+        rows.append(f"edits: {on if for_all else as_for_all}")
+    else:
+        rows.append(f"edits: {on if preferences.edits else off}")
+    if preferences.interval_s:
+        spaced = voice.say("at most once in {interval}", interval=voice.exactly(preferences.interval_s))
+    else:
+        spaced = as_for_all if preferences.interval_s is None and not for_all else voice.say("at once")
+    rows.append(f"interval: {spaced}")
+    if preferences.template:
+        rows.append(f"format: {one_line(preferences.template, MOST_CHARS)}")
+    else:
+        rows.append(f"format: {as_for_all if preferences.template is None and not for_all else usual_format}")
+    return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
+
+
+def chosen(preferences: Preferences, voice: Voice) -> list[str]:
+    """Return a line per setting that is not as usual."""
+    usual = _settings(NONE, voice, for_all=False)
+    return [row for row in _settings(preferences, voice, for_all=False) if row not in usual]
+
+
+class NoSuchSetting(Refusal, frozen=True):
+    """There is no setting of this name."""
+
+    key: str
+
+    def _text(self, voice: Voice) -> str:
+        said = voice.say("There is no setting “{words}”.", words=one_line(self.key, 40))
+        return f"{said} {HELP['set'].all(voice)}"
+
+
+class UnreadableSetting(Refusal, frozen=True):
+    """No value for this setting; ``strangers`` are variables of a template that do not exist."""
+
+    key: str
+    value: str
+    strangers: tuple[str, ...] = ()
+
+    def _text(self, voice: Voice) -> str:
+        variables = ", ".join("$" + name for name in VARIABLES)
+        match self.key:
+            case "title":
+                return voice.say(
+                    "How shall I call it? For example: `set #3 title My news`; `off` is as its publisher calls it."
+                )
+            case "proof":
+                return voice.say(
+                    "How many of its latest entries I show when a subscription begins, 0 to {most}: `set all proof 3`, "
+                    "`set all proof off`, or for one `subscribe URL with proof=3`.",
+                    most=str(MOST_SHOWN),
+                )
+            case "interval":
+                return voice.say(
+                    "How far apart shall I tell you of it, from {least} to {most}? For example: `set #3 interval 2h`, "
+                    "`set #3 interval daily`; `off` is at once, `default` as for all. How often it is looked at does "
+                    "not follow from it: `why #3` tells that.",
+                    least=voice.exactly(LEAST_INTERVAL_S),
+                    most=voice.exactly(MOST_INTERVAL_S),
+                )
+            case "format" if self.strangers:
+                return voice.say(
+                    "I know no {words}. A format may have these: {variables}.",
+                    words=one_line(voice.listed([f"${name}" for name in self.strangers]), 200),
+                    variables=variables,
+                )
+            case "format":
+                return voice.say(
+                    "A format is up to {chars} characters on up to {lines} lines (`\\n` begins one), with at least one "
+                    "of these: {variables}. For example: `set #3 format $title: $link ($date)`; `off` is the usual "
+                    "one.",
+                    chars=MOST_CHARS,
+                    lines=MOST_LINES,
+                    variables=variables,
+                )
+            case key:
+                return voice.say("“{words}” is neither `on` nor `off`.", words=one_line(self.value, 60) or key)
+
+
+class Filters(Reply, frozen=True):
+    """The filters of one subscription, or of all (``followed`` is None); ``changed``: from now on."""
+
+    followed: Followed | None
+    rules: tuple[Rule, ...]
+    changed: bool = False
+
+    def _text(self, voice: Voice) -> str:
+        if not self.rules:
+            if self.changed:
+                return voice.say("There is no filter there any more: I tell you everything again.")
+            return " ".join([voice.say("There is no filter there."), HELP["filter"].all(voice)])
+        if self.followed is None:
+            which, head = "all", voice.say("Filters for all your subscriptions:")
+        else:
+            name, number = title(self.followed.channel), str(self.followed.number)
+            which, head = f"#{number}", voice.say("Filters for *{title}* (#{number}):", title=name, number=number)
+        rows = [f"{number}. {_rule(rule)}" for number, rule in enumerate(self.rules, 1)]
+        return fitted(head, rows, voice, voice.say("`filter {which} off 1` removes the first.", which=which))
+
+
+def _rule(rule: Rule) -> str:
+    """Return a rule as it is written."""
+    return f"{'allow' if rule.allow else 'deny'} {one_line(written(rule.test), 200)}"
+
+
+class NoSuchFilter(Refusal, frozen=True):
+    """There is no filter of this number."""
+
+    sentence = marked(
+        "There is no filter of that number. `filter #3` shows those of one subscription, `filter` those for all."
+    )
+
+
+class FiltersFull(Refusal, frozen=True):
+    """No more than ``limit`` filters at one place."""
+
+    limit: int
+
+    def _text(self, voice: Voice) -> str:
+        return voice.many(
+            "There is {count} filter there, the most there can be. A /regular expression/ can take the place of "
+            "several.",
+            "There are {count} filters there, the most there can be. A /regular expression/ can take the place of "
+            "several.",
+            self.limit,
+        )
+
+
+class HabitsTold(Reply, frozen=True):
+    """When the person is told, said at ``now_s`` (Unix time); ``changed``: from now on."""
+
+    habits: Habits
+    now_s: float
+    changed: bool = False
+
+    def _text(self, voice: Voice) -> str:
+        habits = self.habits
+        told = self._told(voice)
+        if habits.quiet:
+            told = voice.say("{told}, but nothing {hours}", told=told, hours=_quiet(habits.quiet, voice))
+        clock = datetime.fromtimestamp(self.now_s, ZoneInfo(habits.zone)).strftime("%H:%M")
+        words = voice.say(
+            "{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=habits.zone, time=clock
+        )
+        if habits.heeds_presence:
+            held = voice.say(
+                "While you are away, busy or offline I hold everything back. For that I have to see your presence: "
+                "please accept my request."
+            )
+            words = f"{words}\n{held}"
+        if habits.zone != "UTC" or not (habits.quiet or (habits.digest and habits.digest.every != "hour")):
+            return words
+        return "\n".join([words, voice.say("If that is not your time, tell me where you are, e.g. `timezone Berlin`.")])
+
+    def _told(self, voice: Voice) -> str:
+        """Return how the person is told, as a clause that others can follow."""
+        if self.habits.digest is None:
+            if self.changed:
+                return voice.say("From now on I tell you what is new at once")
+            return voice.say("I tell you what is new at once")
+        rhythm = _digest(self.habits.digest, voice)
+        if self.changed:
+            return voice.say("From now on I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
+        return voice.say("I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
 
 
 def _digest(digest: Digest, voice: Voice) -> str:
@@ -82,37 +331,59 @@ def _clock(minute: int) -> str:
     return f"{minute // MINUTES_PER_HOUR:02}:{minute % MINUTES_PER_HOUR:02}"
 
 
-def unreadable_time(reply: say.UnreadableTime, voice: Voice) -> str:
-    """Say what was not understood, and what would be."""
-    said = voice.say("I do not understand “{words}” here.", words=one_line(reply.words, 60))
-    return f"{said}\n{HELP[reply.verb].all(voice)}"
+class UnreadableTime(Refusal, frozen=True):
+    """What stands after ``verb`` is no time, no days, or not what goes with it."""
+
+    verb: str
+    words: str
+
+    def _text(self, voice: Voice) -> str:
+        said = voice.say("I do not understand “{words}” here.", words=one_line(self.words, 60))
+        return f"{said}\n{HELP[self.verb].all(voice)}"
 
 
-def language_told(reply: say.LanguageTold, _voice: Voice) -> str:
-    """Say which language we speak, in that language, and what else we can."""
-    own = voice_of(reply.language)
-    head = own.say("From now on I speak English with you.") if reply.changed else own.say("I speak English with you.")
-    return f"{head} {_choice(own, [code for code in LANGUAGES if code != own.language])}"
+class NoSuchZone(Refusal, frozen=True):
+    """No time zone, or several (``meant``), of this name."""
+
+    words: str
+    meant: tuple[str, ...]
+
+    def _text(self, voice: Voice) -> str:
+        if self.meant:
+            commands = voice.listed([f"`timezone {name}`" for name in self.meant])
+            return voice.say("There are several. Which one? {commands}", commands=commands)
+        return voice.say(
+            "I know no time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, "
+            "or its name as in `timezone America/New_York`.",
+            words=one_line(self.words, 60),
+        )
 
 
-def no_such_language(reply: say.NoSuchLanguage, voice: Voice) -> str:
-    """Say which languages there are."""
-    refused = voice.say("I do not speak “{words}”.", words=one_line(reply.words, 60))
-    return f"{refused} {_choice(voice, LANGUAGES)}"
+class LanguageTold(Reply, frozen=True):
+    """Which language we speak with the person, said in that; ``changed``: from now on."""
+
+    language: str
+    changed: bool = False
+
+    def _text(self, _voice: Voice) -> str:
+        own = voice_of(self.language)
+        if self.changed:
+            head = own.say("From now on I speak English with you.")
+        else:
+            head = own.say("I speak English with you.")
+        return f"{head} {_languages(own, [code for code in LANGUAGES if code != own.language])}"
 
 
-def _choice(voice: Voice, codes: Sequence[str]) -> str:
+class NoSuchLanguage(Refusal, frozen=True):
+    """We speak no language of this name."""
+
+    words: str
+
+    def _text(self, voice: Voice) -> str:
+        refused = voice.say("I do not speak “{words}”.", words=one_line(self.words, 60))
+        return f"{refused} {_languages(voice, LANGUAGES)}"
+
+
+def _languages(voice: Voice, codes: Sequence[str]) -> str:
     commands = [f"`language {code}` ({voice_of(code).name(code)})" for code in codes]
     return voice.say("You can have {languages}.", languages=voice.listed(commands))
-
-
-def no_such_zone(reply: say.NoSuchZone, voice: Voice) -> str:
-    """Say which zones may be meant, or how to name one."""
-    if reply.meant:
-        commands = voice.listed([f"`timezone {name}`" for name in reply.meant])
-        return voice.say("There are several. Which one? {commands}", commands=commands)
-    return voice.say(
-        "I know no time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, "
-        "or its name as in `timezone America/New_York`.",
-        words=one_line(reply.words, 60),
-    )

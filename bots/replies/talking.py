@@ -1,8 +1,13 @@
-"""What is said about the talk itself: not understood, too fast, nothing to answer, failed."""
+"""What is said about the talk itself: greetings, rooms, not understood, too fast, nothing to answer, failed."""
 
-from bots import exchange as say
+from typing import Final
+
 from bots.failures import sentence
-from bots.voice import Voice
+from bots.replies.help import Incomplete
+from bots.replies.parts import Question, Refusal, Reply
+from bots.replies.search import NothingMore
+from bots.voice import Voice, marked
+from service.errors import CoronetError
 from service.feeds.text import one_line
 
 
@@ -58,11 +63,6 @@ def who_is_it(room: str, voice: Voice) -> str:
     )
 
 
-def only_managers(_reply: say.OnlyManagers, voice: Voice) -> str:
-    """Say who may change what a room is told."""
-    return voice.say("Only owners and admins of this room can change what it is told. `list` shows what that is.")
-
-
 def welcome_back(voice: Voice) -> str:
     """Return what is said to somebody whom nothing reached for long, when they write again."""
     return voice.say(
@@ -76,89 +76,135 @@ def broken(voice: Voice) -> str:
     return voice.say("Something went wrong on my side. It is logged; please try something else, or try again later.")
 
 
-def too_fast(reply: say.TooFast, voice: Voice) -> str:
-    """Say how many commands there may be, once."""
-    return voice.many(
-        "That is more than {count} command a minute. "
-        "What you send in the next minute is not carried out; then I read on.",
-        "That is more than {count} commands a minute. "
-        "What you send in the next minute is not carried out; then I read on.",
-        reply.limit,
-    )
+class Greeted(Reply, frozen=True):
+    """Who we are."""
+
+    def _text(self, voice: Voice) -> str:
+        return welcome(voice)
 
 
-def not_admitted(reply: say.NotAdmitted, voice: Voice) -> str:
-    """Say that the bot is not for everybody."""
-    if reply.refused:
-        return voice.say("That invitation is not good, or not any more. Ask whoever runs me for another one.")
-    return voice.say("I am not here for everybody. If you have an invitation, send me `invite` and its code.")
+class OnlyManagers(Reply, frozen=True):
+    """In a room, only its owners and admins may do that."""
+
+    sentence = marked("Only owners and admins of this room can change what it is told. `list` shows what that is.")
 
 
-def admitted(_reply: say.Admitted, voice: Voice) -> str:
-    """Say that somebody is in."""
-    return voice.say("You are welcome here. Send me the address of a site or feed to subscribe to it, or `help`.")
+class TooFast(Refusal, frozen=True):
+    """No more than ``limit`` commands a minute; said once, then silence."""
+
+    limit: int
+
+    def _text(self, voice: Voice) -> str:
+        return voice.many(
+            "That is more than {count} command a minute. "
+            "What you send in the next minute is not carried out; then I read on.",
+            "That is more than {count} commands a minute. "
+            "What you send in the next minute is not carried out; then I read on.",
+            self.limit,
+        )
 
 
-def really_forget(_reply: say.ReallyForget, voice: Voice) -> str:
-    """Ask whether to delete everything."""
-    return voice.say(
+class NotAdmitted(Refusal, frozen=True):
+    """The person may not use the bot; ``refused``: nor with the invitation that they sent."""
+
+    refused: bool = False
+
+    def _text(self, voice: Voice) -> str:
+        if self.refused:
+            return voice.say("That invitation is not good, or not any more. Ask whoever runs me for another one.")
+        return voice.say("I am not here for everybody. If you have an invitation, send me `invite` and its code.")
+
+
+class Admitted(Reply, frozen=True):
+    """The person may use the bot."""
+
+    sentence = marked("You are welcome here. Send me the address of a site or feed to subscribe to it, or `help`.")
+
+
+class ReallyForget(Question, frozen=True):
+    """Asks whether to delete everything about the person."""
+
+    sentence = marked(
         "Really forget you? Your subscriptions, watches and settings go, and what is still to be told; nobody can "
         "bring them back. `export` first, if you may want them again. Answer `yes` or `no`."
     )
 
 
-def forgotten(reply: say.Forgotten, voice: Voice) -> str:
-    """Say farewell."""
-    if reply.kept_days:
+class Forgotten(Reply, frozen=True):
+    """Everything about the person is deleted, but what admins have set for them: that is kept for some days."""
+
+    kept_days: int = 0
+
+    def _text(self, voice: Voice) -> str:
+        if self.kept_days:
+            return voice.say(
+                "I have forgotten everything about you but the limits that an admin has set for you. Those I keep for "
+                "{days} days. Farewell! Whenever you write to me again, we begin anew.",
+                days=self.kept_days,
+            )
         return voice.say(
-            "I have forgotten everything about you but the limits that an admin has set for you. Those I keep for "
-            "{days} days. Farewell! Whenever you write to me again, we begin anew.",
-            days=reply.kept_days,
+            "I have forgotten everything about you. Farewell! Whenever you write to me again, we begin anew."
         )
-    return voice.say("I have forgotten everything about you. Farewell! Whenever you write to me again, we begin anew.")
 
 
-def let_be(_reply: say.LetBe, voice: Voice) -> str:
-    """Say that a question is withdrawn."""
-    return voice.say("All right, nothing was changed.")
+class LetBe(Reply, frozen=True):
+    """A question is withdrawn, nothing was done."""
+
+    sentence = marked("All right, nothing was changed.")
 
 
-def greeted(_reply: say.Greeted, voice: Voice) -> str:
-    """Greet back."""
-    return welcome(voice)
+class KeepsQuiet(Reply, frozen=True):
+    """Not understood several times in a row: nothing more is said before something is."""
+
+    sentence = marked("I still do not understand, so I will be quiet until you send me a command. `help` lists them.")
 
 
-def keeps_quiet(_reply: say.KeepsQuiet, voice: Voice) -> str:
-    """Say that only commands are answered from now on."""
-    return voice.say("I still do not understand, so I will be quiet until you send me a command. `help` lists them.")
+class NothingToCancel(Reply, frozen=True):
+    """Somebody wants an end of something, but not of a question of ours."""
 
-
-def nothing_to_cancel(_reply: say.NothingToCancel, voice: Voice) -> str:
-    """Say how to end what can be ended."""
-    return voice.say(
+    sentence = marked(
         "I have not asked anything. `unsubscribe #3` stops one subscription, `unsubscribe all` every one, and `pause` "
         "everything until you `resume`."
     )
 
 
-def nothing_asked(_reply: say.NothingAsked, voice: Voice) -> str:
-    """Say that there was no question."""
-    return voice.say("I have not asked anything. `help` shows what I understand.")
+class NothingAsked(Reply, frozen=True):
+    """An answer without a question."""
+
+    sentence = marked("I have not asked anything. `help` shows what I understand.")
 
 
-def did_you_mean(reply: say.DidYouMean, voice: Voice) -> str:
-    """Ask whether something else was meant."""
-    return voice.say(
-        "I do not understand that. Did you mean `{command}`? Answer `yes`, or try again.",
-        command=one_line(reply.command, 200),
-    )
+class DidYouMean(Question, frozen=True):
+    """Asks whether ``command`` was meant: what was written is not understood."""
+
+    command: str
+
+    def _text(self, voice: Voice) -> str:
+        return voice.say(
+            "I do not understand that. Did you mean `{command}`? Answer `yes`, or try again.",
+            command=one_line(self.command, 200),
+        )
 
 
-def not_understood(_reply: say.NotUnderstood, voice: Voice) -> str:
-    """Say what to do where nothing is near."""
-    return voice.say("I do not understand that. Send me a URL to subscribe to it, or `help`.")
+class NotUnderstood(Refusal, frozen=True):
+    """It resembles nothing we know."""
+
+    sentence = marked("I do not understand that. Send me a URL to subscribe to it, or `help`.")
 
 
-def failed(reply: say.Failed, voice: Voice) -> str:
-    """Say what went wrong, and what to do."""
-    return sentence(reply.error, one_line(reply.subject, 200), voice)
+class Failed(Refusal, frozen=True):
+    """It could not be done; ``subject`` is what it was about (a URL), or empty."""
+
+    error: CoronetError
+    subject: str
+
+    def _text(self, voice: Voice) -> str:
+        return sentence(self.error, one_line(self.subject, 200), voice)
+
+
+NOT_UNDERSTOOD: Final = (
+    NotUnderstood, DidYouMean, Incomplete, Greeted, NothingAsked, NothingToCancel, NothingMore,
+)  # fmt: skip
+"""Replies to what is no command that can be carried out."""
+NO_COMMAND: Final = (*NOT_UNDERSTOOD, OnlyManagers, NotAdmitted)
+"""These, and to commands of people who may not give them: software, too, could say any of it again and again."""

@@ -41,7 +41,6 @@ from service.store.paces import Paces
 from service.store.pauses import Pauses
 from service.store.people import People
 from service.store.policy import PolicyStore
-from service.store.preferences import PreferenceStore
 from service.store.rehearsals import Rehearsals
 from service.store.remarks import Remarks
 from service.store.repeats import Repeats
@@ -52,7 +51,7 @@ from service.store.sessions import Sessions
 from service.store.spread import Spreads
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
-from service.store.users import Users
+from service.store.users import PreferenceStore, Users
 from service.store.websub import WebSub
 
 LAYOUT = Layout()

@@ -6,14 +6,15 @@ Only the bot that is connected takes questions; they wait in one list. Answers l
 import secrets
 import time
 from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
-from service.errors import NoWorker, from_fault
+from service.errors import NoWorker
 from service.model import Channel, Entry
 from service.store import keys
 from service.store.link import BLOCK_AT_MOST_S, Link
-from service.store.requests import Failed
+from service.store.requests import Failed, expected, next_answer, send_answer
 
 _WITHIN_S = 12.0
 _KEPT_S = 60
@@ -55,6 +56,7 @@ class Drafted(msgspec.Struct, frozen=True, tag=True):
 
 
 Answer = Rehearsed | Drafted | Failed
+_ANSWER: Final[Any] = Answer
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -74,10 +76,7 @@ class Rehearsals:
 
     async def rehearse(self, jid: str, commands: tuple[str, ...]) -> tuple[Line, ...]:
         """Return what a person would be answered. Raises what the bot met, or :class:`NoWorker`."""
-        answer = await self._ask(Rehearse(jid, commands))
-        if isinstance(answer, Rehearsed):
-            return answer.lines
-        raise NoWorker(f"The bot answered {type(answer).__name__} to a rehearsal: the fleet's versions differ.")
+        return expected(await self._ask(Rehearse(jid, commands)), Rehearsed).lines
 
     async def draft(self, channel: Channel, latest: Sequence[Entry]) -> str:
         """Return the message that would tell of the first of a channel's ``latest`` entries; "" if there are none.
@@ -86,10 +85,7 @@ class Rehearsals:
         """
         if not latest:
             return ""
-        answer = await self._ask(Draft(channel, latest[0]))
-        if isinstance(answer, Drafted):
-            return answer.text
-        raise NoWorker(f"The bot answered {type(answer).__name__} to a draft: the fleet's versions differ.")
+        return expected(await self._ask(Draft(channel, latest[0])), Drafted).text
 
     async def asked(self) -> Question | None:
         """Wait for a question (bots); None if there is none for a while, or nobody waits for its answer any more."""
@@ -105,24 +101,18 @@ class Rehearsals:
 
     async def answer(self, question: Question, answer: Answer) -> None:
         """Answer a question (bots)."""
-        key = keys.answer(question.id)
-        await self._link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _KEPT_S)])
+        await send_answer(self._link, question.id, answer)
 
-    async def _ask(self, body: Rehearse | Draft) -> Rehearsed | Drafted:
+    async def _ask(self, body: Rehearse | Draft) -> object:
         if not await self._link.call("EXISTS", keys.BOT_ANSWERS):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
         question = Question(secrets.token_urlsafe(12), body, await self._now_s() + _WITHIN_S)
         packed = msgspec.msgpack.encode(question)
         await self._link.many([("RPUSH", keys.BOT_ASKED, packed), ("EXPIRE", keys.BOT_ASKED, _KEPT_S)])
-        deadline_s = time.monotonic() + _WITHIN_S
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            found = await self._link.wait("BLPOP", keys.answer(question.id), min(left_s, BLOCK_AT_MOST_S))
-            if found:
-                answer: Answer = msgspec.msgpack.decode(found[1], type=Answer)
-                if isinstance(answer, Failed):
-                    raise from_fault(answer.fault)
-                return answer
-        raise NoWorker(f"The bot did not answer within {_WITHIN_S:.0f} s. Is one connected?")
+        answer = await next_answer(self._link, question.id, time.monotonic() + _WITHIN_S, _ANSWER)
+        if answer is None:
+            raise NoWorker(f"The bot did not answer within {_WITHIN_S:.0f} s. Is one connected?")
+        return answer
 
     async def _now_s(self) -> float:
         seconds, micros = await self._link.call("TIME")

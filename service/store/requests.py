@@ -6,10 +6,10 @@ Only workers reach publishers; whoever else needs something of a publisher asks 
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from hashlib import sha1
-from typing import Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -26,8 +26,6 @@ from service.store.blocks import Blocks
 from service.store.inbox import Inboxes, Letter
 from service.store.link import BLOCK_AT_MOST_S, Link
 from service.store.ring import Ring
-
-T = TypeVar("T", bound=msgspec.Struct)
 
 _ANSWER_KEPT_S = 60
 _WITHIN_S = 9.5
@@ -198,8 +196,38 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 Answer = Probed | Moving | Step | Polled | Explained | Outlined | LookedUp | Coordinated | Share | Shown | Failed
 
 
+_ANSWER: Final[Any] = Answer
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+
+
+async def next_answer(link: Link, ident: str, until_s: float, among: type[_A]) -> _A | None:
+    """Wait for the next answer to the request of this id until ``until_s`` (monotonic); None if there was none.
+
+    Raises the error that whoever was asked has met.
+    """
+    while (left_s := until_s - time.monotonic()) > 0:
+        found = await link.wait("BLPOP", keys.answer(ident), min(left_s, BLOCK_AT_MOST_S))
+        if found:
+            answer = msgspec.msgpack.decode(found[1], type=among)
+            if isinstance(answer, Failed):
+                raise from_fault(answer.fault)
+            return answer
+    return None
+
+
+def expected(answer: object, kind: type[_B]) -> _B:
+    """Return an answer of this kind. Raises :class:`NoWorker` if it is another."""
+    if isinstance(answer, kind):
+        return answer
+    raise NoWorker(f"{type(answer).__name__} is no answer to that request: the fleet's versions differ.")
+
+
 class Requests:
-    """Ask the worker that owns the matter, and wait for the answer."""
+    """Ask the worker that owns the matter, and wait for the answer.
+
+    Each method raises what the worker met, or :class:`NoWorker`.
+    """
 
     def __init__(self, link: Link, inboxes: Inboxes, ring: Ring, blocks: Blocks) -> None:
         """Use this link to Redis."""
@@ -209,50 +237,44 @@ class Requests:
         self._ring = ring
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> Probed:
-        """Have a canonical URL looked at. Raises what the worker met, :class:`HostBlocked`, or :class:`NoWorker`."""
+        """Have a canonical URL looked at. Raises :class:`HostBlocked` as well."""
         await self._blocks.refuse(host_of(url))
-        return await self._ask_for(Probed, channel_id(url), Probe(url, as_page, keep, afresh))
+        return await self._ask(channel_id(url), Probe(url, as_page, keep, afresh), Probed)
 
     async def move(self, cid: ChannelId, url: str) -> None:
-        """Have a channel move to another URL, which somebody has looked at. Can be repeated.
-
-        Raises what the worker met, or :class:`NoWorker`.
-        """
-        await self._ask_for(Moving, cid, Move(cid, url))
+        """Have a channel move to another URL, which somebody has looked at. Can be repeated."""
+        await self._ask(cid, Move(cid, url), Moving)
 
     async def poll_now(self, cid: ChannelId, *, told: Callable[[Step], Awaitable[None]] | None = None) -> PollResult:
-        """Have a channel polled at once; each step is ``told`` meanwhile.
-
-        Raises what the worker met, or :class:`NoWorker`.
-        """
-        return (await self._ask_for(Polled, cid, PollNow(cid, told is not None), told=told)).result
+        """Have a channel polled at once; each step is ``told`` meanwhile."""
+        return (await self._ask(cid, PollNow(cid, told is not None), Polled, told=told)).result
 
     async def why(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> Reason:
-        """Return why a channel is polled as it is. Raises what the worker met, or :class:`NoWorker`."""
-        return (await self._ask_for(Explained, cid, Why(cid), timeout_s)).reason
+        """Return why a channel is polled as it is."""
+        return (await self._ask(cid, Why(cid), Explained, timeout_s)).reason
 
-    async def show(self, cid: ChannelId) -> Shown:
-        """Have a channel's content located. Raises what the worker met, or :class:`NoWorker`: ask the store then."""
-        return await self._ask_for(Shown, cid, Show(cid), _SHOWN_WITHIN_S)
+    async def show(self, cid: ChannelId, timeout_s: float = _SHOWN_WITHIN_S) -> Shown:
+        """Have a channel's content located; without a worker, ask the store."""
+        return await self._ask(cid, Show(cid), Shown, timeout_s)
 
     async def outline(self, url: str) -> Outline:
-        """Return what the list of feeds at a canonical URL says. Raises what the worker met, or :class:`NoWorker`."""
-        return (await self._ask_for(Outlined, channel_id(url), ReadOutline(url))).outline
+        """Return what the list of feeds at a canonical URL says."""
+        return (await self._ask(channel_id(url), ReadOutline(url), Outlined)).outline
 
     async def lookup(
         self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_WITHIN_S
     ) -> tuple[ChannelId, ...]:
         """Return channels that have all these AV-pairs, of those that any one worker knows; maybe none.
 
-        If they are fewer than ``limit``, ask the matrices. Raises :class:`NoWorker`; ask the matrices then, too.
+        If they are fewer than ``limit``, or there is no worker, ask the matrices.
         """
         anyone = to_hex(secrets.randbits(BITS))
-        return (await self._ask_for(LookedUp, anyone, Lookup(tuple(pairs), limit), timeout_s)).channels
+        return (await self._ask(anyone, Lookup(tuple(pairs), limit), LookedUp, timeout_s)).channels
 
     async def directories(self) -> list[Chosen]:
         """Return the directories in workers' memory, by pair; those of a worker that does not answer are absent."""
         nodes = [node.id for node in await self._ring.view()]
-        found = await self._ask_each(Coordinated, nodes, ListDirectories())
+        found = await asyncio.gather(*(self._or_none(node, ListDirectories(), Coordinated) for node in nodes))
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
     async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
@@ -261,18 +283,9 @@ class Requests:
         nodes = sorted(ring.ids)
         first = ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
         begin = nodes.index(first) if first in nodes else 0
-        found = await self._ask_each(Share, nodes[begin:] + nodes[:begin], NameShare(pair))
+        in_turn = nodes[begin:] + nodes[:begin]
+        found = await asyncio.gather(*(self._or_none(node, NameShare(pair), Share) for node in in_turn))
         return [share.channels if share else None for share in found]
-
-    async def _ask_each(self, kind: type[T], nodes: Sequence[NodeId], body: Question) -> list[T | None]:
-        """Ask nodes the same; return the answers, None of those that do not answer."""
-
-        async def answer_of(node: NodeId) -> T | None:
-            with suppress(NoWorker):
-                return await self._ask_for(kind, node, body)
-            return None
-
-        return await asyncio.gather(*map(answer_of, nodes))
 
     async def wanted(self, cid: ChannelId) -> None:
         """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""
@@ -287,39 +300,39 @@ class Requests:
         if owner is not None:
             await self._inboxes.send([(owner, letter)])
 
-    async def _ask_for(
+    async def _or_none(self, node: NodeId, body: Question, kind: type[_A]) -> _A | None:
+        with suppress(NoWorker):
+            return await self._ask(node, body, kind)
+        return None
+
+    async def _ask(
         self,
-        kind: type[T],
         cid: ChannelId,
         body: Question,
+        kind: type[_A],
         timeout_s: float = _WITHIN_S,
         told: Callable[[Step], Awaitable[None]] | None = None,
-    ) -> T:
-        """Return the answer of the worker nearest to an id. Raises what the worker met, or :class:`NoWorker`."""
+    ) -> _A:
         now_s, ring = await self._ring.glance()
         owner = ring.owner(cid)
         if owner is None:
             raise NoWorker("No worker is running, so nothing can be looked at. Try again in a moment.")
         ask = Ask(secrets.token_urlsafe(12), body, now_s + timeout_s)
         await self._inboxes.send([(owner, Letter("ask", "", msgspec.msgpack.encode(ask)))])
-        deadline_s = time.monotonic() + timeout_s
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            found = await self._link.wait("BLPOP", keys.answer(ask.id), min(left_s, BLOCK_AT_MOST_S))
-            if found:
-                answer: Answer = msgspec.msgpack.decode(found[1], type=Answer)
-                if isinstance(answer, Step):
-                    if told is not None:
-                        await told(answer)
-                    continue
-                if isinstance(answer, Failed):
-                    raise from_fault(answer.fault)
-                if isinstance(answer, kind):
-                    return answer
-                asked, got = type(body).__name__, type(answer).__name__
-                raise NoWorker(f"A worker answered {got} to a {asked}: the fleet's versions differ.")
+        until_s = time.monotonic() + timeout_s
+        while (answer := await next_answer(self._link, ask.id, until_s, _ANSWER)) is not None:
+            if not isinstance(answer, Step):
+                return expected(answer, kind)
+            if told is not None:
+                await told(answer)
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def answer(self, ask: Ask, answer: Answer) -> None:
         """Answer a request, or tell a step on the way to the answer (workers)."""
-        key = keys.answer(ask.id)
-        await self._link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])
+        await send_answer(self._link, ask.id, answer)
+
+
+async def send_answer(link: Link, ident: str, answer: msgspec.Struct) -> None:
+    """Answer the request of this id."""
+    key = keys.answer(ident)
+    await link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])

@@ -1,4 +1,4 @@
-"""What we know of a person besides their subscriptions."""
+"""What we know of a person besides their subscriptions, and what they prefer (see :mod:`service.preferences`)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
@@ -7,6 +7,8 @@ import msgspec
 
 from service.habits import NONE, Habits
 from service.model import UserId
+from service.preferences import NONE as NO_PREFERENCES
+from service.preferences import ByNumber, Preferences
 from service.store import keys
 from service.store.link import Command, Link, script
 
@@ -73,12 +75,14 @@ class Users:
     async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Remember what is given. What admins restrict of somebody who comes back does not expire any more."""
         uid = keys.user_id(jid)
-        fields: list[str] = ["jid", jid]
-        for name, value in (("welcomed", welcomed), ("receipts", receipts)):
-            if value is not None:
-                fields += [name, str(int(value))]
-        kept: list[Command] = [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.RESTRICTED, uid)]
-        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields), *kept])
+        given = (("welcomed", welcomed), ("receipts", receipts))
+        fields = [part for name, value in given if value is not None for part in (name, str(int(value)))]
+        restricted: list[Command] = [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.RESTRICTED, uid)]
+        await self._remember(jid, *fields, also=restricted)
+
+    async def _remember(self, jid: str, *fields: str | bytes, also: Sequence[Command] = ()) -> None:
+        uid = keys.user_id(jid)
+        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
 
     async def habits(self, uids: Sequence[UserId]) -> list[Habits]:
         """Return when these people want to hear from us, in the same order."""
@@ -87,15 +91,11 @@ class Users:
 
     async def set_habits(self, jid: str, habits: Habits) -> None:
         """Remember when a person wants to hear from us, and in which language; not what their client says of that."""
-        uid = keys.user_id(jid)
-        fields = ("jid", jid, "habits", msgspec.json.encode(msgspec.structs.replace(habits, client_language="")))
-        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+        await self._remember(jid, "habits", msgspec.json.encode(msgspec.structs.replace(habits, client_language="")))
 
     async def set_client_language(self, jid: str, tag: str) -> None:
         """Remember which language a person's client says it speaks."""
-        uid = keys.user_id(jid)
-        fields = ("jid", jid, "client_language", tag)
-        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), *fields)])
+        await self._remember(jid, "client_language", tag)
 
     async def receipts(self, uids: Sequence[UserId]) -> list[bool]:
         """Return whose clients are known to send receipts, in the same order."""
@@ -122,3 +122,33 @@ class Users:
     async def count(self) -> int:
         """Return how many people ever wrote to us."""
         return int(await self._link.call("SCARD", keys.USERS))
+
+
+_NOTHING: Final[ByNumber] = {}
+"""Of nearly everybody: it is remembered for each who is told something."""
+
+
+class PreferenceStore:
+    """Preferences by person and number. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def of_users(self, uids: Sequence[UserId]) -> list[ByNumber]:
+        """Return what these people prefer, in the same order."""
+        found = await self._link.many([("HGETALL", keys.preferences(uid)) for uid in uids])
+        return [
+            {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
+            if held
+            else _NOTHING
+            for held in found
+        ]
+
+    async def put(self, jid: str, number: int, preferences: Preferences) -> None:
+        """Keep what a person prefers of one subscription, or of all."""
+        own = keys.preferences(keys.user_id(jid))
+        if preferences == NO_PREFERENCES:
+            await self._link.call("HDEL", own, number)
+        else:
+            await self._link.call("HSET", own, number, msgspec.msgpack.encode(preferences))

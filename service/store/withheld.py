@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from service.model import ChannelId
-from service.spacing import MOST_S
+from service.preferences import MOST_INTERVAL_S
 
 Withheld = dict[str, tuple[int, ...] | Literal["later"] | None]
 """By the places of items, in order: the positions of changes that are not to be told; "later" for an item that is to be
@@ -26,7 +26,7 @@ def written(decided: Decided | None) -> Iterator[str | int]:
         return
     yield next(reversed(decided.withheld), "0-1")
     yield " ".join(decided.spaced)
-    yield MOST_S
+    yield MOST_INTERVAL_S
     for place, positions in decided.withheld.items():
         if positions != ():
             yield place

@@ -18,11 +18,9 @@ PURE = (
     "service/feeds",
     "service/simulate",
     "bots/commands",
-    "bots/dialogue",
+    "bots/wishes",
     "bots/replies",
     "service/preferences",
-    "service/spacing",
-    "service/filters",
 )
 
 # Rooms of feeds that run the parser in a child that can be killed; what they run there is pure.

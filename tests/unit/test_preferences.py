@@ -5,9 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import BadQuery
-from service.filters import AnyWord, Rule, parse_test, passes, subjects, written
 from service.model import Change, Delta, Entry, Notice
-from service.preferences import FOR_ALL, NONE, Preferences, chooses, tells_edits, template, withheld
+from service.preferences import (
+    FOR_ALL,
+    NONE,
+    AnyWord,
+    Preferences,
+    Rule,
+    chooses,
+    parse_test,
+    passes,
+    subjects,
+    tells_edits,
+    template,
+    withheld,
+    written,
+)
 
 CID = "c" * 40
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bots.house import House
+from bots.house import RequestHandler
 from service.stack.publisher import SamplePublisher
 from service.store import Store, keys
 from tests.integration.workers.conftest import StartWorker
@@ -31,10 +31,10 @@ async def test_more_than_a_content_has_and_all_without_workers_the_log_shows(
     worker = await start_worker()
     await nodes_in_the_ring(store, 1)
     channel = await subscribed(store, publisher.feed_url())
-    house = House.__new__(House)
-    house._store = store
-    (first,) = await house._latest(channel.id, 5)
-    assert await house._latest(channel.id, 20) == (first,)
+    requests = RequestHandler.__new__(RequestHandler)
+    requests._store = store
+    (first,) = await requests.latest(channel.id, 5)
+    assert await requests.latest(channel.id, 20) == (first,)
     worker.cancel()
     await nodes_in_the_ring(store, 0)
-    assert await house._latest(channel.id, 5) == (first,)
+    assert await requests.latest(channel.id, 5) == (first,)

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 from hypothesis import strategies as st
 
-from bots.length import LONGEST_MESSAGE_BYTES
+from bots.replies.parts import LONGEST_MESSAGE_BYTES
 from bots.stanzas import payload
 
 hostile = st.text(max_size=400) | st.sampled_from(

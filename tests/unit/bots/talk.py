@@ -1,48 +1,16 @@
-"""A house of plain values, in which dialogues can be played without XMPP, Redis or a worker."""
+"""Requests answered from plain values: dialogues can be played without XMPP, Redis or a worker."""
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from bots.asking import (
-    AcceptInvitation,
-    AddSubscription,
-    AddWatch,
-    AskWhy,
-    CheckHealth,
-    EndSubscription,
-    EndWatch,
-    Followed,
-    ForgetEverything,
-    Health,
-    ImportThese,
-    LatestEntries,
-    Limits,
-    LookUp,
-    MyHabits,
-    MyPreferences,
-    MySubscriptions,
-    MyWatches,
-    NodeOf,
-    PausePlease,
-    Probe,
-    PutPreferences,
-    ReadList,
-    ReadListText,
-    Request,
-    ResumePlease,
-    Search,
-    SetHabits,
-    Share,
-    TakeNewUrl,
-)
-from bots.commands import parse
-from bots.dialogue import converse
-from bots.exchange import Question, Reply
-from bots.house import followed
-from bots.replies import text
+from bots.asking import Health, Limits, WhatItTold
+from bots.dialogue import answer
+from bots.house import Requests, followed
+from bots.replies.parts import Followed, Question, Reply
 from service.corona.reasons import Reason
-from service.discovery.grammar import Finding
-from service.discovery.standing import Watch
+from service.discovery.grammar import Finding, Query
+from service.discovery.standing import Standing, Watch
 from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import Outline, Subscribed
@@ -54,6 +22,7 @@ from service.store.pauses import Resumed
 from service.store.requests import Probed
 
 NOW_S = 1_700_000_000.0
+T = TypeVar("T")
 
 
 def feed(url: str, title: str) -> Channel:
@@ -64,6 +33,16 @@ def feed(url: str, title: str) -> Channel:
 def page(url: str, title: str) -> Channel:
     """A page, or a part of one."""
     return Channel(channel_id(url), url, title=title, version=1, kind="page")
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of what never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("It waits.")
 
 
 @dataclass
@@ -98,125 +77,158 @@ class Person:
     files: str | UploadRefused | None = None
     """Where the server puts files; why it takes none now; None: it never takes any."""
     preferences: dict[int, Preferences] = field(default_factory=dict)
+    is_admitted: bool = True
+    told: dict[str, WhatItTold] = field(default_factory=dict)
+    """By the id of a message of ours, what it told."""
+    requested: list[str] = field(default_factory=list)
+    """The names of all requests."""
 
-    def hear(self, line: str) -> Reply:
+    def hear(self, line: str, **pointing: Any) -> Reply:
         """Return the reply to a line, having remembered what it asks."""
-        dialogue = converse(parse(line), self.asked, self.limits)
-        try:
-            request = next(dialogue)
-            while True:
-                try:
-                    result = self._serve(request)
-                except CoronetError as error:
-                    request = dialogue.throw(error)
-                else:
-                    request = dialogue.send(result)
-        except StopIteration as end:
-            reply: Reply = end.value
+        reply = at_once(answer(cast("Requests", FakeRequests(self)), line, self.asked, **pointing))
         self.asked = reply if isinstance(reply, Question) else None
         return reply
 
     def say(self, line: str) -> str:
         """Return the text of the reply to a line."""
         language = self.habits.speaks
-        return text(self.hear(line), NOW_S, language)
+        return self.hear(line).text(language)
 
-    def _serve(self, request: Request) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm per request
-        match request:
-            case LookUp(cid):
-                return self.polled.get(cid)
-            case TakeNewUrl():
-                self.new_urls += 1
-                return self.new_urls <= self.limits.new_urls_per_hour
-            case Probe(url, as_page):
-                return self._probe(f"page {url}" if as_page else url)
-            case MySubscriptions():
-                return tuple(self._followed(number, channel) for number, channel in self.follows.items())
-            case AddSubscription(cid):
-                return self._follow(cid)
-            case EndSubscription(cid):
-                before = len(self.follows)
-                self.follows = {number: channel for number, channel in self.follows.items() if channel.id != cid}
-                self.preferences = {n: own for n, own in self.preferences.items() if n in (FOR_ALL, *self.follows)}
-                return len(self.follows) < before
-            case LatestEntries(cid, count):
-                return self.entries.get(cid, ())[:count]
-            case AskWhy(cid):
-                if cid not in self.reasons:
-                    raise NotSettled("It is not settled yet.")
-                return self.reasons[cid]
-            case NodeOf(cid):
-                return self.nodes.get(cid, "")
-            case MyHabits():
-                return self.habits
-            case SetHabits(habits):
-                self.habits = habits
-                return None
-            case Search(query):
-                return self.directory[: query.limit] if "tag=python" in query.pairs else ()
-            case MyWatches():
-                return tuple(self.watches.values())
-            case AddWatch(standing):
-                if len(self.watches) >= self.limits.watches:
-                    raise LimitReached(
-                        "You watch for {most} things already, the most one person can. `unwatch #n` makes room.",
-                        most=self.limits.watches,
-                    )
-                number = max(self.watches, default=0) + 1
-                self.watches[number] = Watch(f"me/{number}", standing, number)
-                return self.watches[number]
-            case EndWatch(number):
-                return self.watches.pop(number, None)
-            case AcceptInvitation(code):
-                return code == "good"
-            case ReadList(url):
-                return self.lists[url]
-            case ReadListText(text):
-                return opml_parser.read(text.encode())
-            case Share(body=body):
-                if isinstance(self.files, UploadRefused):
-                    raise self.files
-                self.shared.append(body)
-                return self.files
-            case ImportThese(feeds):
-                self.importing += feeds
-                return None
-            case ForgetEverything():
-                self.follows, self.watches, self.preferences, self.habits = {}, {}, {}, NONE
-                return 0
-            case PausePlease(cids):
-                fresh = [cid for cid in cids if cid not in self.paused]
-                self.paused.update(dict.fromkeys(fresh, 0))
-                return fresh
-            case ResumePlease(cids, watches):
-                withheld = {cid: self.paused.pop(cid) for cid in cids if cid in self.paused}
-                return Resumed(withheld, self.unheard if watches else 0)
-            case MyPreferences():
-                return self.preferences
-            case PutPreferences(number, preferences):
-                self.preferences[number] = preferences
-                return None
-            case CheckHealth():
-                return Health(self.workers, self.failing)
 
-    def _followed(self, number: int, channel: Channel) -> Followed:
-        paused = 1 if channel.id in self.paused else None
-        return followed(Subscription(channel.id, number, 1, 1, NOW_S, paused), channel, self.preferences)
+class FakeRequests:
+    """The requests of a person, as :class:`bots.house.RequestHandler` answers them."""
 
-    def _probe(self, url: str) -> Probed:
-        self.probes += 1
-        found = self.web.get(url, NotAFeed("No feed there."))
+    def __init__(self, person: Person) -> None:
+        self.person = person
+        self.limits = person.limits
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in ("person", "limits") and not name.startswith("_"):
+            self.person.requested.append(name)
+        return super().__getattribute__(name)
+
+    def now_s(self) -> float:
+        return NOW_S
+
+    async def is_admitted(self) -> bool:
+        return self.person.is_admitted
+
+    async def channel(self, cid: ChannelId) -> Channel | None:
+        return self.person.polled.get(cid)
+
+    async def take_new_url(self) -> bool:
+        self.person.new_urls += 1
+        return self.person.new_urls <= self.limits.new_urls_per_hour
+
+    async def probe(self, url: str, *, as_page: bool) -> Probed:
+        self.person.probes += 1
+        found = self.person.web.get(f"page {url}" if as_page else url, NotAFeed("No feed there."))
         if isinstance(found, CoronetError):
             raise found
         if found.channel is not None:
-            self.polled[found.channel.id] = found.channel
-            self.entries[found.channel.id] = found.latest
+            self.person.polled[found.channel.id] = found.channel
+            self.person.entries[found.channel.id] = found.latest
         return found
 
-    def _follow(self, cid: ChannelId) -> tuple[int, bool]:
-        held = [number for number, channel in self.follows.items() if channel.id == cid]
+    async def subscriptions(self) -> tuple[Followed, ...]:
+        return tuple(self._followed(number, channel) for number, channel in self.person.follows.items())
+
+    async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
+        held = [number for number, channel in self.person.follows.items() if channel.id == cid]
         if held:
             return held[0], False
-        number = max(self.follows, default=0) + 1
-        self.follows[number] = next(channel for channel in self.polled.values() if channel.id == cid)
+        number = max(self.person.follows, default=0) + 1
+        self.person.follows[number] = next(each for each in self.person.polled.values() if each.id == cid)
         return number, True
+
+    async def unsubscribe(self, cid: ChannelId) -> bool:
+        person, before = self.person, len(self.person.follows)
+        person.follows = {number: channel for number, channel in person.follows.items() if channel.id != cid}
+        person.preferences = {n: own for n, own in person.preferences.items() if n in (FOR_ALL, *person.follows)}
+        return len(person.follows) < before
+
+    async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
+        return self.person.entries.get(cid, ())[:count]
+
+    async def why(self, cid: ChannelId) -> Reason:
+        if cid not in self.person.reasons:
+            raise NotSettled("It is not settled yet.")
+        return self.person.reasons[cid]
+
+    async def node_of(self, cid: ChannelId) -> str:
+        return self.person.nodes.get(cid, "")
+
+    async def habits(self) -> Habits:
+        return self.person.habits
+
+    async def set_habits(self, habits: Habits) -> None:
+        self.person.habits = habits
+
+    async def search(self, query: Query) -> tuple[Finding, ...]:
+        return self.person.directory[: query.limit] if "tag=python" in query.pairs else ()
+
+    async def watches(self) -> tuple[Watch, ...]:
+        return tuple(self.person.watches.values())
+
+    async def watch(self, standing: Standing) -> Watch:
+        watches = self.person.watches
+        if len(watches) >= self.limits.watches:
+            raise LimitReached(
+                "You watch for {most} things already, the most one person can. `unwatch #n` makes room.",
+                most=self.limits.watches,
+            )
+        number = max(watches, default=0) + 1
+        watches[number] = Watch(f"me/{number}", standing, number)
+        return watches[number]
+
+    async def unwatch(self, number: int) -> Watch | None:
+        return self.person.watches.pop(number, None)
+
+    async def accept_invitation(self, code: str) -> bool:
+        return code == "good"
+
+    async def read_list(self, url: str) -> Outline:
+        return self.person.lists[url]
+
+    async def read_list_text(self, text: str) -> Outline:
+        return opml_parser.read(text.encode())
+
+    async def share(self, _name: str, body: bytes, _media_type: str) -> str | None:
+        if isinstance(self.person.files, UploadRefused):
+            raise self.person.files
+        self.person.shared.append(body)
+        return self.person.files
+
+    async def import_feeds(self, feeds: tuple[Subscribed, ...]) -> None:
+        self.person.importing += feeds
+
+    async def forget_everything(self) -> int:
+        person = self.person
+        person.follows, person.watches, person.preferences, person.habits = {}, {}, {}, NONE
+        return 0
+
+    async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:  # noqa: ARG002 - as the handler has it
+        fresh = [cid for cid in cids if cid not in self.person.paused]
+        self.person.paused.update(dict.fromkeys(fresh, 0))
+        return fresh
+
+    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> Resumed:
+        withheld = {cid: self.person.paused.pop(cid) for cid in cids if cid in self.person.paused}
+        return Resumed(withheld, self.person.unheard if watches else 0)
+
+    async def preferences(self) -> dict[int, Preferences]:
+        return self.person.preferences
+
+    async def set_preferences(self, number: int, preferences: Preferences) -> None:
+        self.person.preferences[number] = preferences
+
+    async def health(self, _cids: tuple[ChannelId, ...]) -> Health:
+        return Health(self.person.workers, self.person.failing)
+
+    async def told_by(self, message_id: str) -> WhatItTold | None:
+        return self.person.told.get(message_id)
+
+    def _followed(self, number: int, channel: Channel) -> Followed:
+        paused = 1 if channel.id in self.person.paused else None
+        subscription = Subscription(channel.id, number, 1, 1, NOW_S, paused)
+        return followed(subscription, channel, self.person.preferences)

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.asking import Limits
-from bots.exchange import Exported, ExportedAsFile, Failed, ImportBegun, Imported, NewUrlsUsedUp
-from bots.exporting import documents
-from bots.length import LONGEST_MESSAGE_BYTES
-from bots.replies import others, text
+from bots.replies.parts import LONGEST_MESSAGE_BYTES
+from bots.replies.subscriptions import Exported, ExportedAsFile, ImportBegun, Imported, NewUrlsUsedUp
+from bots.replies.talking import Failed
+from bots.subscribing import documents
 from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import canonical_url
-from tests.unit.bots.talk import NOW_S, Person, feed, page
+from tests.unit.bots.talk import Person, feed, page
 
 FEEDS = st.lists(
     st.builds(
@@ -50,7 +50,7 @@ def test_what_somebody_exports_another_imports() -> None:
     alice.follows[60] = page("https://example.org/page", "A page")
     exported = alice.hear("export")
     assert isinstance(exported, Exported)
-    parts = (text(exported, NOW_S, "en"), *others(exported, "en"))
+    parts = (exported.text("en"), *exported.others("en"))
     assert len(parts) > 1
     begun = [bob.hear(f"import {part}") for part in parts]
     assert sum(each.count for each in begun if isinstance(each, ImportBegun)) == 60
@@ -62,8 +62,8 @@ def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
     alice.files = "https://files.example/1/subscriptions.opml"
     reply = alice.hear("export")
     assert reply == ExportedAsFile(alice.files, 59)
-    assert "59 subscriptions" in text(reply, NOW_S, "en")
-    assert others(reply, "en") == (alice.files,)
+    assert "59 subscriptions" in reply.text("en")
+    assert reply.others("en") == (alice.files,)
     assert [each.url for each in opml_parser.read(alice.shared[0]).feeds] == [
         each.url for each in alice.follows.values()
     ]
@@ -80,7 +80,7 @@ def test_a_file_that_is_refused_is_messages_and_the_last_one_says_why() -> None:
     alice.files = UploadRefused("files.example says: Daily quota reached.")
     reply = alice.hear("export")
     assert isinstance(reply, Exported)
-    *parts, why = others(reply, "en")
+    *parts, why = reply.others("en")
     assert sum(len(opml_parser.read(part.encode()).feeds) for part in (reply.documents[0], *parts)) == 59
     assert "Daily quota reached" in why
 
@@ -128,7 +128,7 @@ def test_the_end_of_an_import_names_what_failed_and_why() -> None:
     gone = BadStatus("example.org answered 404.", status=404)
     full = LimitReached("You have reached {count} subscriptions.", count=200)
     came = Imported(new=3).and_also(Imported(known=1, failed=(("https://example.org/a", gone),)))
-    said = text(came.and_also(Imported(failed=(("https://example.org/b", full),))), NOW_S, "en")
+    said = came.and_also(Imported(failed=(("https://example.org/b", full),))).text("en")
     assert said.startswith("Your list is done: 3 new subscriptions. 1 you had already. 2 could not be added:")
     assert "“https://example.org/a”" in said
     assert "You have reached 200 subscriptions." in said

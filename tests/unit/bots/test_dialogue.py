@@ -5,21 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots.exchange import (
+from bots.house import DryRun, RequestHandler
+from bots.replies.help import Explained
+from bots.replies.subscriptions import (
     Choose,
     Confirm,
-    Failed,
-    LetBe,
     Listing,
     NewUrlsUsedUp,
     NoSuchSubscription,
-    NothingAsked,
-    NothingToCancel,
     OfferPage,
     Subscribed,
     SubscriptionsFull,
     Unsubscribed,
 )
+from bots.replies.talking import Admitted, Failed, LetBe, NotAdmitted, NothingAsked, NothingToCancel, ReallyForget
 from service.errors import BadStatus, BadUrl
 from service.model import Entry
 from tests.unit.bots.talk import feed, page
@@ -240,3 +239,26 @@ def test_whatever_is_said_gets_an_answer(lines: list[str]) -> None:
     person = visitor()
     for line in lines:
         assert person.say(line)
+
+
+@pytest.mark.parametrize("line", ["list", "subscribe news.example", "forget me", "quiet 22:00-07:00"])
+def test_who_is_not_admitted_gets_nothing_done(line: str) -> None:
+    person = visitor()
+    person.is_admitted = False
+    person.asked = ReallyForget()
+    assert isinstance(person.hear(line), NotAdmitted | ReallyForget)
+    assert set(person.requested) <= {"is_admitted", "accept_invitation"}
+
+
+def test_who_is_not_admitted_gets_help_and_can_send_an_invitation() -> None:
+    person = visitor()
+    person.is_admitted = False
+    assert isinstance(person.hear("help"), Explained)
+    assert person.hear("invite bad") == NotAdmitted(refused=True)
+    assert person.hear("invite good") == Admitted()
+
+
+def test_a_dry_run_inherits_no_request_that_is_executed() -> None:
+    executed = {name for name in vars(RequestHandler) if not name.startswith("_")}
+    assert executed == {name for name in vars(DryRun) if not name.startswith("_")}
+    assert not issubclass(DryRun, RequestHandler)

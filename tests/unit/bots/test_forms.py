@@ -1,6 +1,6 @@
 """Commands as forms: what is filled in is what a person would write."""
 
-from typing import Any
+from typing import cast
 from xml.etree.ElementTree import XML
 
 import pytest
@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots import adhoc, commands, forms
-from bots.asking import Followed, MySubscriptions
-from bots.exchange import Choose, Confirm, Found
+from bots.house import Queries
 from bots.introduction import COMMANDS
+from bots.replies.parts import Followed
+from bots.replies.search import Found
+from bots.replies.subscriptions import Choose, Confirm
 from bots.voice import voice
 from service.discovery.grammar import Finding, parse_query
 from service.model import FeedLink
-from tests.unit.bots.talk import feed
+from tests.unit.bots.talk import FakeRequests, Person, at_once, feed
 
 SPEAKER = voice("en")
 MINE = (Followed(1, feed("https://news.example/feed", "The <News>")), Followed(3, feed("https://b.example/", "")))
@@ -22,15 +24,8 @@ MINE = (Followed(1, feed("https://news.example/feed", "The <News>")), Followed(3
 
 def opened(verb: str) -> forms.Form:
     """The form with which a command begins, for somebody with two subscriptions."""
-    asking = forms.opening(verb, SPEAKER)
-    answer: Any = None
-    try:
-        while True:
-            request = asking.send(answer)
-            answer = MINE if isinstance(request, MySubscriptions) else ()
-    except StopIteration as end:
-        form: forms.Form = end.value
-        return form
+    person = Person(follows={one.number: one.channel for one in MINE})
+    return at_once(forms.opening(verb, SPEAKER, cast("Queries", FakeRequests(person))))
 
 
 @pytest.mark.parametrize(

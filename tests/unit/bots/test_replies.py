@@ -4,16 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.asking import Followed
-from bots.exchange import (
-    Failed,
-    Listing,
-    Shown,
-    StatusReport,
-)
 from bots.failures import outcome, sentence
 from bots.notifications import notification
-from bots.replies import text
+from bots.replies.parts import Followed
+from bots.replies.subscriptions import Listing, Shown, StatusReport
+from bots.replies.talking import Failed
 from bots.voice import voice
 from service import errors
 from service.model import Change, Channel, Delta, Entry
@@ -75,13 +70,13 @@ def test_outcomes_of_polls_are_told_in_few_words() -> None:
 
 def test_status_says_since_when_something_fails() -> None:
     channel = channels(1)[0]
-    report = StatusReport(1, 3, ((Followed(1, channel), "bad-status", NOW_S - 7_200),))
-    assert text(report, NOW_S, "en").endswith("#1 A channel: its server answers with an error for 2 hours")
+    report = StatusReport(1, 3, ((Followed(1, channel), "bad-status", NOW_S - 7_200),), NOW_S)
+    assert report.text("en").endswith("#1 A channel: its server answers with an error for 2 hours")
 
 
 def test_long_lists_say_how_many_are_left_out() -> None:
     followed = tuple(Followed(n, channel) for n, channel in enumerate(channels(200, "T" * 100), 1))
-    said = text(Listing(followed, 200, ""), NOW_S, "en")
+    said = Listing(followed, 200, "").text("en")
     shown = said.count("\n#")
     assert said.endswith(f"and {200 - shown} more\nNarrow it with `list word`.")
     assert safe(said)
@@ -132,9 +127,9 @@ def test_whatever_publishers_write_a_notification_is_safe(
 def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int) -> None:
     followed = Followed(1, channels(1, title)[0])
     entries = tuple(Entry(str(n), word, title, word) for n in range(count))
-    assert safe(text(Shown(followed, entries), NOW_S, "en"))
-    assert safe(text(Listing((), 1, word), NOW_S, "en"))
-    assert safe(text(Failed(errors.BadUrl(word), title), NOW_S, "en"))
+    assert safe(Shown(followed, entries).text("en"))
+    assert safe(Listing((), 1, word).text("en"))
+    assert safe(Failed(errors.BadUrl(word), title).text("en"))
 
 
 def test_what_the_log_has_dropped_is_told_in_words() -> None:
@@ -146,5 +141,5 @@ def test_what_the_log_has_dropped_is_told_in_words() -> None:
 
 
 def test_words_in_braces_are_the_users_own() -> None:
-    said = text(Failed(errors.BadUrl("{it} is not a host {status}."), "http://{it}"), NOW_S, "en")
+    said = Failed(errors.BadUrl("{it} is not a host {status}."), "http://{it}").text("en")
     assert said.endswith("{it} is not a host {status}.")
