@@ -355,7 +355,7 @@ class Delivery:
             uid, pair = one.uid, (one.uid, one.batch.message_id)
             self._dispatch.accepted(uid)
             tries = one.batch.tries + 1 if one.batch.acked else 1
-            last_time = tries >= MOST_TRIES and self._dispatch.has_met(uid)
+            last_time = tries >= MOST_TRIES and self._dispatch.seen_online(uid)
             if one.asked and not last_time and (one.batch.acked or self._known.is_awaited(uid)):
                 receipted.append(pair)
                 finished.extend((uid, old) for old in self._known.sent(uid, one.batch.message_id))
@@ -398,7 +398,7 @@ class Delivery:
         for uid, flying in in_flight.items():
             acked = [batch for batch in flying if batch.acked]
             own = msgspec.structs.replace(wishes[uid].habits, digest=None)
-            if acked and own.waits and self._dispatch.is_forsaken(uid):
+            if acked and own.waits and self._dispatch.doubts_confirmed(uid):
                 habits[uid], since_s[uid] = own, acked[0].claimed_s
         return await self._resting.of(habits, since_s)
 
