@@ -244,7 +244,7 @@ class House:
         items = [item for one in messages if one.message_id == message_id for item in one.items]
         if not items:
             return None
-        watches = {watch.number for item in items for watch in item.met}
+        watches = {watch.number for item in items for watch in item.met or ()}
         return WhatItTold(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
 
     async def _health(self, cids: tuple[ChannelId, ...]) -> Health:

@@ -36,8 +36,7 @@ from service.corona.reasons import Reason
 from service.errors import CoronetError
 from service.feeds.text import one_line
 from service.filters import MOST_RULES, Rule, parse_test
-from service.preferences import FOR_ALL, NONE, ByNumber, Preferences
-from service.spacing import LEAST_S, MOST_S
+from service.preferences import FOR_ALL, LEAST_INTERVAL_S, MOST_INTERVAL_S, NONE, ByNumber, Preferences
 
 Part = Generator[Request, Any, Reply]
 
@@ -181,7 +180,7 @@ def _with_interval(before: Preferences, value: str, *, off: bool, usual: bool) -
     interval_s = wishes.interval_s(value)
     if off or usual or times.bare(value) in times.AT_ONCE:
         return msgspec.structs.replace(before, interval_s=None if usual else 0)
-    if interval_s is None or not LEAST_S <= interval_s <= MOST_S:
+    if interval_s is None or not LEAST_INTERVAL_S <= interval_s <= MOST_INTERVAL_S:
         return UnreadableSetting("interval", value)
     return msgspec.structs.replace(before, interval_s=interval_s)
 

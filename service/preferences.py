@@ -1,4 +1,4 @@
-"""What a person wants to be told of a channel, and how: mutes, own titles, edits, templates, filters. Pure.
+"""What a person wants to be told of a channel, and how: mutes, titles, edits, templates, filters, intervals. Pure.
 
 Each subscription has preferences of its own, by its number, and there are those for all (``FOR_ALL``). Both have to let
 a change pass; what is said of one subscription's edits and template counts before what is said for all.
@@ -16,6 +16,10 @@ from service.model import Delta
 
 FOR_ALL: Final = 0
 """Stands in the place of a subscription's number."""
+LEAST_INTERVAL_S: Final = 60
+MOST_INTERVAL_S: Final = 7 * 86_400
+DIGEST_TAKES_S: Final = 600
+"""How late a digest's message may be: the next one is not to wait a whole round for that."""
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +75,18 @@ def chooses(preferences: ByNumber) -> bool:
 def spaces(preferences: ByNumber) -> bool:
     """Say whether there is a subscription of which a person is not told at once."""
     return any(each.interval_s for each in preferences.values())
+
+
+def free_s(queued_s: float, told_s: float | None, interval_s: float) -> float:
+    """Return from when on an item of a channel may be sent that was queued at ``queued_s`` (all Unix s).
+
+    What comes after a quiet time may be sent at once; what follows sooner than the interval waits for its end. The
+    channel was told last at ``told_s``, None for never: what was queued by then and had no room in that message is
+    part of it. How often the channel is polled does not depend on it.
+    """
+    if told_s is None or queued_s <= told_s:
+        return queued_s
+    return max(queued_s, told_s + interval_s)
 
 
 def withheld(

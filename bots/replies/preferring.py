@@ -8,8 +8,7 @@ from bots.templates import MOST_CHARS, MOST_LINES, VARIABLES
 from bots.voice import Voice
 from service.feeds.text import one_line
 from service.filters import Rule, written
-from service.preferences import NONE, USUAL_PROOF, Preferences
-from service.spacing import LEAST_S, MOST_S
+from service.preferences import LEAST_INTERVAL_S, MOST_INTERVAL_S, NONE, USUAL_PROOF, Preferences
 
 
 def paused(reply: say.Paused, voice: Voice) -> str:
@@ -160,8 +159,8 @@ def unreadable_setting(reply: say.UnreadableSetting, voice: Voice) -> str:
                 "How far apart shall I tell you of it, from {least} to {most}? For example: `set #3 interval 2h`, "
                 "`set #3 interval daily`; `off` is at once, `default` as for all. How often it is looked at does not "
                 "follow from it: `why #3` tells that.",
-                least=voice.exactly(LEAST_S),
-                most=voice.exactly(MOST_S),
+                least=voice.exactly(LEAST_INTERVAL_S),
+                most=voice.exactly(MOST_INTERVAL_S),
             )
         case "format" if reply.strangers:
             return voice.say(

@@ -21,7 +21,6 @@ PURE = (
     "bots/dialogue",
     "bots/replies",
     "service/preferences",
-    "service/spacing",
     "service/filters",
 )
 

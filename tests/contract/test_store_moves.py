@@ -62,7 +62,7 @@ async def told_to(store: Store, jid: str) -> list[str]:
             delta = await store.channels.delta(item.channel, item.version)
             assert delta is not None
             told += [delta.notice.kind] if delta.notice else [change.entry.key for change in delta.changes]
-        await store.outbox.done([(uid, batch.message_id)])
+        await store.outbox.completed(done=[(uid, batch.message_id)])
     return told
 
 

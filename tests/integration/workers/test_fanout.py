@@ -58,4 +58,4 @@ async def test_lines_of_a_page_are_no_articles(store: Store) -> None:
     one, two = await followed(store, "a"), await followed(store, "b")
     for channel in (one, two):
         await fan_out_changes(store, channel, Change("addition", ARTICLE, line=7))
-    assert [item.left_out for item in await claimed(store)] == [(), ()]
+    assert [item.left_out for item in await claimed(store)] == [None, None]
