@@ -55,7 +55,7 @@ from service.store.cells import pair_key
 from service.store.directory import LIMITS
 from service.store.inbox import Letter
 from workers.directory import Directories
-from workers.hits import Hits
+from workers.fanout import FanOut
 from workers.keeper import Keeper
 from workers.listing import Listing
 from workers.naming import Naming
@@ -128,7 +128,7 @@ class Node:
             happened=self._happened,
             tasks=self._tasks,
             contents=self.contents,
-            hits=Hits(store, settings.public_from_subscribers),
+            fan_out=FanOut(store, settings.public_from_subscribers),
             naming=Naming(store, clock, settings.public_from_subscribers),
         )
         self._keeper = Keeper(

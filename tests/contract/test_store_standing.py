@@ -12,8 +12,7 @@ from service.store import Store, keys
 from service.store.outbox import MetWatch, OutboxItem
 from service.store.standing import FreshMatcher
 from tests.support.channels import change, make_channel
-from workers.fanout import fan_out
-from workers.hits import Hits
+from workers.fanout import FanOut
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
 PYTHON = parse_watch("tag=python")
@@ -75,7 +74,7 @@ async def published(store: Store, channel: Channel, *entries: Entry, base: int =
     (state,) = await store.channels.states([channel.id])
     assert state is not None
     for _ in range(2):  # and once more, as after a crash
-        assert await fan_out(store, channel.id, state.epoch, Hits(store, 3))
+        assert await FanOut(store, 3).run(channel.id, state.epoch)
         await store.channels.fanned(channel.id, state.epoch, base, "")
     return delta
 
