@@ -1,29 +1,70 @@
-"""What batches say, rendered once in each language however many people get the same."""
+"""What batches say: the content of each message, rendered once per language and look however many people get it."""
 
-from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from cachetools import FIFOCache
 
 from bots import stanzas
-from bots.elsewhere import told_elsewhere
-from bots.looks import USUAL, Look, Looks
 from bots.notifications import ArticleKey, MetBy, notification
-from bots.previews import link_preview
-from bots.versions import shares, versions
+from bots.replies.parts import title
+from bots.templates import Template
 from bots.voice import Voice, voice
-from service.model import Change, Channel, ChannelId, Delta
+from service.feeds.parts import marks, share
+from service.feeds.text import one_line
+from service.model import Change, Channel, ChannelId, Delta, UserId
+from service.preferences import NONE, ByNumber, template
+from service.store import Store
 from service.store.channels import Channels
 from service.store.outbox import Batch, OutboxItem
 
 KEPT: Final = 512
 """Bodies remembered; each is at most some 4 kB."""
-
+MOST_VERSIONS: Final = 100
+"""Versions that are read for one item: of a longer pause the latest are told, the others counted."""
+MOST_PREVIEW_BYTES: Final = 2_048
+"""Of what is longer, as written, a message goes without."""
 
 _Items = tuple[OutboxItem, ...]
 """Items without the time they were queued, which differs from person to person."""
-_Present = list[tuple[OutboxItem, tuple[Delta, ...]]]
+
+
+class Versions(msgspec.Struct, frozen=True):
+    """The deltas of an item, oldest first; ``gone`` of its versions are not kept any more, or are too many."""
+
+    deltas: tuple[Delta, ...]
+    gone: int
+
+
+async def versions(channels: Channels, item: OutboxItem) -> Versions:
+    """Return what an item stands for: a version, or after a pause all that were withheld. Raises StoreUnavailable."""
+    after = item.version - 1 if item.after is None else item.after
+    first = max(after + 1, item.version - MOST_VERSIONS + 1)
+    found = await channels.deltas(item.channel, first, item.version)
+    return Versions(tuple(delta for delta in found if not delta.initial), item.version - after - len(found))
+
+
+def shares(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
+    """Return the part of each delta that an item tells: positions are counted through all of them."""
+    found, first = [], 0
+    for delta in deltas:
+        own = [position - first for position in item.left_out or ()]
+        found.append(share(delta, edits=item.edits, left_out=own))
+        first += len(delta.changes)
+    return found
+
+
+class Look(msgspec.Struct, frozen=True):
+    """How a person wants one channel: with a title of their own, unless "", and entries written by a template."""
+
+    title: str = ""
+    template: Template | None = None
+
+
+Looks = Mapping[ChannelId, Look]
+"""Of channels that do not look as usual."""
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -38,72 +79,106 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class Bodies:
-    """The body of each batch, from the channels' logs."""
+    """The body of each batch, from the channels' logs. Every method may raise StoreUnavailable."""
 
-    def __init__(self, channels: Channels) -> None:
-        """Read from these channels."""
-        self._channels = channels
-        self._known: OrderedDict[tuple[str, frozenset[tuple[ChannelId, Look]], _Items], Body] = OrderedDict()
+    def __init__(self, store: Store) -> None:
+        """Read from ``store``."""
+        self._store = store
+        self._known: FIFOCache[tuple[str, frozenset[tuple[ChannelId, Look]], _Items], Body] = FIFOCache(KEPT)
 
-    async def of(self, batch: Batch, language: str, looks: Looks = USUAL) -> Body:
-        """Return the batch's body in the language of a tag, with these looks. Raises StoreUnavailable."""
+    async def looks(self, uid: UserId, batches: Sequence[Batch], preferences: ByNumber, zone: str) -> Looks:
+        """Return how a person wants the channels of batches to look."""
+        if not any(each.title or each.template for each in preferences.values()):
+            return {}
+        cids = list(dict.fromkeys(item.channel for batch in batches for item in batch.items))
+        numbers = await self._store.subscriptions.numbers([(uid, cid) for cid in cids])
+        looks = {}
+        for cid, number in zip(cids, numbers, strict=True):
+            if number is not None:
+                text = template(preferences, number)
+                looks[cid] = Look(preferences.get(number, NONE).title, Template(text, zone) if text else None)
+        return {cid: look for cid, look in looks.items() if look != Look()}
+
+    async def of(self, batch: Batch, language: str, looks: Looks) -> Body:
+        """Return the batch's body in the language of a tag, with these looks."""
         items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
         speaker = voice(language)
-        looks = {item.channel: looks[item.channel] for item in items if item.channel in looks}
+        looks = {item.channel: looks[item.channel] for item in items if item.channel in looks} if looks else looks
         key = (speaker.language, frozenset(looks.items()), items)
         body = self._known.get(key)
         if body is None:
             body = self._known[key] = await self._rendered(items, speaker, looks)
-            if len(self._known) > KEPT:
-                self._known.popitem(last=False)
         return body
 
     async def _rendered(self, items: _Items, speaker: Voice, looks: Looks) -> Body:
-        found = await self._channels.many(list(dict.fromkeys(item.channel for item in items)))
+        found = await self._store.channels.many(list(dict.fromkeys(item.channel for item in items)))
         channels = {channel.id: _titled(channel, looks) for channel in found if channel is not None}
         templates = {cid: look.template for cid, look in looks.items() if look.template is not None}
-        kept = [(item, await versions(self._channels, item)) for item in items]
+        kept = [(item, await versions(self._store.channels, item)) for item in items]
         gone: Counter[ChannelId] = Counter()
         for item, own in kept:
             if own.gone:
                 gone[item.channel] += own.gone
-        present = [(item, own.deltas) for item, own in kept]
-        told = [delta for item, deltas in present for delta in shares(item, deltas)]
+        told = [delta for item, own in kept for delta in shares(item, own.deltas)]
+        left_out: list[tuple[ChannelId, Change]] = []
+        met: defaultdict[ArticleKey, list[MetBy]] = defaultdict(list)
+        for item, own in kept:
+            changes = [change for delta in own.deltas for change in delta.changes]
+            if changes:
+                left_out += [(item.channel, changes[position]) for position in item.left_out or ()]
+                for watch in item.met or ():
+                    for position in watch.positions:
+                        met[item.channel, changes[position].entry.key].append((watch.number, watch.words))
         also_in = {
             article: [channels[cid] for cid in others if cid in channels]
-            for article, others in told_elsewhere(told, _left_out(present)).items()
+            for article, others in also_told_by(told, left_out).items()
         }
-        text = notification(
-            list(channels.values()), told, gone, also_in, speaker, met=_met(present), templates=templates
-        )
+        text = notification(list(channels.values()), told, gone, also_in, speaker, met=met, templates=templates)
         xml = stanzas.payload(text) + (link_preview(text, told, channels) if not gone else "") if text else ""
         return Body(xml, tuple(delta.detected_s for delta in told), tuple(delta.trace for delta in told))
 
 
+def also_told_by(
+    told: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
+) -> dict[ArticleKey, list[ChannelId]]:
+    """Return, for each article that is told, the channels of which the same one is left out."""
+    tellers = {
+        mark: (delta.channel, change.entry.key)
+        for delta in told
+        for change in delta.changes
+        for mark in marks(change.entry)
+    }
+    found: defaultdict[ArticleKey, list[ChannelId]] = defaultdict(list)
+    for cid, change in left_out:
+        for key in dict.fromkeys(tellers[mark] for mark in marks(change.entry) if mark in tellers):
+            if cid not in found[key] and cid != key[0]:
+                found[key].append(cid)
+    return dict(found)
+
+
+def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId, Channel]) -> str:
+    """Return what a message with this text says of its link (XEP-0511), as XML.
+
+    "" unless it tells of exactly one entry, shows its link, and leaves out its title or summary. The usual text has
+    both: a card would show them twice, and cost a fan-out a fifth of its rate. With a template like ``$link``, a client
+    that shows cards has the contents from us and need not ask the publisher.
+    """
+    changes = [(delta.channel, change) for delta in deltas if delta.channel in channels for change in delta.changes]
+    entries = {(cid, change.entry.key): (cid, change) for cid, change in changes}
+    if len(entries) != 1 or any(delta.notice is not None for delta in deltas):
+        return ""
+    ((cid, change),) = entries.values()
+    link, heading = one_line(change.entry.link, 2000), one_line(change.entry.title, 300)
+    summary = one_line(change.entry.summary, 300)
+    if change.line or not link.startswith(("http://", "https://")) or link not in text:
+        return ""
+    if heading in text and summary in text:
+        return ""
+    told = {"title": heading, "description": summary if summary != heading else "", "site_name": title(channels[cid])}
+    xml = stanzas.link_metadata(link, {name: value for name, value in told.items() if value})
+    return xml if len(xml.encode()) <= MOST_PREVIEW_BYTES else ""
+
+
 def _titled(channel: Channel, looks: Looks) -> Channel:
-    title = looks[channel.id].title if channel.id in looks else ""
-    return msgspec.structs.replace(channel, title=title) if title else channel
-
-
-def _left_out(present: _Present) -> list[Delta]:
-    return [
-        msgspec.structs.replace(deltas[0], changes=tuple(changes[position] for position in item.left_out))
-        for item, deltas in present
-        if item.left_out and (changes := _changes(deltas))
-    ]
-
-
-def _met(present: _Present) -> dict[ArticleKey, list[MetBy]]:
-    """Return the standing queries that each entry has met."""
-    found: dict[ArticleKey, list[MetBy]] = {}
-    for item, deltas in present:
-        changes = _changes(deltas)
-        for watch in item.met if changes else ():
-            for position in watch.positions:
-                key = (item.channel, changes[position].entry.key)
-                found.setdefault(key, []).append((watch.number, watch.words))
-    return found
-
-
-def _changes(deltas: Sequence[Delta]) -> list[Change]:
-    return [change for delta in deltas for change in delta.changes]
+    own = looks[channel.id].title if channel.id in looks else ""
+    return msgspec.structs.replace(channel, title=own) if own else channel

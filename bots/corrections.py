@@ -1,19 +1,20 @@
 """Edits become corrections (XEP-0308) of the messages that told the entries.
 
-A batch of edits replaces the newest message that told one of them, as long as it is among the person's last
-20, all it told is still kept, and they left none of its channels: the whole earlier text is sent again, with
-the entries as they are now. Edits of what other messages told stand in the same text. If no message can be
-corrected, the batch stays what it is, a short message "Edited: …"; that also ends a message that was
-corrected too often.
+A batch of edits replaces the newest message that told one of them, if it is among the person's last 20, all it told
+is still kept, and the person left none of its channels: the whole earlier text is sent again, with the entries as
+they are now. Edits of what other messages told stand in the same text. If no message can be corrected, the batch
+stays a short message "Edited: …"; that also ends a message that was corrected too often.
 
-Clients that know nothing of corrections show a correction as a new message, so it has to make sense alone.
+Clients that do not support corrections show one as a new message, so it has to make sense alone.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bots.versions import shares, versions
+import msgspec
+from cachetools import LRUCache
+
+from bots.bodies import shares, versions
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.outbox import Batch, MessageId, OutboxItem, ToldMessage
@@ -32,7 +33,7 @@ class Corrections:
     def __init__(self, store: Store) -> None:
         """Look in this store."""
         self._store = store
-        self._known: OrderedDict[OutboxItem, _Entries] = OrderedDict()
+        self._known: LRUCache[OutboxItem, _Entries] = LRUCache(KEPT)
 
     async def made(self, claimed: Mapping[UserId, Batch]) -> dict[UserId, Batch]:
         """Return freshly claimed batches, those of edits as corrections where that can be. Raises StoreUnavailable."""
@@ -57,7 +58,8 @@ class Corrections:
     async def _told_by(self, items: Sequence[OutboxItem]) -> _Entries | None:
         """Return the entries that these items tell of; None if one of them is not kept any more."""
         found: set[tuple[ChannelId, str]] = set()
-        for item in items:
+        for each in items:
+            item = msgspec.structs.replace(each, queued_s=0.0)  # it differs from person to person
             entries = self._known.get(item)
             if entries is None:
                 kept = await versions(self._store.channels, item)
@@ -65,7 +67,5 @@ class Corrections:
                     return None
                 told = [change for delta in shares(item, kept.deltas) for change in delta.changes]
                 entries = self._known[item] = frozenset((item.channel, change.entry.key) for change in told)
-                if len(self._known) > KEPT:
-                    self._known.popitem(last=False)
             found |= entries
         return frozenset(found)

@@ -1,27 +1,28 @@
-"""Who is sent to next, and what to do about what went wrong. Pure: times (monotonic s) and chance are arguments.
+"""The scheduler of deliveries: whom to send to next, and what to send again. Pure: times (monotonic s) are arguments.
 
-Each person has a *lane*, in which one thing happens at a time: a batch goes out, or a command of
-theirs changes what may go out. A lane is
+Each person has a *lane*, in which one thing happens at a time: a batch is sent, or a command changes what may be
+sent. A lane
 
-- *paced* by the governor, a token bucket (GCRA form): what is above the rate waits and is coalesced, and the more
-  it is, the longer the next waits;
-- *due later* if some of what waits may be told only then;
-- *at rest* while the person wants to hear nothing, whatever is seen of them (but what it rests from is asked
-  again when batches have to be looked at: a digest that was sent is not put off to the next one);
-- *held* after their server sent a batch back, longer each time, but not once they are seen online;
-- *unsure* when batches may be in flight whose fate we do not know: after a start, a lost session, a
-  bounce. Then nothing new is claimed before those are settled, so that order is kept. What the
-  server never confirmed is sent again at once. What it did confirm may have died with it: it is sent
-  again if no receipt comes within 10 s of the person being seen, or within 15 s if we know nothing of
-  their presence. When a person comes online with one more client, what it confirmed may lie in a session
-  that nobody reads any more: it is sent again if no receipt comes within 5 s. Every resend carries the
-  same message id.
+- is limited by a token bucket (GCRA). What exceeds the rate waits and is coalesced; a message of many items delays the
+  next one longer;
+- has a time for items that may only be sent later (intervals), and one before which nothing is sent (quiet hours,
+  digests). The second is cleared when batches in flight have to be examined: a digest that was sent does not wait for
+  the next one;
+- is held after a bounce, twice as long each time, until the person is seen online;
+- has a :class:`Doubt` while the fate of batches in flight is unknown: after a start, a lost session, a bounce. Nothing
+  new is claimed before it is settled, so that order is kept. What the server did not confirm is sent again at once.
+  What it did confirm may be lost with it: it is sent again without a receipt within 10 s of the person being seen,
+  or within 15 s if their presence is unknown. When a person comes online with one more client, it may lie in a
+  session that nobody reads: it is sent again without a receipt within 5 s. Every resend has the same message id.
 """
 
 import heapq
 import math
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from typing import Final
+
+import msgspec
 
 from service.model import UserId
 from service.store.outbox import Batch
@@ -36,8 +37,7 @@ BURST: Final = 5
 """Messages the governor lets through at once."""
 AT_EASE: Final = 3
 SLOWEST: Final = 6
-"""A message that takes in more than ``AT_EASE`` items makes the next one wait longer, up to so many times: of a flood
-there are few messages, and somebody who is told something each second is told each second."""
+"""A message of more than ``AT_EASE`` items delays the next one longer, up to ``SLOWEST`` times the usual interval."""
 
 _NOBODY_THERE: Final = frozenset(
     {
@@ -50,69 +50,151 @@ _HOLD_IF_NOBODY_THERE_S: Final = (600.0, 43_200.0)
 """The first and the longest hold after a bounce; each is twice the one before."""
 
 
-class _Lane:
-    """One person's state; forgotten as soon as it is the same as a new one's."""
+class Doubt(IntEnum):
+    """Which batches in flight have to be examined before anything new is claimed."""
 
-    __slots__ = (
-        *("awaiting", "bounces", "busy", "forsaken", "held_until_s", "later_s", "met", "rests_until_s"),
-        *("paced_s", "planned_s", "resend_s", "resending", "returned", "unsure", "wanted"),
-    )
+    NONE = 0
+    UNCONFIRMED = 1
+    """Those that the server has not confirmed."""
+    RETURN = 2
+    """All of them, only because the person came online with one more client."""
+    ALL = 3
+    """All of them."""
 
-    def __init__(self) -> None:
-        self.busy = False
-        self.wanted = False
-        self.unsure = False
-        self.forsaken = False  # what the server confirmed may be gone, too; only while unsure
-        self.awaiting = False  # the receipts of that, until resend_s
-        self.met = False  # seen online since the session began; only while unsure
-        self.resending = False  # what the server confirmed goes again; only while busy
-        self.returned = False  # forsaken only because they came online with one more client
-        self.planned_s = math.inf  # when the agenda looks at it
-        self.paced_s = -math.inf  # GCRA's theoretical arrival time
-        self.held_until_s = -math.inf
-        self.resend_s = -math.inf
-        self.rests_until_s = -math.inf
-        self.later_s = math.inf  # when some of what is queued may be told that may not yet
-        self.bounces = 0
+
+class _Lane(msgspec.Struct):
+    """One person's state; removed as soon as it equals a new one's."""
+
+    busy: bool = False
+    wanted: bool = False  # something may be queued
+    doubt: Doubt = Doubt.NONE
+    awaiting: bool = False  # nothing is done before resend_s, or a receipt
+    resending: bool = False  # confirmed batches are sent again; only while busy
+    seen_online: bool = False  # since the doubt began
+    bounces: int = 0
+    planned_s: float = math.inf  # the lane's entry in the agenda
+    paced_s: float = -math.inf  # GCRA's theoretical arrival time
+    held_until_s: float = -math.inf
+    rests_until_s: float = -math.inf
+    later_s: float = math.inf  # when queued items may be sent that may not be sent yet
+    resend_s: float = -math.inf  # until when the receipts of confirmed batches may come
 
 
 class Dispatch:
-    """The lanes of everybody who has something to get, or had a moment ago."""
+    """The lanes of all people who have something to receive, or had a moment ago."""
 
     def __init__(self, messages_per_s: float) -> None:
-        """Let each person have at most this many messages a second, in bursts of ``BURST``."""
+        """Send each person at most this many messages a second, in bursts of ``BURST``."""
         self._interval_s = 1 / messages_per_s
         self._lanes: dict[UserId, _Lane] = {}
         self._agenda: list[tuple[float, UserId]] = []  # an entry that is not the lane's planned_s is stale
 
+    # What happened.
+
     def queued(self, uids: Iterable[UserId], now_s: float) -> None:
-        """Something was put into these people's outboxes."""
+        """Items were queued for these people."""
         for uid in uids:
             lane = self._lane(uid)
             lane.wanted = True
             self._plan(uid, lane, now_s)
 
     def recover(self, uids: Iterable[UserId], now_s: float) -> None:
-        """A new session: we are not sure of these people's batches in flight."""
+        """A new session began: doubt all batches in flight of these people."""
         for uid in uids:
             lane = self._lane(uid)
-            lane.wanted = lane.unsure = lane.forsaken = True
-            lane.awaiting = lane.met = lane.returned = False
+            lane.seen_online = False
+            self._doubt_all(lane, now_s + RECEIPT_WITHIN_IF_UNSEEN_S)
             lane.rests_until_s = -math.inf
-            lane.resend_s = now_s + RECEIPT_WITHIN_IF_UNSEEN_S
             self._plan(uid, lane, now_s)
 
     def doubt(self, uids: Iterable[UserId]) -> None:
-        """Something of ours broke off between claim and completion: taken lanes have to look at what is in flight."""
+        """Something broke off between claim and completion: doubt these people's unconfirmed batches."""
         for uid in uids:
-            self._lane(uid).unsure = True
+            lane = self._lane(uid)
+            lane.doubt = max(lane.doubt, Doubt.UNCONFIRMED)
 
     def failed(self, uids: Iterable[UserId]) -> None:
-        """A burst of taken lanes broke off: what it was to send again may not have been sent."""
+        """Sending to these taken lanes broke off: what was to be sent again may not have been."""
         self.doubt(uids)
         for uid in uids:
             lane = self._lane(uid)
-            lane.forsaken = lane.forsaken or lane.resending
+            if lane.resending:
+                lane.doubt = Doubt.ALL
+
+    def sent(self, uid: UserId, items: int, now_s: float) -> None:
+        """Count one message of so many items towards the person's rate."""
+        lane = self._lane(uid)
+        slowness = min(max(1.0, items / AT_EASE), SLOWEST)
+        lane.paced_s = max(lane.paced_s, now_s) + slowness * self._interval_s
+
+    def accepted(self, uid: UserId) -> None:
+        """The server took a message for this person, and it did not come back."""
+        self._lane(uid).bounces = 0
+
+    def settled(self, uid: UserId, now_s: float) -> None:
+        """A receipt came: the doubt may be settled now."""
+        lane = self._lanes.get(uid)
+        if lane is not None and lane.awaiting:
+            lane.awaiting = False
+            self._plan(uid, lane, now_s)
+
+    def bounced(self, uid: UserId, condition: str, now_s: float, chance: float) -> None:
+        """A batch came back: hold the lane, longer each time, spread by ``chance`` in [0, 1), then send it again."""
+        lane = self._lane(uid)
+        first_s, longest_s = _HOLD_IF_NOBODY_THERE_S if condition in _NOBODY_THERE else _HOLD_S
+        lane.held_until_s = now_s + min(first_s * 2**lane.bounces, longest_s) * (1 + chance) / 2
+        lane.bounces = min(lane.bounces + 1, 20)
+        self._doubt_all(lane, lane.held_until_s)
+        self._plan(uid, lane, now_s)
+
+    def seen(self, uid: UserId, now_s: float) -> None:
+        """The person is online: a held lane is tried now, an awaited receipt gets 10 s more."""
+        lane = self._lanes.get(uid)
+        if lane is None:
+            return
+        if lane.held_until_s > now_s:
+            lane.held_until_s = lane.resend_s = now_s
+        lane.seen_online = True
+        lane.resend_s = min(lane.resend_s, now_s + RECEIPT_WITHIN_S)
+        self._plan(uid, lane, now_s)
+
+    def returned(self, uid: UserId, now_s: float) -> None:
+        """The person came online with one more client, and receipts are missing.
+
+        Another return while the receipts are awaited does not extend the time for them.
+        """
+        lane = self._lane(uid)
+        lane.seen_online = True
+        if lane.doubt < Doubt.RETURN:
+            lane.wanted, lane.doubt = True, Doubt.RETURN
+            lane.rests_until_s = -math.inf
+            lane.resend_s = now_s + RECEIPT_WITHIN_AT_RETURN_S
+        self._plan(uid, lane, now_s)
+
+    def absent(self, uid: UserId) -> None:
+        """The person is known to be offline: what the server confirmed waits there, and its receipt with it.
+
+        A doubt that only their return raised ends: their next return raises it again, and meanwhile the server gets
+        what is new.
+        """
+        lane = self._lanes.get(uid)
+        if lane is None or lane.doubt < Doubt.RETURN or lane.bounces:
+            return
+        lane.seen_online = False
+        if lane.doubt is Doubt.RETURN:
+            lane.doubt, lane.awaiting = Doubt.UNCONFIRMED, False
+        else:
+            lane.resend_s = math.inf
+
+    def rouse(self, uid: UserId, now_s: float) -> None:
+        """The person changed when they want messages."""
+        lane = self._lanes.get(uid)
+        if lane is not None:
+            lane.rests_until_s = -math.inf
+            lane.wanted = lane.wanted or lane.later_s < math.inf
+            self._plan(uid, lane, now_s)
+
+    # Whose turn it is.
 
     def take(self, most: int, now_s: float) -> list[UserId]:
         """Return people to send to now, their lanes taken; each is given back by :meth:`release`."""
@@ -152,126 +234,58 @@ class Dispatch:
         self._plan(uid, lane, now_s)
 
     def drop(self, uid: UserId) -> None:
-        """Somebody else serves this person now."""
+        """Another process serves this person now."""
         self._lanes.pop(uid, None)
 
     def busy(self) -> list[UserId]:
         """Return whose lanes are taken."""
         return [uid for uid, lane in self._lanes.items() if lane.busy]
 
+    # What is decided of a taken lane.
+
     def rest(self, uid: UserId, until_s: float) -> None:
-        """A taken lane has something to get that its person does not want before this moment."""
+        """Send nothing of what waits before this moment."""
         lane = self._lane(uid)
         lane.wanted, lane.rests_until_s = True, until_s
 
     def later(self, uid: UserId, at_s: float) -> None:
-        """A taken lane has something to get that may be told from this moment on; infinity for nothing."""
+        """Some of what waits may be sent from this moment on; infinity for nothing."""
         self._lane(uid).later_s = at_s
 
-    def rouse(self, uid: UserId, now_s: float) -> None:
-        """The person has changed their mind about when to be told."""
-        lane = self._lanes.get(uid)
-        if lane is not None:
-            lane.rests_until_s = -math.inf
-            lane.wanted = lane.wanted or lane.later_s < math.inf
-            self._plan(uid, lane, now_s)
-
-    def is_forsaken(self, uid: UserId) -> bool:
-        """Whether also the batches that the server has confirmed have to be looked at."""
-        return self._lane(uid).forsaken
-
     def is_unsure(self, uid: UserId) -> bool:
-        """Whether the batches in flight have to be looked at before anything new is claimed."""
-        return self._lane(uid).unsure
+        """Whether batches in flight have to be examined before anything new is claimed."""
+        return self._lane(uid).doubt > Doubt.NONE
+
+    def doubts_confirmed(self, uid: UserId) -> bool:
+        """Whether batches that the server confirmed have to be examined as well."""
+        return self._lane(uid).doubt >= Doubt.RETURN
 
     def resend(self, uid: UserId, flying: Sequence[Batch], now_s: float) -> Sequence[Batch]:
-        """Return which of an unsure lane's unfinished batches (oldest first) to send again now."""
+        """Settle the doubt; return which of the batches in flight (oldest first) to send again now.
+
+        While receipts of confirmed batches may still come, return nothing and keep the doubt.
+        """
         lane = self._lane(uid)
-        if lane.forsaken and now_s < lane.resend_s and any(batch.acked for batch in flying):
+        doubts_confirmed = lane.doubt >= Doubt.RETURN
+        if doubts_confirmed and now_s < lane.resend_s and any(batch.acked for batch in flying):
             lane.wanted = lane.awaiting = True
             return ()
-        again = flying if lane.forsaken else [batch for batch in flying if not batch.acked]
-        lane.resending = lane.forsaken
-        lane.unsure = lane.forsaken = lane.awaiting = lane.returned = False
-        return again
+        lane.doubt, lane.awaiting, lane.resending = Doubt.NONE, False, doubts_confirmed
+        return flying if doubts_confirmed else [batch for batch in flying if not batch.acked]
 
-    def has_met(self, uid: UserId) -> bool:
+    def seen_online(self, uid: UserId) -> bool:
         """Whether the person was online when confirmed batches were sent again."""
-        return self._lane(uid).met
+        return self._lane(uid).seen_online
 
     def is_hopeless(self, uid: UserId, claimed_s: float, wall_s: float) -> bool:
         """Whether a batch claimed at ``claimed_s`` (both Unix time) has come back for so long that it is given up."""
         return self._lane(uid).bounces > 0 and wall_s - claimed_s > GIVE_UP_AFTER_S
 
-    def sent(self, uid: UserId, items: int, now_s: float) -> None:
-        """One message of so many items was written to this person: the governor counts it."""
-        lane = self._lane(uid)
-        slowness = min(max(1.0, items / AT_EASE), SLOWEST)
-        lane.paced_s = max(lane.paced_s, now_s) + slowness * self._interval_s
-
-    def accepted(self, uid: UserId) -> None:
-        """The server took a message for this person, and it did not come back."""
-        self._lane(uid).bounces = 0
-
-    def settled(self, uid: UserId, now_s: float) -> None:
-        """A receipt came: an unsure lane may be free of doubt now."""
-        lane = self._lanes.get(uid)
-        if lane is not None and lane.awaiting:
-            lane.awaiting = False
-            self._plan(uid, lane, now_s)
-
-    def bounced(self, uid: UserId, condition: str, now_s: float, chance: float) -> None:
-        """A batch came back: hold the lane, longer each time, spread by ``chance`` in [0, 1), then send it again."""
-        lane = self._lane(uid)
-        lane.wanted = lane.unsure = lane.forsaken = True
-        lane.awaiting = lane.returned = False
-        first_s, longest_s = _HOLD_IF_NOBODY_THERE_S if condition in _NOBODY_THERE else _HOLD_S
-        lane.held_until_s = now_s + min(first_s * 2**lane.bounces, longest_s) * (1 + chance) / 2
-        lane.resend_s = lane.held_until_s
-        lane.bounces = min(lane.bounces + 1, 20)
-        self._plan(uid, lane, now_s)
-
-    def seen(self, uid: UserId, now_s: float) -> None:
-        """The person is online: a held lane is tried now, an awaited receipt gets 10 s more."""
-        lane = self._lanes.get(uid)
-        if lane is None:
-            return
-        if lane.held_until_s > now_s:
-            lane.held_until_s = lane.resend_s = now_s
-        lane.met = True
-        lane.resend_s = min(lane.resend_s, now_s + RECEIPT_WITHIN_S)
-        self._plan(uid, lane, now_s)
-
-    def returned(self, uid: UserId, now_s: float) -> None:
-        """The person came online with one more client, and receipts are missing.
-
-        Nothing new is claimed before the receipts have come, or what has none was sent again. To return once more does
-        not put that off.
-        """
-        lane = self._lane(uid)
-        lane.met = True
-        if not lane.forsaken:
-            lane.wanted = lane.unsure = lane.forsaken = lane.returned = True
-            lane.rests_until_s = -math.inf
-            lane.resend_s = now_s + RECEIPT_WITHIN_AT_RETURN_S
-        self._plan(uid, lane, now_s)
-
-    def absent(self, uid: UserId) -> None:
-        """The person is known to be offline: what the server confirmed waits there, and its receipt with it.
-
-        If only their return made us doubt that, their next return will; meanwhile the server gets what is new.
-        """
-        lane = self._lanes.get(uid)
-        if lane is None or not lane.forsaken or lane.bounces:
-            return
-        lane.met = False
-        if lane.returned:
-            lane.forsaken = lane.awaiting = lane.returned = False
-        else:
-            lane.resend_s = math.inf
-
     def _lane(self, uid: UserId) -> _Lane:
         return self._lanes.setdefault(uid, _Lane())
+
+    def _doubt_all(self, lane: _Lane, resend_s: float) -> None:
+        lane.wanted, lane.doubt, lane.awaiting, lane.resend_s = True, Doubt.ALL, False, resend_s
 
     def _due_s(self, lane: _Lane) -> float:
         paced_s = lane.paced_s - (BURST - 1) * self._interval_s
@@ -280,7 +294,7 @@ class Dispatch:
         return max(wanted_s, paced_s, lane.held_until_s, lane.rests_until_s, resend_s)
 
     def _plan(self, uid: UserId, lane: _Lane, now_s: float) -> None:
-        """Have the agenda look at a lane when it is due, or else when it can be forgotten."""
+        """Put a lane into the agenda for when it is due, or else for when it can be removed."""
         if lane.busy:
             return
         when_s = max(now_s, self._due_s(lane) if lane.wanted or lane.later_s < math.inf else lane.paced_s)
@@ -289,5 +303,5 @@ class Dispatch:
             heapq.heappush(self._agenda, (when_s, uid))
 
     def _forget_if_idle(self, uid: UserId, lane: _Lane, now_s: float) -> None:
-        if not (lane.busy or lane.wanted or lane.unsure or lane.bounces) and lane.paced_s <= now_s:
+        if not (lane.busy or lane.wanted or lane.doubt or lane.bounces) and lane.paced_s <= now_s:
             del self._lanes[uid]

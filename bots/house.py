@@ -181,7 +181,7 @@ class Queries:
         items = [item for one in messages if one.message_id == message_id for item in one.items]
         if not items:
             return None
-        watches = {watch.number for item in items for watch in item.met}
+        watches = {watch.number for item in items for watch in item.met or ()}
         return WhatItTold(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
 
 

@@ -54,13 +54,15 @@ class Undertaker:
         arrived = {(user_id(each.jid), each.message_id) for each in kept.receipts if _is_batch(each)}
         sent = {(mid[:_UID_LENGTH], mid) for mid in kept.sent if is_batch(mid[:_UID_LENGTH], mid)} - arrived
         outbox = self._store.outbox
-        await outbox.received(sorted(arrived))
+        await outbox.completed(received=sorted(arrived))
         uids = sorted({uid for uid, _ in sent})
         awaits = dict(zip(uids, await self._store.users.receipts(uids), strict=True))
         flying = await outbox.inflight(uids)
         unconfirmed = {(uid, each.message_id) for uid in uids for each in flying[uid] if not each.acked}
-        await outbox.acked([pair for pair in sorted(sent & unconfirmed) if awaits[pair[0]]])
-        await outbox.done([pair for pair in sorted(sent & unconfirmed) if not awaits[pair[0]]])
+        pairs = sorted(sent & unconfirmed)
+        await outbox.completed(
+            acked=[pair for pair in pairs if awaits[pair[0]]], done=[pair for pair in pairs if not awaits[pair[0]]]
+        )
         await self._strike_off(kept.sent)
 
     async def _strike_off(self, sent: Collection[MessageId]) -> None:

@@ -1,46 +1,55 @@
-"""What of the queued items their people do not want to be told, or not yet: mutes, edits, filters, intervals.
+"""What of a person's queued items is not sent, or not yet: mutes, edits, filters, intervals, quiet hours and digests.
 
-It is decided just before a batch is claimed, so that a change of mind counts at once, and handed over with the claim,
-so that what is withheld is told by nobody, stays withheld in every attempt, and no other item slips through.
+It is decided just before a batch is claimed, so that a change of settings applies at once. Filters and intervals are
+handed over with the claim: what is withheld is told by no other channel, stays withheld in every attempt, and no item
+slips through that was queued meanwhile.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Final
 
 import msgspec
+from cachetools import FIFOCache
 
-from bots.knowing import Wishes
-from bots.versions import versions
+from bots import stanzas
+from bots.bodies import versions
+from bots.link import Link
+from bots.presences import MOST_PEOPLE
+from bots.recipients import Recipient
+from service.clock import Clock
 from service.discovery.standing import Subject
+from service.habits import Habits, may_be_told_s
 from service.model import ChannelId, Delta, UserId
 from service.preferences import DIGEST_TAKES_S, FOR_ALL, chooses, free_s, interval_s, spaces, subjects, withheld
 from service.store import Store
-from service.store.outbox import OutboxItem, QueuedItem
-from service.store.withheld import Decided, Withheld
+from service.store.outbox import Decided, OutboxItem, QueuedItem, Withheld
 
 LOOKED_AT: Final = 100
-"""Items that one person may be told now and that are looked at before a claim; if all are withheld, it is their turn
+"""Items of one person that may be sent now and that are examined before a claim; if all are withheld, it is their turn
 again."""
 MOST_PAGES: Final = 10
-"""So many times as many items are looked at for some that may be told; who lets more than that wait, waits for them."""
+"""Pages of as many items that are examined for some that may be sent; who has more that waits, waits for them."""
 KEPT: Final = 256
-"""Items whose changes are remembered as tests see them."""
+"""Items whose changes are remembered as filters see them."""
+PRESENCE_LOOK_S: Final = 3_600.0
+"""A change of presence is an event, so this is only for one that was lost."""
+PRESENCE_WITHIN_S: Final = 30.0
+"""Without any presence for so long after a probe, the person does not share theirs."""
 
 _Seen = tuple[tuple[Delta, tuple[Subject, ...]], ...]
 
 
 class Choice(msgspec.Struct):
-    """What is decided of one person's oldest items, of whom these things are known.
+    """What is decided of one person's oldest items.
 
-    The oldest of what may be told now waits ``since_s`` (None if nothing may), the next of what may not may from
-    ``later_s`` on (Unix s). ``free`` are those that may be told now, of the channels that are ``spaced`` at intervals;
-    ``numbers`` those of the subscriptions.
+    ``told_at_s`` is when the ``spaced`` channels, those with intervals, were told last. The oldest item that may be
+    sent now waits ``since_s`` (None without any), the next of the others may be sent from ``later_s`` on (Unix s).
+    ``free`` counts those that may be sent now; ``numbers`` are those of the subscriptions.
     """
 
-    wishes: Wishes
+    recipient: Recipient
     told_at_s: Mapping[ChannelId, float]
     withheld: Withheld = {}
     spaced: set[ChannelId] = set()
@@ -51,22 +60,22 @@ class Choice(msgspec.Struct):
 
     @property
     def decided(self) -> Decided:
-        """What the claim has to heed."""
+        """What the claim has to apply."""
         return Decided(self.withheld, frozenset(self.spaced))
 
     @property
     def waits(self) -> bool:
-        """Whether there is something, and nothing of it may be told now."""
+        """Whether there are items, and none may be sent now."""
         return bool(self.withheld) and not self.free
 
     @property
     def more(self) -> bool:
-        """Whether there may be items that were not looked at."""
+        """Whether there may be items that were not examined."""
         return self.free == LOOKED_AT
 
     def takes(self, each: QueuedItem, now_s: float) -> bool:
-        """Say whether an item may be told now; notes it."""
-        spacing_s = 0.0 if each.item.met else _spacing_s(self.wishes, self.numbers[each.item.channel])
+        """Count an item; return whether it may be sent now, as far as intervals go."""
+        spacing_s = 0.0 if each.item.met else _spacing_s(self.recipient, self.numbers[each.item.channel])
         due_s = free_s(each.queued_s, self.told_at_s.get(each.item.channel), spacing_s)
         if spacing_s > 0:
             self.spaced.add(each.item.channel)
@@ -79,17 +88,23 @@ class Choice(msgspec.Struct):
 
 
 class Withholding:
-    """Decides for people who prefer something."""
+    """Decides what may be sent. Remembers for one session who is free to be told. Times are Unix s."""
 
-    def __init__(self, store: Store) -> None:
-        """Look in this store."""
+    def __init__(self, store: Store, link: Link, clock: Clock) -> None:
+        """Read from ``store``; probe people's presence through ``link``."""
         self._store = store
-        self._seen: OrderedDict[tuple[ChannelId, int, int | None], _Seen] = OrderedDict()
+        self._link = link
+        self._clock = clock
+        self._seen: FIFOCache[tuple[ChannelId, int, int | None], _Seen] = FIFOCache(KEPT)
+        self._free: FIFOCache[UserId, bool] = FIFOCache(MOST_PEOPLE)
+        self._probed_s: dict[UserId, float] = {}
 
-    async def of(self, people: Mapping[UserId, Wishes], now_s: float) -> dict[UserId, Choice]:
-        """Return what of the oldest items is to be claimed now (Unix s), of those of these people who prefer something.
+    # Mutes, filters, intervals.
 
-        Raises StoreUnavailable.
+    async def choices(self, people: Mapping[UserId, Recipient], now_s: float) -> dict[UserId, Choice]:
+        """Decide what of the oldest items may be sent now, for people who have mutes, filters or intervals.
+
+        Others are absent from what is returned. Raises StoreUnavailable.
         """
         people = {uid: own for uid, own in people.items() if chooses(own.preferences) or spaces(own.preferences)}
         if not people:
@@ -108,11 +123,11 @@ class Withholding:
                     del places[uid]
                 else:
                     places[uid] = queue[-1].place
-                await asyncio.sleep(0)  # filters of many people are no reason for the others to wait
+                await asyncio.sleep(0)  # filters of many people do not block the event loop
         return found
 
     async def _number(self, people: Mapping[UserId, tuple[Choice, Sequence[QueuedItem]]]) -> None:
-        """Find out which subscriptions these items are of."""
+        """Look up the numbers of the subscriptions that these items are of."""
         wanted = {
             (uid, each.item.channel): choice
             for uid, (choice, queue) in people.items()
@@ -123,12 +138,11 @@ class Withholding:
             wanted[uid, cid].numbers[cid] = number or FOR_ALL
 
     async def _decide(self, choice: Choice, queue: Sequence[QueuedItem], now_s: float) -> None:
-        """Go on with a choice at these items."""
         for each in queue:
             if choice.more:
                 return
             if choice.takes(each, now_s):
-                preferences, changes = choice.wishes.preferences, await self._changes(each.item)
+                preferences, changes = choice.recipient.preferences, await self._changes(each.item)
                 number = choice.numbers[each.item.channel]
                 choice.withheld[each.place] = withheld(preferences, number, changes, edits=each.item.edits)
             else:
@@ -140,11 +154,65 @@ class Withholding:
         if seen is None:
             found = await versions(self._store.channels, item)
             seen = self._seen[place] = tuple((delta, subjects(delta.changes)) for delta in found.deltas)
-            if len(self._seen) > KEPT:
-                self._seen.popitem(last=False)
         return seen
 
+    # Quiet hours, digests, presence.
 
-def _spacing_s(wishes: Wishes, number: int) -> float:
-    wanted_s = interval_s(wishes.preferences, number)
-    return max(0.0, wanted_s - DIGEST_TAKES_S) if wishes.habits.digest is not None else wanted_s
+    def started(self) -> None:
+        """A session began: nobody's presence is known."""
+        self._free.clear()
+        self._probed_s.clear()
+
+    def seen(self, uid: UserId, *, is_free: bool) -> None:
+        """Remember whether somebody is online, and neither away nor busy."""
+        self._free[uid] = is_free
+
+    def forget(self, uid: UserId) -> None:
+        """Remember nothing of somebody."""
+        self._free.pop(uid, None)
+        self._probed_s.pop(uid, None)
+
+    async def rests_s(
+        self, people: Mapping[UserId, Habits], since_s: Mapping[UserId, float | None]
+    ) -> dict[UserId, float]:
+        """Return who wants no messages now, and for how many seconds. Raises StoreUnavailable.
+
+        ``since_s`` is since when what may be sent waits, None if nothing does; of people who are not in it, since when
+        their oldest item is queued.
+        """
+        resting: dict[UserId, float] = {}
+        if not people:
+            return resting
+        wall_s = self._clock.wall_s()
+        others = [uid for uid in people if uid not in since_s]
+        waits_s = dict(zip(others, await self._store.outbox.oldest_s(others), strict=True)) | dict(since_s)
+        for uid, habits in people.items():
+            queued_s = waits_s[uid]
+            if queued_s is None:
+                continue
+            rest_s = may_be_told_s(habits, queued_s, wall_s) - wall_s
+            if habits.heeds_presence:
+                rest_s = max(rest_s, await self._absent_s(uid))
+            if rest_s > 0:
+                resting[uid] = rest_s
+        return resting
+
+    async def _absent_s(self, uid: UserId) -> float:
+        """Return how long to wait before checking again whether somebody is free to be told; 0 if they are.
+
+        Who shares no presence with us counts as free: nobody waits for ever.
+        """
+        free = self._free.get(uid)
+        if free is not None:
+            return 0.0 if free else PRESENCE_LOOK_S
+        now_s = self._clock.monotonic_s()
+        if uid not in self._probed_s:
+            self._probed_s[uid] = now_s
+            (jid,) = await self._store.outbox.address([uid])
+            self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
+        return max(0.0, self._probed_s.get(uid, now_s) + PRESENCE_WITHIN_S - now_s)
+
+
+def _spacing_s(recipient: Recipient, number: int) -> float:
+    wanted_s = interval_s(recipient.preferences, number)
+    return max(0.0, wanted_s - DIGEST_TAKES_S) if recipient.habits.digest is not None else wanted_s

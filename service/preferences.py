@@ -1,4 +1,4 @@
-"""What a person wants to be told of a channel, and how: mutes, own titles, edits, templates, filters. Pure.
+"""What a person wants to be told of a channel, and how: mutes, titles, edits, templates, filters, intervals. Pure.
 
 Each subscription has preferences of its own, by its number, and there are those for all (``FOR_ALL``). Both have to let
 a change pass; what is said of one subscription's edits and template counts before what is said for all.
@@ -44,6 +44,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 FOR_ALL: Final = 0
 """Stands in the place of a subscription's number."""
+LEAST_INTERVAL_S: Final = 60
+MOST_INTERVAL_S: Final = 7 * 86_400
+DIGEST_TAKES_S: Final = 600
+"""How late a digest's message may be: the next one is not to wait a whole round for that."""
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,10 +70,6 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
 
 NONE: Final = Preferences()
 USUAL_PROOF: Final = 1
-LEAST_INTERVAL_S: Final = 60
-MOST_INTERVAL_S: Final = 7 * 86_400
-DIGEST_TAKES_S: Final = 600
-"""So late a digest's message may be; the next one is not to wait a whole round for that."""
 
 ByNumber = Mapping[int, Preferences]
 """One person's preferences, by the numbers of their subscriptions and ``FOR_ALL``; what is absent is ``NONE``."""
@@ -95,18 +95,6 @@ def interval_s(preferences: ByNumber, number: int) -> int:
     return (own.interval_s if own.interval_s is not None else general.interval_s) or 0
 
 
-def free_s(queued_s: float, told_s: float | None, interval_s: float) -> float:
-    """Return from when on something of a channel may be told that was queued at ``queued_s`` (all Unix s).
-
-    ``told_s`` is when something of the channel was told last, None for never: what was queued by then and had no room
-    in that message is a part of the same telling. What comes after a quiet time is told at once; what follows sooner
-    than the interval waits for its end, together.
-    """
-    if told_s is None or queued_s <= told_s:
-        return queued_s
-    return max(queued_s, told_s + interval_s)
-
-
 def chooses(preferences: ByNumber) -> bool:
     """Say whether :func:`withheld` may find anything of any subscription."""
     return any(each.muted or each.rules or each.edits is False for each in preferences.values())
@@ -115,6 +103,18 @@ def chooses(preferences: ByNumber) -> bool:
 def spaces(preferences: ByNumber) -> bool:
     """Say whether there is a subscription of which a person is not told at once."""
     return any(each.interval_s for each in preferences.values())
+
+
+def free_s(queued_s: float, told_s: float | None, interval_s: float) -> float:
+    """Return from when on an item of a channel may be sent that was queued at ``queued_s`` (all Unix s).
+
+    What comes after a quiet time may be sent at once; what follows sooner than the interval waits for its end. The
+    channel was told last at ``told_s``, None for never: what was queued by then and had no room in that message is
+    part of it. How often the channel is polled does not depend on it.
+    """
+    if told_s is None or queued_s <= told_s:
+        return queued_s
+    return max(queued_s, told_s + interval_s)
 
 
 def withheld(

@@ -54,7 +54,7 @@ from service.store import Store
 from service.store.bounds import AllBounds
 from service.store.inbox import Letter
 from workers.directory import Directories
-from workers.hits import Hits
+from workers.fanout import FanOut
 from workers.keeper import Keeper
 from workers.naming import Naming
 from workers.owning import Owning
@@ -120,7 +120,7 @@ class Node:
             happened=self._happened,
             tasks=tasks,
             contents=self.contents,
-            hits=Hits(store, least_subscribers),
+            fan_out=FanOut(store, least_subscribers),
             naming=Naming(store, parts.clock, least_subscribers),
         )
         keyspace_limits = Limits(parts.settings.keyspace_capacity)

@@ -33,8 +33,7 @@ from service.store.channels import Snapshot
 from service.store.state import ChannelState
 from service.tracing import TRACING
 from workers.courtesy import charged_site
-from workers.fanout import fan_out
-from workers.hits import Hits
+from workers.fanout import FanOut
 from workers.naming import Naming
 from workers.peers.contents import Contents
 from workers.tasks import Tasks
@@ -59,7 +58,7 @@ class Owning:
         happened: Callable[..., Awaitable[None]],
         tasks: Tasks,
         contents: Contents,
-        hits: Hits,
+        fan_out: FanOut,
         naming: Naming,
     ) -> None:
         self._me = me
@@ -68,7 +67,7 @@ class Owning:
         self._happened = happened
         self._tasks = tasks
         self._contents = contents
-        self._hits = hits
+        self._fanout = fan_out
         self._naming = naming
         self._view = RingView(0, ())
         self._prefixes: tuple[str, ...] = ()
@@ -135,7 +134,7 @@ class Owning:
         """Tell a channel's subscribers that it has moved, have them follow, and own it no more."""
         cid = moved.channel.id
         try:
-            if await fan_out(self._store, cid, moved.epoch, self._hits):
+            if await self._fanout.run(cid, moved.epoch):
                 await self._store.moves.carry_out(moved, self._clock.wall_s())
                 log.info("channel moved", channel=cid[:8], to=moved.channel.moved_to[:8])
         except StoreUnavailable as error:
@@ -293,7 +292,7 @@ class Owning:
         try:
             while (epoch := self._unfinished.pop(cid, None)) is not None:
                 try:
-                    done = await fan_out(self._store, cid, epoch, self._hits)
+                    done = await self._fanout.run(cid, epoch)
                 except StoreUnavailable as error:
                     log.warning("fan-out interrupted", channel=cid[:8], error=str(error))
                     self._unfinished.setdefault(cid, epoch)

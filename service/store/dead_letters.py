@@ -8,7 +8,7 @@ from service.errors import UserError
 from service.model import UserId
 from service.store import keys
 from service.store.link import Link
-from service.store.outbox import MessageId, Outbox, OutboxItem, items_of
+from service.store.outbox import Batch, MessageId, Outbox, OutboxItem
 
 _PLACE = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
@@ -74,7 +74,7 @@ def _letter(place: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
     at_s = int(place.partition(b"-")[0]) / 1000
     try:
         user, message_id, why = (fields[name].decode() for name in (b"u", b"m", b"why"))
-        items = items_of(fields[b"items"])
+        items = msgspec.json.decode(fields[b"items"], type=Batch).items
     except (KeyError, UnicodeDecodeError, msgspec.MsgspecError):
         user, items = "", ()
     if not user:

@@ -9,18 +9,19 @@ messages are remembered, by what they told, so that a batch of edits can become 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from service.feeds.parts import Marks, Parts
 from service.model import ChannelId, UserId
+from service.preferences import MOST_INTERVAL_S
 from service.store import keys
-from service.store.link import BLOCK_AT_MOST_S, Link, script
+from service.store.link import BLOCK_AT_MOST_S, Link, Value, script
 from service.store.stamps import stamp
-from service.store.withheld import Decided, written
 
 MessageId = str
+_Pair = tuple[UserId, MessageId]
 
 
 class MetWatch(msgspec.Struct, frozen=True, array_like=True):
@@ -31,20 +32,20 @@ class MetWatch(msgspec.Struct, frozen=True, array_like=True):
     positions: tuple[int, ...]
 
 
-class OutboxItem(msgspec.Struct, frozen=True):
+class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
     """One part of one version of one channel, and when it was queued (Unix s).
 
     ``left_out`` are the positions of changes that another channel has told this person, or that none of their
-    standing queries has ``met``, if it is for those that they are told. After a pause it is the news of all versions
-    ``after`` one, and their changes are counted through.
+    standing queries has ``met``, if it is for those that they are told; None for none, because the scripts' JSON has no
+    empty lists. After a pause it is the news of all versions ``after`` one, and their changes are counted through.
     """
 
     channel: ChannelId
     version: int
     queued_s: float
     edits: bool = False
-    left_out: tuple[int, ...] = ()
-    met: tuple[MetWatch, ...] = ()
+    left_out: tuple[int, ...] | None = None
+    met: tuple[MetWatch, ...] | None = None
     after: int | None = None
 
 
@@ -60,7 +61,19 @@ class QueuedItem(msgspec.Struct, frozen=True):
         return int(self.place.partition("-")[0]) / 1000
 
 
-_NOTHING: Mapping[UserId, Decided] = {}
+Withheld = dict[str, tuple[int, ...] | Literal["later"] | None]
+"""By the places of items, in order: the positions of changes that are not told; "later" for an item that is told at
+another time, None for one that never is."""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """What a claim has to apply for one person; the channels that are ``spaced`` are told at intervals."""
+
+    withheld: Withheld
+    spaced: frozenset[ChannelId] = frozenset()
+
+
+_NOTHING: Final[Mapping[UserId, Decided]] = {}
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -70,7 +83,7 @@ class Hit(msgspec.Struct, frozen=True):
     met: tuple[MetWatch, ...]
 
 
-class Batch(msgspec.Struct, frozen=True):
+class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
     """Items that go out as one message, all of them news or all edits.
 
     ``acked``: the server has it, and its receipt is awaited. ``replaces``: the id of the message that it
@@ -87,7 +100,11 @@ class Batch(msgspec.Struct, frozen=True):
     more: bool = False
 
 
-class ToldMessage(msgspec.Struct, frozen=True):
+class ToldMessage(
+    msgspec.Struct,
+    frozen=True,
+    rename={"message_id": "m", "claimed_s": "at", "sent_s": "sent", "received_s": "received"},
+):
     """What a message told a person; with its corrections, if there were any. Times are Unix seconds, None if never.
 
     It was made at ``claimed_s`` (0 if that was not noted), taken by the server at ``sent_s``, and a client confirmed it
@@ -103,34 +120,8 @@ class ToldMessage(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class _Item(msgspec.Struct, array_like=True):
-    """An item as scripts write it: they have no empty lists."""
-
-    channel: ChannelId
-    version: int
-    queued_s: float
-    edits: bool = False
-    left_out: tuple[int, ...] | None = None
-    met: tuple[MetWatch, ...] | None = None
-    after: int | None = None
-
-
-class _Told(msgspec.Struct):
-    m: MessageId
-    items: tuple[_Item, ...]
-    at: float = 0.0
-    sent: float | None = None
-    received: float | None = None
-    tries: int = 1
-    why: str = ""
-
-
-class _Flying(msgspec.Struct):
-    items: tuple[_Item, ...]
-    acked: bool
-    at: float
-    replaces: str = ""
-    tries: int = 1
+_BATCH: Final = msgspec.json.Decoder(Batch)
+_TOLD: Final = msgspec.json.Decoder(ToldMessage)
 
 
 class Outbox:
@@ -235,30 +226,31 @@ class Outbox:
         stamps = await self._stamps(uids)
         replies = await self._link.many_once(
             [
-                script("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *written(decided.get(uid)))
+                script("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_written(decided.get(uid)))
                 for uid in uids
             ]
         )
         await self._drop_idle(stamps, [uid for uid, reply in zip(uids, replies, strict=True) if reply == 0])
-        return {uid: _batch(*reply) for uid, reply in zip(uids, replies, strict=True) if not isinstance(reply, int)}
+        return {
+            uid: msgspec.structs.replace(_BATCH.decode(reply[0]), more=reply[1] > 0)
+            for uid, reply in zip(uids, replies, strict=True)
+            if not isinstance(reply, int)
+        }
 
     async def inflight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
         """Return each user's unfinished batches, oldest first."""
-        found = await self._link.many([("HGETALL", keys.in_flight(uid)) for uid in uids])
-        return {
-            uid: sorted((_batch(*pair) for pair in batches.items()), key=_age)
-            for uid, batches in zip(uids, found, strict=True)
-        }
+        found = await self._link.many([("HVALS", keys.in_flight(uid)) for uid in uids])
+        return {uid: sorted(map(_BATCH.decode, batches), key=_age) for uid, batches in zip(uids, found, strict=True)}
 
     async def told(self, uids: Sequence[UserId]) -> list[list[ToldMessage]]:
         """Return what each user's last messages told, newest first, but for those that were given up."""
         found = await self._link.many([("LRANGE", keys.told(uid), 0, -1) for uid in uids])
-        every = ([_told(message) for message in messages] for messages in found)
+        every = ([_TOLD.decode(message) for message in messages] for messages in found)
         return [[message for message in messages if not message.why] for messages in every]
 
     async def log(self, uid: UserId) -> list[ToldMessage]:
         """Return a user's last messages that are not under way any more, newest first, and how they went."""
-        return [_told(message) for message in await self._link.call("LRANGE", keys.told(uid), 0, -1)]
+        return [_TOLD.decode(message) for message in await self._link.call("LRANGE", keys.told(uid), 0, -1)]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
@@ -274,19 +266,17 @@ class Outbox:
                 for uid, *mids in batches
             ]
         )
-        return {uid: _batch(mid.encode(), held) for (uid, mid, _), held in zip(batches, replies, strict=True) if held}
+        return {uid: _BATCH.decode(held) for (uid, *_), held in zip(batches, replies, strict=True) if held}
 
-    async def acked(self, pairs: Sequence[tuple[UserId, MessageId]]) -> None:
-        """The server has these messages; they now wait for their receipts."""
-        await self._completed(pairs, "acked")
+    async def completed(
+        self, *, acked: Sequence[_Pair] = (), done: Sequence[_Pair] = (), received: Sequence[_Pair] = ()
+    ) -> None:
+        """Note that the server has messages: their receipts are awaited (``acked``), or not, so that they are ``done``.
 
-    async def done(self, pairs: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Forget these batches: the server has them, and there is nothing more to wait for."""
-        await self._completed(pairs, "done")
-
-    async def received(self, pairs: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Forget these batches: their receipts came."""
-        await self._completed(pairs, "received")
+        Of those that were ``received``, the receipts came. What is done or received is in flight no more.
+        """
+        how_far = {"acked": acked, "done": done, "received": received}
+        await self._complete([(*pair, how, "") for how, pairs in how_far.items() for pair in pairs])
 
     async def retried(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
         """Count that these batches are sent once more."""
@@ -298,22 +288,18 @@ class Outbox:
         if held:
             letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", held)
             await self._link.call("XADD", keys.DEAD_LETTERS, "MAXLEN", "~", 10_000, "*", *letter)
-            await self._completed([(uid, message_id)], "lost", reason)
+            await self._complete([(uid, message_id, "lost", reason)])
 
-    async def _completed(
-        self,
-        pairs: Sequence[tuple[UserId, MessageId]],
-        how_far: Literal["acked", "done", "received", "lost"],
-        why: str = "",
-    ) -> None:
-        stamps = await self._stamps([uid for uid, _ in pairs])
+    async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
+        """Complete batches, each as far as it is said, and why if it is lost."""
+        stamps = await self._stamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._link.many(
             [
-                script("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), mid, how_far, why)
-                for uid, mid in pairs
+                script("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), *how)
+                for uid, *how in batches
             ]
         )
-        await self._drop_idle(stamps, [uid for (uid, _), idle in zip(pairs, replies, strict=True) if idle])
+        await self._drop_idle(stamps, [uid for (uid, *_), idle in zip(batches, replies, strict=True) if idle])
 
     async def _stamps(self, uids: Sequence[UserId]) -> dict[UserId, float | None]:
         # Read before we look whether anything is left: whoever enqueues in between sets a new stamp.
@@ -355,8 +341,8 @@ def _queued(place: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
         int(fields[b"v"]),
         float(fields[b"t"]),
         fields[b"e"] == b"1",
-        left_out=msgspec.json.decode(fields.get(b"x", b"[]"), type=tuple[int, ...]),
-        met=msgspec.json.decode(fields.get(b"w", b"[]"), type=tuple[MetWatch, ...]),
+        left_out=msgspec.json.decode(fields.get(b"x", b"[]"), type=tuple[int, ...]) or None,
+        met=msgspec.json.decode(fields.get(b"w", b"[]"), type=tuple[MetWatch, ...]) or None,
         after=int(fields[b"a"]) if b"a" in fields else None,
     )
     return QueuedItem(place.decode(), item)
@@ -369,29 +355,12 @@ def _wire(marks: Marks | None) -> str:
     return msgspec.json.encode([[position, *(mark.hex() for mark in own)] for position, own in marks]).decode()
 
 
-def _batch(message_id: bytes, value: bytes, queued: int = 0) -> Batch:
-    held = msgspec.json.decode(value, type=_Flying)
-    items = _items(held.items)
-    return Batch(message_id.decode(), items, held.acked, held.at, held.replaces, held.tries, more=queued > 0)
-
-
-def items_of(value: bytes) -> tuple[OutboxItem, ...]:
-    """Return what a batch holds, as it was in flight."""
-    return _items(msgspec.json.decode(value, type=_Flying).items)
-
-
-def _told(value: bytes) -> ToldMessage:
-    told = msgspec.json.decode(value, type=_Told)
-    return ToldMessage(told.m, _items(told.items), told.at, told.sent, told.received, told.tries, told.why)
-
-
-def _items(items: Sequence[_Item]) -> tuple[OutboxItem, ...]:
-    return tuple(
-        OutboxItem(
-            item.channel, item.version, item.queued_s, item.edits, item.left_out or (), item.met or (), item.after
-        )
-        for item in items
-    )
+def _written(decided: Decided | None) -> tuple[Value, ...]:
+    """Return what is decided as outbox_claim reads it: the last place, the spaced channels, their TTL (s), the rest."""
+    if decided is None:
+        return ()
+    last = next(reversed(decided.withheld), "0-1")
+    return last, " ".join(decided.spaced), MOST_INTERVAL_S, msgspec.json.encode(decided.withheld)
 
 
 def _age(batch: Batch) -> tuple[int, int]:

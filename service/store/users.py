@@ -89,6 +89,11 @@ class Users:
         found = await self._link.many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
         return [_habits(*values) for values in found]
 
+    async def recipients(self, uids: Sequence[UserId]) -> list[tuple[Habits, bool]]:
+        """Return these people's habits, and whether their clients are known to send receipts, in the same order."""
+        found = await self._link.many([("HMGET", keys.user(uid), *_HABITS, "receipts") for uid in uids])
+        return [(_habits(*habits), receipts == b"1") for *habits, receipts in found]
+
     async def set_habits(self, jid: str, habits: Habits) -> None:
         """Remember when a person wants to hear from us, and in which language; not what their client says of that."""
         await self._remember(jid, "habits", msgspec.json.encode(msgspec.structs.replace(habits, client_language="")))

@@ -50,7 +50,7 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     await store.preferences.put(jid, FOR_ALL, Preferences(muted=True))
     dead, flying = [await tell(store, uid, channels[0], version) for version in (2, 3)]
     await store.outbox.dead(uid, dead, "nobody is there")
-    await store.outbox.acked([(uid, flying)])
+    await store.outbox.completed(acked=[(uid, flying)])
     await store.outbox.enqueue([uid], channels[0].id, 4, 5.0, Parts())
     await store.pauses.pause(jid, [channels[1].id], watches=True)
     return flying

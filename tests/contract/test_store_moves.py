@@ -16,8 +16,7 @@ from tests.contract.test_store_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, make_channel, publish
 from tests.support.everywhere import everywhere
 from tests.support.waiting import until
-from workers.fanout import fan_out
-from workers.hits import Hits
+from workers.fanout import FanOut
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
 URL, NEW = "https://example.org/feed", "https://example.net/feed"
@@ -40,7 +39,7 @@ async def say_moved(store: Store, url: str = URL, to: str = NEW) -> None:
 
 async def carry_out(store: Store, cid: ChannelId = OLD_ID) -> None:
     state = await _adopt(store, cid)
-    assert await fan_out(store, cid, state.epoch, Hits(store, 3))
+    assert await FanOut(store, 3).run(cid, state.epoch)
     await store.moves.carry_out(state, 4_000.0)
 
 
@@ -50,7 +49,7 @@ async def tell_everybody(store: Store, cid: ChannelId, *entries: str) -> None:
     changes = tuple(Change("addition", Entry(key, key)) for key in entries)
     delta = Delta(cid, state.channel.version, 0, 5_000.0, changes)
     await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=False)
-    await fan_out(store, cid, state.epoch, Hits(store, 3))
+    await FanOut(store, 3).run(cid, state.epoch)
 
 
 async def told_to(store: Store, jid: str) -> list[str]:
@@ -62,7 +61,7 @@ async def told_to(store: Store, jid: str) -> list[str]:
             delta = await store.channels.delta(item.channel, item.version)
             assert delta is not None
             told += [delta.notice.kind] if delta.notice else [change.entry.key for change in delta.changes]
-        await store.outbox.done([(uid, batch.message_id)])
+        await store.outbox.completed(done=[(uid, batch.message_id)])
     return told
 
 

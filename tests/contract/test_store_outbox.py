@@ -12,7 +12,7 @@ from service.feeds.parts import Marks, Parts
 from service.model import Channel, ChannelId
 from service.settings import Settings
 from service.store import Store, connect, keys
-from service.store.outbox import Batch, OutboxItem
+from service.store.outbox import Batch
 from tests.support.channels import make_channel
 
 ALICE = "alice@localhost"
@@ -45,12 +45,12 @@ async def tell(store: Store, channel: Channel, version: int, parts: Parts) -> Ba
     await give(store, channel, version, parts)
     batch = await claim(store)
     assert batch is not None
-    await store.outbox.done([(UID, batch.message_id)])
+    await store.outbox.completed(done=[(UID, batch.message_id)])
     return batch
 
 
 def shown(batch: Batch | None) -> list[tuple[ChannelId, int, bool, tuple[int, ...]]]:
-    return [(item.channel, item.version, item.edits, item.left_out) for item in (batch.items if batch else ())]
+    return [(item.channel, item.version, item.edits, item.left_out or ()) for item in (batch.items if batch else ())]
 
 
 async def test_news_and_edits_go_apart_and_in_order(store: Store) -> None:
@@ -196,9 +196,9 @@ async def test_what_the_server_took_is_remembered_once_and_what_is_lost_is_not(s
     batch = await claim(store)
     assert batch is not None
     for _ in range(2):
-        await store.outbox.acked([(UID, batch.message_id)])
+        await store.outbox.completed(acked=[(UID, batch.message_id)])
     for _ in range(2):
-        await store.outbox.done([(UID, batch.message_id)])
+        await store.outbox.completed(done=[(UID, batch.message_id)])
     await give(store, channel, 3, Parts())
     lost = await claim(store)
     assert lost is not None
@@ -216,11 +216,11 @@ async def test_how_each_message_went_is_noted(store: Store) -> None:
         assert batch is not None
         made.append((UID, batch.message_id))
     received, sent, lost, flying = made
-    await store.outbox.acked([received, lost])
+    await store.outbox.completed(acked=[received, lost])
     await store.outbox.retried(UID, [lost[1], flying[1]])
-    await store.outbox.done([sent])
+    await store.outbox.completed(done=[sent])
     for _ in range(2):
-        await store.outbox.received([received])
+        await store.outbox.completed(received=[received])
     await store.outbox.dead(*lost, "came back")
     log = {message.message_id: message for message in await store.outbox.log(UID)}
     assert list(log) == [sent[1], lost[1], received[1]], "in the order in which the server took them"
@@ -264,7 +264,7 @@ async def test_a_correction_tells_the_earlier_items_and_its_own_and_takes_their_
         assert correction.message_id == edits.message_id
         assert [item.version for item in correction.items] == [2, *range(4, version + 1)]
         assert (await store.outbox.inflight([UID]))[UID] == [correction]
-        await store.outbox.done([(UID, correction.message_id)])
+        await store.outbox.completed(done=[(UID, correction.message_id)])
     (told,) = await store.outbox.told([UID])
     assert [message.message_id for message in told] == [original.message_id, later.message_id]
 
@@ -276,7 +276,7 @@ async def test_what_cannot_be_corrected_leaves_the_batch_as_it_is(store: Store, 
         await give(store, channel, 2, Parts())
     original = await claim(store)
     assert original is not None
-    await store.outbox.done([(UID, original.message_id)])
+    await store.outbox.completed(done=[(UID, original.message_id)])
     if why == "forgotten":
         await store.link.call("DEL", keys.told(UID))
     if why == "of a channel that was left":
@@ -291,17 +291,6 @@ async def test_a_batch_that_is_not_in_flight_any_more_is_not_corrected(store: St
     edits = await claimed_edits(store, channel, 3)
     await store.subscriptions.unsubscribe(ALICE, channel.id)
     assert await store.outbox.correct([(UID, edits.message_id, original.message_id)], 40) == {}
-
-
-async def test_items_that_an_earlier_version_queued_are_news(store: Store) -> None:
-    (channel,) = await followed(store, "a")
-    await store.link.call("XADD", keys.outbox(UID), "*", "c", channel.id, "v", 2, "t", 5.0)
-    await store.link.call(
-        "HSET", keys.in_flight(UID), f"{UID}-1-0", f'{{"items":[["{channel.id}",2,5]],"acked":false,"at":6}}'
-    )
-    batch = await claim(store)
-    assert shown(batch) == [(channel.id, 2, False, ())]
-    assert (await store.outbox.inflight([UID]))[UID][0].items == (OutboxItem(channel.id, 2, 5.0),)
 
 
 CHANNELS = 3

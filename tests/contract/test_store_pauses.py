@@ -6,8 +6,7 @@ from service.feeds.parts import Marks, Parts
 from service.model import Channel
 from service.preferences import FOR_ALL, Preferences
 from service.store import Store, keys
-from service.store.outbox import Batch, Hit, MetWatch
-from service.store.withheld import Decided, Withheld
+from service.store.outbox import Batch, Decided, Hit, MetWatch, Withheld
 from tests.support.channels import make_channel
 
 ALICE = "alice@localhost"
@@ -177,7 +176,7 @@ async def test_what_is_to_be_told_later_stays_and_lets_others_by_and_it_is_noted
     (told_at_s,) = await store.outbox.told_at_s([UID])
     assert list(told_at_s) == [other.id]
     assert told_at_s[other.id] >= queue[-1].queued_s, "by the clock that queues"
-    await store.outbox.done([(UID, batch.message_id)])
+    await store.outbox.completed(done=[(UID, batch.message_id)])
     assert await store.outbox.claim([UID], 20, 6.0, {UID: Decided(later)}) == {}
     assert await store.outbox.waiting() == [UID]
     assert told(await claim(store)) == [(version, None) for version in range(2, 22)]

@@ -77,7 +77,7 @@ async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
             await (
                 store.outbox.dead(uid, batch.message_id, "gone")
                 if version == 2
-                else store.outbox.acked([(uid, batch.message_id)])
+                else store.outbox.completed(acked=[(uid, batch.message_id)])
             )
     uid = keys.user_id(ADA)
     assert await store.people.forget(uid)

@@ -140,11 +140,11 @@ async def test_a_claimed_batch_keeps_its_id_and_content_until_it_is_done(store: 
         await store.outbox.enqueue([UID], channel.id, version, 5.0, Parts())
         batches.append((await store.outbox.claim([UID], 10, 6.0))[UID])
     assert (await store.outbox.inflight([UID]))[UID] == batches
-    await store.outbox.acked([(UID, batches[0].message_id)])
+    await store.outbox.completed(acked=[(UID, batches[0].message_id)])
     assert [batch.acked for batch in (await store.outbox.inflight([UID]))[UID]] == [True, False]
-    await store.outbox.done([(UID, batches[0].message_id)])
+    await store.outbox.completed(done=[(UID, batches[0].message_id)])
     assert await store.outbox.waiting() == [UID]
-    await store.outbox.done([(UID, batches[1].message_id)])
+    await store.outbox.completed(done=[(UID, batches[1].message_id)])
     assert await store.outbox.waiting() == []
     await store.outbox.enqueue([UID], channel.id, 4, 5.0, Parts())
     third = (await store.outbox.claim([UID], 10, 6.0))[UID]

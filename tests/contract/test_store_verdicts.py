@@ -12,8 +12,7 @@ from service.model import Change, Channel, Delta, Entry, Notice, PollResult
 from service.store import Store, keys
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
 from tests.support.everywhere import everywhere
-from workers.fanout import fan_out
-from workers.hits import Hits
+from workers.fanout import FanOut
 
 ALICE = "alice@localhost"
 A, B = "a" * 40, "b" * 40
@@ -169,7 +168,7 @@ async def test_a_notice_is_a_version_that_sets_the_condition_and_leaves_the_cont
     assert (delta.version, after.channel.version, after.channel.condition) == (2, 2, "dead")
     assert (after.validators, after.channel.title) == (before.validators, before.channel.title)
     assert await store.channels.memory(channel.id) == (2, SNAPSHOT.memory)
-    assert await fan_out(store, channel.id, after.epoch, Hits(store, 3))
+    assert await FanOut(store, 3).run(channel.id, after.epoch)
     batch = (await store.outbox.claim([keys.user_id(ALICE)], 9, 6.0))[keys.user_id(ALICE)]
     assert [(item.channel, item.version) for item in batch.items] == [(channel.id, 2)]
 

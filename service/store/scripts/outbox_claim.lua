@@ -5,10 +5,10 @@
 -- What is not to be told yet stays where it is. Of channels that are told at intervals it is noted when they were.
 -- KEYS outbox, in flight, articles, articles of the generation before, restrictions, when last told
 -- ARGV user id, most items, now s, and perhaps: the last item to look at, channels that are told at intervals, for how
---      long (s) to know when they were, then of each item of which something is withheld its id and the positions (JSON,
---      '' for all, 'later' for not yet).
--- Returns {message id, batch as JSON, items still queued}, or the number of batches in flight when nothing is queued, -1
--- if there may be more after the last item.
+--      long (s) to know when they were, and by the ids of items what is withheld of them (JSON): positions of changes,
+--      null for all, 'later' for not yet.
+-- Returns {batch as JSON, items still queued}, or the number of batches in flight when nothing is queued, -1 if there may
+-- be more after the last item.
 if redis.call('HGET', KEYS[5], 'suspended') then
   redis.call('DEL', KEYS[1])
   return redis.call('HLEN', KEYS[2])
@@ -49,14 +49,10 @@ local function told_elsewhere(channel, articles, news)
   return positions
 end
 
-local withheld = {}
-for i = 7, #ARGV, 2 do
-  if ARGV[i + 1] == '' then
-    redis.call('XDEL', KEYS[1], ARGV[i])
-  elseif ARGV[i + 1] == 'later' then
-    withheld[ARGV[i]] = ARGV[i + 1]
-  else
-    withheld[ARGV[i]] = cjson.decode(ARGV[i + 1])
+local withheld = cjson.decode(ARGV[7] or '{}')
+for item, positions in pairs(withheld) do
+  if positions == cjson.null then
+    redis.call('XDEL', KEYS[1], item)
   end
 end
 
@@ -135,6 +131,6 @@ if (ARGV[5] or '') ~= '' then
     end
   end
 end
-local batch = cjson.encode({items = items, acked = false, at = tonumber(ARGV[3])})
+local batch = cjson.encode({m = message_id, items = items, acked = false, at = tonumber(ARGV[3])})
 redis.call('HSET', KEYS[2], message_id, batch)
-return {message_id, batch, redis.call('XLEN', KEYS[1])}
+return {batch, redis.call('XLEN', KEYS[1])}

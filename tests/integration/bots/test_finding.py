@@ -8,8 +8,7 @@ from service.store import Store
 from service.store.directory import Name
 from tests.support.bot import Person
 from tests.support.channels import change, make_channel
-from workers.fanout import fan_out
-from workers.hits import Hits
+from workers.fanout import FanOut
 from workers.naming import Naming
 
 pytestmark = pytest.mark.usefixtures("bot")
@@ -28,7 +27,7 @@ async def published(store: Store, channel: Channel, title: str) -> None:
     await change(store, channel, Change("addition", Entry("new", title, f"{channel.url}#new", tags=("Python",))))
     (state,) = await store.channels.states([channel.id])
     assert state is not None
-    await fan_out(store, channel.id, state.epoch, Hits(store, 3))
+    await FanOut(store, 3).run(channel.id, state.epoch)
 
 
 async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Person, store: Store) -> None:

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from bots.bot import Bot
-from bots.unreachable import rest_unreachable
 from service.feeds.parts import parts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
@@ -156,7 +155,7 @@ async def test_who_was_suspended_is_welcomed_back_and_told_in_brief(
     alice = await person()
     channel = await subscribed(store, [alice])
     await store.users.mark(alice.jid, welcomed=True)
-    await rest_unreachable(store, user_id(alice.jid), ())
+    await store.pauses.rest(alice.jid, [channel.id])
     async with serving(settings, store):
         for version, key in enumerate(("one", "two"), start=1):
             await tell(store, [alice], channel, key, base=version)

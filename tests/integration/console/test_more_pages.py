@@ -97,15 +97,15 @@ async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
 ) -> None:
     channel, uid = await make_channel(store), keys.user_id("bob@example.org")
     await store.subscriptions.subscribe("bob@example.org", channel.id)
-    for number, ended in enumerate((store.outbox.received, store.outbox.done, None), start=2):
+    for number, ended in enumerate(("received", "done", ""), start=2):
         delta = await publish(store, channel, f"secret{number}", base=number - 1)
         await store.outbox.enqueue([uid], channel.id, delta.version, time.time() - 60, parts(delta))
         batch = (await store.outbox.claim([uid], 10, time.time()))[uid]
-        if ended is None:
+        if not ended:
             await store.outbox.dead(uid, batch.message_id, "came back for 14 days")
         else:
-            await store.outbox.acked([(uid, batch.message_id)])
-            await ended([(uid, batch.message_id)])
+            await store.outbox.completed(acked=[(uid, batch.message_id)])
+            await store.outbox.completed(**{ended: [(uid, batch.message_id)]})
     _, text = await ada.get(f"/people/{uid}")
     assert [words in text for words in ("Received", "Sent", "Given up", "came back for 14 days", "A feed")] == [
         True

@@ -4,8 +4,7 @@ from service.model import Change, Channel, Entry
 from service.store import Store, keys
 from service.store.outbox import OutboxItem
 from tests.support.channels import change, make_channel
-from workers.fanout import fan_out
-from workers.hits import Hits
+from workers.fanout import FanOut
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
@@ -23,9 +22,9 @@ async def fan_out_changes(store: Store, channel: Channel, *changes: Change, base
     await change(store, channel, *changes, base=base)
     (state,) = await store.channels.states([channel.id])
     assert state is not None
-    assert await fan_out(store, channel.id, state.epoch, Hits(store, 3))
+    assert await FanOut(store, 3).run(channel.id, state.epoch)
     await store.channels.fanned(channel.id, state.epoch, base, "")
-    assert await fan_out(store, channel.id, state.epoch, Hits(store, 3))
+    assert await FanOut(store, 3).run(channel.id, state.epoch)
 
 
 async def claimed(store: Store) -> list[OutboxItem]:
@@ -58,4 +57,4 @@ async def test_lines_of_a_page_are_no_articles(store: Store) -> None:
     one, two = await followed(store, "a"), await followed(store, "b")
     for channel in (one, two):
         await fan_out_changes(store, channel, Change("addition", ARTICLE, line=7))
-    assert [item.left_out for item in await claimed(store)] == [(), ()]
+    assert [item.left_out for item in await claimed(store)] == [None, None]

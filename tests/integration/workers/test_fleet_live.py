@@ -115,7 +115,7 @@ async def delivered_titles(store: Store) -> list[str]:
             delta = await store.channels.delta(item.channel, item.version)
             assert delta is not None
             titles += [change.entry.title for change in delta.changes]
-        await store.outbox.done([(UID, batch.message_id)])
+        await store.outbox.completed(done=[(UID, batch.message_id)])
     return titles
 
 

@@ -25,7 +25,7 @@ from service.store import Store, keys
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.contents import stored
 from tests.support.waiting import until_so
-from workers.hits import Hits
+from workers.fanout import FanOut
 from workers.naming import Naming
 from workers.owning import Owning
 from workers.tasks import Tasks
@@ -52,7 +52,7 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
         happened=note,
         tasks=tasks,
         contents=stored(store),
-        hits=Hits(store, 3),
+        fan_out=FanOut(store, 3),
         naming=Naming(store, SystemClock(), 3),
     )
     channel = await make_channel(store)
@@ -85,7 +85,7 @@ class Owner:
             happened=self._note,
             tasks=self.tasks,
             contents=stored(store),
-            hits=Hits(store, 3),
+            fan_out=FanOut(store, 3),
             naming=Naming(store, SystemClock(), 3),
         )
         self.owning.ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))

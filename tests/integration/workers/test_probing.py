@@ -213,7 +213,7 @@ async def test_another_part_of_a_page_is_watched_and_the_first_one_again_after_t
         batch = (await store.outbox.claim([keys.user_id(ALICE)], 20, time.time())).get(keys.user_id(ALICE))
         deltas = [await store.channels.delta(item.channel, item.version) for item in batch.items] if batch else []
         if batch:
-            await store.outbox.done([(keys.user_id(ALICE), batch.message_id)])
+            await store.outbox.completed(done=[(keys.user_id(ALICE), batch.message_id)])
         said = [each.notice.kind if each.notice else each.changes[0].entry.summary for each in deltas if each]
         return [words.splitlines()[0] for words in said]
 

@@ -77,7 +77,7 @@ async def _told(store: Store, told: list[str], count: int) -> Sequence[str]:
                 delta = await store.channels.delta(item.channel, item.version)
                 assert delta is not None
                 told.extend([delta.notice.kind] if delta.notice else [c.entry.title for c in delta.changes])
-            await store.outbox.done([(UID, batch.message_id)])
+            await store.outbox.completed(done=[(UID, batch.message_id)])
         return len(told) >= count
 
     await until(enough, f"{count} things told, not only {told}")

@@ -187,7 +187,7 @@ def test_for_a_person_known_to_be_offline_nothing_is_sent_twice_until_they_come(
     assert dispatch.take(1, 1e9) == []
     dispatch.seen(ANN, 2e9)
     assert dispatch.take(1, 2e9 + RECEIPT_WITHIN_S) == [ANN]
-    assert dispatch.has_met(ANN)
+    assert dispatch.seen_online(ANN)
 
 
 def test_what_has_no_receipt_goes_again_when_the_person_returns(dispatch: Dispatch) -> None:
@@ -202,7 +202,7 @@ def test_what_has_no_receipt_goes_again_when_the_person_returns(dispatch: Dispat
     assert dispatch.take(1, RECEIPT_WITHIN_AT_RETURN_S - 0.1) == []
     assert dispatch.take(1, RECEIPT_WITHIN_AT_RETURN_S) == [ANN], "to return once more does not put it off"
     assert dispatch.resend(ANN, flying, RECEIPT_WITHIN_AT_RETURN_S) == flying
-    assert dispatch.has_met(ANN)
+    assert dispatch.seen_online(ANN)
     assert not dispatch.is_unsure(ANN)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.elsewhere import told_elsewhere
+from bots.bodies import also_told_by
 from bots.notifications import notification
 from bots.voice import voice
 from service.feeds.parts import share
@@ -123,7 +123,7 @@ def test_a_channel_that_is_back_tells_its_news_too() -> None:
 
 def test_an_article_of_two_channels_is_told_once_and_names_the_other() -> None:
     one, two = delta(FEED, added("a", "Rain")), delta(OTHER, added("z", "Sun"), added("a", "Rain"))
-    also_in = told_elsewhere([one, share(two, edits=False, left_out=(1,))], [share(two, edits=False, left_out=(0,))])
+    also_in = also_told_by([one, share(two, edits=False, left_out=(1,))], [(OTHER.id, two.changes[1])])
     assert also_in == {(FEED.id, "a"): [OTHER.id]}
     told = notification(
         [FEED, OTHER], [one, share(two, edits=False, left_out=(1,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH

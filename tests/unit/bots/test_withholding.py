@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from bots.knowing import Wishes
+from bots.recipients import Recipient
 from bots.withholding import LOOKED_AT, Choice
 from service.habits import NONE, Digest, Habits, next_digest_s
 from service.model import ChannelId
@@ -22,8 +22,8 @@ def item(channel: ChannelId, queued_s: float, *met: MetWatch) -> QueuedItem:
 
 def choice(told_s: float | None, habits: Habits = NONE, *, interval_s: float = HOUR_S, number: int = 1) -> Choice:
     """Of somebody who is told of NEWS at intervals, the last time at this moment, if at all."""
-    wishes = Wishes(habits, {number: Preferences(interval_s=int(interval_s))})
-    return Choice(wishes, {} if told_s is None else {NEWS: told_s}, numbers={NEWS: 1, BLOG: 2})
+    recipient = Recipient(habits, {number: Preferences(interval_s=int(interval_s))})
+    return Choice(recipient, {} if told_s is None else {NEWS: told_s}, numbers={NEWS: 1, BLOG: 2})
 
 
 def test_after_silence_an_item_is_told_at_once_and_its_channel_remembered() -> None:

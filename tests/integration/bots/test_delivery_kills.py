@@ -1,0 +1,186 @@
+"""A bot that is killed at any step of a delivery: its successor loses nothing, doubles nothing, and keeps the order."""
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
+from bots import delivery, dispatch
+from bots.charges import EVERYBODY, Charges
+from bots.delivery import Delivery
+from bots.link import Receipt
+from service.clock import SystemClock
+from service.feeds.parts import parts
+from service.model import Change, Entry
+from service.preferences import FOR_ALL, Preferences, Rule, parse_test
+from service.settings import Settings
+from service.store import Store
+from service.store.keys import user_id
+from service.store.link import Link
+from tests.support.channels import change, make_channel
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.parametrize("login", ["component"])
+
+STRIDE = 4
+"""Every one of so many steps is a moment of a kill; which ones differs from run to run."""
+ANN, BEN = "ann@localhost", "ben@localhost"
+"""Ann's client sends receipts, Ben's sends none; Ben reads nothing of crypto."""
+TOLD = {
+    ANN: ["Entry one", "Entry crypto", "Better one", "Entry two", "Entry three"],
+    BEN: ["Entry one", "Better one", "Entry two", "Entry three"],
+}
+
+
+class Killed:
+    """The process that is killed before its step of this number: nothing it does from then on reaches anybody."""
+
+    def __init__(self, at: float) -> None:
+        self._left = at
+        self.steps = 0
+        self.is_dead = asyncio.Event()
+        self.is_over = asyncio.Event()
+
+    async def step(self) -> None:
+        """Return if the process lives; else never, or when the test ends it."""
+        self.steps += 1
+        if self.steps > self._left:
+            self.is_dead.set()
+        if self.is_dead.is_set():
+            await self.is_over.wait()
+            raise asyncio.CancelledError
+
+
+class KillableLink(Link):
+    """Redis, as a process reaches it that may be killed."""
+
+    process: Killed
+
+    async def call(self, *command: Any) -> Any:
+        await self.process.step()
+        return await super().call(*command)
+
+    async def many(self, commands: Sequence[Any]) -> list[Any]:
+        await self.process.step()
+        return await super().many(commands)
+
+    async def many_once(self, commands: Sequence[Any]) -> list[Any]:
+        await self.process.step()
+        return await super().many_once(commands)
+
+    async def each(self, commands: Sequence[Any]) -> list[Any]:
+        await self.process.step()
+        return await super().each(commands)
+
+
+class Server:
+    """An XMPP server whose people are online, as one process after the other writes to it."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, list[tuple[str, str]]] = {ANN: [], BEN: []}
+
+    def told(self, jid: str) -> list[str]:
+        """The news of each message that somebody was sent, each message once, in order."""
+        return [
+            news for body in dict(self.messages[jid]).values() for news in re.findall(r"(?:Entry|Better) \w+", body)
+        ]
+
+
+class ServerLink:
+    """One process's session."""
+
+    address = voice = "feeds.localhost"
+    is_account = False
+
+    def __init__(self, server: Server, process: Killed) -> None:
+        self.up = asyncio.Event()
+        self.up.set()
+        self.rooms: set[str] = set()
+        self.delivery: Delivery
+        self._server, self._process = server, process
+
+    async def send(self, stanzas: Sequence[str]) -> None:
+        """The server has them; Ann's client sends its receipts."""
+        await self._process.step()
+        for stanza in map(fromstring, stanzas):
+            self._server.messages[stanza.attrib["to"]].append((stanza.attrib["id"], stanza.findtext("body", "")))
+            if stanza.find("{urn:xmpp:receipts}request") is not None:
+                receipt = Receipt(stanza.attrib["to"], stanza.attrib["id"])
+                asyncio.get_running_loop().call_soon(self.delivery.receipt, receipt)
+        await self._process.step()
+
+    def hint(self, stanza: str) -> None:
+        """Nobody answers."""
+
+
+@asynccontextmanager
+async def started(settings: Settings, server: Server, process: Killed) -> AsyncIterator[None]:
+    """A process that delivers, and is still there, though dead, at the end of the block."""
+    link, clock = ServerLink(server, process), SystemClock()
+    redis = KillableLink(settings)
+    redis.process = process
+    store = Store(redis)
+    charges = Charges(store.heard, clock, link.address)
+    charges.hold(EVERYBODY)
+    link.delivery = Delivery(store, link, clock, charges, 1_000.0)
+    delivering = asyncio.create_task(link.delivery.run())
+    link.delivery.started()
+    try:
+        yield
+    finally:
+        process.is_over.set()
+        delivering.cancel()
+        await asyncio.gather(delivering, return_exceptions=True)
+        await store.close()
+
+
+async def queue(store: Store) -> None:
+    """News, an edit, and news again of one channel for both people, one part a version."""
+    await store.link.call("FLUSHALL")
+    channel = await make_channel(store)
+    for jid in (ANN, BEN):
+        await store.subscriptions.subscribe(jid, channel.id)
+        await store.users.mark(jid, receipts=jid == ANN)
+    await store.preferences.put(BEN, FOR_ALL, Preferences(rules=(Rule(allow=False, test=parse_test("crypto")),)))
+    added = ("addition", "Entry one"), ("addition", "Entry crypto"), ("replacement", "Better one")
+    more = ("addition", "Entry two"), ("addition", "Entry three")
+    for version, (kind, title) in enumerate(added + more, start=1):
+        key = title.split()[1]
+        entry = Entry(key, title, f"https://example.org/{key}")
+        delta = await change(store, channel, Change(kind, entry), base=version)  # type: ignore[arg-type] # one of two kinds
+        uids = [user_id(jid) for jid in (ANN, BEN)]
+        await store.outbox.enqueue(uids, channel.id, delta.version, 2_000.0, parts(delta))
+
+
+async def nothing_waits(store: Store) -> bool:
+    return not await store.outbox.depth()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "MOST_ITEMS", 1)
+    monkeypatch.setattr(dispatch, "RECEIPT_WITHIN_IF_UNSEEN_S", 0.05)
+
+
+async def test_whatever_step_a_bot_is_killed_at_its_successor_goes_on(store: Store, settings: Settings) -> None:
+    await queue(store)
+    server, process = Server(), Killed(float("inf"))
+    async with started(settings, server, process):
+        await until(lambda: nothing_waits(store), "all is delivered")
+    assert {jid: server.told(jid) for jid in TOLD} == TOLD
+    assert [len(server.messages[jid]) for jid in TOLD] == [len(told) for told in TOLD.values()]
+    assert process.steps > 40
+    for step in range(random.randrange(STRIDE), process.steps, STRIDE):  # noqa: S311 - any will do
+        await queue(store)
+        server, process = Server(), Killed(step)
+        async with started(settings, server, process):
+            await asyncio.wait_for(process.is_dead.wait(), 10)
+            async with started(settings, server, Killed(float("inf"))):
+                await until(lambda: nothing_waits(store), f"all is delivered after a kill before step {step}")
+        assert {jid: server.told(jid) for jid in TOLD} == TOLD, step
+        assert server.messages[ANN][0][0].startswith(user_id(ANN))
