@@ -42,7 +42,7 @@ def test_each_channel_gets_what_its_owner_would_give_it(channels: list[Weighed],
             *(int(row["subscribers"]), float(row["update_interval_s"]), bool(row["private"])),
             *(float(row["site_scale"]), float(row["longest_wait_s"]), float(row["shortest_interval_s"])),
         )
-        assert size == pytest.approx(optimum.decided(policy, nodes, optimum.tabled([factors]), scale)[0], rel=1e-5)
+        assert size == pytest.approx(optimum.decided(policy, nodes, optimum.tabled([factors], 1), scale)[0], rel=1e-5)
 
 
 @given(CHANNELS, st.floats(0.1, 50.0))
