@@ -175,7 +175,8 @@ def admin(
     from service.stack.state import told_environment  # noqa: PLC0415 - same
 
     environ = None if state is None else told_environment(state)
-    typer.echo(asyncio.run(remote.run(context.args, environ)))
+    if text := asyncio.run(remote.run(context.args, environ)):
+        typer.echo(text)
 
 
 @app.command(

@@ -5,33 +5,40 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from service.clock import Clock
-from service.console import api, api_fleet, login, opml, websub
+from service.console import api, login, opml, websub
 from service.console.access import Need
-from service.console.assets import asset
-from service.console.audited import audited
+from service.console.accounts import Passwords
 from service.console.failures import failures
 from service.console.finding import Finder
-from service.console.guard import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, guard
-from service.console.headers import add_security_headers
-from service.console.health import health_routes
+from service.console.guard import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, add_security_headers, guard
 from service.console.login import PASSWORDS
-from service.console.overview import usual_interval_s
-from service.console.overview_page import shown
+from service.console.middleware import audited, repeated
+from service.console.overview import shown, usual_interval_s
 from service.console.pages import pages
-from service.console.passwords import Passwords
 from service.console.pulse import Pulse
-from service.console.repeated import repeated
 from service.console.roster import Roster
-from service.console.site import CLOCK, FINDER, OPML_READER, PULSE, ROSTER, SETTINGS, STORE, TEMPLATES, templates
+from service.console.site import (
+    CLOCK,
+    FINDER,
+    OPML_READER,
+    PULSE,
+    ROSTER,
+    SETTINGS,
+    STORE,
+    TEMPLATES,
+    asset,
+    templates,
+)
 from service.feeds.sandbox import OpmlReader
+from service.net.health import health_routes
 from service.settings import Settings
 from service.store import Store
 
 LARGEST_BODY_BYTES = 64 * 1024
 _LARGER_BYTES: Mapping[Handler, int] = {
     websub.receive: websub.LARGEST_PUSH_BYTES,
-    opml.post_opml: opml.LARGEST_FILE_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
+    **{each.handler: each.largest_bytes for each in api.OPERATIONS if each.largest_bytes},
 }
 
 
@@ -78,13 +85,12 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     ]
     app[PUBLIC] = frozenset(route.handler for route in public)
     app[HOOKS] = frozenset(route.handler for route in hooks)
-    app[WITHOUT_STORE] = frozenset(
-        [*(route.handler for route in health), asset, api.get_openapi, api_fleet.accept_store]
-    )
+    without_store = (each.handler for each in api.OPERATIONS if each.without_store)
+    app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), asset, api.get_openapi, *without_store])
     closed = pages()
     app[NEEDS] = {
         **{route.handler: Need(role) for role, routes in closed.items() for route in routes},
-        **api.needs(),
+        **{each.handler: each.need for each in api.OPERATIONS},
     }
     app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes), *api.routes()])
     app.on_response_prepare.append(add_security_headers)

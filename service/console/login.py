@@ -7,10 +7,9 @@ from urllib.parse import urlsplit
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.accounts import set_password, set_zone, unfit_name, unfit_password
-from service.console.audited import record
+from service.console.accounts import LONGEST, SHORTEST, Passwords, set_password, set_zone, unfit_name, unfit_password
 from service.console.guard import SESSION_COOKIE, own_origin, set_cookie
-from service.console.passwords import LONGEST, SHORTEST, Passwords
+from service.console.middleware import record
 from service.console.site import CLOCK, SETTINGS, STORE, VISITOR, render
 from service.errors import LimitReached, UserError
 from service.habits import zone_named

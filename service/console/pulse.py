@@ -15,7 +15,7 @@ from service.store import Store
 _WATCHED_EVERY_S: Final = 5.0
 _UNWATCHED_EVERY_S: Final = 30.0
 _LEAST_S: Final = 1.0
-FINE_S: Final = 300.0
+_FINE_S: Final = 300.0
 """So far back all samples are kept; before that, one each half minute, for an hour."""
 _COARSE_S: Final = 30.0
 _KEPT_S: Final = 3_600.0
@@ -55,6 +55,13 @@ class Pulse:
         self._beaten = asyncio.Event()
         self._watched = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
+
+    def recent_growth(self, now_s: float) -> tuple[Counts, float]:
+        """Return by how much the counts grew in the last minutes, and in how many seconds."""
+        recent = [sample for sample in self.samples if sample.at_s > now_s - _FINE_S]
+        if not recent:
+            return {}, 0.0
+        return growth(recent[0].counts, recent[-1].counts), recent[-1].at_s - recent[0].at_s
 
     def start(self, show: Show) -> None:
         """Begin to look, and to ``show`` while somebody watches."""
@@ -121,7 +128,7 @@ class Pulse:
         self._counts = {url: self._counts[url] for url in urls}
         self._weigh({url: counts for url, counts in zip(urls, told, strict=True) if counts}, now_s)
         counted = Sample(now_s, self._total, waiting)
-        self.samples = thinned([*self.samples, counted], now_s, FINE_S, _COARSE_S, _KEPT_S)
+        self.samples = thinned([*self.samples, counted], now_s, _FINE_S, _COARSE_S, _KEPT_S)
 
     def _weigh(self, told: Mapping[str, Counts], now_s: float) -> None:
         self.loads, past, self._past = {}, self._past, {}

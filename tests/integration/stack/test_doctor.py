@@ -12,7 +12,6 @@ import pytest
 
 from service import settings
 from service.clock import SystemClock
-from service.console.health import serve_health
 from service.doctor.bots import judged
 from service.doctor.finding import Finding
 from service.doctor.machine import check_console, check_file_limit, check_parser
@@ -20,6 +19,7 @@ from service.doctor.report import as_text, examine
 from service.doctor.store import bots_silent_s, check_store, server
 from service.doctor.xmpp import check_xmpp
 from service.errors import CoronetError
+from service.net.health import serve_health
 from service.stack.prosody import PrivateProsody
 from service.store import connect
 from tests.support.bot import serving

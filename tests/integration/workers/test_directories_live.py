@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from service.console.discovery import metrics
+from service.console.directory import metrics
 from service.discovery.grammar import Query, parse_query
 from service.errors import NoSuchThing, NoWorker
 from service.model import ChannelId

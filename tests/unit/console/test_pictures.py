@@ -8,14 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.clash.table import Standing
-from service.console.curves import Curve, curves_svg
-from service.console.differences import Piece, differences
-from service.console.discovery import Matrix
-from service.console.matrix_svg import matrix_svg
-from service.console.paces_svg import paces_svg
-from service.console.polls_svg import polls_svg
-from service.console.shards_svg import shards_svg
-from service.console.spans import seconds_in, span
+from service.console.charts import Curve, curves_svg, matrix_svg, paces_svg, polls_svg, shards_svg
+from service.console.phrases import Piece, differences, seconds_in, span
 from service.corona.reasons import Turn
 from service.errors import UserError
 from service.model import PollResult
@@ -84,7 +78,7 @@ def test_the_tree_of_key_groups_has_a_box_for_each() -> None:
 @given(st.integers(1, 300), st.integers(1, 80))
 def test_a_matrix_is_drawn_up_to_a_bound(partitions: int, replicas: int) -> None:
     names = tuple(range(partitions))
-    root = _parsed(matrix_svg(Matrix("channel", f"tag={HOSTILE}", partitions, replicas, names)))
+    root = _parsed(matrix_svg(f"tag={HOSTILE}", partitions, replicas, names))
     assert sum(each.tag == "rect" for each in root.iter()) == min(partitions, 64) * min(replicas, 64)
 
 
