@@ -35,7 +35,7 @@ from service.net.uploads import Uploads as Files
 from service.overlay.joining import balanced_id
 from service.settings import Settings
 from service.stack import ports
-from service.stack.child import Child, Program
+from service.stack.supervisor import Child, Program
 from service.store import keys, opened
 from service.store.identity import IdentityFile
 from service.store.link import Link
