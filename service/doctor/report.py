@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from service.clock import Clock, SystemClock
-from service.doctor.bots import bots_health, judged
-from service.doctor.finding import Finding
-from service.doctor.machine import check_console, check_file_limit, check_parser
-from service.doctor.store import bots_silent_s, check_store
+from service.doctor.checks import (
+    Finding,
+    bots_silent_s,
+    check_bots,
+    check_console,
+    check_file_limit,
+    check_parser,
+    check_store,
+)
 from service.doctor.xmpp import check_xmpp
 from service.logs import redacted
 from service.settings import Settings
@@ -18,31 +23,19 @@ from service.settings import Settings
 async def examine(settings: Settings) -> list[Finding]:
     """Make every check that concerns the program that the settings are for."""
     clock, program = SystemClock(), settings.program
-    store, bots, xmpp, console, parser = await asyncio.gather(
-        check_store(settings, clock),
-        _bots(settings) if program != "worker" else _nothing(),
-        _xmpp(settings, clock) if program in {"", "bot"} else _nothing(),
-        _console(settings) if program in {"", "console"} else _nothing(),
-        check_parser(),
-    )
-    return [*store, *bots, *xmpp, *console, parser, check_file_limit()]
-
-
-async def _bots(settings: Settings) -> list[Finding]:
-    bots = await bots_health(settings)
-    return [] if bots is None else [judged(bots)]
+    checks = [check_store(settings, clock)]
+    if program != "worker":
+        checks.append(check_bots(settings))
+    if program in {"", "bot"}:
+        checks.append(_xmpp(settings, clock))
+    if program in {"", "console"}:
+        checks.append(check_console(settings))
+    found = await asyncio.gather(*checks, check_parser())
+    return [*(finding for findings in found for finding in findings), check_file_limit()]
 
 
 async def _xmpp(settings: Settings, clock: Clock) -> list[Finding]:
     return await check_xmpp(settings, await bots_silent_s(settings, clock))
-
-
-async def _console(settings: Settings) -> list[Finding]:
-    return [await check_console(settings)]
-
-
-async def _nothing() -> list[Finding]:
-    return []
 
 
 def as_text(findings: Sequence[Finding]) -> str:

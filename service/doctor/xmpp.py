@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from html import escape
 
-from service.doctor.finding import Finding
+from service.doctor.checks import Finding
 from service.errors import OperationalError
 from service.settings import Settings
 
