@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from service import shards
-from service.console.api import OPERATIONS, PREFIX
 from service.console.failures import Problem
 from service.console.openapi import File, Operation
+from service.console.routes import OPERATIONS, PREFIX
 from service.errors import Fault, OperationalError, Unreachable, UserError, WrongUse, from_fault
 from service.net.remote import send
 from service.settings import Settings, load

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from service.clock import Clock
-from service.console import api, login, opml, websub
+from service.console import login, opml, websub
 from service.console.access import Need
 from service.console.accounts import Passwords
 from service.console.failures import failures
@@ -14,9 +14,9 @@ from service.console.guard import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, 
 from service.console.login import PASSWORDS
 from service.console.middleware import audited, repeated
 from service.console.overview import shown, usual_interval_s
-from service.console.pages import pages
 from service.console.pulse import Pulse
 from service.console.roster import Roster
+from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
 from service.console.site import (
     CLOCK,
     FINDER,
@@ -38,7 +38,7 @@ LARGEST_BODY_BYTES = 64 * 1024
 _LARGER_BYTES: Mapping[Handler, int] = {
     websub.receive: websub.LARGEST_PUSH_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
-    **{each.handler: each.largest_bytes for each in api.OPERATIONS if each.largest_bytes},
+    **{each.handler: each.largest_bytes for each in OPERATIONS if each.largest_bytes},
 }
 
 
@@ -77,7 +77,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
         web.post("/setup", login.setup),
         web.get("/join", login.join_form),
         web.post("/join", login.join),
-        web.get(f"{api.PREFIX}/openapi.json", api.get_openapi),
+        web.get(f"{PREFIX}/openapi.json", get_openapi),
     ]
     hooks = [
         web.get(websub.PATH, websub.verify, allow_head=False),
@@ -85,14 +85,15 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     ]
     app[PUBLIC] = frozenset(route.handler for route in public)
     app[HOOKS] = frozenset(route.handler for route in hooks)
-    without_store = (each.handler for each in api.OPERATIONS if each.without_store)
-    app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), asset, api.get_openapi, *without_store])
+    without_store = (each.handler for each in OPERATIONS if each.without_store)
+    app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), asset, get_openapi, *without_store])
     closed = pages()
     app[NEEDS] = {
         **{route.handler: Need(role) for role, routes in closed.items() for route in routes},
-        **{each.handler: each.need for each in api.OPERATIONS},
+        **{each.handler: each.need for each in OPERATIONS},
     }
-    app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes), *api.routes()])
+    app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes)])
+    app.add_routes([web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS])
     app.on_response_prepare.append(add_security_headers)
     app.on_startup.append(_begin)
     app.on_shutdown.append(_end)

@@ -9,16 +9,13 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
-from service.clash.table import Standing
 from service.console.phrases import ago, clock, duration, outcome_words, percent, short_id, went_well
 from service.corona.reasons import Turn
 from service.model import ChannelId, NodeId, NodeInfo, PollResult
 from service.overlay.ids import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
-from service.shards import Shard, Shards
 from service.store.paces import Pace
 
-_SHADES: Final = 5
 _ON_LEFT: Final = 130
 _ON_RIGHT: Final = 24
 _TIMELINE_WIDTH: Final = 720
@@ -289,70 +286,3 @@ def _draw_node(svg: ET.Element, node: NodeInfo, look: str, *, named: bool) -> No
         x, y = _on_circle(where, _LABELS_AT)
         right = x - _RING_WIDTH / 2
         _write(group, x, y + 5, node.name, "middle" if abs(right) < _RADIUS / 8 else "start" if right > 0 else "end")
-
-
-# The tree of key groups: the root is on top; below each split group stand its halves, each as wide as its part of the
-# key space. The stronger a leaf's colour, the nearer it is to what a keyspace may deliver.
-
-_TREE_WIDTH: Final = 960
-_TREE_ROW: Final = 30
-_TREE_GAP: Final = 2
-_LEAST_WIDTH: Final = 1.0
-_CHAR_WIDTH: Final = 8.5
-
-
-def shards_svg(found: Shards) -> Markup | None:
-    """Return the chart; None if nobody has subscribed yet."""
-    if not found.shards:
-        return None
-    deepest = max(len(shard.label.removesuffix("*")) for shard in found.shards)
-    leaves = sum(shard.standing != Standing.SPLIT for shard in found.shards)
-    title = f"The tree of key groups: {leaves} leaves, at most {deepest} splits deep"
-    svg = _svg("shards", _TREE_WIDTH, (deepest + 1) * _TREE_ROW, title)
-    for shard in found.shards:
-        _draw_shard(svg, shard, found.capacity)
-    return _markup(svg)
-
-
-def _draw_shard(svg: ET.Element, shard: Shard, capacity: float) -> None:
-    bits = shard.label.removesuffix("*")
-    width = _TREE_WIDTH / 2 ** len(bits)
-    x, y = int(bits or "0", 2) * width, len(bits) * _TREE_ROW
-    full = min(shard.load / capacity, 1.0) if capacity else 0.0
-    look, words = "split", f"{shard.label} in keyspace {shard.keyspace}, {shard.standing}"
-    if shard.standing != Standing.SPLIT:
-        look = f"leaf full-{min(int(full * _SHADES), _SHADES - 1)}"
-        words += f": {shard.subscriptions:,} subscriptions, {shard.load:.1f} deliveries per s, "
-        words += f"{percent(full)} of its most"
-    group = _draw(svg, "g", look, words)
-    shown = max(_LEAST_WIDTH, width - _TREE_GAP)
-    _draw(group, "rect", x=x, y=y, height=_TREE_ROW - _TREE_GAP, width=shown, rx="4")
-    if width > len(shard.label) * _CHAR_WIDTH + _TREE_GAP:
-        _write(group, x + width / 2, y + _TREE_ROW / 2 + 4, shard.label, "middle")
-
-
-# A matrix of cells as a heat map: a column for each partition, a row for each replica; the stronger the colour, the
-# more names.
-
-_CELL: Final = 18
-_CELL_GAP: Final = 2
-_MOST_CELLS: Final = 64
-
-
-def matrix_svg(pair: str, partitions: int, replicas: int, names: Sequence[int]) -> Markup:
-    """Return the chart; of a matrix with very many partitions, or replicas, the first ones.
-
-    ``names`` are those in each partition.
-    """
-    width, height = (min(count, _MOST_CELLS) * _CELL for count in (partitions, replicas))
-    title = f"{partitions} partitions by {replicas} replicas of {pair}"
-    svg = _svg("matrix", width, height, title)
-    svg.attrib |= {"width": str(width), "height": str(height)}
-    fullest = max(names, default=0) or 1
-    for partition, count in enumerate(names[:_MOST_CELLS]):
-        look = f"full-{min(int(count / fullest * _SHADES), _SHADES - 1)}"
-        for replica in range(min(replicas, _MOST_CELLS)):
-            words = f"Partition {partition}, replica {replica}: {count:,} names"
-            x, y, side = partition * _CELL, replica * _CELL, _CELL - _CELL_GAP
-            _draw(svg, "rect", look, words, x=x, y=y, width=side, height=side, rx="3")
-    return _markup(svg)

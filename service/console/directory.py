@@ -9,7 +9,6 @@ import msgspec
 from aiohttp import web
 
 from service.console.access import look
-from service.console.charts import matrix_svg
 from service.console.failures import in_plain_words
 from service.console.openapi import Operations, Parameter
 from service.console.site import SETTINGS, STORE, render
@@ -233,7 +232,6 @@ async def page(request: web.Request) -> web.Response:
     if "measure" in request.query:
         with suppress(NoSuchThing):  # it was forgotten since the page was made: then the list shows that
             good = await metrics(request.app[STORE], request.query["measure"])
-    drawn = [(each, matrix_svg(each.pair, each.partitions, each.replicas, each.names)) for each in grown.items[:_DRAWN]]
     return render(
         request,
         "directory.html",
@@ -241,7 +239,7 @@ async def page(request: web.Request) -> web.Response:
         query=query,
         found=found,
         matrices=grown.items,
-        drawn=drawn,
+        most_drawn=_DRAWN,
         kept=kept.items,
         good=good,
         error=error,

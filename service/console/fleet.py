@@ -12,7 +12,7 @@ from aiohttp import web
 
 from service import shards
 from service.console.access import act, look, rule
-from service.console.charts import regions, ring_svg, shards_svg
+from service.console.charts import regions, ring_svg
 from service.console.failures import shown_on
 from service.console.figures import Load, growth, moves
 from service.console.middleware import DETAIL, record
@@ -151,9 +151,7 @@ async def shards_page(request: web.Request, status: int = 200, *, done: str = ""
     """Show the tree of key groups."""
     found, samples = await get_shards(request), request.app[PULSE].samples
     moved = moves(growth(samples[0].counts, samples[-1].counts)) if samples else {}
-    return render(
-        request, "shards.html", status, found=found, picture=shards_svg(found), moved=moved, done=done, error=error
-    )
+    return render(request, "shards.html", status, found=found, moved=moved, done=done, error=error)
 
 
 @shown_on(shards_page)

@@ -30,6 +30,7 @@ _FAILING_SHARE: Final = 0.2
 _WAITING_USERS: Final = 100
 _WINDOW_S: Final = 60.0
 _SHORTEST_SPAN_S: Final = 1.0
+_SERIES: Final = ("at_s", "good", "failed", "messages", "waiting", "seen_p50", "seen_p95", "sent_p50", "sent_p95")
 
 operation = OPERATIONS = Operations()
 
@@ -150,29 +151,27 @@ def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[fl
 
     ``budget`` is what the fleet may poll per minute now.
     """
-    names = ("at_s", "good", "failed", "budget", "messages", "waiting", "seen_p50", "seen_p95", "sent_p50", "sent_p95")
-    told: dict[str, list[float | None]] = {name: [] for name in names}
-    for before, after in pairwise(samples):
-        spent_min = max(after.at_s - before.at_s, 1e-3) / 60
-        grown = growth(before.counts, after.counts)
-        polls = figures.polls(grown)
-        good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
-        seen, sent = (figures.delays(grown, name) for name in (figures.DETECTION, figures.DELIVERY))
-        values: dict[str, float | None] = {
-            "at_s": round(after.at_s, 1),
-            "good": round(good / spent_min, 1),
-            "failed": round((sum(polls.values()) - good) / spent_min, 1),
-            "budget": budget,
-            "messages": round(figures.messages(grown) / spent_min, 1),
-            "waiting": float(after.waiting),
-            "seen_p50": round(seen.p50_s, 2) if seen else None,
-            "seen_p95": round(seen.p95_s, 2) if seen else None,
-            "sent_p50": round(sent.p50_s, 2) if sent else None,
-            "sent_p95": round(sent.p95_s, 2) if sent else None,
-        }
-        for name, value in values.items():
-            told[name].append(value)
-    return told
+    points = [_point(*pair) for pair in pairwise(samples)]
+    return {"budget": [budget] * len(points)} | {name: [point[name] for point in points] for name in _SERIES}
+
+
+def _point(before: Sample, after: Sample) -> dict[str, float | None]:
+    spent_min = max(after.at_s - before.at_s, 1e-3) / 60
+    grown = growth(before.counts, after.counts)
+    polls = figures.polls(grown)
+    good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
+    point: dict[str, float | None] = {
+        "at_s": round(after.at_s, 1),
+        "good": round(good / spent_min, 1),
+        "failed": round((sum(polls.values()) - good) / spent_min, 1),
+        "messages": round(figures.messages(grown) / spent_min, 1),
+        "waiting": float(after.waiting),
+    }
+    for name, histogram in (("seen", figures.DETECTION), ("sent", figures.DELIVERY)):
+        delays = figures.delays(grown, histogram)
+        point[f"{name}_p50"] = round(delays.p50_s, 2) if delays else None
+        point[f"{name}_p95"] = round(delays.p95_s, 2) if delays else None
+    return point
 
 
 def polls_per_minute(

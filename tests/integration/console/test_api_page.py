@@ -2,7 +2,7 @@
 
 import re
 
-from service.console import api
+from service.console import routes as api
 from tests.support.console import Visitor
 
 

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from yarl import URL
 
 from service.console.access import SCOPES
-from service.console.api import OPERATIONS
 from service.console.guard import HOOKS, NEEDS, PUBLIC
+from service.console.routes import OPERATIONS
 from service.store import Store
 from service.store.accounts import Role
 from tests.support.console import TOKEN, Visitor, logged_in, make_account

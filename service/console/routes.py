@@ -1,13 +1,14 @@
-"""The pages that are closed to strangers, and who may come in."""
+"""The console's routes: its pages by the role that opens them, and the JSON API with its document and the page API."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
 
 from aiohttp import web
 
 from service.console import (
     account_settings,
     adding,
-    api,
     channel_page,
     channels,
     chat,
@@ -21,7 +22,26 @@ from service.console import (
     people,
     policy,
 )
+from service.console.openapi import Operation, document
+from service.console.site import answer, render
 from service.store.accounts import Role
+
+PREFIX: Final = "/api/v1"
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    *adding.OPERATIONS,
+    *channels.OPERATIONS,
+    *hosts.OPERATIONS,
+    *channel_page.OPERATIONS,
+    *opml.OPERATIONS,
+    *policy.OPERATIONS,
+    *fleet.OPERATIONS,
+    *people.OPERATIONS,
+    *delivery.OPERATIONS,
+    *account_settings.OPERATIONS,
+    *overview.OPERATIONS,
+    *directory.OPERATIONS,
+)
 
 
 def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
@@ -44,7 +64,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.get("/people/{user}", people.one),
             web.get("/delivery", delivery.page),
             web.get("/about", fleet.about_page),
-            web.get("/api", api.page),
+            web.get("/api", api_page),
             web.get("/settings", account_settings.page),
             web.post("/settings/password", account_settings.set_password),
             web.post("/settings/zone", account_settings.set_zone),
@@ -94,3 +114,22 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/settings/accounts/{name}/remove", account_settings.remove_account),
         ],
     }
+
+
+async def get_openapi(_: web.Request) -> web.Response:
+    """This document."""
+    return answer(_document())
+
+
+async def api_page(request: web.Request) -> web.Response:
+    """Show what programs can do; Swagger UI, to try it out, is loaded only on demand."""
+    areas: dict[str, list[tuple[str, str, Any]]] = {}
+    for path, methods in _document()["paths"].items():
+        for method, described in methods.items():
+            areas.setdefault(described["tags"][0], []).append((path, method, described))
+    return render(request, "api.html", prefix=PREFIX, areas=areas, types=_document()["components"]["schemas"])
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return document(PREFIX, OPERATIONS)
