@@ -18,9 +18,8 @@ from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.people import Invitation, invite
 from service.console.site import CLOCK, STORE, VISITOR, form_of, limit, log_cursor, render, zone_of
 from service.errors import UserError
-from service.store.accounts import Role
+from service.store.accounts import Role, Session
 from service.store.audit import Noted
-from service.store.sessions import Session
 
 _DEEDS: Final = 50
 _OWN: Final = Need(Role.VIEWER, "access:write")

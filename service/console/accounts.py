@@ -19,8 +19,7 @@ from service.console.access import SCOPES, Visitor
 from service.errors import LimitReached, NoSuchThing, NotAllowed, OperationalError, UserError
 from service.habits import zone_named
 from service.store import Store
-from service.store.accounts import Account, Role
-from service.store.sessions import Session
+from service.store.accounts import Account, Role, Session
 
 NAME: Final = r"[a-z0-9][a-z0-9._-]{0,31}"
 SHORTEST: Final = 10

@@ -27,7 +27,7 @@ from service.console.failures import Problem
 from service.console.openapi import File, Operation
 from service.console.routes import OPERATIONS, PREFIX
 from service.errors import Fault, OperationalError, Unreachable, UserError, WrongUse, from_fault
-from service.net.remote import send
+from service.net.processes import send
 from service.settings import Settings, load
 from service.shards import Shards
 

@@ -15,9 +15,7 @@ from service.errors import LimitReached, UserError
 from service.habits import zone_named
 from service.net.http_server import client_of
 from service.store import Store
-from service.store.accounts import Account, digest
-from service.store.login_limits import BROWSER_TTL_S
-from service.store.sessions import SESSION_TTL_S
+from service.store.accounts import BROWSER_TTL_S, SESSION_TTL_S, Account, digest
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
 

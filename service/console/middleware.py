@@ -19,8 +19,7 @@ from service.console.guard import API_PREFIX, CHANGES_NOTHING, NEEDS, WITHOUT_ST
 from service.console.site import CLOCK, STORE, VISITOR
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.net.http_server import client_of
-from service.store.audit import Deed
-from service.store.repeats import Kept
+from service.store.audit import Deed, Kept
 
 DETAIL: Final = web.RequestKey("detail", str)
 """What a handler has to say of a change besides what it is and where: the new value, how many."""

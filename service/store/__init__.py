@@ -13,9 +13,8 @@ from service.clash.keys import Layout
 from service.clash.mapping import Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
-from service.store.accounts import Accounts
-from service.store.api_keys import ApiKeys
-from service.store.audit import Audit
+from service.store.accounts import Accounts, ApiKeys, LoginLimits, Sessions
+from service.store.audit import Audit, Repeats
 from service.store.blocks import Blocks
 from service.store.bots import Bots
 from service.store.bounds import BoundsStore
@@ -35,7 +34,6 @@ from service.store.keyspaces import KeyspaceStore
 from service.store.leases import Leases
 from service.store.link import Link
 from service.store.loads import LoadStore
-from service.store.login_limits import LoginLimits
 from service.store.moves import Moves
 from service.store.nodes import Nodes
 from service.store.outbox import Outbox
@@ -46,12 +44,10 @@ from service.store.policy import PolicyStore
 from service.store.preferences import PreferenceStore
 from service.store.rehearsals import Rehearsals
 from service.store.remarks import Remarks
-from service.store.repeats import Repeats
 from service.store.requests import Requests
 from service.store.ring import Ring
 from service.store.rooms import Rooms
 from service.store.search import Search
-from service.store.sessions import Sessions
 from service.store.spread import Spreads
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions
