@@ -146,8 +146,8 @@ def doctor(
     """
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
+    from service import doctor as report  # noqa: PLC0415 - same
     from service import settings as layers  # noqa: PLC0415 - same
-    from service.doctor import report  # noqa: PLC0415 - same
     from service.stack.state import told_environment  # noqa: PLC0415 - same
 
     environ = None if state is None else told_environment(state)

@@ -54,26 +54,27 @@ def viewed(name: str, account: Account) -> AccountView:
     return AccountView(name, account.role, "active" if account.password_hash else "invited", account.created_s)
 
 
-def unfit_name(name: str) -> str:
-    """Return why this cannot be an account's name, or ''."""
-    if re.fullmatch(NAME, name):
-        return ""
-    return "A name has 1 to 32 small letters, digits, dots, dashes or underscores, and starts with a letter or digit."
+def check_name(name: str) -> None:
+    """Raise :class:`UserError` if this cannot be an account's name."""
+    if not re.fullmatch(NAME, name):
+        raise UserError(
+            "A name has 1 to 32 small letters, digits, dots, dashes or underscores, and starts with a letter or digit."
+        )
 
 
-def unfit_password(password: str, again: str) -> str:
-    """Return why this cannot be a password, or ''."""
+def check_password(password: str, again: str) -> None:
+    """Raise :class:`UserError` if this cannot be a password."""
     if len(password) < SHORTEST:
-        return f"The password needs at least {SHORTEST} characters."
+        raise UserError(f"The password needs at least {SHORTEST} characters.")
     if len(password) > LONGEST:
-        return f"The password can have at most {LONGEST} characters."
-    return "" if password == again else "The two passwords differ."
+        raise UserError(f"The password can have at most {LONGEST} characters.")
+    if password != again:
+        raise UserError("The two passwords differ.")
 
 
 async def add(store: Store, by: Visitor, name: str, role: Role, now_s: float) -> str:
     """Make an account without a password; return the token with which its holder chooses one."""
-    if unfit := unfit_name(name):
-        raise UserError(unfit)
+    check_name(name)
     _must_be_able_to_grant(by, role)
 
     def made(accounts: Mapping[str, Account]) -> Account:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 from aiohttp import web
 
-from service.console import figures
+from service.console import pulse
 from service.console.access import act, look
 from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.site import CLOCK, PULSE, STORE, limit, log_cursor, render
@@ -140,8 +140,8 @@ async def page(request: web.Request) -> web.Response:
         waiting=waiting,
         letters=letters,
         first=not request.query.get("cursor"),
-        messages=figures.messages(grown),
-        delays=figures.delays(grown, figures.DELIVERY),
+        messages=pulse.messages(grown),
+        delays=pulse.delays(grown, pulse.DELIVERY),
     )
 
 

@@ -14,9 +14,9 @@ from service import shards
 from service.console.access import act, look, rule
 from service.console.charts import regions, ring_svg
 from service.console.failures import shown_on
-from service.console.figures import Load, growth, moves
 from service.console.middleware import DETAIL, record
 from service.console.openapi import Operations
+from service.console.pulse import Load, growth, moves
 from service.console.site import PULSE, ROSTER, SETTINGS, STORE, VISITOR, form_of, render
 from service.model import NodeId, NodeInfo
 from service.shards import Shards

@@ -39,14 +39,17 @@ log = structlog.get_logger(__name__)
 async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Note what is about to be changed, change it, and note how that ended; not of what is done without the store."""
     visitor = request.get(VISITOR)
-    if visitor is None or request.method in CHANGES_NOTHING or _only_reads(request) or _needs_no_store(request):
+    need = request.app[NEEDS].get(request.match_info.handler)
+    only_reads = request.method in CHANGES_NOTHING or (need is not None and need.scope.endswith(":read"))
+    if visitor is None or only_reads or _needs_no_store(request):
         return await handler(request)
+    summary = (request.match_info.handler.__doc__ or "").strip().partition("\n")[0]
     deed = Deed(
         request.app[CLOCK].wall_s(),
         visitor.name,
         visitor.key,
         client_of(request).address,
-        _sentence(request),
+        summary,
         request.path,
     )
     note = secrets.token_hex(8)
@@ -83,17 +86,8 @@ async def _end_deed(request: web.Request, note: str, deed: Deed) -> None:
         log.warning("how it ended is not in the audit log", action=deed.action, on=deed.on, error=str(error))
 
 
-def _only_reads(request: web.Request) -> bool:
-    need = request.app[NEEDS].get(request.match_info.handler)
-    return need is not None and need.scope.endswith(":read")
-
-
 def _needs_no_store(request: web.Request) -> bool:
     return request.match_info.handler in request.app[WITHOUT_STORE]
-
-
-def _sentence(request: web.Request) -> str:
-    return (request.match_info.handler.__doc__ or "").strip().partition("\n")[0]
 
 
 @web.middleware

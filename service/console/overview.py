@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console import figures
+from service.console import pulse
 from service.console.access import look
-from service.console.figures import Delays, Sample, growth
 from service.console.openapi import Operations
 from service.console.phrases import count, duration, outcome_words, percent, went_well
+from service.console.pulse import Delays, Sample, growth
 from service.console.site import CLOCK, PULSE, ROSTER, SETTINGS, STORE, TEMPLATES, render
 from service.model import ChannelId, PollResult
 from service.settings import Settings
@@ -83,10 +83,10 @@ async def overview(app: web.Application) -> Overview:
         polls_per_minute=rates,
         budget_polls_per_minute=(aims or settings.policy().aims).budget_polls_per_minute,
         failing=sum(row.failing_since_s > 0 for row in roster.rows.values()),
-        messages_per_minute=figures.messages(grown) / spent_s * 60 if spent_s else 0.0,
-        detection=figures.delays(grown, figures.DETECTION),
-        delivery=figures.delays(grown, figures.DELIVERY),
-        receipt=figures.delays(grown, figures.RECEIPT),
+        messages_per_minute=pulse.messages(grown) / spent_s * 60 if spent_s else 0.0,
+        detection=pulse.delays(grown, pulse.DETECTION),
+        delivery=pulse.delays(grown, pulse.DELIVERY),
+        receipt=pulse.delays(grown, pulse.RECEIPT),
         attention=needs_attention(
             nodes=len(nodes),
             subscriptions=roster.subscriptions,
@@ -158,17 +158,17 @@ def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[fl
 def _point(before: Sample, after: Sample) -> dict[str, float | None]:
     spent_min = max(after.at_s - before.at_s, 1e-3) / 60
     grown = growth(before.counts, after.counts)
-    polls = figures.polls(grown)
+    polls = pulse.polls(grown)
     good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
     point: dict[str, float | None] = {
         "at_s": round(after.at_s, 1),
         "good": round(good / spent_min, 1),
         "failed": round((sum(polls.values()) - good) / spent_min, 1),
-        "messages": round(figures.messages(grown) / spent_min, 1),
+        "messages": round(pulse.messages(grown) / spent_min, 1),
         "waiting": float(after.waiting),
     }
-    for name, histogram in (("seen", figures.DETECTION), ("sent", figures.DELIVERY)):
-        delays = figures.delays(grown, histogram)
+    for name, histogram in (("seen", pulse.DETECTION), ("sent", pulse.DELIVERY)):
+        delays = pulse.delays(grown, histogram)
         point[f"{name}_p50"] = round(delays.p50_s, 2) if delays else None
         point[f"{name}_p95"] = round(delays.p95_s, 2) if delays else None
     return point

@@ -26,7 +26,7 @@ from redis.asyncio import Redis
 from bots import pubsub
 from bots.uploads import Uploads
 from bots.xmpp import Connection
-from service.doctor.checks import Finding, server
+from service.doctor import Finding, server
 from service.errors import StoreUnavailable
 from service.feeds.parts import Parts
 from service.net.health import serve_health

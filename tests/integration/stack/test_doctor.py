@@ -12,18 +12,19 @@ import pytest
 
 from service import settings
 from service.clock import SystemClock
-from service.doctor.checks import (
+from service.doctor import (
     Finding,
+    as_text,
     bots_silent_s,
     check_console,
     check_file_limit,
     check_parser,
     check_store,
+    check_xmpp,
+    examine,
     judged,
     server,
 )
-from service.doctor.report import as_text, examine
-from service.doctor.xmpp import check_xmpp
 from service.errors import CoronetError
 from service.net.health import serve_health
 from service.stack.prosody import PrivateProsody
@@ -188,7 +189,7 @@ async def test_a_client_s_server_must_have_a_trusted_certificate(prosody: Privat
 
 
 async def test_a_port_that_speaks_no_xmpp_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.doctor.xmpp._WITHIN_S", 0.1)
+    monkeypatch.setattr("service.doctor._XMPP_WITHIN_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         (finding,) = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), {})
