@@ -9,8 +9,7 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
-from service.console.finding import State, doing
-from service.console.roster import row_of
+from service.console.roster import State, doing, row_of
 from service.console.site import STORE
 from service.corona.reasons import Reason
 from service.errors import NotSettled, NoWorker

@@ -14,10 +14,10 @@ from aiohttp import web
 
 from service.console.access import act, look
 from service.console.catalogue import ChannelPage, page_number, views
-from service.console.finding import Wanted, after, cursor_at
 from service.console.middleware import DETAIL
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.phrases import seconds_in
+from service.console.roster import Wanted, after, cursor_at
 from service.console.site import FINDER, ROSTER, STORE, limit, render
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.model import ChannelId

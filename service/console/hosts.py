@@ -304,12 +304,9 @@ def _rows_of(roster: Roster, site: str) -> list[Row]:
 
 def _rate(text: str) -> float:
     try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not _RAREST_PER_S <= rate <= _MOST_OFTEN_PER_S:
-        raise UserError(f"Requests per second are a number from {_RAREST_PER_S:g} to {_MOST_OFTEN_PER_S:g}.")
-    return rate
+        return msgspec.convert({"requests_per_s": text}, SetHost, strict=False).requests_per_s
+    except msgspec.ValidationError as error:
+        raise UserError(f"Requests per second are a number from {_RAREST_PER_S:g} to {_MOST_OFTEN_PER_S:g}.") from error
 
 
 def _site(request: web.Request) -> str:

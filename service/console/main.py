@@ -14,13 +14,12 @@ from service.console import login, opml, websub
 from service.console.access import Need
 from service.console.accounts import Passwords
 from service.console.failures import failures
-from service.console.finding import Finder
 from service.console.guard import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, add_security_headers, guard
 from service.console.login import PASSWORDS, setup_link
 from service.console.middleware import audited, repeated
 from service.console.overview import shown, usual_interval_s
 from service.console.pulse import Pulse
-from service.console.roster import Roster
+from service.console.roster import Finder, Roster
 from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
 from service.console.site import (
     CLOCK,

@@ -4,7 +4,7 @@ An import adds a few feeds at a time for as long as one request may take; sent a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from secrets import SystemRandom
 from typing import Final
 
@@ -97,11 +97,45 @@ async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) ->
     new = await _not_kept(request.app[STORE], outline.feeds)
     # Otherwise those that take long would keep the same ones waiting each time.
     SystemRandom().shuffle(new)
-    additions = _Additions(request.app[STORE])
+    kept, problems = 0, list[str]()
+
+    async def add_some(feeds: Iterator[Subscribed]) -> None:
+        nonlocal kept
+        for feed in feeds:
+            try:
+                await _keep(request.app[STORE], feed)
+            except LimitReached:
+                continue
+            except (PublisherError, UserError) as error:
+                problems.append(f"{feed.url}: {error}")
+            else:
+                kept += 1
+
     # In a task of its own: before Python 3.13 a group whose child fails may leave its task marked as cancelled.
-    await asyncio.create_task(additions.add_all(iter(new)))
-    left = len(new) - additions.kept - len(additions.problems)
-    return Imported(len(outline.feeds) - len(new) + additions.kept, left, (*outline.problems, *additions.problems))
+    await asyncio.create_task(_within_time(add_some, iter(new)))
+    left = len(new) - kept - len(problems)
+    return Imported(len(outline.feeds) - len(new) + kept, left, (*outline.problems, *problems))
+
+
+async def _within_time(
+    add: Callable[[Iterator[Subscribed]], Coroutine[None, None, None]], feeds: Iterator[Subscribed]
+) -> None:
+    """Add as many feeds as one request has time for. Raises our own errors when nothing can be looked at."""
+    try:
+        async with asyncio.timeout(_WITHIN_S), asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(add(feeds))
+    except TimeoutError:
+        pass  # the rest is left
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+
+
+async def _keep(store: Store, feed: Subscribed) -> None:
+    probed = await store.requests.probe(feed.url, as_page=feed.page)
+    if probed.channel is None:
+        raise UserError(f"This is a page that names {'no feed' if probed.page else 'several feeds: add one of them'}.")
+    await store.channels.set_listed(probed.channel.id, listed=True)
 
 
 async def _not_kept(store: Store, feeds: Sequence[Subscribed]) -> list[Subscribed]:
@@ -112,43 +146,3 @@ async def _not_kept(store: Store, feeds: Sequence[Subscribed]) -> list[Subscribe
         pairs = zip(some, channels, strict=True)
         new += [feed for feed, channel in pairs if channel is None or channel.dormant or not channel.listed]
     return new
-
-
-class _Additions:
-    """Adds feeds of a file, and counts how that went."""
-
-    def __init__(self, store: Store) -> None:
-        self.kept = 0
-        self.problems: list[str] = []
-        self._store = store
-
-    async def add_all(self, feeds: Iterator[Subscribed]) -> None:
-        """Look at as many as one request has time for. Raises our own errors when nothing can be looked at."""
-        try:
-            async with asyncio.timeout(_WITHIN_S), asyncio.TaskGroup() as group:
-                for _ in range(_AT_ONCE):
-                    group.create_task(self._add_each(feeds))
-        except TimeoutError:
-            pass  # the rest is left
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
-
-    async def _add_each(self, feeds: Iterator[Subscribed]) -> None:
-        """Look at one after the other, and keep each that is a feed. Raises only our own errors."""
-        for feed in feeds:
-            try:
-                await self._keep(feed)
-            except LimitReached:
-                continue
-            except (PublisherError, UserError) as error:
-                self.problems.append(f"{feed.url}: {error}")
-            else:
-                self.kept += 1
-
-    async def _keep(self, feed: Subscribed) -> None:
-        probed = await self._store.requests.probe(feed.url, as_page=feed.page)
-        if probed.channel is None:
-            raise UserError(
-                f"This is a page that names {'no feed' if probed.page else 'several feeds: add one of them'}."
-            )
-        await self._store.channels.set_listed(probed.channel.id, listed=True)

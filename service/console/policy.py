@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -15,7 +15,7 @@ from service.console.phrases import seconds_in, span
 from service.console.roster import Roster, Row
 from service.console.site import ROSTER, SETTINGS, STORE, VISITOR, form_of, render
 from service.console.whatif import Fleet, Move, Outcome, Weighed
-from service.corona.policy import UNBOUNDED, Aims, Bounds, Goal, Policy
+from service.corona.policy import UNBOUNDED, Aims, Bounds, Goal
 from service.errors import UserError
 from service.model import ChannelId
 from service.settings import Settings
@@ -246,51 +246,35 @@ async def _what_if(store: Store, settings: Settings, roster: Roster, aims: Aims)
     usual = settings.policy()
     before = msgspec.structs.replace(usual, aims=present or usual.aims)
     after = msgspec.structs.replace(usual, aims=aims)
+
+    def weigh() -> tuple[list[Row], WhatIf, Sequence[Sequence[Move]]]:
+        rows = [row for row in list(roster.rows.values()) if not row.moved]
+        rows = [row for row in rows if row.listed or roster.subscribers(row.id)]
+        fleet = Fleet([_weighed(roster, row, bounds.of) for row in rows], len(nodes), rates)
+        now = fleet.outcome(before)
+        if before == after:
+            return rows, WhatIf(len(rows), len(nodes), now, now), ((), ())
+        outcome = WhatIf(len(rows), len(nodes), now, fleet.outcome(after))
+        return rows, outcome, fleet.moved(before, after, _MOVED_SHOWN)
+
     # Some 0.2 s of arithmetic for 100,000 channels.
-    found, *moves = await asyncio.to_thread(_weighed_up, roster, len(nodes), _Set(rates, bounds.of), before, after)
-    channels = await store.channels.many([cid for some in moves for cid, _ in some])
+    rows, found, moves = await asyncio.to_thread(weigh)
+    channels = await store.channels.many([rows[move.place].id for some in moves for move in some])
     titles = {channel.id: channel.title or channel.url for channel in channels if channel is not None}
     sooner, later = (
         tuple(
             Moved(cid, titles[cid], roster.subscribers(cid), move.before_s, move.after_s)
-            for cid, move in some
-            if cid in titles
+            for move in some
+            if (cid := rows[move.place].id) in titles
         )
         for some in moves
     )
     return msgspec.structs.replace(found, sooner=sooner, later=later)
 
 
-_Moves = Sequence[tuple[ChannelId, Move]]
-
-
-class _Set(NamedTuple):
-    """What admins set besides the aims: sites' requests per second, and bounds of channels."""
-
-    site_rates: Mapping[str, float]
-    bounds: Mapping[ChannelId, Bounds]
-
-
-def _weighed_up(roster: Roster, nodes: int, own: _Set, before: Policy, after: Policy) -> tuple[WhatIf, _Moves, _Moves]:
-    rows = [row for row in list(roster.rows.values()) if _is_polled(roster, row)]
-    fleet = Fleet([_weighed(roster, row, own.bounds) for row in rows], nodes, own.site_rates)
-    now = fleet.outcome(before)
-    if before == after:
-        return WhatIf(len(rows), nodes, now, now), (), ()
-    sooner, later = fleet.moved(before, after, _MOVED_SHOWN)
-    named = ([(rows[move.place].id, move) for move in moves] for moves in (sooner, later))
-    first, second = named
-    return WhatIf(len(rows), nodes, now, fleet.outcome(after)), first, second
-
-
-def _is_polled(roster: Roster, row: Row) -> bool:
-    return not row.moved and (row.listed or roster.subscribers(row.id) > 0)
-
-
 def _weighed(roster: Roster, row: Row, bounds: Mapping[ChannelId, Bounds]) -> Weighed:
-    charged = "" if row.private else row.site
-    own = bounds.get(row.id, UNBOUNDED)
-    return Weighed(roster.subscribers(row.id), row.update_interval_s, row.private, charged, own)
+    site, own = "" if row.private else row.site, bounds.get(row.id, UNBOUNDED)
+    return Weighed(roster.subscribers(row.id), row.update_interval_s, row.private, site, own)
 
 
 def _before(history: Sequence[Revision]) -> Aims | None:

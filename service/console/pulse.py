@@ -115,8 +115,13 @@ def added(total: Counts, grown: Counts) -> dict[str, float]:
 
 def polls(grown: Counts) -> dict[str, float]:
     """Return how many polls there were, by outcome."""
-    start = f'{_POLLS}{{outcome="'
-    return {name[len(start) : -2]: value for name, value in grown.items() if name.startswith(start) and value > 0}
+    return {outcome: value for outcome, value in _by_label(grown, _POLLS, "outcome").items() if value > 0}
+
+
+def _by_label(counts: Counts, metric: str, label: str) -> dict[str, float]:
+    """Return a metric's values by its only label."""
+    start = f'{metric}{{{label}="'
+    return {name[len(start) : -2]: value for name, value in counts.items() if name.startswith(start)}
 
 
 def messages(grown: Counts) -> float:
@@ -126,14 +131,12 @@ def messages(grown: Counts) -> float:
 
 def moves(grown: Counts) -> dict[str, int]:
     """Return how many key groups were split, and merged, by kind."""
-    start = f'{_MOVES}{{kind="'
-    return {name[len(start) : -2]: int(value) for name, value in grown.items() if name.startswith(start) and value > 0}
+    return {kind: int(value) for kind, value in _by_label(grown, _MOVES, "kind").items() if value > 0}
 
 
 def delays(grown: Counts, histogram: str) -> Delays | None:
     """Return how long things took, as buckets tell; None if there were none. Within a bucket all are equally likely."""
-    start = f'{histogram}_bucket{{le="'
-    found = {name[len(start) : -2]: value for name, value in grown.items() if name.startswith(start)}
+    found = _by_label(grown, f"{histogram}_bucket", "le")
     buckets = sorted((inf if bound == "+Inf" else float(bound), count) for bound, count in found.items())
     count = buckets[-1][1] if buckets else 0.0
     if count < 1:

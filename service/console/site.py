@@ -22,9 +22,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from service.clock import Clock
 from service.console import phrases
 from service.console.access import Visitor
-from service.console.finding import Finder
 from service.console.pulse import Pulse
-from service.console.roster import Roster
+from service.console.roster import FOREIGN_CURSOR, Finder, Roster
 from service.errors import UserError
 from service.feeds.sandbox import OpmlReader
 from service.settings import Settings
@@ -135,7 +134,7 @@ def log_cursor(request: web.Request) -> str:
 
 def foreign_cursor() -> UserError:
     """Return the error for a cursor that the console did not give out."""
-    return UserError("This cursor is not one the console gave out. Start again without it.")
+    return UserError(FOREIGN_CURSOR)
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
