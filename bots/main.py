@@ -9,8 +9,8 @@ import structlog
 from bots.posts import Post, post
 from bots.tasks import together
 from service.clock import SystemClock
-from service.console.health import serve_health
 from service.errors import StoreUnavailable
+from service.net.health import serve_health
 from service.settings import Settings
 from service.store import Store, open_store
 

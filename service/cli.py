@@ -146,8 +146,8 @@ def doctor(
     """
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
+    from service import doctor as report  # noqa: PLC0415 - same
     from service import settings as layers  # noqa: PLC0415 - same
-    from service.doctor import report  # noqa: PLC0415 - same
     from service.stack.state import told_environment  # noqa: PLC0415 - same
 
     environ = None if state is None else told_environment(state)
@@ -175,7 +175,8 @@ def admin(
     from service.stack.state import told_environment  # noqa: PLC0415 - same
 
     environ = None if state is None else told_environment(state)
-    typer.echo(asyncio.run(remote.run(context.args, environ)))
+    if text := asyncio.run(remote.run(context.args, environ)):
+        typer.echo(text)
 
 
 @app.command(

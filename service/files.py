@@ -1,6 +1,7 @@
 """Files that are complete or absent, and readable by their owner only."""
 
 import os
+import secrets
 from pathlib import Path
 
 
@@ -14,3 +15,11 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
+
+
+def secret_file(directory: Path, name: str) -> Path:
+    """Return the file of a secret, which is made up at the first call and kept."""
+    path = directory / name
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(24))
+    return path

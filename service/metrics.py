@@ -1,4 +1,4 @@
-"""What every process counts and measures, defined once; served by :mod:`service.console.health`.
+"""What every process counts and measures, defined once; served by :mod:`service.net.health`.
 
 Labels hold only words from our own code (an outcome, never a URL or a name), so that no publisher
 and no user can grow the number of series.

@@ -6,7 +6,8 @@ knows of the change, so that nothing has to be carried along. Each step is a lin
 """
 
 import time
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -19,20 +20,11 @@ _FOR_EACH_PERSON: Final = frozenset({"sent", "received"})
 log = structlog.get_logger(__name__)
 
 
-class Sink(Protocol):
-    """Where steps go besides the log. It neither waits nor raises."""
-
-    def step(
-        self, trace: str, name: str, began_s: float, ended_s: float, told: dict[str, str | int], *, first: bool
-    ) -> None:
-        """Take a step that began and ended then (Unix s)."""
-        ...
-
-
 class Tracing:
     """Takes steps. Without a sink they are only logged."""
 
-    sink: Sink | None = None
+    sink: Callable[..., None] | None = None
+    """Takes steps besides the log: :meth:`service.otel.Exporting.step`. It neither waits nor raises."""
 
     def step(self, trace: str, name: str, began_s: float, **told: str | int) -> None:
         """Note a step of a change that began then (Unix s) and has ended now."""
@@ -41,7 +33,7 @@ class Tracing:
             name, trace=trace, took_s=round(ended_s - began_s, 3), **told
         )
         if self.sink is not None:
-            self.sink.step(trace, name, min(began_s, ended_s), ended_s, told, first=name == FOUND)
+            self.sink(trace, name, min(began_s, ended_s), ended_s, told, first=name == FOUND)
 
 
 TRACING: Final = Tracing()
@@ -60,4 +52,4 @@ def configure() -> None:
     except ImportError as error:
         log.warning("traces are not exported: install coronet[otel]", error=str(error))
         return
-    TRACING.sink = Exporting(BatchSpanProcessor(OTLPSpanExporter()))
+    TRACING.sink = Exporting(BatchSpanProcessor(OTLPSpanExporter())).step

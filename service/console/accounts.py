@@ -1,20 +1,43 @@
-"""Who may use the console, changed by admins: always one of them is left who can come in."""
+"""Accounts of the console with their passwords, sessions and API keys, and the rules for changing them.
 
+One admin who can log in always remains. Passwords are hashed with argon2id (RFC 9106) with the OWASP minimum, one at
+a time and off the event loop: each hash takes 19 MiB and a core. When many wait already, further ones are refused.
+Everybody sees and ends their own sessions and keys, an admin those of all.
+"""
+
+import asyncio
 import re
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, Literal, TypeVar
 
 import msgspec
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
 
-from service.console.access import Visitor
-from service.console.passwords import LONGEST, SHORTEST
-from service.errors import NoSuchThing, NotAllowed, OperationalError, UserError
+from service.console.access import SCOPES, Visitor
+from service.errors import LimitReached, NoSuchThing, NotAllowed, OperationalError, UserError
 from service.habits import zone_named
 from service.store import Store
-from service.store.accounts import Account, Role
+from service.store.accounts import Account, Role, Session
 
 NAME: Final = r"[a-z0-9][a-z0-9._-]{0,31}"
+SHORTEST: Final = 10
+LONGEST: Final = 1024
+
 _TRIES = 5
+_LONGEST_KEY_NAME = 64
+_MOST_KEYS = 50
+"""Of one account."""
+
+_HASHER = PasswordHasher(time_cost=2, memory_cost=19456, parallelism=1)
+_DUMMY = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+_MOST_WAIT = 64
+"""Two seconds' worth."""
+_MOST_STRANGERS_WAIT = 48
+"""A crowd that guesses leaves room for visitors with a link or a known browser's cookie."""
+
+_Changed = TypeVar("_Changed", bound=Account | None)
 
 
 class AccountView(msgspec.Struct, frozen=True):
@@ -31,59 +54,59 @@ def viewed(name: str, account: Account) -> AccountView:
     return AccountView(name, account.role, "active" if account.password_hash else "invited", account.created_s)
 
 
-def unfit_name(name: str) -> str:
-    """Return why this cannot be an account's name, or ''."""
-    if re.fullmatch(NAME, name):
-        return ""
-    return "A name has 1 to 32 small letters, digits, dots, dashes or underscores, and starts with a letter or digit."
+def check_name(name: str) -> None:
+    """Raise :class:`UserError` if this cannot be an account's name."""
+    if not re.fullmatch(NAME, name):
+        raise UserError(
+            "A name has 1 to 32 small letters, digits, dots, dashes or underscores, and starts with a letter or digit."
+        )
 
 
-def unfit_password(password: str, again: str) -> str:
-    """Return why this cannot be a password, or ''."""
+def check_password(password: str, again: str) -> None:
+    """Raise :class:`UserError` if this cannot be a password."""
     if len(password) < SHORTEST:
-        return f"The password needs at least {SHORTEST} characters."
+        raise UserError(f"The password needs at least {SHORTEST} characters.")
     if len(password) > LONGEST:
-        return f"The password can have at most {LONGEST} characters."
-    return "" if password == again else "The two passwords differ."
+        raise UserError(f"The password can have at most {LONGEST} characters.")
+    if password != again:
+        raise UserError("The two passwords differ.")
 
 
 async def add(store: Store, by: Visitor, name: str, role: Role, now_s: float) -> str:
     """Make an account without a password; return the token with which its holder chooses one."""
-    if unfit := unfit_name(name):
-        raise UserError(unfit)
+    check_name(name)
     _must_be_able_to_grant(by, role)
-    for _ in range(_TRIES):
-        accounts = await store.accounts.all()
+
+    def made(accounts: Mapping[str, Account]) -> Account:
         if name in accounts:
             raise UserError(f"There is an account “{name}” already. Choose another name.")
-        made = Account("", now_s, role)
-        if await store.accounts.change(name, made, accounts) and (token := await store.accounts.invite(name, made)):
-            return token
-    raise _contended()
+        return Account("", now_s, role)
+
+    await _change(store, name, made)
+    return await invite(store, by, name)
 
 
 async def set_role(store: Store, by: Visitor, name: str, role: Role) -> AccountView:
     """Give an account another role, from its next request on."""
-    for _ in range(_TRIES):
-        accounts = await store.accounts.all()
+
+    def changed(accounts: Mapping[str, Account]) -> Account:
         present = _existing(accounts, name)
         _must_be_able_to_grant(by, present.role, role)
-        changed = msgspec.structs.replace(present, role=role)
-        _must_leave_an_admin({**accounts, name: changed})
-        if await store.accounts.change(name, changed, accounts):
-            return viewed(name, changed)
-    raise _contended()
+        account = msgspec.structs.replace(present, role=role)
+        _must_leave_an_admin({**accounts, name: account})
+        return account
+
+    return viewed(name, await _change(store, name, changed))
 
 
 async def remove(store: Store, by: Visitor, name: str) -> None:
     """Remove an account; its sessions and API keys are over."""
-    for _ in range(_TRIES):
-        accounts = await store.accounts.all()
+
+    def removed(accounts: Mapping[str, Account]) -> None:
         _must_be_able_to_grant(by, _existing(accounts, name).role)
         _must_leave_an_admin({each: account for each, account in accounts.items() if each != name})
-        if await store.accounts.change(name, None, accounts):
-            return
-    raise _contended()
+
+    await _change(store, name, removed)
 
 
 async def invite(store: Store, by: Visitor, name: str) -> str:
@@ -101,12 +124,7 @@ async def invite(store: Store, by: Visitor, name: str) -> str:
 
 async def set_password(store: Store, name: str, password_hash: str) -> Account:
     """Give an account another password; all its sessions are over."""
-    for _ in range(_TRIES):
-        accounts = await store.accounts.all()
-        changed = msgspec.structs.replace(_existing(accounts, name), password_hash=password_hash)
-        if await store.accounts.change(name, changed, accounts):
-            return changed
-    raise _contended()
+    return await _replace(store, name, password_hash=password_hash)
 
 
 async def set_zone(store: Store, name: str, words: str) -> str:
@@ -118,11 +136,21 @@ async def set_zone(store: Store, name: str, words: str) -> str:
     if len(zones) != 1:
         which = f"several: {', '.join(zones)}" if zones else "none"
         raise UserError(f"Of time zones called “{words[:50]}” there are {which}. Name it like Europe/Berlin.")
+    await _replace(store, name, zone=zones[0])
+    return zones[0]
+
+
+async def _replace(store: Store, name: str, **fields: str) -> Account:
+    return await _change(store, name, lambda all_: msgspec.structs.replace(_existing(all_, name), **fields))
+
+
+async def _change(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
+    """Write what ``edit`` makes of an account (None removes it); again if others changed accounts meanwhile."""
     for _ in range(_TRIES):
         accounts = await store.accounts.all()
-        changed = msgspec.structs.replace(_existing(accounts, name), zone=zones[0])
+        changed = edit(accounts)
         if await store.accounts.change(name, changed, accounts):
-            return zones[0]
+            return changed
     raise _contended()
 
 
@@ -147,3 +175,122 @@ def _must_leave_an_admin(accounts: Mapping[str, Account]) -> None:
 
 def _contended() -> OperationalError:
     return OperationalError("Others are changing accounts at the same time. Try again.")
+
+
+class KeyView(msgspec.Struct, frozen=True):
+    """An API key; nobody can see it again. Times are Unix s, ``used_s`` to the minute, null if it never was."""
+
+    id: str
+    name: str
+    account: str
+    scopes: tuple[str, ...]
+    created_s: float
+    used_s: float | None
+
+
+async def sessions(store: Store, visitor: Visitor) -> tuple[Session, ...]:
+    """Return the open sessions that a visitor may see, newest first."""
+    return tuple(each for each in await store.sessions.all() if _may_see(visitor, each.account))
+
+
+async def end_session(store: Store, visitor: Visitor, session: str) -> bool:
+    """End a session by its id; False if there is none that the visitor may see. Raises :class:`NotAllowed`."""
+    owners = {each.id: each.account for each in await sessions(store, visitor)}
+    if session not in owners:
+        return False
+    await _must_be_able_to_end(store, visitor, owners[session])
+    await store.sessions.end(session)
+    return True
+
+
+async def keys(store: Store, visitor: Visitor) -> tuple[KeyView, ...]:
+    """Return the API keys that a visitor may see, newest first; not those whose account is gone."""
+    accounts = await store.accounts.all()
+    return tuple(
+        KeyView(key.id, key.name, key.account, key.scopes, key.created_s, used_s)
+        for key, used_s in await store.api_keys.all()
+        if _may_see(visitor, key.account)
+        and key.account in accounts
+        and accounts[key.account].created_s == key.account_since_s
+    )
+
+
+async def make_key(
+    store: Store, visitor: Visitor, name: str, scopes: tuple[str, ...], now_s: float
+) -> tuple[KeyView, str]:
+    """Return a new key of the visitor's account and its token. Raises :class:`UserError`."""
+    unknown = [scope for scope in scopes if scope not in SCOPES]
+    if unknown or not scopes:
+        raise UserError(f"{unknown[0] if unknown else 'Nothing'} is no scope. There are: {', '.join(SCOPES)}.")
+    if not 0 < len(name) <= _LONGEST_KEY_NAME or not name.isprintable():
+        raise UserError(f"Give the key a name of at most {_LONGEST_KEY_NAME} characters, by which you know it again.")
+    account = await store.accounts.get(visitor.name) if visitor.name else None
+    if account is None:
+        raise UserError("A key belongs to an account: log in to make one.")
+    beyond = [scope for scope in scopes if not visitor.reaches(scope)]
+    if beyond:
+        raise UserError(f"The key you use has no scope {beyond[0]}, so it cannot make one that has.")
+    if sum(key.account == visitor.name for key in await keys(store, visitor)) >= _MOST_KEYS:
+        raise UserError(f"An account has at most {_MOST_KEYS} keys. Revoke one that is not used any more.")
+    chosen = tuple(scope for scope in SCOPES if scope in scopes)
+    key, token = await store.api_keys.make(name, (visitor.name, account), chosen, now_s)
+    return KeyView(key.id, key.name, key.account, key.scopes, key.created_s, None), token
+
+
+async def revoke_key(store: Store, visitor: Visitor, key: str) -> bool:
+    """Revoke a key by its id; False if there is none that the visitor may see. Raises :class:`NotAllowed`."""
+    owners = {each.id: each.account for each in await keys(store, visitor)}
+    if key not in owners:
+        return False
+    await _must_be_able_to_end(store, visitor, owners[key])
+    return await store.api_keys.revoke(key)
+
+
+async def _must_be_able_to_end(store: Store, visitor: Visitor, owner: str) -> None:
+    """Raise :class:`NotAllowed` for a key that would lock out people who may do more than the key, but for its own."""
+    account = await store.accounts.get(owner)
+    if account is not None and owner != visitor.name and not visitor.can_grant(account.role):
+        raise NotAllowed("An API key ends no sessions and keys of other accounts that may do more than the key itself.")
+
+
+def _may_see(visitor: Visitor, account: str) -> bool:
+    return visitor.role is Role.ADMIN or visitor.name == account
+
+
+class Passwords:
+    """Hashes and verifies; one value per application, for its turn-taking."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def hash(self, password: str) -> str:
+        """Return the argon2id string to be stored. Raises :class:`LimitReached`."""
+        async with self._in_turn(_MOST_WAIT):
+            return await asyncio.to_thread(_HASHER.hash, password)
+
+    async def verify(self, password: str, stored: str, *, is_known: bool = False) -> bool:
+        """Return whether it is the password; if none is stored (""), take as long and return False.
+
+        ``is_known``: the request comes from a browser that the account is known by. Raises :class:`LimitReached`.
+        """
+        async with self._in_turn(_MOST_WAIT if is_known else _MOST_STRANGERS_WAIT):
+            return await asyncio.to_thread(_matches, password, stored or _DUMMY) and bool(stored)
+
+    @asynccontextmanager
+    async def _in_turn(self, most_wait: int) -> AsyncIterator[None]:
+        if self._waiting >= most_wait:
+            raise LimitReached("Too many people log in at this moment. Try again in a few seconds.")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._waiting -= 1
+
+
+def _matches(password: str, stored: str) -> bool:
+    try:
+        return _HASHER.verify(stored, password)
+    except (VerificationError, InvalidHashError):
+        return False

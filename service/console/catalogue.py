@@ -1,4 +1,4 @@
-"""Channels as the console shows them, to people and to programs: found, paged, described."""
+"""Queries for channels, shared by the pages and the API: rows of lists, one channel in detail, and its content."""
 
 import asyncio
 import re
@@ -9,11 +9,10 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
-from service.console.finding import State, Wanted, after, cursor_at, doing
-from service.console.roster import row_of
-from service.console.site import FINDER, ROSTER, STORE
+from service.console.roster import State, doing, row_of
+from service.console.site import STORE
 from service.corona.reasons import Reason
-from service.errors import NotSettled, NoWorker, UserError
+from service.errors import NotSettled, NoWorker
 from service.feeds.urls import host_of, selector_of
 from service.feeds.websub import HubState, Status
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
@@ -24,8 +23,6 @@ from service.store.paces import Pace
 from service.store.remarks import Remarked
 from service.store.requests import Source
 
-PAGE = 50
-_LONGEST_WORD = 200
 _ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 20
 _ENTRIES_SHOWN = 10
@@ -127,35 +124,18 @@ class ContentView(msgspec.Struct, frozen=True):
     worker: str
 
 
-async def existing(store: Store, text: str) -> Channel:
-    """Return the channel whose id stands in a path. Raises ``HTTPNotFound``."""
-    channel = await store.channels.get(_checked_id(text))
+async def existing(request: web.Request) -> Channel:
+    """Return the channel whose id stands in the path. Raises ``HTTPNotFound``."""
+    channel = await request.app[STORE].channels.get(_checked_id(request.match_info["cid"]))
     if channel is None:
         raise _no_such_channel()
     return channel
 
 
-def asked_for(query: Mapping[str, str]) -> Wanted:
-    """Return what a page's address, or a request of the API, looks for. Raises :class:`UserError`."""
-    sort = query.get("sort", "id")
-    given = {name: query.get(name, "")[:_LONGEST_WORD] for name in ("state", "tag", "site")}
-    given |= {"text": query.get("q", "")[:_LONGEST_WORD], "sort": sort.removeprefix("-")}
-    try:
-        return msgspec.convert(given | {"reverse": sort.startswith("-")}, Wanted)
-    except msgspec.ValidationError as error:
-        raise UserError(f"Channels cannot be found by this: {error}") from error
-
-
-async def find(app: web.Application, looked_for: Wanted, cursor: str, count: int = PAGE) -> ChannelPage:
-    """Return the next channels that are looked for.
-
-    Raises :class:`UserError` for a cursor that is none of ours.
-    """
-    await app[ROSTER].look()
-    ids = app[FINDER].find(looked_for)
-    start = after(ids, cursor)
-    some = ids[start : start + count]
-    return ChannelPage(await views(app[STORE], some), cursor_at(ids, start + len(some)), len(ids))
+def page_number(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
+    """Return the number of the page that a query names, and of the last page, for so many items."""
+    pages, text = max(1, -(-total // size)), query.get("page", "1")[:9]
+    return min(max(1, int(text) if text.isdecimal() else 1), pages), pages
 
 
 async def detail(store: Store, text: str) -> ChannelDetail:
@@ -206,9 +186,8 @@ def _hub(state: HubState) -> HubView:
     return HubView(named.hub, named.topic, state.status, state.since_s, state.lease_until_s, state.failures)
 
 
-async def content(store: Store, text: str) -> ContentView:
-    """Return the content of the channel whose id stands in a path, from the nearest copy. Raises ``HTTPNotFound``."""
-    channel = await existing(store, text)
+async def content(store: Store, channel: Channel) -> ContentView:
+    """Return a channel's content from the nearest copy."""
     try:
         shown = await store.requests.show(channel.id)
     except NoWorker:

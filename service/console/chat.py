@@ -13,7 +13,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, hdrs, web
 from service.console.guard import our_origins
 from service.console.site import SETTINGS, render
 from service.errors import Unreachable
-from service.net.sockets import websocket
+from service.net.processes import websocket
 
 SUBPROTOCOL: Final = "xmpp"
 LARGEST_FRAME_BYTES: Final = 512 * 1024

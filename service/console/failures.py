@@ -2,7 +2,8 @@
 
 import http
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
 
 import msgspec
 import structlog
@@ -88,6 +89,27 @@ def in_plain_words(error: CoronetError) -> str:
         log.warning("the store cannot be reached", error=str(error))
         return _STORE_IS_AWAY
     return str(error)
+
+
+def shown_on(page: Callable[..., Awaitable[web.StreamResponse]]) -> Callable[[Handler], Handler]:
+    """Return a decorator for handlers of forms: after an error of ours, the form's ``page`` is shown again with it.
+
+    The page takes the request, the status and ``error``. That the store is unavailable is left to the middleware.
+    """
+
+    def decorate(handler: Handler) -> Handler:
+        @wraps(handler)
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except StoreUnavailable:
+                raise
+            except CoronetError as error:
+                return await page(request, status_of(error), error=in_plain_words(error))
+
+        return handle
+
+    return decorate
 
 
 @web.middleware

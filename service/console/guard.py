@@ -1,4 +1,6 @@
-"""Who may come in: every route is closed unless ``app[PUBLIC]`` or ``app[HOOKS]`` names its handler.
+"""The middleware that authorises requests, and the security headers of every response.
+
+Every route is closed unless ``app[PUBLIC]`` or ``app[HOOKS]`` names its handler.
 
 A closed route opens only to who has what ``app[NEEDS]`` says of its handler; to nobody, where that says nothing.
 A browser proves itself with a session cookie, a program, of the API alone, with an API key. Every change made
@@ -40,6 +42,24 @@ FORM_COOKIE: Final = "coronet_form"
 """Stands in for the session on forms of people who are not logged in yet."""
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "X-CSRF-Token"
+
+_POLICY: Final = "Content-Security-Policy"
+_CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; "
+    "img-src 'self' data:; "  # the stylesheet's icons are data: images
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+
+_HEADERS: Final = {
+    hdrs.SERVER: "coronet",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # "no-referrer" would make browsers send "Origin: null" with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
 
 CHANGES_NOTHING = {hdrs.METH_GET, hdrs.METH_HEAD}
 _TOKEN_HOLDER = Visitor("", Role.ADMIN, key="console_admin_token")
@@ -161,3 +181,13 @@ def our_origins(request: web.Request) -> set[str]:
 def own_origin(request: web.Request) -> str:
     """Return the origin at which the visitor's browser reached us."""
     return f"{'https' if client_of(request).is_secure else 'http'}://{request.host}"
+
+
+async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Complete a response's headers; to be called for every response when it is prepared."""
+    policy = response.headers.get(_POLICY, _CONTENT_SECURITY_POLICY)
+    response.headers.update(_HEADERS)
+    response.headers[_POLICY] = policy
+    response.headers.setdefault(hdrs.CACHE_CONTROL, "no-store")
+    if behind_tls(request):
+        response.headers["Strict-Transport-Security"] = "max-age=31536000"

@@ -7,18 +7,16 @@ from urllib.parse import urlsplit
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.accounts import set_password, set_zone, unfit_name, unfit_password
-from service.console.audited import record
+from service.console.accounts import LONGEST, SHORTEST, Passwords, check_name, check_password, set_password, set_zone
+from service.console.failures import shown_on
 from service.console.guard import SESSION_COOKIE, own_origin, set_cookie
-from service.console.passwords import LONGEST, SHORTEST, Passwords
+from service.console.middleware import record
 from service.console.site import CLOCK, SETTINGS, STORE, VISITOR, render
 from service.errors import LimitReached, UserError
 from service.habits import zone_named
 from service.net.http_server import client_of
 from service.store import Store
-from service.store.accounts import Account, digest
-from service.store.login_limits import BROWSER_TTL_S
-from service.store.sessions import SESSION_TTL_S
+from service.store.accounts import BROWSER_TTL_S, SESSION_TTL_S, Account, digest
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
 
@@ -46,58 +44,61 @@ async def setup_link(store: Store, base_url: str) -> str | None:
     return f"{base_url.rstrip('/')}/setup?token={await store.accounts.new_setup_token()}"
 
 
-async def setup_form(request: web.Request) -> web.Response:
+async def setup_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Ask for the first account's name and password."""
-    token = request.query.get("token", "")
+    given = await _given(request)
+    token = given["token"]
     if not await request.app[STORE].accounts.setup_token_valid(token):
         raise web.HTTPForbidden(text=_LINK_IS_SPENT)
-    return render(request, "setup.html", token=token, name="", error="", shortest=SHORTEST)
+    return render(request, "setup.html", status, token=token, name=given["name"], error=error, shortest=SHORTEST)
 
 
+@shown_on(setup_form)
 async def setup(request: web.Request) -> web.Response:
     """Make the first account."""
-    form = await request.post()
-    token, name, password = (str(form.get(field, "")) for field in ("token", "name", "password"))
-    accounts = request.app[STORE].accounts
+    given, accounts = await _given(request), request.app[STORE].accounts
+    token, name = given["token"], given["name"]
     if not await accounts.setup_token_valid(token):
         raise web.HTTPForbidden(text=_LINK_IS_SPENT)
-    if error := unfit_name(name) or unfit_password(password, str(form.get("again", ""))):
-        return render(request, "setup.html", 422, token=token, name=name, error=error, shortest=SHORTEST)
-    account = Account(await request.app[PASSWORDS].hash(password), request.app[CLOCK].wall_s())
+    check_name(name)
+    check_password(given["password"], given["again"])
+    account = Account(await request.app[PASSWORDS].hash(given["password"]), request.app[CLOCK].wall_s())
     if not await accounts.create_first(token, name, account):
         raise web.HTTPForbidden(text=_LINK_IS_SPENT)
     await record(request, name, "Make the first account.")
     raise web.HTTPSeeOther("/login?ready=1")
 
 
-async def join_form(request: web.Request) -> web.Response:
+async def join_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Ask who was invited for a password."""
-    token = request.query.get("token", "")
-    return await _join_form(request, token, 200, error="")
+    token = (await _given(request))["token"]
+    name = await _invited(request, token)
+    return render(request, "join.html", status, token=token, name=name, error=error, shortest=SHORTEST)
 
 
+@shown_on(join_form)
 async def join(request: web.Request) -> web.Response:
     """Take the password that an invited account's holder has chosen."""
-    form = await request.post()
-    token, password, again = (str(form.get(field, "")) for field in ("token", "password", "again"))
-    if error := unfit_password(password, again):
-        return await _join_form(request, token, 422, error=error)
-    accounts, name = request.app[STORE].accounts, await _invited(request, token)
-    if not await accounts.accept(token, name, await request.app[PASSWORDS].hash(password)):
+    given = await _given(request)
+    check_password(given["password"], given["again"])
+    name = await _invited(request, given["token"])
+    password_hash = await request.app[PASSWORDS].hash(given["password"])
+    if not await request.app[STORE].accounts.accept(given["token"], name, password_hash):
         raise web.HTTPForbidden(text=_INVITATION_IS_SPENT)
     await record(request, name, "Choose a password by a link.")
     raise web.HTTPSeeOther("/login?ready=1")
+
+
+async def _given(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form, or else of the query, as they were typed; "" for those that are missing."""
+    given = await request.post() if request.method == hdrs.METH_POST else request.query
+    return {name: str(given.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}
 
 
 def link_to(request: web.Request, token: str) -> str:
     """Return the link that leads to choosing a password."""
     here = request.app[SETTINGS].console_public_url or own_origin(request)
     return f"{here.rstrip('/')}/join?token={token}"
-
-
-async def _join_form(request: web.Request, token: str, status: int, *, error: str) -> web.Response:
-    name = await _invited(request, token)
-    return render(request, "join.html", status, token=token, name=name, error=error, shortest=SHORTEST)
 
 
 async def _invited(request: web.Request, token: str) -> str:
@@ -107,35 +108,33 @@ async def _invited(request: web.Request, token: str) -> str:
     return name
 
 
-async def login_form(request: web.Request) -> web.Response:
+async def login_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Ask who it is."""
-    target = _inside(request.query.get("next", ""))
-    return await _form(request, 200, target=target, name="", error="", ready="ready" in request.query)
+    given, exist = await _given(request), await request.app[STORE].accounts.exist()
+    target, ready = _inside(given["next"]), "ready" in request.query
+    return render(
+        request, "login.html", status, target=target, name=given["name"], error=error, ready=ready, exist=exist
+    )
 
 
+@shown_on(login_form)
 async def login(request: web.Request) -> web.Response:
     """Open a session for who knows the password."""
-    form = await request.post()
-    name, password, target = (str(form.get(field, "")) for field in ("name", "password", "next"))
-    try:
-        account = await _proved(request, name, password)
-    except LimitReached as refused:
-        return await _form(request, 429, target=_inside(target), name=name, error=str(refused), ready=False)
+    given = await _given(request)
+    name, browsers_zone = given["name"], given["zone"]
+    account = await _proved(request, name, given["password"])
     if account is None:
-        error = "The name or the password is wrong."
-        return await _form(request, 401, target=_inside(target), name=name, error=error, ready=False)
-    browsers_zone = str(form.get("zone", ""))
+        return await login_form(request, 401, error="The name or the password is wrong.")
     if not account.zone and zone_named(browsers_zone) == (browsers_zone,):
         await set_zone(request.app[STORE], name, browsers_zone)
     await record(request, name, "Log in.")
-    return await logged_in(request, name, account, _inside(target))
+    return await logged_in(request, name, account, _inside(given["next"]))
 
 
 async def new_password(request: web.Request, present: str, wanted: str, again: str) -> Account:
     """Change the visitor's own password. Raises :class:`UserError` if one of them will not do."""
     name = request[VISITOR].name
-    if error := unfit_password(wanted, again):
-        raise UserError(error)
+    check_password(wanted, again)
     if await _proved(request, name, present) is None:
         raise UserError("The present password is wrong.")
     return await set_password(request.app[STORE], name, await request.app[PASSWORDS].hash(wanted))
@@ -184,11 +183,6 @@ async def logout(request: web.Request) -> web.Response:
     response = web.Response(status=303, headers={"Location": "/login"})
     response.del_cookie(SESSION_COOKIE, path="/")
     return response
-
-
-async def _form(request: web.Request, status: int, *, target: str, name: str, error: str, ready: bool) -> web.Response:
-    exist = await request.app[STORE].accounts.exist()
-    return render(request, "login.html", status, target=target, name=name, error=error, ready=ready, exist=exist)
 
 
 def _inside(target: str) -> str:

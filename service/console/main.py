@@ -1,22 +1,124 @@
-"""`coronet console`: serves until it is told to stop, whether or not Redis is there."""
+"""`coronet console`: the application with its routes and middleware, and the program that serves it.
+
+It serves until it is told to stop, whether or not Redis is there.
+"""
 
 import asyncio
+from collections.abc import Mapping
 
 import structlog
+from aiohttp import web
 
-from service.clock import SystemClock
-from service.console.app import make_app
-from service.console.login import setup_link
+from service.clock import Clock, SystemClock
+from service.console import login, opml, websub
+from service.console.access import Need
+from service.console.accounts import Passwords
+from service.console.failures import failures
+from service.console.guard import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, add_security_headers, guard
+from service.console.login import PASSWORDS, setup_link
+from service.console.middleware import audited, repeated
+from service.console.overview import shown, usual_interval_s
+from service.console.pulse import Pulse
+from service.console.roster import Finder, Roster
+from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
+from service.console.site import (
+    CLOCK,
+    FINDER,
+    OPML_READER,
+    PULSE,
+    ROSTER,
+    SETTINGS,
+    STORE,
+    TEMPLATES,
+    asset,
+    templates,
+)
 from service.errors import StoreUnavailable
+from service.feeds.sandbox import OpmlReader
+from service.net.health import health_routes
 from service.net.http_server import serve_http
 from service.settings import Settings
 from service.shutdown import until_stopped
 from service.store import Store, open_store
 
+LARGEST_BODY_BYTES = 64 * 1024
 _ASK_AGAIN_AFTER_S = 2.0
 _REQUESTS_MAY_END_WITHIN_S = 3.0
+_LARGER_BYTES: Mapping[Handler, int] = {
+    websub.receive: websub.LARGEST_PUSH_BYTES,
+    opml.upload: opml.LARGEST_FORM_BYTES,
+    **{each.handler: each.largest_bytes for each in OPERATIONS if each.largest_bytes},
+}
 
 log = structlog.get_logger(__name__)
+
+
+@web.middleware
+async def body_cap(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse too large a body: before anything of it is read if it says how large it is, else when it is."""
+    largest_bytes = _LARGER_BYTES.get(request.match_info.handler, LARGEST_BODY_BYTES)
+    if (request.content_length or 0) > largest_bytes:
+        raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
+    # A clone, the public way to do it, would leave behind the files that a form brings.
+    request._client_max_size = largest_bytes  # noqa: SLF001 - see above
+    return await handler(request)
+
+
+def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
+    """Return the console over a store, which it neither opens nor closes."""
+    around = [failures, body_cap, guard, repeated, audited]
+    app = web.Application(middlewares=around, client_max_size=LARGEST_BODY_BYTES)
+    app[SETTINGS] = settings
+    app[STORE] = store
+    app[CLOCK] = clock
+    app[ROSTER] = Roster(store, usual_interval_s(settings))
+    app[FINDER] = Finder(app[ROSTER])
+    app[PULSE] = Pulse(store, clock, settings.metrics_token.get_secret_value())
+    app[OPML_READER] = OpmlReader()
+    app[TEMPLATES] = templates()
+    app[PASSWORDS] = Passwords()
+    health = health_routes(store.ping, settings)
+    app[websub.ARRIVING] = websub.ArrivingPushes()
+    public = [
+        *health,
+        web.get("/static/{path:.+}", asset),
+        web.get("/login", login.login_form),
+        web.post("/login", login.login),
+        web.get("/setup", login.setup_form),
+        web.post("/setup", login.setup),
+        web.get("/join", login.join_form),
+        web.post("/join", login.join),
+        web.get(f"{PREFIX}/openapi.json", get_openapi),
+    ]
+    hooks = [
+        web.get(websub.PATH, websub.verify, allow_head=False),
+        web.post(websub.PATH, websub.receive),
+    ]
+    app[PUBLIC] = frozenset(route.handler for route in public)
+    app[HOOKS] = frozenset(route.handler for route in hooks)
+    without_store = (each.handler for each in OPERATIONS if each.without_store)
+    app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), asset, get_openapi, *without_store])
+    closed = pages()
+    app[NEEDS] = {
+        **{route.handler: Need(role) for role, routes in closed.items() for route in routes},
+        **{each.handler: each.need for each in OPERATIONS},
+    }
+    app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes)])
+    app.add_routes([web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS])
+    app.on_response_prepare.append(add_security_headers)
+    app.on_startup.append(_begin)
+    app.on_shutdown.append(_end)
+    return app
+
+
+async def _begin(app: web.Application) -> None:
+    app[PULSE].start(lambda: shown(app))
+    app[ROSTER].start()
+
+
+async def _end(app: web.Application) -> None:
+    await app[PULSE].close()
+    await app[ROSTER].close()
 
 
 async def run(settings: Settings) -> None:

@@ -1,16 +1,17 @@
-"""Values as people read them: numbers with units, times as distances from now, outcomes as words."""
+"""Values as text for people: numbers with units, times, outcomes, lengths of time, and differences of texts. Pure."""
 
 import re
 from calendar import day_name, month_abbr
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from difflib import SequenceMatcher
+from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from service.console.differences import differences
-from service.console.spans import span
 from service.corona.policy import Bounds
 from service.corona.reasons import Bound, Reason
+from service.errors import UserError
 from service.feeds.pace import DAY_S
 from service.feeds.urls import selector_of, without_selector
 from service.habits import zoned
@@ -21,6 +22,13 @@ _HOUR_S = 3600
 _KIB = 1024
 _LETTERS = {"http": "HTTP", "tls": "TLS", "url": "URL"}
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=[^\W\d])")
+_UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_NAMES: Final = {86_400: "days", 3_600: "h", 60: "min", 1: "s"}
+_SPAN: Final = re.compile(r"(\d{1,9}(?:[.,]\d{1,3})?)\s*(s|sec|m|min|h|hours?|d|days?)?", re.IGNORECASE)
+_WORD: Final = re.compile(r"\s*\S+")
+_MOST_WORDS: Final = 400
+_MOST_PAIRS: Final = 10_000
+"""Of equal words in both texts, which is what a comparison's time grows with; texts that people write have fewer."""
 _WELL = {"new": "New entries", "unchanged": "Unchanged"}
 
 
@@ -176,6 +184,55 @@ def _spans(hours: Sequence[int]) -> Iterator[str]:
     starts = [hour for hour in hours if hour - 1 not in hours]
     ends = [hour + 1 for hour in hours if hour + 1 not in hours]
     return (f"{start}:00 to {end}:00" for start, end in zip(starts, ends, strict=True))
+
+
+def seconds_in(text: str) -> float:
+    """Return how many seconds a span has; without a unit, it is in seconds. Raises :class:`UserError`."""
+    read = _SPAN.fullmatch(text.strip())
+    if read is None:
+        raise UserError(f"“{text[:50]}” is no length of time. Write it like “90 s”, “15 min”, “12 h” or “2 days”.")
+    return float(read[1].replace(",", ".")) * _UNITS_S[(read[2] or "s")[0].lower()]
+
+
+def span(length_s: float) -> str:
+    """Return a length of time so that :func:`seconds_in` reads it back: in the largest unit that makes it whole."""
+    unit_s = next((unit_s for unit_s in _NAMES if length_s >= unit_s and length_s % unit_s == 0), 1)
+    name = "day" if unit_s == length_s == _UNITS_S["d"] else _NAMES[unit_s]
+    return f"{length_s / unit_s:.3f}".rstrip("0").rstrip(".") + f" {name}"
+
+
+class Piece(NamedTuple):
+    """Some text that stayed, was taken away, or was added."""
+
+    kind: Literal["same", "gone", "new"]
+    text: str
+
+
+def differences(before: str, after: str) -> list[Piece]:
+    """Return both texts as one; of long ones, only their beginnings are compared.
+
+    Texts that repeat the same words all the time are not compared, but stand one after the other.
+    """
+    old, new = _words(before), _words(after)
+    in_old, in_new = Counter(old), Counter(new)
+    if old != new and sum(count * in_new[word] for word, count in in_old.items()) > _MOST_PAIRS:
+        return [Piece("gone", "".join(old)), Piece("new", "".join(new))]
+    return list(_pieces(old, new))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.rstrip())[:_MOST_WORDS]
+
+
+def _pieces(old: list[str], new: list[str]) -> Iterator[Piece]:
+    for what, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if what == "equal":
+            yield Piece("same", "".join(new[k:m]))
+            continue
+        if j > i:
+            yield Piece("gone", "".join(old[i:j]))
+        if m > k:
+            yield Piece("new", "".join(new[k:m]))
 
 
 FILTERS: Final[Mapping[str, Callable[..., object]]] = {

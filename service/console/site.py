@@ -1,18 +1,30 @@
-"""What every handler of the console shares: typed keys, and how a template becomes a page."""
+"""Parts that all handlers of the console share: application keys, pages from templates, JSON, and static files.
 
+Only static files are compressed. A page reflects parts of its address beside secrets, whose bytes could be guessed from
+the compressed size.
+"""
+
+import asyncio
+import gzip
+import hashlib
+import mimetypes
+import re
+from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, TypeVar
 
-from aiohttp import web
+import msgspec
+from aiohttp import hdrs, web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.clock import Clock
 from service.console import phrases
 from service.console.access import Visitor
-from service.console.finding import Finder
 from service.console.pulse import Pulse
-from service.console.roster import Roster
+from service.console.roster import FOREIGN_CURSOR, Finder, Roster
+from service.errors import UserError
 from service.feeds.sandbox import OpmlReader
 from service.settings import Settings
 from service.store import Store
@@ -32,8 +44,15 @@ VISITOR: Final = web.RequestKey("visitor", Visitor)
 CSRF: Final = web.RequestKey("csrf", str)
 """The token this visitor's forms must send back."""
 
-_ROOM = Path(__file__).parent
-STATIC: Final = _ROOM / "static"
+MOST_ITEMS: Final = 200
+"""Of one page of a list."""
+
+_ROOM: Final = Path(__file__).parent
+_STATIC: Final = _ROOM / "static"
+_PATHS: Final = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()}
+_COMPRESSED: Final = ("text/", "application/javascript", "application/json", "image/svg+xml")
+_LOG_CURSOR: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
+_Body = TypeVar("_Body")
 
 
 @cache
@@ -75,3 +94,84 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
         )
     )
     return web.Response(status=status, text=text, content_type="text/html")
+
+
+def answer(value: object, status: int = HTTPStatus.OK) -> web.Response:
+    """Return a value as JSON."""
+    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")
+
+
+async def body(request: web.Request, kind: type[_Body]) -> _Body:
+    """Return the request's JSON body as this type. Raises :class:`UserError` if it does not fit, else HTTP errors."""
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="Send the body as application/json.")
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"The body does not fit: {error}") from error
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(text=f"The body is not JSON: {error}") from error
+
+
+def limit(request: web.Request, usual: int) -> int:
+    """Return the most items that the request wants. Raises :class:`UserError` unless it is a number in range."""
+    try:
+        wanted: int = msgspec.convert(
+            request.query.get("limit", str(usual)), Annotated[int, msgspec.Meta(ge=1, le=MOST_ITEMS)], strict=False
+        )
+    except msgspec.ValidationError as error:
+        raise UserError(f"limit: {error}") from error
+    return wanted
+
+
+def log_cursor(request: web.Request) -> str:
+    """Return the place in a log where a page begins, "" for its newest entry. Raises :class:`UserError`."""
+    cursor = request.query.get("cursor", "")
+    if cursor and not _LOG_CURSOR.fullmatch(cursor):
+        raise foreign_cursor()
+    return cursor
+
+
+def foreign_cursor() -> UserError:
+    """Return the error for a cursor that the console did not give out."""
+    return UserError(FOREIGN_CURSOR)
+
+
+async def form_of(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form, stripped; of a field that came several times, the last one."""
+    return {name: str(value).strip() for name, value in (await request.post()).items()}
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A static file; ``smaller`` is its body compressed by gzip, None if that saves nothing."""
+
+    body: bytes
+    smaller: bytes | None
+    media_type: str
+    tag: str
+
+
+async def asset(request: web.Request) -> web.Response:
+    """Send one of our own files."""
+    name = request.match_info["path"]
+    if name not in _PATHS:
+        raise web.HTTPNotFound
+    found = await asyncio.to_thread(_asset, name)
+    headers = {hdrs.CACHE_CONTROL: "public, no-cache", hdrs.ETAG: f'"{found.tag}"', hdrs.VARY: hdrs.ACCEPT_ENCODING}
+    if any(tag.value == found.tag for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    content = found.body
+    if found.smaller is not None and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
+        content = found.smaller
+        headers[hdrs.CONTENT_ENCODING] = "gzip"
+    return web.Response(body=content, content_type=found.media_type, headers=headers)
+
+
+@cache
+def _asset(name: str) -> Asset:
+    content = _PATHS[name].read_bytes()
+    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    smaller = gzip.compress(content, 9, mtime=0) if media_type.startswith(_COMPRESSED) else content
+    tag = hashlib.sha256(content).hexdigest()[:16]
+    return Asset(content, smaller if len(smaller) < len(content) else None, media_type, tag)

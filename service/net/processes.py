@@ -1,9 +1,10 @@
-"""Asking our own processes how they are: their addresses come from the store, so no guard stands in between."""
+"""HTTP and WebSocket clients for our own processes, whose addresses need no guard: they are set, or from the store."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import aiohttp
 from aiohttp import hdrs
@@ -14,6 +15,7 @@ from service.errors import Unreachable
 _WITHIN_S = 2.0
 _LARGEST_BYTES = 1 << 20
 _LONGEST_REASON_BYTES = 400
+_CONNECT_WITHIN_S = 10.0
 
 
 class Processes:
@@ -28,9 +30,7 @@ class Processes:
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_WITHIN_S))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close all connections."""
         await self._session.close()
 
@@ -58,3 +58,38 @@ class Processes:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise Unreachable(f"The process at {url} does not answer: {error}") from error
         return answer.status, body[:most_bytes].decode(errors="replace")
+
+
+class Said(NamedTuple):
+    """What came back."""
+
+    status: int
+    media_type: str
+    body: bytes
+
+
+async def send(
+    method: str, url: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, within_s: float
+) -> Said:
+    """Send a request and return what came back, without following redirects. Raises :class:`Unreachable`."""
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(within_s)) as http,
+            http.request(method, url, params=query, data=body, headers=headers, allow_redirects=False) as answer,
+        ):
+            return Said(answer.status, answer.content_type, await answer.read())
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise Unreachable(str(error) or "it took too long") from error
+
+
+@asynccontextmanager
+async def websocket(url: str, protocol: str, largest_bytes: int) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    """Connect, and close at the end; frames are at most so large. Raises :class:`Unreachable`."""
+    async with aiohttp.ClientSession() as session:
+        try:
+            async with asyncio.timeout(_CONNECT_WITHIN_S):
+                connected = await session.ws_connect(url, protocols=[protocol], max_msg_size=largest_bytes)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unreachable(str(error) or "it took too long") from error
+        async with connected:
+            yield connected

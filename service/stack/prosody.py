@@ -7,18 +7,15 @@ Of two bots the newer one is let in: the older one's connection may be all that 
 
 import asyncio
 import os
-import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from service.errors import OperationalError
-from service.files import write_private
+from service.files import secret_file, write_private
 from service.stack import ports
-from service.stack.child import Child, Program
-
-_START_TIMEOUT_S = 30.0
+from service.stack.supervisor import Program, Server
 
 _CONFIG: Final = """\
 pidfile = "{directory}/prosody.pid"
@@ -71,7 +68,7 @@ Component "{component}"
 """
 
 
-class PrivateProsody:
+class PrivateProsody(Server):
     """One Prosody over one directory; what it chose (ports, secret, certificate) stays there."""
 
     jid_domain: Final = "localhost"
@@ -87,50 +84,22 @@ class PrivateProsody:
 
         Raises :class:`OperationalError` when a given port is taken.
         """
-        self.directory = directory
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        wanted = {"c2s": c2s_port, "component": component_port, "http": 0}
-        chosen = ports.choose(directory / "ports.json", wanted)
+        super().__init__(directory)
+        chosen = ports.choose(directory / "ports.json", {"c2s": c2s_port, "component": component_port, "http": 0})
         self.c2s_port = chosen["c2s"]
         self.component_port = chosen["component"]
-        self._http_port = chosen["http"]
-        self._child: Child | None = None
+        self.http_url = f"http://{ports.LOOPBACK}:{chosen['http']}/"
+        """What the URLs of files that people and the bot upload begin with (XEP-0363)."""
+        self.websocket_url = f"ws://{ports.LOOPBACK}:{chosen['http']}/xmpp-websocket"
+        """Where browsers connect, on this machine (RFC 7395)."""
+        self.ca_file = directory / "certs" / "localhost.crt"
+        """The certificate, which clients are to trust."""
+        self.component_secret_file = secret_file(directory, "component-secret")
+        self.component_secret = self.component_secret_file.read_text(encoding="ascii")
         self.shards = tuple(f"coronet@b{number}.{self.component_jid}" for number in range(2, shards + 2))
         """What people write to at the other components, which have the same password."""
-
-    @property
-    def ca_file(self) -> Path:
-        """The certificate, which clients are to trust."""
-        return self.directory / "certs" / "localhost.crt"
-
-    @property
-    def websocket_url(self) -> str:
-        """Where browsers connect, on this machine (RFC 7395)."""
-        return f"ws://127.0.0.1:{self._http_port}/xmpp-websocket"
-
-    @property
-    def http_url(self) -> str:
-        """What the URLs of files that people and the bot upload begin with (XEP-0363)."""
-        return f"http://127.0.0.1:{self._http_port}/"
-
-    @property
-    def component_secret_file(self) -> Path:
-        """Where the component's password stands."""
-        return self.directory / "component-secret"
-
-    @property
-    def component_secret(self) -> str:
-        """The component's password; made when it is first asked for."""
-        if not self.component_secret_file.exists():
-            write_private(self.component_secret_file, secrets.token_urlsafe(24))
-        return self.component_secret_file.read_text(encoding="ascii")
-
-    @property
-    def pid(self) -> int:
-        """Process id while it runs."""
-        if self._child is None:
-            raise OperationalError(f"The Prosody of {self.directory} is not running.")
-        return self._child.pid
+        self._http_port = chosen["http"]
+        self._config = directory / "prosody.cfg.lua"
 
     async def program(self) -> Program:
         """Return how to run it, with its certificate and configuration made."""
@@ -145,21 +114,6 @@ class PrivateProsody:
         """Whether clients and the component can connect."""
         return await ports.accepts(self.c2s_port) and await ports.accepts(self.component_port)
 
-    async def start(self) -> None:
-        """Start it and wait until it answers. Raises :class:`OperationalError` with the end of its log."""
-        self._child = await Child.start(await self.program())
-        try:
-            await self._child.ready(_START_TIMEOUT_S)
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
-        """End it; accounts and archives stay in the directory. Harmless when it has ended already."""
-        if self._child is not None:
-            await self._child.stop()
-            self._child = None
-
     async def register(self, username: str, password: str) -> str:
         """Make the account, or give an existing one this password; return its JID. It need not run for that.
 
@@ -173,17 +127,6 @@ class PrivateProsody:
             if status == 0:
                 return jid
         raise OperationalError(f"Prosody did not take the account {jid}: {output}")
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    @property
-    def _config(self) -> Path:
-        return self.directory / "prosody.cfg.lua"
 
     def _configuration(self) -> str:
         domains = (self.component_jid, *(jid.rpartition("@")[2] for jid in self.shards))

@@ -2,26 +2,33 @@
 
 ``/feed.xml`` (which is feed 0) and ``/feeds/N.xml`` with correct validators; ``/`` is a page that
 names the first; ``/bad/…`` go wrong in fixed ways. ``POST /publish?feed=N&title=…`` publishes.
+
+The journal ``published.jsonl`` lets a restart continue, and says what people should have been told; ``requests.jsonl``
+says who asked for what, and when.
 """
 
 import asyncio
 import contextlib
 import hashlib
+import html
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from email.utils import formatdate
 from pathlib import Path
-from typing import Self
+from typing import Generic, Self, TypeVar
 
+import msgspec
 from aiohttp import web
 
 from service.errors import OperationalError
 from service.shutdown import until_stopped
 from service.stack.ports import LOOPBACK
-from service.stack.sample_feeds import Asked, Journal, Published, rss, unchanged_since
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+FEED_LENGTH = 20
+"""Entries a feed shows; older ones have scrolled out, as everywhere."""
 HUGE_BYTES = 10_000_000
 _DRIP_EVERY_S = 0.2
 _HOME = (
@@ -29,6 +36,49 @@ _HOME = (
     '<link rel="alternate" type="application/rss+xml" title="Sample feed" href="/feed.xml"></head>'
     "<body><h1>Coronet's sample publisher</h1><p>Its <a href='/feed.xml'>feed</a> grows all the time.</body></html>"
 )
+
+
+class Published(msgspec.Struct, frozen=True):
+    """One entry, as it was published (``published_s`` is Unix time)."""
+
+    feed: int
+    id: str
+    link: str
+    title: str
+    published_s: float
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One request, as it was answered (``at_s`` is Unix time)."""
+
+    at_s: float
+    path: str
+    status: int
+    user_agent: str
+    conditional: bool
+
+
+Line = TypeVar("Line", bound=msgspec.Struct)
+
+
+class Journal(Generic[Line]):
+    """An append-only file of JSON lines; what kill -9 cut short at its end was never written."""
+
+    def __init__(self, path: Path, kind: type[Line]) -> None:
+        path.touch(mode=0o600)
+        self._kind = kind
+        self._path = path
+        whole, _, _ = path.read_bytes().rpartition(b"\n")
+        self._path.write_bytes(whole + b"\n" if whole else b"")
+
+    def append(self, line: Line) -> None:
+        """Write one line; on return the kernel has it."""
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+    def lines(self) -> list[Line]:
+        """Return every line, oldest first."""
+        return [msgspec.json.decode(line, type=self._kind) for line in self._path.read_bytes().splitlines()]
 
 
 class SamplePublisher:
@@ -187,3 +237,29 @@ async def _drip(request: web.Request) -> web.StreamResponse:
             await response.write(b" ")
             await asyncio.sleep(_DRIP_EVERY_S)
     return response
+
+
+def rss(title: str, link: str, entries: Sequence[Published]) -> bytes:
+    """Return the document that shows the latest of these entries (oldest first), newest on top."""
+    items = "".join(_item(entry) for entry in reversed(entries[-FEED_LENGTH:]))
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>'
+        f"<title>{html.escape(title)}</title><link>{html.escape(link)}</link>"
+        f"<description>Made up on this machine, to try Coronet with.</description>\n{items}</channel></rss>\n"
+    ).encode()
+
+
+def _item(entry: Published) -> str:
+    return (
+        f'<item><guid isPermaLink="false">{entry.id}</guid><title>{html.escape(entry.title)}</title>'
+        f"<link>{entry.link}</link><pubDate>{formatdate(entry.published_s, usegmt=True)}</pubDate></item>\n"
+    )
+
+
+def unchanged_since(entries: Sequence[Published], since_s: int) -> bool:
+    """Whether a reader whose copy carries this ``Last-Modified`` (whole seconds) has them all.
+
+    Two entries within one second leave that open; the answer is then no (RFC 9110, 8.8.2.2).
+    """
+    newer = [entry for entry in entries if int(entry.published_s) >= since_s]
+    return len(newer) <= 1 and all(int(entry.published_s) == since_s for entry in newer)

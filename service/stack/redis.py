@@ -6,18 +6,16 @@ import importlib.util
 import os
 import shutil
 from pathlib import Path
-from typing import Self
 
 from service.errors import OperationalError
-from service.stack.child import Child, Program
+from service.stack.supervisor import Program, Server
 
-_START_TIMEOUT_S = 30.0
 _SOCKET_PATH_CAP_BYTES = 107  # sockaddr_un, unix(7)
 _REWRITE_FROM = "256mb"
 """A rewrite takes a core for seconds, and a busy fleet writes Redis' own 64 MB in as many."""
 
 
-class PrivateRedis:
+class PrivateRedis(Server):
     """One Redis over one directory. Starting it again over the same directory continues its data.
 
     Nothing acknowledged is lost on kill -9, whatever the fsync policy: the append-only file is
@@ -25,38 +23,19 @@ class PrivateRedis:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self._socket = directory / "redis.sock"
-        self._child: Child | None = None
+        self.url = f"unix://{self._socket}"
+        """As the settings take it."""
 
-    @property
-    def url(self) -> str:
-        """``unix://…``, as the settings take it."""
-        return f"unix://{self._socket}"
-
-    @property
-    def pid(self) -> int:
-        """Process id while it runs."""
-        if self._child is None:
-            raise OperationalError(f"The Redis of {self.directory} is not running.")
-        return self._child.pid
-
-    def program(self) -> Program:
+    async def program(self) -> Program:
         """Return how to run it, with its directory made. Raises :class:`OperationalError` if that cannot work."""
         if len(os.fsencode(self._socket)) > _SOCKET_PATH_CAP_BYTES:
             raise OperationalError(f"{self._socket} is too long for a socket: choose a shorter state directory.")
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         argv = [_server_binary(), "--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "700"]
-        argv += [
-            "--dir",
-            str(self.directory),
-            "--appendonly",
-            "yes",
-            "--save",
-            "",
-            "--auto-aof-rewrite-min-size",
-            _REWRITE_FROM,
-        ]
+        argv += ["--dir", str(self.directory), "--appendonly", "yes", "--save", ""]
+        argv += ["--auto-aof-rewrite-min-size", _REWRITE_FROM]
         return Program("redis", tuple(argv), self.directory / "redis.log", self.answers)
 
     async def answers(self) -> bool:
@@ -69,28 +48,6 @@ class PrivateRedis:
             writer.write(b"PING\r\n")
             return await reader.readline() == b"+PONG\r\n"
         return False
-
-    async def start(self) -> None:
-        """Start it and wait until it answers. Raises :class:`OperationalError` with the end of its log."""
-        self._child = await Child.start(self.program())
-        try:
-            await self._child.ready(_START_TIMEOUT_S)
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
-        """End it; what was written stays in the directory. Harmless when it has ended already."""
-        if self._child is not None:
-            await self._child.stop()
-            self._child = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
 
 def _server_binary() -> str:

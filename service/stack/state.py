@@ -1,10 +1,13 @@
-"""The state directory of ``coronet up``: held by one process, and the home of what is made only once."""
+"""The state directory of ``coronet up``: held by one process; what is made only once; and the ready file.
+
+The ready file says what other programs need to know of a running ``coronet up``.
+"""
 
 import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -73,14 +76,6 @@ def identity_file(directory: Path) -> Path:
     return path
 
 
-def secret_file(directory: Path, name: str) -> Path:
-    """Return the file of a secret, which is made up at the first call and kept."""
-    path = directory / name
-    if not path.exists():
-        write_private(path, secrets.token_urlsafe(24))
-    return path
-
-
 async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[TrialAccount]:
     """Return accounts for trying things out; registered at the first call, whose file is the sign that all are."""
     path = directory / "accounts.json"
@@ -92,3 +87,55 @@ async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[Trial
         accounts.append(TrialAccount(await prosody.register(username, password), password))
     write_private(path, msgspec.json.encode(accounts).decode())
     return accounts
+
+
+class Xmpp(msgspec.Struct, frozen=True):
+    """Where and as whom to chat; ``ca_file`` is the certificate that clients are to trust.
+
+    ``shards`` are the bot's other addresses.
+    """
+
+    host: str
+    port: int
+    domain: str
+    bot_jid: str
+    shards: list[str]
+    ca_file: str
+    accounts: list[TrialAccount]
+
+
+class Processes(msgspec.Struct, frozen=True):
+    """Process ids, each also the id of its process group."""
+
+    redis: int
+    prosody: int
+    bot: list[int]
+    workers: list[int]
+    console: int
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The file's content. ``sample_feed_url`` is None without sample feeds."""
+
+    redis_url: str
+    console_url: str
+    admin_token: str
+    xmpp: Xmpp
+    processes: Processes
+    sample_feed_url: str | None
+
+
+def processes(pids: Mapping[str, int]) -> Processes:
+    """Sort the supervisor's children by what they are."""
+    return Processes(
+        redis=pids["redis"],
+        prosody=pids["prosody"],
+        bot=[pid for name, pid in sorted(pids.items()) if name.startswith("bot-")],
+        workers=[pid for name, pid in sorted(pids.items()) if name.startswith("worker-")],
+        console=pids["console"],
+    )
+
+
+def write_ready(path: Path, ready: Ready) -> None:
+    """Put the file in place atomically, with mode 0600: it holds passwords."""
+    write_private(path, msgspec.json.format(msgspec.json.encode(ready), indent=2).decode() + "\n")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,18 +12,17 @@ from typing import Final
 
 import msgspec
 from rich.console import Console
+from rich.status import Status
 
 from service.errors import StoreRefused
-from service.files import write_private
+from service.files import secret_file, write_private
 from service.settings import load
 from service.shutdown import until_stopped
 from service.stack import ports, state
-from service.stack.child import Program, environment
 from service.stack.prosody import PrivateProsody
-from service.stack.ready import Ready, Xmpp, processes, write_ready
 from service.stack.redis import PrivateRedis
-from service.stack.screen import Screen, greeting
-from service.stack.supervisor import Supervisor
+from service.stack.state import Ready, TrialAccount, Xmpp, processes, write_ready
+from service.stack.supervisor import Program, Supervisor, environment
 from service.store import opened
 
 SAMPLE_INTERVAL_S: Final = 30
@@ -61,6 +61,39 @@ async def _run(machine: "Machine") -> None:
         await machine.stop()
 
 
+class Screen:
+    """Shows what is being started; an entry disappears from the spinner when its line is printed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Status | None = None
+        self._pending: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Print plain text; nothing in it is markup, and links are not broken."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    async def step(self, what: str, doing: Awaitable[None]) -> None:
+        """Show that something is being done, and then how long it took."""
+        since_s = time.monotonic()
+        self._pending.append(what)
+        self._spin()
+        try:
+            await doing
+        finally:
+            self._pending.remove(what)
+            self._spin()
+        self.say(f"  {what} is ready ({time.monotonic() - since_s:.1f} s)")
+
+    def _spin(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+        if self._pending:
+            self._status = self._console.status(f"Starting {', '.join(self._pending)} …")
+            self._status.start()
+
+
 class Machine:
     """All parts on this machine, wired to each other."""
 
@@ -76,10 +109,10 @@ class Machine:
         self._prosody = PrivateProsody(
             wanted.directory / "prosody", self._ports["xmpp"], self._ports["component"], shards=wanted.bots - 1
         )
-        self._admin_token_file = state.secret_file(wanted.directory, "admin-token")
-        self._cluster_secret_file = state.secret_file(wanted.directory, "cluster-secret")
+        self._admin_token_file = secret_file(wanted.directory, "admin-token")
+        self._cluster_secret_file = secret_file(wanted.directory, "cluster-secret")
         self._identity_file = state.identity_file(wanted.directory)
-        self._accounts: list[state.TrialAccount] = []
+        self._accounts: list[TrialAccount] = []
         self._supervisor = Supervisor(self._heard)
         self._complete = False
 
@@ -107,7 +140,7 @@ class Machine:
             if self._wanted.sample_feeds:
                 group.create_task(self._add(self._sample_publisher()))
             prosody = group.create_task(self._screen.step("prosody", self._start_prosody()))
-            await self._add(self._redis.program())
+            await self._add(await self._redis.program())
             for name in self._worker_names():
                 group.create_task(self._add(self._coronet(name, "worker")))
             await prosody
@@ -226,3 +259,35 @@ class Machine:
     def _forget_ready_file(self) -> None:
         if self._wanted.ready_file is not None:
             self._wanted.ready_file.unlink(missing_ok=True)
+
+
+def greeting(ready: Ready, state: Path, setup_link: str | None, *, loopback_open: bool) -> str:
+    """Return what a person needs for the first minute, ready to print."""
+    first = ready.xmpp.accounts[0]
+    server = f"server {ready.xmpp.host} port {ready.xmpp.port}"
+    lines = [
+        "",
+        "Coronet is running.",
+        "",
+        f"  Console   {setup_link or ready.console_url}",
+        *(["            This link works once: it makes the console's first admin."] if setup_link else []),
+        f"  Bot       {ready.xmpp.bot_jid}",
+        *([f"            and {', '.join(ready.xmpp.shards)}"] if ready.xmpp.shards else []),
+        f"  Account   {first.jid}   password  {first.password}",
+        f"            and {len(ready.xmpp.accounts) - 1} more in {state / 'accounts.json'}",
+        f"  Server    {ready.xmpp.host}, port {ready.xmpp.port}, STARTTLS. It made its certificate itself: trust it",
+        f"            when asked, or give your client {ready.xmpp.ca_file}",
+        "",
+        "  With any XMPP client; in Profanity:",
+        f"    /connect {first.jid} {server} tls trust",
+        f"    /msg {ready.xmpp.bot_jid} {f'subscribe {ready.sample_feed_url}' if ready.sample_feed_url else 'help'}",
+    ]
+    if ready.sample_feed_url:
+        lines += ["", f"  Sample    {ready.sample_feed_url} has a new entry every half minute."]
+    if loopback_open:
+        lines += [
+            "",
+            "  Loopback is open: whoever may talk to the bot can make it fetch from this machine's",
+            "  own ports. That is for trials only; without --allow-private it is closed.",
+        ]
+    return "\n".join([*lines, "", "Ctrl-C ends everything; the same command continues it.", ""])

@@ -12,9 +12,8 @@ from contextlib import asynccontextmanager
 from service.clash.groups import Keyspaces, Layout
 from service.model import ChannelId
 from service.settings import Settings
-from service.store.accounts import Accounts
-from service.store.api_keys import ApiKeys
-from service.store.audit import Audit
+from service.store.accounts import Accounts, ApiKeys, LoginLimits, Sessions
+from service.store.audit import Audit, Repeats
 from service.store.blocks import Blocks
 from service.store.bots import Bots
 from service.store.bounds import BoundsStore
@@ -33,7 +32,6 @@ from service.store.invites import Invites
 from service.store.keyspaces import KeyspaceStore
 from service.store.link import Link, Together
 from service.store.loads import LoadStore
-from service.store.login_limits import LoginLimits
 from service.store.moves import Moves
 from service.store.nodes import Nodes
 from service.store.outbox import Outbox
@@ -43,11 +41,9 @@ from service.store.people import People
 from service.store.policy import PolicyStore
 from service.store.rehearsals import Rehearsals
 from service.store.remarks import Remarks
-from service.store.repeats import Repeats
 from service.store.requests import Requests
 from service.store.ring import Leases, Ring
 from service.store.rooms import Rooms
-from service.store.sessions import Sessions
 from service.store.spread import Spreads
 from service.store.standing import Standings
 from service.store.subscriptions import Subscriptions

@@ -1,4 +1,7 @@
-"""What was done in the console, and by whom: noted before it is done, so that a crash can only hide how it ended."""
+"""The audit log of the console, and answers to requests with an Idempotency-Key.
+
+A change is noted before it is made, so that a crash can only hide how it ended.
+"""
 
 import time
 from typing import Final
@@ -6,10 +9,14 @@ from typing import Final
 import msgspec
 
 from service.store import console_keys
+from service.store.accounts import digest
 from service.store.link import Link, script
 
 KEPT: Final = 10_000
 _ENDS_WITHIN_S = 300.0
+_ANSWERS_KEPT_S = 24 * 3600
+_UNDER_WAY_S = 120
+"""A console that dies meanwhile leaves the request to be carried out again after that."""
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -72,3 +79,37 @@ class Audit:
             if msgspec.msgpack.decode(packed, type=Deed).at_s < long_ago_s
         ]
         await self._link.many(lost)
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """An answer. ``request`` is a digest of what it answers; ``status`` 0 while it is under way."""
+
+    request: str
+    status: int = 0
+    media_type: str = ""
+    location: str = ""
+    body: bytes = b""
+
+
+class Repeats:
+    """Answers by the keys that clients chose. Every method may raise :class:`StoreUnavailable`."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
+
+    async def begin(self, who: str, key: str, request: str) -> Kept | None:
+        """Note that a request is under way; return what is known of an earlier one with this key of theirs, if any."""
+        place = console_keys.repeat(digest(f"{who} {key}"))
+        packed = msgspec.msgpack.encode(Kept(request))
+        if await self._link.call("SET", place, packed, "NX", "EX", _UNDER_WAY_S):
+            return None
+        held = await self._link.call("GET", place)
+        return msgspec.msgpack.decode(held, type=Kept) if held else Kept(request)
+
+    async def end(self, who: str, key: str, kept: Kept | None) -> None:
+        """Keep the answer; None if there is none that is worth it: then the request can be sent anew."""
+        place = console_keys.repeat(digest(f"{who} {key}"))
+        await self._link.call(
+            *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _ANSWERS_KEPT_S))
+        )

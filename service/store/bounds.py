@@ -49,7 +49,7 @@ class BoundsStore:
         self._link = link
 
     async def get(self, cid: ChannelId) -> Bounded | None:
-        """Return what was set for a channel last; None if nothing was, or not by this version of Coronet."""
+        """Return what was set for a channel last; None if nothing was."""
         raw = await self._link.call("HGET", keys.BOUNDS, cid)
         return _bounded(raw) if raw else None
 
@@ -73,14 +73,11 @@ class BoundsStore:
 
 
 def _read(flat: Sequence[bytes]) -> dict[ChannelId, Bounds]:
-    every = ((cid.decode(), _bounded(raw)) for cid, raw in zip(flat[::2], flat[1::2], strict=True))
-    return {cid: each.bounds for cid, each in every if each is not None and each.bounds != UNBOUNDED}
+    every = {cid.decode(): _bounded(raw).bounds for cid, raw in zip(flat[::2], flat[1::2], strict=True)}
+    return {cid: bounds for cid, bounds in every.items() if bounds != UNBOUNDED}
 
 
-def _bounded(raw: bytes) -> Bounded | None:
-    try:
-        written = msgspec.json.decode(raw, type=_Written)
-        now, before = (msgspec.json.decode(text, type=Bounds) for text in (written.bounds, written.before))
-    except msgspec.MsgspecError:
-        return None
+def _bounded(raw: bytes) -> Bounded:
+    written = msgspec.json.decode(raw, type=_Written)
+    now, before = (msgspec.json.decode(text, type=Bounds) for text in (written.bounds, written.before))
     return Bounded(now, written.at_s, written.by, before)

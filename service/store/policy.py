@@ -35,12 +35,9 @@ class PolicyStore:
         self._link = link
 
     async def get(self) -> Aims | None:
-        """Return what was set last; None if nothing was, or not by this version of Coronet."""
+        """Return what was set last; None if nothing was."""
         raw = await self._link.call("GET", keys.AIMS)
-        try:
-            return msgspec.json.decode(raw, type=Aims) if raw else None
-        except msgspec.MsgspecError:
-            return None
+        return msgspec.json.decode(raw, type=Aims) if raw else None
 
     async def set(self, aims: Aims | None, *, by: str = "", seen: int | None = None) -> bool:
         """Have every node aim at this, or (None) at what its settings say, from its next maintenance interval on.
@@ -60,15 +57,11 @@ class PolicyStore:
         )
 
     async def history(self) -> list[Revision]:
-        """Return the last revisions, newest first; those that this version of Coronet cannot read are absent."""
-        found = [_revision(raw) for raw in await self._link.call("LRANGE", keys.AIMS_HISTORY, 0, -1)]
-        return [revision for revision in found if revision is not None]
+        """Return the last revisions, newest first."""
+        return [_revision(raw) for raw in await self._link.call("LRANGE", keys.AIMS_HISTORY, 0, -1)]
 
 
-def _revision(raw: bytes) -> Revision | None:
-    try:
-        written = msgspec.json.decode(raw, type=_Written)
-        aims = None if written.aims is None else msgspec.json.decode(written.aims, type=Aims)
-    except msgspec.MsgspecError:
-        return None
+def _revision(raw: bytes) -> Revision:
+    written = msgspec.json.decode(raw, type=_Written)
+    aims = None if written.aims is None else msgspec.json.decode(written.aims, type=Aims)
     return Revision(written.number, written.at_s, written.by, aims)

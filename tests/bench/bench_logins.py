@@ -19,8 +19,8 @@ import aiohttp
 from aiohttp.test_utils import unused_port
 from yarl import URL
 
+from service.console.accounts import Passwords
 from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
-from service.console.passwords import Passwords
 from service.settings import Settings
 from service.stack.redis import PrivateRedis
 from service.store import Store, connect

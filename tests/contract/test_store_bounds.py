@@ -6,7 +6,7 @@ import pytest
 
 from service.corona.policy import UNBOUNDED, Bounds
 from service.errors import LimitReached
-from service.store import Store, keys
+from service.store import Store
 from service.store.bounds import AllBounds
 from tests.support.channels import make_channel
 
@@ -42,13 +42,6 @@ async def test_a_channel_that_is_removed_takes_its_bounds_along(store: Store) ->
     await store.remove_channel(channel.id)
     assert (await store.bounds.all(known)).of == {}
     assert await store.bounds.get(channel.id) is None
-
-
-async def test_bounds_of_another_version_are_none(store: Store) -> None:
-    for other in (b"nonsense", b'{"bounds": "{}"}', b'{"bounds": "[]", "before": "{}", "at_s": 1, "by": ""}'):
-        await store.link.call("HSET", keys.BOUNDS, CHANNEL, other)
-        assert await store.bounds.get(CHANNEL) is None
-        assert (await store.bounds.all(AllBounds())).of == {}
 
 
 async def test_so_many_channels_have_bounds_and_no_more(store: Store) -> None:

@@ -18,7 +18,7 @@ from service.feeds.parts import Parts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
-from service.stack.sample_feeds import Published
+from service.stack.publisher import Published
 from service.store import Store
 from service.store.keys import user_id
 from service.store.outbox import Batch

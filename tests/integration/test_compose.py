@@ -26,16 +26,15 @@ from redis.asyncio import Redis
 from bots import pubsub
 from bots.uploads import Uploads
 from bots.xmpp import Connection
-from service.console.health import serve_health
-from service.doctor.finding import Finding
-from service.doctor.store import server
+from service.doctor import Finding, server
 from service.errors import StoreUnavailable
 from service.feeds.parts import Parts
+from service.net.health import serve_health
 from service.net.uploads import Uploads as Files
 from service.overlay.joining import balanced_id
 from service.settings import Settings
 from service.stack import ports
-from service.stack.child import Child, Program
+from service.stack.supervisor import Child, Program
 from service.store import keys, opened
 from service.store.identity import IdentityFile
 from service.store.link import Link

@@ -6,9 +6,9 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import unused_port
 
-from service.console.health import serve_health
 from service.errors import OperationalError, Unreachable
 from service.metrics import POLLS
+from service.net.health import serve_health
 from service.net.processes import Processes
 from service.settings import load
 from service.store import open_store

@@ -14,8 +14,8 @@ from yarl import URL
 
 from bots.tasks import end
 from service.clock import SystemClock
-from service.console.app import make_app
 from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
+from service.console.main import make_app
 from service.corona.reasons import Reason
 from service.errors import NoWorker, to_fault
 from service.model import NodeInfo

@@ -10,16 +10,15 @@ import os
 import secrets
 import shutil
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import aiohttp
 
 from service.errors import OperationalError
 from service.files import write_private
 from service.stack import ports
-from service.stack.child import Child, Program
+from service.stack.supervisor import Program, Server
 
-_START_TIMEOUT_S: Final = 60.0
 _LIBRARIES: Final = Path("/usr/lib")
 """Debian keeps Erlang's applications in a folder of the machine's architecture in here."""
 
@@ -45,26 +44,25 @@ modules: {{mod_roster: {{}}, mod_disco: {{}}, mod_ping: {{}}, mod_offline: {{}},
 """
 
 
-class PrivateEjabberd:
+class PrivateEjabberd(Server):
     """One ejabberd over one directory, for people and for one bot, as account or component."""
 
+    start_timeout_s = 60.0
     component_jid: Final = "feeds.localhost"
     bot_jid: Final = f"coronet@{component_jid}"
 
     def __init__(self, directory: Path) -> None:
         """Choose free ports; nothing runs before :meth:`start`."""
-        self.directory = directory
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        super().__init__(directory)
         chosen = ports.choose(directory / "ports.json", {"c2s": 0, "component": 0, "http": 0})
         self.c2s_port = chosen["c2s"]
         self.component_port = chosen["component"]
         self._http_port = chosen["http"]
         self.component_secret = secrets.token_urlsafe(24)
         self.ca_file = directory / "certificate.pem"
-        self._child: Child | None = None
 
-    async def start(self) -> None:
-        """Start it and wait until it answers. Raises :class:`OperationalError` with the end of its log."""
+    async def program(self) -> Program:
+        """Return how to run it, with its certificate and configuration made."""
         libraries = _libraries()
         await self._make_certificate()
         write_private(self.directory / "ejabberd.yml", self._configuration())
@@ -76,19 +74,7 @@ class PrivateEjabberd:
             "EJABBERD_LOG_PATH": str(self.directory / "ejabberd.log"),
         }
         argv = ("erl", "-noinput", "-mnesia", "dir", f'"{self.directory}/spool"', "-s", "ejabberd")
-        output = self.directory / "output.log"
-        self._child = await Child.start(Program("ejabberd", argv, output, self._answers, {**os.environ, **environ}))
-        try:
-            await self._child.ready(_START_TIMEOUT_S)
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
-        """End it. Harmless when it has ended already."""
-        if self._child is not None:
-            await self._child.stop()
-            self._child = None
+        return Program("ejabberd", argv, self.directory / "output.log", self._answers, {**os.environ, **environ})
 
     async def register(self, username: str, password: str) -> str:
         """Make the account; return its JID."""
@@ -98,13 +84,6 @@ class PrivateEjabberd:
             if answer.status != 200:
                 raise OperationalError(f"ejabberd did not take the account {username}: {await answer.text()}")
         return f"{username}@localhost"
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     async def _answers(self) -> bool:
         listening = (self.c2s_port, self.component_port, self._http_port)

@@ -9,9 +9,9 @@ from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
 from service.clock import SystemClock
-from service.console.health import serve_health
 from service.location.contents import Content, Digest, digest_of, packed
 from service.model import Channel, Entry, NodeId, NodeInfo
+from service.net.health import serve_health
 from service.net.http_server import HttpServer
 from service.net.peers import SEAL, Peer, peer_of
 from service.overlay.ring import RingView

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from service.settings import Settings
-from service.stack.sample_feeds import Journal, Published
+from service.stack.publisher import Journal, Published
 from service.store import Store, connect
 from tests.support.chat import ChatClient, online
 from tests.support.waiting import until

@@ -11,9 +11,9 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from service.errors import OperationalError
-from service.stack.child import Child, Program
 from service.stack.ports import LOOPBACK, _is_free, accepts
 from service.stack.redis import _server_binary
+from service.stack.supervisor import Child, Program
 from tests.support.waiting import until
 
 MASTERS = 3

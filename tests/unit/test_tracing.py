@@ -18,7 +18,7 @@ OTHER = Delta("a" * 40, 1, 0, 1_000.5, ())
 def _process() -> tuple[Tracing, InMemorySpanExporter]:
     """What one process of a fleet has."""
     exported, steps = InMemorySpanExporter(), Tracing()
-    steps.sink = Exporting(SimpleSpanProcessor(exported))
+    steps.sink = Exporting(SimpleSpanProcessor(exported)).step
     return steps, exported
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from service.simulate.cli import Json, Seed, progress, told
 from service.stack.deployment import run
-from service.stack.deployment.figures import Deployment
+from service.stack.deployment.updates import Deployment
 
 
 def deploy(

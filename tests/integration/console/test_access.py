@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from service.console.access import SCOPES
-from service.console.passwords import Passwords
+from service.console.accounts import Passwords
 from service.store import Store, console_keys
 from service.store.accounts import Role
 from tests.support.console import TOKEN, Visitor, logged_in, make_account, stranger

@@ -11,7 +11,7 @@ from schemathesis import Case
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from service.console import api
+from service.console import routes as api
 from service.console.openapi import document
 from service.feeds.parts import Parts
 from service.model import Channel, PollResult

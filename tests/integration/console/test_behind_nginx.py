@@ -11,8 +11,8 @@ import pytest_asyncio
 from aiohttp import hdrs, web
 from yarl import URL
 
+from service.console.accounts import Passwords
 from service.console.guard import SESSION_COOKIE
-from service.console.passwords import Passwords
 from service.net.http_server import serve_http
 from service.store import Store
 from service.store.accounts import Account

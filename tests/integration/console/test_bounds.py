@@ -4,8 +4,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.api import OPERATIONS
-from service.console.commands import Call, understood
+from service.console.admin import Call, parse
 from service.corona.policy import UNBOUNDED, Bounds
 from service.store import Store
 from tests.support.channels import make_channel
@@ -64,6 +63,6 @@ async def test_programs_set_and_undo_bounds_which_is_logged(store: Store, served
 
 
 def test_the_command_line_sets_bounds_too() -> None:
-    call = understood(OPERATIONS, ["set-bounds", "c" * 40, "--shortest-interval-s", "600"])
+    call = parse(["set-bounds", "c" * 40, "--shortest-interval-s", "600"])
     assert isinstance(call, Call)
     assert (call.path, call.body) == (f"/channels/{'c' * 40}/bounds", b'{"shortest_interval_s":600.0}')

@@ -5,11 +5,10 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from service.console.accounts import Passwords
 from service.console.login import browser_cookie
-from service.console.passwords import Passwords
 from service.store import Store, console_keys
-from service.store.accounts import Account
-from service.store.login_limits import MOST_KNOWN_BROWSERS
+from service.store.accounts import MOST_KNOWN_BROWSERS, Account
 from tests.support.console import Visitor, console, make_account, stranger
 
 PASSWORD = "correct horse battery"

@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.health import serve_health
 from service.console.site import PULSE
 from service.corona.policy import Aims, Goal
 from service.feeds.parts import parts
 from service.feeds.websub import HubState, Named
 from service.model import Change, Entry, PollResult
+from service.net.health import serve_health
 from service.net.processes import Processes
 from service.store import Store, keys
 from service.store.accounts import Role

@@ -119,7 +119,7 @@ async def test_what_is_listed_already_is_not_looked_at_again(store: Store, api: 
 async def test_what_takes_too_long_is_left_for_the_next_time(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.console.importing._WITHIN_S", 0.2)
+    monkeypatch.setattr("service.console.opml._WITHIN_S", 0.2)
     await store.ring.join("deaf", "", 60.0, lambda _: "a" * 40)
     await make_channel(store, CATS, listed=True)
     assert await _import(api, _file(CATS, DOGS, GONE)) == (200, {"kept": 1, "left": 2, "problems": []})

@@ -6,8 +6,8 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
+from service.console.accounts import Passwords
 from service.console.login import setup_link
-from service.console.passwords import Passwords
 from service.store import Store, console_keys
 from service.store.accounts import Account, Role
 from tests.support.console import TOKEN, Visitor, make_account, stranger

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.console.passwords import Passwords
+from service.console.accounts import Passwords
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store

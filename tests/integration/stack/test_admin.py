@@ -76,7 +76,7 @@ async def test_a_group_is_split_and_merged_on_demand_and_the_tree_says_where_eve
         (["split-shard", "0110*"], 1, "0110* is no leaf. Near it: *"),
         (["merge-shard", "*"], 1, "* is no split group"),
         (["split-shard"], 2, "label"),
-        (["fly"], 2, "No such command: fly"),
+        (["fly"], 2, "No such command 'fly'"),
         (["set-host", "example.org", "often"], 2, "requests_per_s"),
         (["channels", "--wings"], 2, "--wings"),
         (["channel", "a/../b"], 1, "no such channel"),

@@ -12,14 +12,21 @@ import pytest
 
 from service import settings
 from service.clock import SystemClock
-from service.console.health import serve_health
-from service.doctor.bots import judged
-from service.doctor.finding import Finding
-from service.doctor.machine import check_console, check_file_limit, check_parser
-from service.doctor.report import as_text, examine
-from service.doctor.store import bots_silent_s, check_store, server
-from service.doctor.xmpp import check_xmpp
+from service.doctor import (
+    Finding,
+    as_text,
+    bots_silent_s,
+    check_console,
+    check_file_limit,
+    check_parser,
+    check_store,
+    check_xmpp,
+    examine,
+    judged,
+    server,
+)
 from service.errors import CoronetError
+from service.net.health import serve_health
 from service.stack.prosody import PrivateProsody
 from service.store import connect
 from tests.support.bot import serving
@@ -182,7 +189,7 @@ async def test_a_client_s_server_must_have_a_trusted_certificate(prosody: Privat
 
 
 async def test_a_port_that_speaks_no_xmpp_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.doctor.xmpp._WITHIN_S", 0.1)
+    monkeypatch.setattr("service.doctor._XMPP_WITHIN_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         (finding,) = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), {})
@@ -190,7 +197,8 @@ async def test_a_port_that_speaks_no_xmpp_is_not_waited_for_long(monkeypatch: py
 
 
 async def test_a_console_that_is_away_is_noticed() -> None:
-    assert not (await check_console(settings.load({}, console_port=0))).ok
+    (finding,) = await check_console(settings.load({}, console_port=0))
+    assert not finding.ok
 
 
 def test_few_files_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,11 +209,12 @@ def test_few_files_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_keeps_the_parser_from_files_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = await check_parser()
+    (finding,) = await check_parser()
     assert finding.ok
     assert "seccomp" in finding.seen
     monkeypatch.setattr(sys, "executable", "/nonexistent")
-    assert not (await check_parser()).ok
+    (finding,) = await check_parser()
+    assert not finding.ok
 
 
 def test_advice_stands_only_below_what_is_bad() -> None:

@@ -14,8 +14,7 @@ import pytest_asyncio
 
 from service.errors import OperationalError
 from service.stack import publisher as publishing
-from service.stack.publisher import HUGE_BYTES, SamplePublisher
-from service.stack.sample_feeds import FEED_LENGTH, Journal, Published, unchanged_since
+from service.stack.publisher import FEED_LENGTH, HUGE_BYTES, Journal, Published, SamplePublisher, unchanged_since
 from tests.support.waiting import until_so
 
 

@@ -13,8 +13,7 @@ import pytest
 import pytest_asyncio
 
 from service.errors import OperationalError
-from service.stack.child import Child, Program, environment
-from service.stack.supervisor import Supervisor, pause_s
+from service.stack.supervisor import Child, Program, Supervisor, environment, pause_s
 from tests.support.processes import children_of, is_alive
 from tests.support.waiting import until_so
 
@@ -119,7 +118,7 @@ async def test_a_program_that_never_answers_is_given_up(program: Callable[..., P
 SUPERVISING = f"""
 import asyncio, sys
 from pathlib import Path
-from service.stack.child import Program
+from service.stack.supervisor import Program
 from service.stack.supervisor import Supervisor
 
 async def main() -> None:
@@ -164,7 +163,7 @@ def test_what_a_child_is_told_wins_over_the_environment_in_either_form() -> None
 async def test_a_log_that_has_grown_large_is_set_aside(
     program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stack.child._LOG_CAP_BYTES", 10)
+    monkeypatch.setattr("service.stack.supervisor._LOG_CAP_BYTES", 10)
     wordy = program("wordy")
     wordy.log.write_text("many words of the past\n", encoding="utf-8")
     child = await Child.start(wordy)

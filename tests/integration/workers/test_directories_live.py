@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from service.console.discovery import metrics
+from service.console.directory import metrics
 from service.discovery.grammar import parse_query
 from service.errors import NoSuchThing, NoWorker
 from service.model import ChannelId

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.console.discovery import measured
+from service.console.directory import measured
 from service.discovery.partial.choosing import Choice, Chosen, Measured
 from service.discovery.partial.strategies import Fixed, FullReplication, RoundRobin
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.figures import (
+from service.console.pulse import (
     DETECTION,
     Delays,
     Load,

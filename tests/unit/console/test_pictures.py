@@ -1,6 +1,7 @@
 """Pictures are whole SVGs whatever they are given, and nothing in them is markup of others."""
 
 from math import inf
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -8,18 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.clash.table import Standing
-from service.console.curves import Curve, curves_svg
-from service.console.differences import Piece, differences
-from service.console.discovery import Matrix
-from service.console.matrix_svg import matrix_svg
-from service.console.paces_svg import paces_svg
-from service.console.polls_svg import polls_svg
-from service.console.shards_svg import shards_svg
-from service.console.spans import seconds_in, span
+from service.console.charts import Curve, curves_svg, paces_svg, polls_svg
+from service.console.directory import Matrix
+from service.console.phrases import Piece, differences, seconds_in, span
+from service.console.site import templates
 from service.corona.reasons import Turn
 from service.errors import UserError
 from service.model import PollResult
-from service.shards import Shard, Shards
+from service.shards import Shard
 from service.store.paces import Pace
 
 HOSTILE = "<script>&"
@@ -27,6 +24,10 @@ HOSTILE = "<script>&"
 
 def _parsed(picture: str) -> ET.Element:
     return ET.fromstring(picture)  # noqa: S314 - our own picture
+
+
+def _macros() -> Any:
+    return templates().get_template("charts.html").module
 
 
 @given(st.lists(st.floats(0.0, 1e9) | st.just(inf), min_size=2, max_size=101))
@@ -73,18 +74,15 @@ def test_the_tree_of_key_groups_has_a_box_for_each() -> None:
         Shard("0*", 1, Standing.ACTIVE, None, 10, 0.0),
         Shard("1*", 2, Standing.ACTIVE, None, 20, 5_000.0),
     ]
-    found = Shards(32, 256, 2, 1_000.0, 30, shards, [])
-    picture = shards_svg(found)
-    assert picture is not None
-    root = _parsed(picture)
+    root = _parsed(_macros().tree(shards, 1_000.0))
     assert [each.get("class") for each in root.findall("g")] == ["split", "leaf full-0", "leaf full-4"]
-    assert shards_svg(Shards(32, 256, 0, 1_000.0, 0, [], [])) is None
+    assert [box.get("x") for box in root.iter("rect")] == ["0.0", "0.0", "480.0"]
 
 
 @given(st.integers(1, 300), st.integers(1, 80))
 def test_a_matrix_is_drawn_up_to_a_bound(partitions: int, replicas: int) -> None:
     names = tuple(range(partitions))
-    root = _parsed(matrix_svg(Matrix("channel", f"tag={HOSTILE}", partitions, replicas, names)))
+    root = _parsed(_macros().heat_map(Matrix("channel", f"tag={HOSTILE}", partitions, replicas, names)))
     assert sum(each.tag == "rect" for each in root.iter()) == min(partitions, 64) * min(replicas, 64)
 
 

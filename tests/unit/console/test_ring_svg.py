@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.ring_svg import regions, ring_svg, turn
+from service.console.charts import regions, ring_svg, turn
 from service.model import NodeInfo
 from service.overlay.ids import BITS, to_hex
 from service.overlay.ring import RingView

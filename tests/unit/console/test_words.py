@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from service.console import phrases
-from service.console.attention import needs_attention
+from service.console.accounts import Passwords
 from service.console.failures import problem, status_of
 from service.console.guard import csrf_token
-from service.console.passwords import Passwords
+from service.console.overview import needs_attention
 from service.errors import BadUrl, CoronetError, NotSubscribed, StaleVersion, StoreUnavailable, TlsFailed
 from service.model import Wishes
 

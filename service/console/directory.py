@@ -1,11 +1,17 @@
-"""The directory as admins see it: a search and how it was answered, grown matrices, and what is in memory."""
+"""The directory: searches and how they were answered, grown matrices, directories in memory; as page and in the API."""
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
+from aiohttp import web
 
+from service.console.access import look
+from service.console.failures import in_plain_words
+from service.console.openapi import Operations, Parameter
+from service.console.site import SETTINGS, STORE, render
 from service.discovery.grammar import parse_query
 from service.discovery.pairs import About
 from service.discovery.partial.choosing import Chosen, Rule
@@ -21,11 +27,12 @@ from service.discovery.partial.metrics import (
 )
 from service.discovery.partial.strategies import expected_coverage, expected_overhead, expected_storage, named
 from service.discovery.results import SPARES
-from service.errors import NoSuchThing
+from service.errors import CoronetError, NoSuchThing, StoreUnavailable
 from service.model import ChannelId, Entry
 from service.search import Searcher, directory_of
-from service.settings import Settings
 from service.store import Store
+
+operation = OPERATIONS = Operations()
 
 
 class SearchItem(msgspec.Struct, frozen=True):
@@ -130,6 +137,8 @@ class DirectoryMetrics(msgspec.Struct, frozen=True):
     unfairness: float | None
 
 
+_LONGEST_QUERY: Final = 400
+_DRAWN: Final = 50
 _MOST_SERVERS: Final = 10
 """Of a directory of 2,000 entries, all sets of so many take a tenth of a second."""
 
@@ -145,30 +154,42 @@ _WORDS: Final = {
 }
 
 
-async def search(store: Store, settings: Settings, text: str) -> SearchResult:
+@operation(
+    "GET",
+    "/search",
+    look("fleet"),
+    422,
+    query=(Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.'),),
+)
+async def get_search(request: web.Request) -> SearchResult:
+    """Search the directory for channels, or entries, and say how the query was answered."""
+    return await _search(request, request.query.get("q", ""))
+
+
+async def _search(request: web.Request, text: str) -> SearchResult:
     """Search as people do in chat. Raises :class:`service.errors.BadQuery`."""
-    query = parse_query(text)
-    told = await directory_of(store, query).find(query.pairs, SPARES[0] * query.limit)
-    found = await Searcher(store, settings.public_from_subscribers).find(query)
+    query, store = parse_query(text), request.app[STORE]
+    explained = await directory_of(store, query).find(query.pairs, SPARES[0] * query.limit)
+    found = await Searcher(store, request.app[SETTINGS].public_from_subscribers).find(query)
     return SearchResult(
         items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in found),
         about=query.about,
         pairs=query.pairs,
-        asked=told.asked,
-        partitions=told.size.partitions,
-        replicas=told.size.replicas,
-        cells=told.cells,
-        complete=told.complete,
-        took_s=told.took_s,
+        asked=explained.asked,
+        partitions=explained.size.partitions,
+        replicas=explained.size.replicas,
+        cells=explained.cells,
+        complete=explained.complete,
+        took_s=explained.took_s,
     )
 
 
-async def matrices(store: Store) -> Matrices:
-    """Return what has grown, with the names in each partition."""
+@operation("GET", "/matrices", look("fleet"))
+async def get_matrices(request: web.Request) -> Matrices:
+    """The directory's matrices that have several cells."""
+    store, found = request.app[STORE], []
     kinds: tuple[About, About] = ("channel", "entry")
-    found = []
-    for about in kinds:
-        directory = store.names if about == "channel" else store.entries
+    for about, directory in zip(kinds, (store.names, store.entries), strict=True):
         for pair, size in (await directory.matrices()).items():
             cells = await directory.cells_of(pair)
             names = tuple(answer.load.names for place, answer in cells if place.replica == 0)
@@ -177,9 +198,53 @@ async def matrices(store: Store) -> Matrices:
     return Matrices(tuple(found))
 
 
-async def directories(store: Store) -> MemoryDirectories:
-    """Return what the workers that answer keep in memory."""
-    return MemoryDirectories(tuple(map(_in_memory, await store.requests.directories())))
+@operation("GET", "/directories", look("fleet"))
+async def get_directories(request: web.Request) -> MemoryDirectories:
+    """The directories that workers keep in memory, with the strategy of each and why it is that."""
+    return MemoryDirectories(tuple(map(_in_memory, await request.app[STORE].requests.directories())))
+
+
+@operation(
+    "GET",
+    "/directories/metrics",
+    look("fleet"),
+    404,
+    query=(Parameter("pair", "query", "The directory's AV-pair, like `tag=python`."),),
+)
+async def get_directory_metrics(request: web.Request) -> DirectoryMetrics:
+    """How good one directory in memory is, from what each worker keeps of it just now."""
+    return await metrics(request.app[STORE], request.query.get("pair", ""))
+
+
+async def page(request: web.Request) -> web.Response:
+    """Show the directory; with a query, what people would find by it, and how."""
+    query = request.query.get("q", "").strip()[:_LONGEST_QUERY]
+    found: SearchResult | None = None
+    error, status = "", 200
+    if query:
+        try:
+            found = await _search(request, query)
+        except StoreUnavailable:
+            raise
+        except CoronetError as wrong:
+            error, status = in_plain_words(wrong), 422
+    grown, kept = await asyncio.gather(get_matrices(request), get_directories(request))
+    good: DirectoryMetrics | None = None
+    if "measure" in request.query:
+        with suppress(NoSuchThing):  # it was forgotten since the page was made: then the list shows that
+            good = await metrics(request.app[STORE], request.query["measure"])
+    return render(
+        request,
+        "directory.html",
+        status,
+        query=query,
+        found=found,
+        matrices=grown.items,
+        most_drawn=_DRAWN,
+        kept=kept.items,
+        good=good,
+        error=error,
+    )
 
 
 async def metrics(store: Store, pair: str) -> DirectoryMetrics:

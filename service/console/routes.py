@@ -1,0 +1,135 @@
+"""The console's routes: its pages by the role that opens them, and the JSON API with its document and the page API."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+from aiohttp import web
+
+from service.console import (
+    account_settings,
+    adding,
+    channel_page,
+    channels,
+    chat,
+    delivery,
+    directory,
+    fleet,
+    hosts,
+    login,
+    opml,
+    overview,
+    people,
+    policy,
+)
+from service.console.openapi import Operation, document
+from service.console.site import answer, render
+from service.store.accounts import Role
+
+PREFIX: Final = "/api/v1"
+
+OPERATIONS: Final[Sequence[Operation]] = (
+    *adding.OPERATIONS,
+    *channels.OPERATIONS,
+    *hosts.OPERATIONS,
+    *channel_page.OPERATIONS,
+    *opml.OPERATIONS,
+    *policy.OPERATIONS,
+    *fleet.OPERATIONS,
+    *people.OPERATIONS,
+    *delivery.OPERATIONS,
+    *account_settings.OPERATIONS,
+    *overview.OPERATIONS,
+    *directory.OPERATIONS,
+)
+
+
+def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
+    """Return the routes of all pages by the role that opens them."""
+    return {
+        Role.VIEWER: [
+            web.get("/", overview.page),
+            web.get("/live", overview.stream, allow_head=False),
+            web.get("/channels", channels.page),
+            web.get("/channels/{cid}", channel_page.page),
+            web.get("/channels/{cid}/versions", channel_page.versions),
+            web.get("/channels/{cid}/content", channel_page.located),
+            web.get("/nodes", fleet.nodes_page),
+            web.get("/policy", policy.page),
+            web.get("/shards", fleet.shards_page),
+            web.get("/directory", directory.page),
+            web.get("/hosts", hosts.page),
+            web.get("/hosts/{host}", hosts.one),
+            web.get("/people", people.page),
+            web.get("/people/{user}", people.one),
+            web.get("/delivery", delivery.page),
+            web.get("/about", fleet.about_page),
+            web.get("/api", api_page),
+            web.get("/settings", account_settings.page),
+            web.post("/settings/password", account_settings.set_password),
+            web.post("/settings/zone", account_settings.set_zone),
+            web.post("/settings/sessions/{session}/end", account_settings.end_session),
+            web.post("/settings/keys", account_settings.make_key),
+            web.post("/settings/keys/{key}/revoke", account_settings.revoke_key),
+            web.post("/logout", login.logout),
+        ],
+        Role.OPERATOR: [
+            web.post("/settings/invitations", account_settings.make_invitation),
+            web.get("/channels/add", adding.add_form),
+            web.post("/channels/add", adding.preview),
+            web.post("/channels", adding.keep),
+            web.post("/channels/change", channels.change),
+            web.post("/channels/import", opml.upload),
+            web.post("/channels/{cid}/poll", channel_page.poll),
+            web.post("/channels/{cid}/trace", channel_page.trace),
+            web.post("/channels/{cid}/pause", channel_page.pause),
+            web.post("/channels/{cid}/bounds", channel_page.set_bounds),
+            web.post("/channels/{cid}/selector", adding.choose_part),
+            web.post("/channels/{cid}/remarks", channel_page.remark),
+            web.post("/channels/{cid}/listed", channel_page.set_listed),
+            web.get("/channels/{cid}/remove", channel_page.remove_form),
+            web.post("/channels/{cid}/remove", channel_page.remove),
+            web.post("/nodes/restore", fleet.restore),
+            web.post("/nodes/{node}/drain", fleet.drain),
+            web.post("/shards", fleet.change_shards),
+            web.post("/hosts/{host}", hosts.change),
+            web.post("/hosts/{host}/block", hosts.block),
+            web.post("/hosts/{host}/allow", hosts.allow),
+            web.post("/people/{user}", people.change),
+            web.post("/people/{user}/rehearsal", people.rehearsal_page),
+            web.post("/delivery/{letter}/requeue", delivery.requeue),
+            web.post("/delivery/{letter}/drop", delivery.drop),
+        ],
+        Role.ADMIN: [
+            web.get("/chat", chat.page),
+            web.get("/chat/xmpp", chat.socket, allow_head=False),
+            web.get("/people/{user}/forget", people.forget_form),
+            web.post("/people/{user}/forget", people.forget),
+            web.post("/policy", policy.apply),
+            web.post("/policy/restore", policy.restore),
+            web.get("/log", account_settings.log_page),
+            web.post("/settings/accounts", account_settings.make_account),
+            web.post("/settings/accounts/{name}/role", account_settings.set_role),
+            web.post("/settings/accounts/{name}/link", account_settings.make_link),
+            web.post("/settings/accounts/{name}/remove", account_settings.remove_account),
+        ],
+    }
+
+
+async def get_openapi(_: web.Request) -> web.Response:
+    """This document."""
+    return answer(_document())
+
+
+async def api_page(request: web.Request) -> web.Response:
+    """Show what programs can do; Swagger UI, to try it out, is loaded only on demand."""
+    areas: dict[str, list[tuple[str, str, Any]]] = {}
+    for path, methods in _document()["paths"].items():
+        for method, described in methods.items():
+            areas.setdefault(described["tags"][0], []).append((path, method, described))
+    return render(request, "api.html", prefix=PREFIX, areas=areas, types=_document()["components"]["schemas"])
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return document(PREFIX, OPERATIONS)

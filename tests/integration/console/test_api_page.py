@@ -1,0 +1,35 @@
+"""The page API: every operation of the document, and every type that it refers to."""
+
+import re
+
+from service.console import routes as api
+from tests.support.console import Visitor
+
+
+async def test_every_operation_is_there_once(ada: Visitor) -> None:
+    _, text = await ada.get("/api")
+    found = re.findall(r'class="method">(\w+)</span> <code>([^<]+)</code>', text)
+    assert sorted(found) == sorted((each.method, each.path) for each in api.OPERATIONS)
+
+
+async def test_every_type_that_is_named_is_described(ada: Visitor) -> None:
+    _, text = await ada.get("/api")
+    named = set(re.findall(r'<a href="#(\w+)">\1</a>', text))
+    described = re.findall(r'<section class="type" id="(\w+)">', text)
+    assert named
+    assert named <= {*described}
+    assert len({*described}) == len(described)
+
+
+async def test_what_an_operation_takes_and_gives_is_said_in_words(ada: Visitor) -> None:
+    _, text = await ada.get("/api")
+    (aim,) = re.findall(r"PUT</span> <code>/policy</code>.*?</details>", text, re.DOTALL)
+    assert '<dt>Takes</dt><dd><a href="#SetPolicy">SetPolicy</a></dd>' in aim
+    assert '<dt>Gives</dt><dd><a href="#PolicyNow">PolicyNow</a></dd>' in aim
+    assert "409" in aim
+    (wanted,) = re.findall(r'id="SetPolicy">.*?</section>', text, re.DOTALL)
+    fields = re.findall(r"<dt><code>(\w+)</code></dt>\s*<dd>(.*?)</dd>", wanted, re.DOTALL)
+    assert [name for name, _ in fields] == ["aims", "seen"]
+    assert fields[0][1] == '<a href="#Aims">Aims</a> or null'
+    assert ", optional" in fields[1][1]
+    assert "list of string" in text
