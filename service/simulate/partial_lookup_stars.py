@@ -44,6 +44,12 @@ class Column(msgspec.Struct, frozen=True):
     stars: tuple[int, ...]
     paper: tuple[int, ...]
 
+    @property
+    def contradicted(self) -> int:
+        """How many pairs of strategies have more stars the one way here, and the other in the paper."""
+        pairs = combinations(zip(self.stars, self.paper, strict=True), 2)
+        return sum((our_a - our_b) * (paper_a - paper_b) < 0 for (our_a, paper_a), (our_b, paper_b) in pairs)
+
 
 def stars(costs: Sequence[float]) -> tuple[int, ...]:
     """Return four stars for the least cost, one for the highest, and between them by the logarithm."""
@@ -51,12 +57,6 @@ def stars(costs: Sequence[float]) -> tuple[int, ...]:
     if most <= ALIKE * least:
         return (4,) * len(costs)
     return tuple(4 - round(3 * log(cost / least) / log(most / least)) for cost in costs)
-
-
-def contradicted(column: Column) -> int:
-    """Return how many pairs of strategies have more stars the one way here, and the other in the paper."""
-    pairs = combinations(range(len(column.paper)), 2)
-    return sum((column.stars[a] - column.stars[b]) * (column.paper[a] - column.paper[b]) < 0 for a, b in pairs)
 
 
 def table_2(static: Static, updates: Updates, rng: np.random.Generator) -> tuple[Column, ...]:

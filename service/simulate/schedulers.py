@@ -35,8 +35,8 @@ FIRST_POLLS_S = HOUR_S
 POLITE_PER_HOUR = 12.0
 """The product's default bound on polls of one public channel (settings: max_polls_per_hour)."""
 
-RUNS = len(PEERS) * 5
-"""How often a comparison reports progress."""
+STEPS = len(PEERS) * 5
+"""How often a run reports progress."""
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ Report = Callable[[str], None]
 """Called after each run with what it was."""
 
 
-def compare(setup: Setup, seed: int, report: Report) -> Comparison:
+def run(setup: Setup, seed: int, report: Report) -> Comparison:
     """Run all peers on one trace, and ours beside each."""
     window_s = setup.weeks * WEEK_S, 2 * setup.weeks * WEEK_S
     trace_rng, phase_rng, *peer_rngs = np.random.default_rng(seed).spawn(2 + len(PEERS))
