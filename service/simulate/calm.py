@@ -1,57 +1,162 @@
-"""Polls as a calm fleet makes them, by arithmetic (``members``, ``timetable``), and what is asked of any polls."""
+"""Polls of a calm fleet by arithmetic: nobody joins or leaves, and every message arrives.
 
-from typing import Protocol
+What owners have written down is what is done, so that tens of millions of polls need not be enumerated. Polling sets of
+one channel lie inside each other: a member is a channel and a rank, whatever the size is at the time.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from service.simulate.fleet import Fleet
-from service.simulate.members import node_polls
-from service.simulate.phases import EvenPhases, RandomPhases, Schedule
-from service.simulate.timetable import Timetable
+from service.simulate.nearest import Trie
+from service.simulate.timetable import Timetable, mean_waits_s
 from service.simulate.trace import Floats, Ints
-from service.simulate.workload import Phases
+from service.simulate.workload import Points
+
+CHANNELS_AT_ONCE = 4096
 
 
-class Polling(Protocol):
-    """All polls of the channels ``numbers``."""
+@dataclass(frozen=True, slots=True)
+class Members:
+    """One line for each member of some polling sets, in the order of channels and ranks."""
 
-    numbers: Ints
-
-    def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return when each of these channels is polled first after its moment."""
-
-    def polls_per_channel(self, begin_s: float, end_s: float) -> float:
-        """Return how often a channel is polled after ``begin_s``, up to ``end_s``, on average."""
-
-    def busiest_node(self, begin_s: float, end_s: float) -> float:
-        """Return the polls of the node that made most of them, over the mean."""
-
-    def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return what an update at any moment of this time waits on average, in the order of ``numbers``."""
+    channel: Ints
+    rank: Ints
 
 
 class Calm:
-    """Nobody joins or leaves, and every message arrives: what owners have written down is what is done."""
+    """Polls by rotas, which space them evenly."""
 
-    def __init__(self, fleet: Fleet, timetable: Timetable, rng: np.random.Generator) -> None:
-        self.numbers = np.arange(fleet.setup.channels)
-        random = fleet.setup.phases is Phases.RANDOM
-        self._schedule: Schedule = RandomPhases(timetable, rng) if random else EvenPhases(timetable)
-        self._trie, self._points = fleet.trie, fleet.channels.points
+    def __init__(self, timetable: Timetable) -> None:
+        self.table = timetable
+        self.numbers = np.arange(len(timetable.rows) - 1)
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return when each channel is polled first after its moment."""
-        return self._schedule.next_s(channel, after_s)
+        return self.table.next_s(channel, after_s)
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
         """Return how often a channel is polled after ``begin_s``, up to ``end_s``, on average."""
-        return self._schedule.polls(begin_s, end_s) / len(self.numbers)
+        first, last = self.table.span(begin_s, end_s)
+        return float((last - first).sum()) / len(self.numbers)
 
-    def busiest_node(self, begin_s: float, end_s: float) -> float:
+    def node_polls(self, trie: Trie, points: Points, begin_s: float, end_s: float) -> Floats:
+        """Return how often each node of a ring that did not change polls after ``begin_s``, up to ``end_s``."""
+        found = np.zeros(len(trie.nodes))
+        for begin in range(0, len(self.numbers), CHANNELS_AT_ONCE):
+            of, polls = self._member_polls(begin, min(begin + CHANNELS_AT_ONCE, len(self.numbers)), begin_s, end_s)
+            busy = np.flatnonzero(polls)
+            found += np.bincount(trie.at_rank(points[of.channel[busy]], of.rank[busy]), polls[busy], len(found))
+        return found
+
+    def busiest_node(self, fleet: Fleet, begin_s: float, end_s: float) -> float:
         """Return the polls of the node that made most of them, over the mean."""
-        polls = node_polls(self._schedule, self._trie, self._points, begin_s, end_s)
+        polls = self.node_polls(fleet.trie, fleet.channels.points, begin_s, end_s)
         return float(polls.max() / polls.mean())
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return what an update at any moment of this time waits on average, exactly."""
-        return self._schedule.mean_waits_s(begin_s, end_s)
+        """Return what an update at any moment of this time waits on average, for each channel, exactly."""
+        return mean_waits_s(self.table, begin_s, end_s)
+
+    def _member_polls(self, first: int, beyond: int, begin_s: float, end_s: float) -> tuple[Members, Floats]:
+        """Return the members of the largest sets of channels ``first`` to ``beyond``, and how often each polls."""
+        table = self.table
+        rows = slice(table.rows[first], table.rows[beyond])
+        largest = np.zeros(beyond - first, dtype=np.int64)
+        np.maximum.at(largest, table.channel[rows] - first, table.size[rows])
+        channel = np.repeat(np.arange(first, beyond), largest)
+        of = Members(channel, np.arange(len(channel)) - np.repeat(np.cumsum(largest) - largest, largest))
+        polls = np.zeros(len(channel))
+        start, count = table.rows[channel], table.rows[channel + 1] - table.rows[channel]
+        for place in range(int(count.max(initial=0))):
+            row = start + np.minimum(place, count - 1)
+            from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
+            counts = self._counts(of, row, from_s, np.maximum(from_s, to_s))
+            polls += np.where((place < count) & (from_s < to_s), counts, 0.0)
+        return of, polls
+
+    def _counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
+        """Return how often each member polls by its row after ``begin_s``, up to ``end_s``."""
+        size = self.table.size[row]
+        turn = (of.rank - self.table.first_rank[row]) % size
+        first, last = (np.maximum(self.table.index_after(row, at_s), 0) for at_s in (begin_s, end_s))
+        polls = (last - 1 - turn) // size - (first - 1 - turn) // size
+        return np.where(of.rank < size, polls, 0).astype(np.float64)
+
+
+class RandomPhases(Calm):
+    """Each member waits a random time before its first poll, and then polls every τ (Corona §3.3, literally)."""
+
+    def __init__(self, timetable: Timetable, rng: np.random.Generator) -> None:
+        super().__init__(timetable)
+        largest = np.zeros(len(self.numbers), dtype=np.int64)
+        np.maximum.at(largest, timetable.channel, timetable.size)
+        self._starts = np.concatenate(([0], np.cumsum(largest)))
+        self._phases = rng.random(int(self._starts[-1]))
+
+    def next_s(self, channel: Ints, after_s: Floats) -> Floats:
+        """Return when each channel is polled first after its moment, whatever rota's members do it."""
+        table = self.table
+        row = table.row_at(channel, after_s)
+        found_s = self._in_row_s(row, after_s)
+        late = np.flatnonzero(found_s > table.end_s[row])
+        while late.size:
+            row[late] += 1
+            found_s[late] = self._in_row_s(row[late], np.maximum(after_s[late], table.start_s[row[late]]))
+            late = late[found_s[late] > table.end_s[row[late]]]
+        return found_s
+
+    def polls_per_channel(self, begin_s: float, end_s: float) -> float:
+        """Return how often a channel is polled after ``begin_s``, up to ``end_s``, on average."""
+        table = self.table
+        inside = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
+        found = 0.0
+        for begin in range(0, len(inside), CHANNELS_AT_ONCE):
+            row, of = self._lines(inside[begin : begin + CHANNELS_AT_ONCE])
+            from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
+            found += float(self._counts(of, row, from_s, to_s).sum())
+        return found / len(self.numbers)
+
+    def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels do not change any more
+        """Return what an update at any moment waits on average, for each channel, with the set of the end."""
+        waits_s = np.empty(len(self.numbers))
+        last_row = self.table.row_at(self.numbers, np.full(len(waits_s), end_s))
+        for begin in range(0, len(last_row), CHANNELS_AT_ONCE):
+            row, of = self._lines(last_row[begin : begin + CHANNELS_AT_ONCE])
+            phase = self._phases[self._starts[of.channel] + of.rank]
+            phase = phase[np.lexsort((phase, of.channel))]
+            starts = np.flatnonzero(of.rank == 0)
+            lengths = np.diff(np.append(starts, len(phase)))
+            gap = np.diff(phase, prepend=0.0)
+            gap[starts] = phase[starts] + 1 - phase[starts + lengths - 1]
+            interval_s = (self.table.size * self.table.gap_s)[row[starts]]
+            waits_s[begin : begin + len(starts)] = np.add.reduceat(gap**2, starts) / 2 * interval_s
+        return waits_s
+
+    def _counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
+        size = self.table.size[row]
+        interval_s = size * self.table.gap_s[row]
+        phase = self._phases[self._starts[of.channel] + np.minimum(of.rank, size - 1)]
+        polls = np.floor(end_s / interval_s - phase) - np.floor(begin_s / interval_s - phase)
+        return np.where(of.rank < size, polls, 0.0)
+
+    def _in_row_s(self, row: Ints, after_s: Floats) -> Floats:
+        """Return when the first of the row's members polls."""
+        found_s = np.empty(len(row))
+        for begin in range(0, len(row), CHANNELS_AT_ONCE):
+            part = slice(begin, begin + CHANNELS_AT_ONCE)
+            size, at_s = self.table.size[row[part]], after_s[part]
+            lines, of = self._lines(row[part])
+            interval_s = self.table.size[lines] * self.table.gap_s[lines]
+            phase = self._phases[self._starts[of.channel] + of.rank]
+            wait_s = (phase * interval_s - np.repeat(at_s, size)) % interval_s
+            found_s[part] = at_s + np.minimum.reduceat(wait_s, np.cumsum(size) - size)
+        return found_s
+
+    def _lines(self, row: Ints) -> tuple[Ints, Members]:
+        """Return one line for each member of these rows, and which row it is of."""
+        size = self.table.size[row]
+        lines = np.repeat(row, size)
+        rank = np.arange(len(lines)) - np.repeat(np.cumsum(size) - size, size)
+        return lines, Members(self.table.channel[lines], rank)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from service.corona.goals import Goal, mean_delay_s
-from service.simulate.calm import Calm, Polling
+from service.simulate.calm import Calm, RandomPhases
 from service.simulate.fleet import Fleet
 from service.simulate.measures import (
     Found,
@@ -23,13 +23,16 @@ from service.simulate.measures import (
 )
 from service.simulate.restless import Restless
 from service.simulate.trace import Floats, Ints
-from service.simulate.workload import Channels, Setup, draw_channels
+from service.simulate.workload import Channels, Phases, Setup, draw_channels
 
 STEPS = 3
 ONE_OF = 16
 """Of so many channels, in the order of popularity, one is followed where polls must be enumerated."""
 PROFILED = 400
 """Channels that a result tells one by one, for the plots."""
+
+
+Polls = Calm | Restless
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -79,7 +82,11 @@ def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
     fleet = Fleet(setup, channels, numbers, rng)
     timetable = fleet.run()
     report("the fleet has run")
-    measured: Polling = Restless(fleet, timetable, numbers, seed) if setup.restless else Calm(fleet, timetable, rng)
+    measured: Polls
+    if setup.restless:
+        measured = Restless(fleet, timetable, numbers, seed)
+    else:
+        measured = RandomPhases(timetable, rng) if setup.phases is Phases.RANDOM else Calm(timetable)
     even = even_updates(numbers, setup, measured.next_s, rng)
     poisson = poisson_updates(numbers, channels, setup, measured.next_s, rng)
     report("updates are found")
@@ -89,7 +96,7 @@ def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
     return msgspec.structs.replace(outcome, seed=seed, legacy_detection_s=legacy_s)
 
 
-def _outcome(fleet: Fleet, measured: Polling, even: Found, poisson: Found) -> Outcome:
+def _outcome(fleet: Fleet, measured: Polls, even: Found, poisson: Found) -> Outcome:
     setup, channels = fleet.setup, fleet.channels
     people = channels.subscribers.astype(np.float64)
     begin_s, end_s = setup.end_s / 2, setup.end_s
@@ -113,7 +120,7 @@ def _outcome(fleet: Fleet, measured: Polling, even: Found, poisson: Found) -> Ou
         max_overshoot=max(0.0, max(window.polls_per_channel for window in shown) / budget - 1),
         orphans=fleet.owners.orphans(fleet.trie),
         empty_wedges=fleet.owners.empty_wedges(fleet.trie),
-        node_load_max_over_mean=measured.busiest_node(begin_s, end_s),
+        node_load_max_over_mean=measured.busiest_node(fleet, begin_s, end_s),
         mean_notification_delay_s=notified.mean_s(people),
         detection_of_poisson_updates_s=notified.mean_s(people * channels.update_interval_s),
         formula_detection_s=mean_delay_s(people, fleet.owners.wanted, setup.poll_interval_s),

@@ -22,10 +22,8 @@ from service.model import NodeId
 from service.overlay.ring import RingView
 from service.simulate.nearest import Trie
 from service.simulate.owners import Owners
-from service.simulate.rotas import Rotas
-from service.simulate.timetable import Timetable
+from service.simulate.timetable import Rotas, Timetable
 from service.simulate.trace import HOUR_S, Floats, Ints
-from service.simulate.wire import Wire
 from service.simulate.workload import Channels, Setup, first_nodes, new_id, node_info
 
 TICKS_PER_MAINTENANCE = 4
@@ -35,6 +33,27 @@ LEASE_S = 6.0
 NOBODY = -1
 A_BIT_EARLY = 1e-9
 """Of an interval: sums of ticks may round."""
+MEDIAN_DELAY_S = 0.08
+DELAY_SPREAD = 0.5
+"""Of the logarithm of a message's delay: one in a hundred takes three times the median. Our choice, as of several
+continents."""
+DRAWN_AT_ONCE = 1 << 16
+
+
+class Wire:
+    """Delays and losses, drawn one after another."""
+
+    def __init__(self, loss: float, rng: np.random.Generator) -> None:
+        self._loss, self._rng = loss, rng
+        self._drawn: list[float] = []
+
+    def delay_s(self) -> float | None:
+        """Return how long the next message takes; None if it is lost."""
+        if not self._drawn:
+            delays_s = MEDIAN_DELAY_S * np.exp(DELAY_SPREAD * self._rng.standard_normal(DRAWN_AT_ONCE))
+            self._drawn = np.where(self._rng.random(DRAWN_AT_ONCE) < self._loss, np.nan, delays_s).tolist()
+        drawn_s = self._drawn.pop()
+        return drawn_s if drawn_s == drawn_s else None  # noqa: PLR0124 - NaN is a lost one
 
 
 class Fleet:
@@ -71,13 +90,13 @@ class Fleet:
     def run(self) -> Timetable:
         """Let the whole time pass; return the rotas of the channels followed."""
         self._enter(first_nodes(self.setup, self._rng), 0.0)
-        self._rotas.begin(self._rotas.followed, self.sizes, 0, self.trie, 0.0)
+        self._rotas.begin(self._rotas.followed, self.sizes, 0, len(self.trie.nodes), 0.0)
         for at_s, happening in self._churn():
             self._plan(at_s, happening)
         while self._agenda and self._agenda[0][0] < self.setup.end_s:
             now_s, _, happening = heappop(self._agenda)
             happening(now_s)
-        return self._rotas.timetable()
+        return self._rotas.timetable(self.setup.channels)
 
     def _plan(self, at_s: float, happening: Callable[[float], None]) -> None:
         heappush(self._agenda, (at_s, next(self._orders), happening))
@@ -110,7 +129,7 @@ class Fleet:
         owned = np.flatnonzero(self._owner == self._known[node])
         self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet(), self.trie)
         self._nodes[node].own = self.owners.part(owned, self.trie)
-        self._rotas.change(owned, self.sizes, len(self.tries) - 1, self.trie, now_s)
+        self._rotas.change(owned, self.sizes, len(self.tries) - 1, len(self.trie.nodes), now_s)
 
     def _churn(self) -> list[tuple[float, Callable[[float], None]]]:
         """Return when nodes die and join: as many of the one as of the other, at any time."""
@@ -163,8 +182,8 @@ class Fleet:
                     self.sizes[taken] = self.owners.sizes(taken, self._nodes[node].fleet(), self.trie)
         if len(self.tries) > 1:
             ring, stayed = len(self.tries) - 1, self._rotas.followed[~moved[self._rotas.followed]]
-            self._rotas.begin(np.flatnonzero(moved), self.sizes, ring, self.trie, now_s)
-            self._rotas.change(stayed[self._concerned(stayed)], self.sizes, ring, self.trie, now_s)
+            self._rotas.begin(np.flatnonzero(moved), self.sizes, ring, len(self.trie.nodes), now_s)
+            self._rotas.change(stayed[self._concerned(stayed)], self.sizes, ring, len(self.trie.nodes), now_s)
 
     def _concerned(self, numbers: Ints) -> NDArray[np.bool_]:
         """Say which of these channels have another polling set than on the ring before."""

@@ -6,7 +6,7 @@ many nodes as happen to have them. A channel whose wedge of K - 1 digits is empt
 it alone, and it counts in the slack cluster, because its least is its most.
 """
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import isfinite
 
 import numpy as np
@@ -19,8 +19,7 @@ from service.corona.levels import Solution, level_sizes, levels_for_budget, leve
 from service.corona.messages import Part
 from service.model import NodeId
 from service.simulate.nearest import Trie
-from service.simulate.paper_bins import merged_by_level, summarised, told_most
-from service.simulate.paper_levels import followed
+from service.simulate.paper_levels import followed, merged_by_level, summarised, told_most
 from service.simulate.trace import Ints
 from service.simulate.workload import DRAWN_BITS, Bins, Channels, Setup
 
@@ -41,16 +40,16 @@ class Owners:
         """Each channel's n as it was wanted last, whatever its wedge holds."""
         self._excess: Floats = np.zeros(setup.channels)
         """What each channel's wedge holds beyond that."""
-        self._joined: dict[tuple[Part, ...], Part] = {}
         self._decode = lru_cache(REMEMBERED)(decode)
-        self._scales: dict[Part, float] = {}
-        self._solutions: dict[Part, tuple[Problem, Solution]] = {}
+        self._join = lru_cache(REMEMBERED)(self._joined)
+        self._scale = cache(self._scale_of)
+        self._solution = cache(self._solution_of)
         self._by_level = setup.base is not None and setup.bins is Bins.PAPER
-        self._summarise = summarised if self._by_level else _summarised
-        self._merge = merged_by_level if self._by_level else _merged
         self._trie: Trie | None = None
         self._nodes = setup.nodes
         self._problem = Problem.of(self._weights)
+        self._options: Floats = np.ones(1)
+        """The sizes of all levels."""
         self._wedges: list[Ints] = []
         """By level, how many nodes have that many digits in common with each channel."""
         self._levels: Ints = np.zeros(0, dtype=np.int64)
@@ -68,15 +67,17 @@ class Owners:
 
     def empty_wedges(self, trie: Trie) -> int:
         """Return how many wedges of K - 1 digits hold no node."""
+        self._look_at(trie)
         if self._setup.base is None:
             return 0
-        bits = (self._setup.base - 1).bit_length() * (len(level_sizes(len(trie.nodes), self._setup.base)) - 2)
+        bits = (self._setup.base - 1).bit_length() * (len(self._options) - 2)
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
     def part(self, owned: Ints, trie: Trie) -> Part:
         """Return what the owner of these channels has to tell."""
         self._look_at(trie)
-        clusters = self._summarise(self._of(owned), self._setup.log_bins)
+        owned_problem, bins = self._of(owned), self._setup.log_bins
+        clusters = summarised(owned_problem, bins) if self._by_level else summarise(owned_problem, log_bins=bins)
         return Part(1, float((self._demand - self._excess)[owned].sum()), encode(clusters))
 
     def sizes(self, owned: Ints, fleet: Part, trie: Trie) -> Floats:
@@ -86,8 +87,8 @@ class Owners:
         if self._setup.base is None:
             self.wanted[owned] = np.maximum(sizes(problem, self._scale(fleet)), LEAST_SIZE)
             return self.wanted[owned]
-        options = level_sizes(len(trie.nodes), self._setup.base)
-        told, solution = self._solution(fleet, options)
+        options = self._options
+        told, solution = self._solution(fleet)
         if self._by_level:
             chosen = followed(problem, self._points[owned], told, options, solution)
         else:
@@ -100,40 +101,31 @@ class Owners:
         self._excess[owned] = real - chosen
         return real
 
-    def _scale(self, fleet: Part) -> float:
+    def _scale_of(self, fleet: Part) -> float:
         """Return the scale of this fleet."""
-        if fleet not in self._scales:
-            known, goal = decode(fleet.clusters) or Clusters.none(), self._setup.goal
-            delay_s, interval_s = self._setup.target_delay_s, self._setup.poll_interval_s
-            fast = goal is Goal.FAST
-            self._scales[fleet] = (
-                known.scale_for_delay(delay_s, interval_s) if fast else known.scale_for_budget(fleet.demand)
-            )
-        return self._scales[fleet]
+        known = decode(fleet.clusters) or Clusters.none()
+        if self._setup.goal is Goal.FAST:
+            return known.scale_for_delay(self._setup.target_delay_s, self._setup.poll_interval_s)
+        return known.scale_for_budget(fleet.demand)
 
-    def _solution(self, fleet: Part, options: Floats) -> tuple[Problem, Solution]:
+    def _solution_of(self, fleet: Part) -> tuple[Problem, Solution]:
         """Return this fleet's clusters and their levels."""
-        if fleet not in self._solutions:
-            told = (decode(fleet.clusters) or Clusters.none()).levelled()
-            solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - HELD_BACK))
-            if self._setup.goal is Goal.FAST:
-                fast = levels_for_delay(told, options, self._setup.target_delay_s, self._setup.poll_interval_s)
-                # A few nodes with many orphans among them would have all they know polled by everybody.
-                if fleet.nodes == self._nodes or load(told, fast.sizes) < load(told, solution.sizes):
-                    solution = fast
-            self._solutions[fleet] = told, solution
-        return self._solutions[fleet]
+        options = self._options
+        told = (decode(fleet.clusters) or Clusters.none()).levelled()
+        solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - HELD_BACK))
+        if self._setup.goal is Goal.FAST:
+            fast = levels_for_delay(told, options, self._setup.target_delay_s, self._setup.poll_interval_s)
+            # A few nodes with many orphans among them would have all they know polled by everybody.
+            if fleet.nodes == self._nodes or load(told, fast.sizes) < load(told, solution.sizes):
+                solution = fast
+        return told, solution
 
-    def _join(self, parts: tuple[Part, ...]) -> Part:
+    def _joined(self, parts: tuple[Part, ...]) -> Part:
         """Do what ``aggregation.joined`` does, once for all who were told the same, in the bins asked for."""
-        if (known := self._joined.get(parts)) is None:
-            found = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
-            together = encode(self._merge(found, self._setup.log_bins))
-            known = Part(sum(part.nodes for part in parts), sum(part.demand for part in parts), together)
-            if len(self._joined) == REMEMBERED:
-                self._joined.clear()
-            self._joined[parts] = known
-        return known
+        found = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
+        bins = self._setup.log_bins
+        together = merged_by_level(found, bins) if self._by_level else merged(found, log_bins=bins)
+        return Part(sum(part.nodes for part in parts), sum(part.demand for part in parts), encode(together))
 
     def _of(self, owned: Ints) -> Problem:
         whole = self._problem
@@ -150,8 +142,9 @@ class Owners:
             least = size_for_wait(wait_s, self._setup.poll_interval_s) if isfinite(wait_s) else 0.0
             self._problem = Problem.of(self._weights, least=least, most=float(nodes))
             return
+        self._options = level_sizes(nodes, self._setup.base)
         digit_bits = (self._setup.base - 1).bit_length()
-        levels = len(level_sizes(nodes, self._setup.base)) - 1
+        levels = len(self._options) - 1
         self._wedges = [trie.sharing(self._points, level * digit_bits) for level in range(levels)]
         if not len(self._levels):
             self._levels = np.full(len(self._points), levels)
@@ -161,11 +154,3 @@ class Owners:
     def _tell_levels(self, owned: Ints, levels: Ints) -> None:
         self._levels[owned] = levels
         self._problem.most[owned] = told_most(self._nodes, levels, self._orphaned[owned])
-
-
-def _summarised(problem: Problem, bins: int) -> Clusters:
-    return summarise(problem, log_bins=bins)
-
-
-def _merged(found: list[Clusters], bins: int) -> Clusters:
-    return merged(found, log_bins=bins)

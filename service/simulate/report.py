@@ -120,7 +120,7 @@ def render(template: str, **values: object) -> str:
         keep_trailing_newline=True,
         extensions=["jinja2.ext.do"],
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "form": format,
         "each": each,
         "mean": lambda items, field="": mean(each(items, field)),
@@ -129,6 +129,7 @@ def render(template: str, **values: object) -> str:
         "spread": spread,
         "transposed": lambda lists: list(zip(*lists, strict=True)),
     }
+    environment.filters.update(filters)
     return environment.get_template(template).render(values)
 
 

@@ -58,11 +58,11 @@ class Restless:
         """Return how often a channel is polled after ``begin_s``, up to ``end_s``, on average."""
         return float(((self._at_s > begin_s) & (self._at_s <= end_s)).sum() / len(self.numbers))
 
-    def busiest_node(self, begin_s: float, end_s: float) -> float:
+    def busiest_node(self, fleet: Fleet, begin_s: float, end_s: float) -> float:
         """Return the polls of the node that made most of them, over the mean of as many as there were at first."""
         inside = (self._at_s > begin_s) & (self._at_s <= end_s)
         polls = np.bincount(self._node[inside], minlength=len(self._died_s))
-        return float(polls.max() / (inside.sum() / self._fleet.setup.nodes))
+        return float(polls.max() / (inside.sum() / fleet.setup.nodes))
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
         """Return what an update at any moment of this time waits on average, in the order of ``numbers``."""
