@@ -8,8 +8,7 @@ import msgspec
 from rich.table import Table
 
 from service.corona.goals import Goal
-from service.simulate.corona import Outcome, Profile, run
-from service.simulate.measures import Window
+from service.simulate.corona import Outcome, Profile, Window, run
 from service.simulate.report import SEEDS, Job, command, draw, render, terminal_table
 from service.simulate.workload import Bins, Ids, Phases, Setup
 

@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 
 from service.discovery.load import Limits
-from service.simulate.discovery_limited import Held, Limited
 from service.simulate.discovery_matrices import Matrices
-from service.simulate.discovery_queries import Asked, Scheme, probes_with_memory
+from service.simulate.discovery_queries import Asked, Held, Limited, Scheme, probes_with_memory
 from service.simulate.discovery_registrations import Registrations, Way, slices
 from service.simulate.discovery_workload import (
     PER_NAME,

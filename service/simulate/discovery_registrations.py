@@ -10,8 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from service.discovery.matrix import home
-from service.simulate.discovery_matrices import Matrices
-from service.simulate.discovery_nodes import Bools, Windows, node_of
+from service.simulate.discovery_matrices import Bools, Matrices, Windows, node_of
 from service.simulate.discovery_workload import DELAY_S, NODES, SERVICE_S
 from service.simulate.trace import Floats, Ints
 

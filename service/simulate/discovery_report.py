@@ -11,8 +11,7 @@ import msgspec
 from rich.table import Table
 
 from service.simulate.discovery import FIG_9, Asking, Mixed, Outcome, Registering, run
-from service.simulate.discovery_limited import LIMIT
-from service.simulate.discovery_queries import CLIENTS, Scheme
+from service.simulate.discovery_queries import CLIENTS, LIMIT, Scheme
 from service.simulate.discovery_workload import NODES
 from service.simulate.report import SEEDS, Job, draw, each, render, spread, terminal_table
 

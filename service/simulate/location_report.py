@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from service.location.sizing import best_hashes, false_positives
+from service.location.bloom import best_hashes, false_positives
 from service.simulate.location import DYNAMIC_SIZES, Outcome, Setup, dynamic, static
 from service.simulate.location_dynamic import Dynamic
+from service.simulate.location_net import Updates
 from service.simulate.location_overlay import REACHED, Overlay
 from service.simulate.location_static import (
     ALGORITHMS_INDEX_BYTES,
@@ -23,7 +24,6 @@ from service.simulate.location_static import (
     Static,
     Way,
 )
-from service.simulate.location_updates import Updates
 from service.simulate.report import Job, draw, each, render, terminal_table
 
 SEEDS = (1, 2, 3, 4, 5, 6, 7)

@@ -8,10 +8,11 @@ number of nodes plus the level, which no option uses; that of an orphan is 1, an
 
 *Levels* (§3.2, §3.3): clusters are coarse, and an owner knows its own channels at fine grain. If it held the fleet's λ
 against its own channels one by one, they would not add up to what was solved: of the cluster at a level's edge all
-above its mean would take the step, whatever share of it the constraint has room for, and of a cluster beyond the edge those
-that lie above the edge, although it does not step. Each round would then undo what the last one did. So a channel does
-what its cluster does, and of the cluster at the edge each owner has the same share of its own take the step, those with
-the greatest w/s first. All owners together then make the polls that were reckoned with, whatever the clusters' widths.
+above its mean would take the step, whatever share of it the constraint has room for, and of a cluster beyond the edge
+those that lie above the edge, although it does not step. Each round would then undo what the last one did. So a channel
+does what its cluster does, and of the cluster at the edge each owner has the same share of its own take the step, those
+with the greatest w/s first. All owners together then make the polls that were reckoned with, whatever the clusters'
+widths.
 
 We deviate: the paper does not say how fine and coarse grain are put together, only that they are.
 """

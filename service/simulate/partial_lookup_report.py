@@ -13,8 +13,7 @@ from service.discovery.partial.formulas import expected_coverage, round_robin_to
 from service.discovery.partial.strategies import RandomServer
 from service.simulate import partial_lookup_static as static
 from service.simulate import partial_lookup_updates as updates
-from service.simulate.partial_lookup import Outcome, run
-from service.simulate.partial_lookup_stars import ALIKE, over_seeds
+from service.simulate.partial_lookup import ALIKE, Outcome, over_seeds, run
 from service.simulate.partial_lookup_static import COVERED_STORAGE, ENTRIES, FAIR_STORAGE, SERVERS, Curve
 from service.simulate.partial_lookup_updates import AGED_UPDATES, BETWEEN_ADDS, CUSHIONS, UPDATED_ENTRIES
 from service.simulate.report import SEEDS, Job, draw, each, render, terminal_table

@@ -17,8 +17,7 @@ from service.discovery.partial.formulas import copies_needed, expected_overhead
 from service.discovery.partial.messages import Add, Delete, Place
 from service.discovery.partial.metrics import placement, retrieval_chances, unfairness
 from service.discovery.partial.strategies import Fixed, Hash, Strategy, named
-from service.simulate.partial_lookup_servers import Servers
-from service.simulate.partial_lookup_static import ENTRIES, SERVERS, STORAGE, Curve, of_storage
+from service.simulate.partial_lookup_static import ENTRIES, SERVERS, STORAGE, Curve, Servers, of_storage
 
 BETWEEN_ADDS = 10.0
 """Time units, on average."""

@@ -21,11 +21,9 @@ import numpy as np
 
 from service.corona.goals import Goal, weights
 from service.corona.honeycomb import Problem, scale_for_budget, sizes
-from service.simulate.figures import Figures, figures
-from service.simulate.ours import POLL_INTERVAL_S, Fleet, run_fleet
+from service.simulate.ours import POLL_INTERVAL_S, Fleet, Rhythm, run_fleet
 from service.simulate.peers import PEERS
-from service.simulate.polling import Polling, Seen
-from service.simulate.rhythm import Rhythm
+from service.simulate.polling import Figures, Polling, Seen, figures
 from service.simulate.trace import HOUR_S, WEEK_S, Floats, Publishers, Trace, make_trace
 
 BEFORE_S = 4 * WEEK_S

@@ -25,7 +25,7 @@ from service.discovery.partial.metrics import (
     unfairness,
 )
 from service.discovery.partial.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
-from service.simulate.partial_lookup_servers import Servers
+from service.simulate.partial_lookup_static import Servers
 
 COUNTS = st.integers(1, 12)
 STRATEGIES: st.SearchStrategy[Strategy] = st.one_of(

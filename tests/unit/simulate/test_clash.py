@@ -11,8 +11,7 @@ from rich.console import Console
 from service.clash.groups import KeyGroup
 from service.clash.mapping import Keyspaces
 from service.clash.policy import Limits
-from service.simulate.clash import STEPS, Outcome, run
-from service.simulate.clash_dht import LENGTHS, Dht, random_servers
+from service.simulate.clash import LENGTHS, STEPS, Dht, Outcome, random_servers, run
 from service.simulate.clash_report import JOBS, SETUPS, page, plot, plot_run, table
 from service.simulate.clash_servers import Chord, Servers
 from service.simulate.clash_workload import (

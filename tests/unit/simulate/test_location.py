@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from service.simulate.location import STEPS, Outcome, Setup, run
+from service.simulate.location_dynamic import CACHE_BYTES, Caches, trace
 from service.simulate.location_graph import Ways, ways
+from service.simulate.location_net import Updates
 from service.simulate.location_overlay import REACHED, Overlay, overlay, reached
 from service.simulate.location_report import JOBS, page, plot, plot_run, table
 from service.simulate.location_static import ALGORITHMS_INDEX_BYTES
 from service.simulate.location_tapestry import Tapestry
-from service.simulate.location_trace import CACHE_BYTES, Caches, trace
-from service.simulate.location_updates import Updates
 
 SMALL = Setup(servers=60, documents=10, queries=4, files=600, reads=3)
 

@@ -12,10 +12,9 @@ from service.discovery.partial.messages import Add
 from service.simulate import partial_lookup_static as static
 from service.simulate import partial_lookup_updates as updates
 from service.simulate.cli import run
-from service.simulate.partial_lookup import Outcome
+from service.simulate.partial_lookup import PAPER, Column, Outcome, stars
 from service.simulate.partial_lookup import run as run_seed
 from service.simulate.partial_lookup_report import page
-from service.simulate.partial_lookup_stars import PAPER, Column, stars
 from service.simulate.partial_lookup_updates import Lifetimes, events
 
 
