@@ -9,15 +9,13 @@ minute for each run.
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from service.discovery.head import Matrix, Request, asked
 from service.discovery.load import WINDOW, Kind, Limits, Load, wanted
 from service.discovery.matrix import Place, Size
 from service.simulate.discovery_workload import DELAY_S, NODES, PAIRS
-from service.simulate.trace import Floats, Ints
+from service.simulate.trace import Bools, Floats, Ints
 
-Bools = NDArray[np.bool_]
 
 
 def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:

@@ -28,8 +28,26 @@ class Scheme(StrEnum):
     OPTIMISED = "optimised"
 
 
-class Asked:
-    """Queries that are sent at some rate."""
+class Sending:
+    """Queries on their way to cells. A query fails if any node that it asks has too many of them."""
+
+    def __init__(self, count: int, matrices: Matrices, rng: np.random.Generator) -> None:
+        self.succeeds = np.ones(count, dtype=np.bool_)
+        self.messages = np.ones(count, dtype=np.int64)
+        """How many cells each query asks."""
+        self._matrices, self._rng, self._windows = matrices, rng, Windows()
+
+    def _answer(self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float) -> None:
+        """Let cells answer queries, each by one of its replicas."""
+        replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
+        node = node_of(pair, partition, replica, self._matrices.salt)
+        rates = self._windows.rates_per_s(node, at_s)
+        self.succeeds[query[rates > self._matrices.limits.queries_s]] = False
+        self._matrices.queried(pair, partition, replica, rates, end_s)
+
+
+class Asked(Sending):
+    """Queries that are sent at some rate, each to all partitions of a matrix."""
 
     def __init__(
         self,
@@ -41,31 +59,30 @@ class Asked:
         scheme: Scheme,
         rng: np.random.Generator,
     ) -> None:
-        self.windows = Windows()
-        self.succeeds = np.ones(queries.count, dtype=np.bool_)
-        self._queries, self._matrices, self._scheme, self._rng = queries, matrices, scheme, rng
+        super().__init__(queries.count, matrices, rng)
+        self._queries, self._scheme = queries, scheme
         probes = np.diff(queries.begin) if scheme is Scheme.OPTIMISED else np.ones(queries.count, dtype=np.int64)
         self._probing_s = slowest(probes, rng)
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count))
         self._arrives_s = sent_s + self._probing_s + rng.exponential(DELAY_S, queries.count)
+        self.last_s = float(self._arrives_s.max())
+        """When the last message arrives."""
         self.pair = np.zeros(queries.count, dtype=np.int64)
-        self.partitions = np.ones(queries.count, dtype=np.int64)
         self._replicas = np.ones(queries.count, dtype=np.int64)
         self._choosing, self._arriving = Moments(sent_s + self._probing_s), Moments(self._arrives_s)
-
-    @property
-    def last_s(self) -> float:
-        """Return when the last message arrives."""
-        return float(self._arrives_s.max())
 
     def until(self, end_s: float) -> None:
         """Carry out what happens until then."""
         self._choose(self._choosing.until(end_s))
-        self._arrive(self._arriving.until(end_s), end_s)
+        arriving = self._arriving.until(end_s)
+        query, partition = each_of(arriving, self.messages[arriving])
+        self._answer(
+            query, self.pair[query], partition, self._replicas[query], at_s=self._arrives_s[query], end_s=end_s
+        )
 
     def response_s(self) -> Floats:
         """Return how long each query took that succeeded: asking for sizes, then all partitions."""
-        return (self._probing_s + slowest(self.partitions, self._rng))[self.succeeds]
+        return (self._probing_s + slowest(self.messages, self._rng))[self.succeeds]
 
     def _choose(self, which: Ints) -> None:
         begin, length = self._queries.begin[which], np.diff(self._queries.begin)[which]
@@ -79,17 +96,8 @@ class Asked:
             ):
                 pairs = self._queries.pair[first : first + count].tolist()
                 self.pair[query] = int(chosen({str(pair): sizes(pair) for pair in pairs}, draw))
-        self.partitions[which] = self._matrices.partitions[self.pair[which]]
+        self.messages[which] = self._matrices.partitions[self.pair[which]]
         self._replicas[which] = self._matrices.replicas[self.pair[which]]
-
-    def _arrive(self, which: Ints, end_s: float) -> None:
-        which, partition = each_of(which, self.partitions[which])
-        pair = self.pair[which]
-        replica = (self._rng.random(len(which)) * self._replicas[which]).astype(np.int64)
-        node = node_of(pair, partition, replica, self._matrices.salt)
-        rates = self.windows.rates_per_s(node, self._arrives_s[which])
-        self.succeeds[which[rates > self._matrices.limits.queries_s]] = False
-        self._matrices.queried(pair, partition, replica, rates, end_s)
 
 
 def probes_with_memory(queries: Queries, matrices: Matrices, rng: np.random.Generator) -> float:
@@ -141,7 +149,7 @@ class Held:
         return found
 
 
-class Limited:
+class Limited(Sending):
     """Queries that are sent at some rate, each to the matrix with the fewest partitions, for ``LIMIT`` names."""
 
     def __init__(
@@ -154,8 +162,7 @@ class Limited:
         held: Held,
         rng: np.random.Generator,
     ) -> None:
-        self.succeeds = np.ones(queries.count, dtype=np.bool_)
-        self._matrices, self._rng, self._windows = matrices, rng, Windows()
+        super().__init__(queries.count, matrices, rng)
         probing_s = slowest(np.diff(queries.begin), rng)
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count)) + probing_s
         draws = rng.integers(2**32, size=queries.count).tolist()
@@ -168,28 +175,17 @@ class Limited:
             asked += [(query, pair, *each) for each in self._rounds(spread, draw, float(sent_s[query]))]
         self._query, self._pair, self._partition = np.array([message[:3] for message in asked]).T
         self._at_s = np.array([at_s for *_, at_s in asked])
+        self.last_s = float(self._at_s.max())
+        """When the last message arrives."""
+        self.messages = np.bincount(self._query, minlength=queries.count)
         self._moments = Moments(self._at_s)
-
-    @property
-    def last_s(self) -> float:
-        """Return when the last message arrives."""
-        return float(self._at_s.max())
-
-    @property
-    def messages(self) -> Ints:
-        """Return how many cells each query asks."""
-        asked: Ints = np.bincount(self._query, minlength=len(self.succeeds))
-        return asked
 
     def until(self, end_s: float) -> None:
         """Carry out what happens until then."""
         which = self._moments.until(end_s)
-        pair, partition = self._pair[which], self._partition[which]
-        replica = (self._rng.random(len(which)) * self._matrices.replicas[pair]).astype(np.int64)
-        node = node_of(pair, partition, replica, self._matrices.salt)
-        rates: Floats = self._windows.rates_per_s(node, self._at_s[which])
-        self.succeeds[self._query[which[rates > self._matrices.limits.queries_s]]] = False
-        self._matrices.queried(pair, partition, replica, rates, end_s)
+        pair = self._pair[which]
+        replicas = self._matrices.replicas[pair]
+        self._answer(self._query[which], pair, self._partition[which], replicas, at_s=self._at_s[which], end_s=end_s)
 
     def _rounds(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
         """Return which partitions a query asks, and when it arrives there: in each round at all of them together."""

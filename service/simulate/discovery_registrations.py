@@ -10,9 +10,9 @@ from enum import StrEnum
 import numpy as np
 
 from service.discovery.matrix import home
-from service.simulate.discovery_matrices import Bools, Matrices, Windows, node_of
+from service.simulate.discovery_matrices import Matrices, Windows, node_of
 from service.simulate.discovery_workload import DELAY_S, NODES, SERVICE_S
-from service.simulate.trace import Floats, Ints
+from service.simulate.trace import Bools, Floats, Ints
 
 
 class Way(StrEnum):

@@ -13,7 +13,6 @@ from heapq import heappop, heappush
 from itertools import count
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.corona.aggregation import Aggregation
 from service.corona.messages import Summary
@@ -23,7 +22,7 @@ from service.overlay.ring import RingView
 from service.simulate.nearest import Trie
 from service.simulate.owners import Owners
 from service.simulate.timetable import Rotas, Timetable
-from service.simulate.trace import HOUR_S, Floats, Ints
+from service.simulate.trace import HOUR_S, Bools, Floats, Ints
 from service.simulate.workload import Channels, Setup, first_nodes, new_id, node_info
 
 TICKS_PER_MAINTENANCE = 4
@@ -185,12 +184,12 @@ class Fleet:
             self._rotas.begin(np.flatnonzero(moved), self.sizes, ring, len(self.trie.nodes), now_s)
             self._rotas.change(stayed[self._concerned(stayed)], self.sizes, ring, len(self.trie.nodes), now_s)
 
-    def _concerned(self, numbers: Ints) -> NDArray[np.bool_]:
+    def _concerned(self, numbers: Ints) -> Bools:
         """Say which of these channels have another polling set than on the ring before."""
         before, after = self.tries[-2:]
         concerned = np.zeros(len(numbers), dtype=bool)
         for trie, other in ((before, after), (after, before)):
             for node in set(trie.nodes) - set(other.nodes):
-                ranks = trie.rank_of(trie.number(node), self.channels.points[numbers])
+                ranks = trie.rank_of(node, self.channels.points[numbers])
                 concerned |= ranks < np.ceil(self.sizes[numbers])
         return concerned

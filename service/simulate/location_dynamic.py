@@ -187,7 +187,7 @@ class _Measured:
 
 def run(ways: Ways, trace: Trace, reads: int, rng: np.random.Generator, filters: Sequence[Filters]) -> list[Dynamic]:
     """Measure so many requests of the stream by Tapestry alone, and with each of the filters."""
-    latency_s, _, crossings = ways.as_lists()
+    latency_s, _, crossings = ways.lists
     names = [f"file {number}" for number in range(len(trace.sizes))]
     caches = Caches(ways.servers, trace.sizes, trace.disks)
     tapestry = Tapestry(ways, rng)

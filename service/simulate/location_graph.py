@@ -47,12 +47,9 @@ class Ways:
         """How many there are."""
         return len(self.latency_s)
 
-    def as_lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
-        """Return latency, seconds per byte and crossings as lists, from which single values are read much faster."""
-        return self._lists
-
     @cached_property
-    def _lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
+    def lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
+        """Latency, seconds per byte and crossings as lists, from which single values are read much faster."""
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 

@@ -75,7 +75,7 @@ class Network:
         self.nodes = [updates.node(name(server), shape) for server in range(ways.servers)]
         self.crossed_bytes = 0
         self.messages = 0
-        self._latency_s, self._per_byte, self._crossings = ways.as_lists()
+        self._latency_s, self._per_byte, self._crossings = ways.lists
         self._now_s = 0.0
         self._arrived_s: list[dict[int, float]] = [{} for _ in self.nodes]
         self._under_way: list[tuple[float, int, int, int, Message]] = []

@@ -98,7 +98,7 @@ def _restricted(pairs: Edges, ways: Ways, left: Sequence[int]) -> Edges:
     """Link all who need no interdomain edge, and let so many links go over each of these edges, the shortest first."""
     room = dict(zip(ways.domain.tolist(), left, strict=True))
     room.update((domain, len(pairs)) for domain in room if domain < 0)
-    domain, crossings = ways.domain.tolist(), ways.as_lists()[2]
+    domain, crossings = ways.domain.tolist(), ways.lists[2]
     edges: Edges = []
     linked: set[tuple[int, int]] = set()
     for one, other in pairs:

@@ -33,10 +33,6 @@ class Trie:
         self._below = np.ones(2 * count - 1, dtype=np.int32)
         self._depth = self._build(count)
 
-    def number(self, node: NodeId) -> int:
-        """Return the number of a node that is on this ring."""
-        return bisect_left(self.nodes, node)
-
     def at_rank(self, targets: Points, ranks: Ints) -> Ints:
         """Return the number of the node that is nearest but so many to each target; 0 asks for the owner.
 
@@ -50,19 +46,10 @@ class Trie:
             found[part] = self._walk(targets[part], ranks[part].astype(np.int32))
         return found
 
-    def rank_of(self, node: int, targets: Points) -> Ints:
-        """Return which rank the node of this number has for each target."""
-        ranks = np.zeros(len(targets), dtype=np.int64)
-        vertex, point = 0, int(self.points[node])
-        while vertex < len(self.nodes) - 1:
-            one = point >> int(self._shift[vertex]) & 1
-            mine, other = self._ones[vertex], self._zeros[vertex]
-            if not one:
-                mine, other = other, mine
-            elsewhere = (targets >> self._shift[vertex] & np.uint64(1)) != np.uint64(one)
-            ranks += np.where(elsewhere, self._below[other], 0)
-            vertex = int(mine)
-        return ranks
+    def rank_of(self, node: NodeId, targets: Points) -> Ints:
+        """Return which rank this node has for each target: how many nodes are nearer."""
+        own = self.points[bisect_left(self.nodes, node)] ^ targets
+        return np.asarray(np.count_nonzero((self.points[:, None] ^ targets) < own, axis=0))
 
     def sharing(self, targets: Points, bits: int) -> Ints:
         """Return how many nodes share this many leading bits with each target: the size of its wedge (Corona §3.1)."""

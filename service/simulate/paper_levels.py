@@ -25,7 +25,7 @@ from service.corona.clusters import Clusters, merged, summarise
 from service.corona.goals import Floats
 from service.corona.honeycomb import Problem
 from service.corona.levels import NONE, Solution, sizes_at
-from service.simulate.trace import Ints
+from service.simulate.trace import Bools, Ints
 from service.simulate.workload import Points
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -63,7 +63,7 @@ def _nearest(known: Floats, asked: Floats) -> "np.ndarray[tuple[int], np.dtype[n
     return order[np.searchsorted(between, asked)]
 
 
-def _share(ratios: Floats, points: Points, solution: Solution) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def _share(ratios: Floats, points: Points, solution: Solution) -> Bools:
     """Say which of these channels are the solution's share: the first by ratio, on average as many as there should be.
 
     Where that is no whole number, chance decides, so that the fleet is right even if each owner has few. It is another
@@ -75,7 +75,7 @@ def _share(ratios: Floats, points: Points, solution: Solution) -> "np.ndarray[tu
     return np.asarray(rank + chance < solution.share * len(ratios))
 
 
-def told_most(nodes: int, level: Ints, orphaned: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Floats:
+def told_most(nodes: int, level: Ints, orphaned: Bools) -> Floats:
     """Return each channel's ``most``, by which its level is told."""
     return np.where(orphaned, 1.0, nodes + level.astype(np.float64))
 
@@ -94,7 +94,7 @@ def merged_by_level(found: list[Clusters], bins: int) -> Clusters:
     return _side_by_side(merged([_chosen(together, told == one)], log_bins=bins) for one in np.unique(told))
 
 
-def _chosen(clusters: Clusters, which: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Clusters:
+def _chosen(clusters: Clusters, which: Bools) -> Clusters:
     return Clusters(*(field[which] for field in _fields(clusters)))
 
 

@@ -182,23 +182,29 @@ def _tolerances(instances: list[Bools]) -> tuple[float | None, ...]:
     return tuple(float(mean) if mean >= 0 else None for mean in means)
 
 
+def _by_storage(limits: Sequence[int], mean: Callable[[Strategy, int], float]) -> tuple[Curve, ...]:
+    """Return a curve along the storage for each strategy."""
+    names = ("Fixed", "RandomServer", "Round-Robin", "Hash")
+    means = [[mean(strategy, limit) for strategy in of_storage(limit)] for limit in limits]
+    return tuple(Curve(name, values) for name, values in zip(names, zip(*means, strict=True), strict=True))
+
+
 def _coverages(placements: Placements) -> tuple[Curve, ...]:
     """Return Figure 5; with less storage than entries, Round-Robin-1 and Hash-1 have a part of them (§4.3)."""
-    found: dict[str, list[float]] = {"Fixed": [], "RandomServer": [], "Round-Robin": [], "Hash": []}
-    for limit in COVERED_STORAGE:
-        for strategy, means in zip(of_storage(limit), found.values(), strict=True):
-            bounded = isinstance(strategy, RoundRobin | Hash)
-            instances = placements.draw(strategy, INSTANCES_PER_POINT, min(limit, ENTRIES) if bounded else ENTRIES)
-            means.append(float(np.mean([coverage(placed) for placed in instances])))
-    return tuple(Curve(name, tuple(means)) for name, means in found.items())
+
+    def mean(strategy: Strategy, limit: int) -> float:
+        most = min(limit, ENTRIES) if isinstance(strategy, RoundRobin | Hash) else ENTRIES
+        instances = placements.draw(strategy, INSTANCES_PER_POINT, most)
+        return float(np.mean([coverage(placed) for placed in instances]))
+
+    return _by_storage(COVERED_STORAGE, mean)
 
 
 def _unfairness(placements: Placements) -> tuple[Curve, ...]:
-    found: dict[str, list[float]] = {"Fixed": [], "RandomServer": [], "Round-Robin": [], "Hash": []}
-    for limit in FAIR_STORAGE:
-        for strategy, means in zip(of_storage(limit), found.values(), strict=True):
-            possible = steps(strategy, SERVERS)
-            instances = placements.draw(strategy, INSTANCES_PER_POINT)
-            chances = (retrieval_chances(placed, FAIR_TARGET, possible) for placed in instances)
-            means.append(float(np.mean([unfairness(chance, FAIR_TARGET) for chance in chances])))
-    return tuple(Curve(name, tuple(means)) for name, means in found.items())
+    def mean(strategy: Strategy, _limit: int) -> float:
+        possible = steps(strategy, SERVERS)
+        instances = placements.draw(strategy, INSTANCES_PER_POINT)
+        chances = (retrieval_chances(placed, FAIR_TARGET, possible) for placed in instances)
+        return float(np.mean([unfairness(chance, FAIR_TARGET) for chance in chances]))
+
+    return _by_storage(FAIR_STORAGE, mean)

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.simulate.trace import Floats, Ints, Trace
+from service.simulate.trace import Floats, Ints, Trace, first_place
 
 ENTRIES_IN_DOCUMENT = 20
 """How many entries a feed shows to who asks for the first time; later polls miss none (to the peers' favour)."""
@@ -53,13 +53,7 @@ class Seen:
 
     def since(self, from_s: Floats) -> Ints:
         """Return the index of the oldest known entry published at or after a time of each channel's own."""
-        low, high = self.first.copy(), self.upto.copy()
-        while (open_ := low < high).any():  # a binary search in all channels at once
-            middle = (low + high) // 2
-            later = open_ & (self.published_s[np.where(open_, middle, 0)] >= from_s)
-            high = np.where(later, middle, high)
-            low = np.where(open_ & ~later, middle + 1, low)
-        return low
+        return first_place(self.first, self.upto, lambda place: self.published_s[place] >= from_s)
 
 
 class Scheduler(Protocol):

@@ -6,11 +6,10 @@ turn comes until its lease ends. This depends on each node, so the polls of the 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.simulate.fleet import Fleet
 from service.simulate.timetable import Timetable
-from service.simulate.trace import Floats, Ints
+from service.simulate.trace import Bools, Floats, Ints, first_place
 
 AFTERWARDS_S = 7200.0
 """Polls are told for so long after the end, so that updates of the end are found."""
@@ -45,14 +44,9 @@ class Restless:
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return when each of these channels is polled first after its moment; never, if not long after the end."""
         place = self._place[channel]
-        low, end = self._starts[place].copy(), self._starts[place + 1]
-        high = end.copy()
-        while (low < high).any():
-            middle = (low + high) // 2
-            later = self._at_s[np.minimum(middle, len(self._at_s) - 1)] > after_s
-            open_ = low < high
-            low, high = np.where(open_ & ~later, middle + 1, low), np.where(open_ & later, middle, high)
-        return np.where(low < end, self._at_s[np.minimum(low, len(self._at_s) - 1)], self._horizon_s)
+        end = self._starts[place + 1]
+        found = first_place(self._starts[place], end, lambda poll: self._at_s[poll] > after_s)
+        return np.where(found < end, self._at_s[np.minimum(found, len(self._at_s) - 1)], self._horizon_s)
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
         """Return how often a channel is polled after ``begin_s``, up to ``end_s``, on average."""
@@ -111,7 +105,7 @@ class Restless:
             found[lines] = self._fleet.numbers[ring][self._fleet.tries[ring].at_rank(points, rank[lines])]
         return found
 
-    def _hears(self, row: Ints, node: Ints) -> NDArray[np.bool_]:
+    def _hears(self, row: Ints, node: Ints) -> Bools:
         """Say whether each node got the assignment of each row: the same whenever it is asked."""
         mixed = (row.astype(np.uint64) << np.uint64(24)) + node.astype(np.uint64) + (self._salt << np.uint64(52))
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.corona.schedule import ROUNDING_S, Rota, begun, changed
-from service.simulate.trace import Floats, Ints
+from service.simulate.trace import Floats, Ints, first_place
 from service.simulate.workload import Channels, Setup
 
 
@@ -34,12 +34,7 @@ class Timetable:
 
     def row_at(self, channel: Ints, at_s: Floats) -> Ints:
         """Return the row in force; at the very moment of a change, the new one."""
-        low, high = self.rows[channel].copy(), self.rows[channel + 1].copy()
-        while (high - low > 1).any():
-            middle = (low + high) // 2
-            begun = (self.start_s[middle] <= at_s) & (high - low > 1)
-            low, high = np.where(begun, middle, low), np.where(begun | (high - low <= 1), high, middle)
-        return low
+        return first_place(self.rows[channel] + 1, self.rows[channel + 1], lambda row: self.start_s[row] > at_s) - 1
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return when each channel is polled first after its moment, whatever rota that poll is of."""
