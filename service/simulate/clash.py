@@ -25,17 +25,19 @@ from service.clash.mapping import Keyspace, Keyspaces, Map
 from service.clash.policy import Limits
 from service.clash.search import DepthSearch
 from service.clash.table import Standing
-from service.simulate.clash_servers import Chord, Servers, Sums
-from service.simulate.clash_workload import (
+from service.simulate.clash_servers import (
     CHECK_S,
     KEY_BITS,
     LOOKS,
     PHASE_S,
     SEEN_BITS,
+    Chord,
     Interval,
     MapKind,
+    Servers,
     Setup,
     Sources,
+    Sums,
     together,
 )
 from service.simulate.trace import Floats, Ints

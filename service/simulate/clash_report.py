@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from service.simulate.clash import FOLLOWED, LENGTHS, Figures, Loads, Outcome, run
-from service.simulate.clash_workload import MapKind, Setup
+from service.simulate.clash_servers import MapKind, Setup
 from service.simulate.report import SEEDS, Job, command, draw, render, terminal_table
 
 OURS = Setup()

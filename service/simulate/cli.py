@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from service.corona.goals import Goal
-from service.simulate.clash_workload import MapKind
+from service.simulate.clash_servers import MapKind
 from service.simulate.trace import Publishers
 from service.simulate.workload import Bins, Ids, Phases
 
@@ -117,7 +117,7 @@ def clash(
     hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
 ) -> None:
     """CLASH's simulations beside plain DHTs. Six hours of three workloads."""
-    from service.simulate.clash_workload import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.clash_servers import Setup  # noqa: PLC0415 - asking for help must not load it
 
     setup = Setup(stream_packets, queries, hashes, overload, servers=servers, sources=sources)
     if 4 * sources > servers * setup.capacity_packets_s:

@@ -16,10 +16,9 @@ import msgspec
 import numpy as np
 
 from service.corona.goals import Goal, mean_delay_s
-from service.simulate.calm import Calm, RandomPhases
 from service.simulate.fleet import Fleet
+from service.simulate.fleet_polls import Calm, RandomPhases, Restless
 from service.simulate.polling import weighted_quantile
-from service.simulate.restless import Restless
 from service.simulate.trace import Floats, Ints
 from service.simulate.workload import Channels, Phases, Setup, draw_channels
 

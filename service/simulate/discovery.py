@@ -10,15 +10,23 @@ import msgspec
 import numpy as np
 
 from service.discovery.load import Limits
-from service.simulate.discovery_matrices import Matrices
-from service.simulate.discovery_queries import Asked, Held, Limited, Scheme, probes_with_memory
-from service.simulate.discovery_registrations import Registrations, Way, slices
-from service.simulate.discovery_workload import (
+from service.simulate.discovery_matrices import (
     PER_NAME,
+    Matrices,
     Queries,
     skewed_names,
     uniform_names,
     zipf_queries,
+)
+from service.simulate.discovery_queries import (
+    Asked,
+    Held,
+    Limited,
+    Registrations,
+    Scheme,
+    Way,
+    probes_with_memory,
+    slices,
 )
 from service.simulate.trace import Floats, Ints
 

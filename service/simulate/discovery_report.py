@@ -11,8 +11,8 @@ import msgspec
 from rich.table import Table
 
 from service.simulate.discovery import FIG_9, Asking, Mixed, Outcome, Registering, run
+from service.simulate.discovery_matrices import NODES
 from service.simulate.discovery_queries import CLIENTS, LIMIT, Scheme
-from service.simulate.discovery_workload import NODES
 from service.simulate.report import SEEDS, Job, draw, each, render, spread, terminal_table
 
 JOBS = [Job("discovery", run, (seed,)) for seed in SEEDS]

@@ -11,9 +11,8 @@ import numpy as np
 
 from service.simulate import location_dynamic, location_static
 from service.simulate.location_dynamic import Dynamic, Filters, trace
-from service.simulate.location_graph import ways
+from service.simulate.location_graph import Overlay, ways
 from service.simulate.location_net import Updates
-from service.simulate.location_overlay import Overlay
 from service.simulate.location_static import ALGORITHMS, DEPTHS, INDEX_SIZES, Static, index, linked, world
 
 DYNAMIC_SIZES = (INDEX_SIZES[0], INDEX_SIZES[-1])

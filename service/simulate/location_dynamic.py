@@ -28,9 +28,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.simulate.location_graph import Ways
+from service.simulate.location_graph import Edges, Ways
 from service.simulate.location_net import Network, Updates
-from service.simulate.location_overlay import Edges
 from service.simulate.location_static import Index, shape
 from service.simulate.location_tapestry import Found, Tapestry
 

@@ -12,8 +12,8 @@ from rich.table import Table
 from service.location.bloom import best_hashes, false_positives
 from service.simulate.location import DYNAMIC_SIZES, Outcome, Setup, dynamic, static
 from service.simulate.location_dynamic import Dynamic
+from service.simulate.location_graph import REACHED, Overlay
 from service.simulate.location_net import Updates
-from service.simulate.location_overlay import REACHED, Overlay
 from service.simulate.location_static import (
     ALGORITHMS_INDEX_BYTES,
     DEPTHS,

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from service.corona.schedule import Rota, begun, changed
 from service.overlay.ids import shared_digits
-from service.simulate.nearest import Trie
 from service.simulate.timetable import Book, mean_waits_s
-from service.simulate.workload import hex_id
+from service.simulate.workload import Trie, hex_id
 from tests.support.points import ring
 
 TAU_S = 1800.0

@@ -13,13 +13,14 @@ from service.clash.mapping import Keyspaces
 from service.clash.policy import Limits
 from service.simulate.clash import LENGTHS, STEPS, Dht, Outcome, random_servers, run
 from service.simulate.clash_report import JOBS, SETUPS, page, plot, plot_run, table
-from service.simulate.clash_servers import Chord, Servers
-from service.simulate.clash_workload import (
+from service.simulate.clash_servers import (
     KEY_BITS,
     LOOK_S,
     SEEN_BITS,
+    Chord,
     Interval,
     MapKind,
+    Servers,
     Setup,
     Sources,
     base_shares,

@@ -14,14 +14,11 @@ from service.corona.honeycomb import Problem
 from service.corona.policy import Aims, Policy
 from service.corona.schedule import Rota
 from service.simulate import corona
-from service.simulate.calm import Calm, RandomPhases
-from service.simulate.fleet import Fleet, Wire
-from service.simulate.nearest import Trie
-from service.simulate.owners import Owners
+from service.simulate.fleet import Fleet, Owners, Wire
+from service.simulate.fleet_polls import Calm, RandomPhases, Restless
 from service.simulate.paper_levels import merged_by_level, summarised, told_most
-from service.simulate.restless import Restless
 from service.simulate.timetable import Book, Timetable
-from service.simulate.workload import Bins, Ids, Phases, Setup, draw_channels, first_nodes
+from service.simulate.workload import Bins, Ids, Phases, Setup, Trie, draw_channels, first_nodes
 
 SMALL = Setup(nodes=32, channels=300, subscriptions=6_000)
 PAPER = msgspec.structs.replace(SMALL, base=4, ids=Ids.RANDOM, bins=Bins.PAPER)

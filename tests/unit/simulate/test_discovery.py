@@ -16,11 +16,17 @@ from service.simulate import discovery
 from service.simulate.cli import run
 from service.simulate.discovery import Outcome
 from service.simulate.discovery import run as run_seed
-from service.simulate.discovery_matrices import Matrices, Windows
-from service.simulate.discovery_queries import LIMIT, Asked, Held, Limited, Scheme
-from service.simulate.discovery_registrations import Registrations
+from service.simulate.discovery_matrices import (
+    PAIRS,
+    Matrices,
+    Queries,
+    Windows,
+    skewed_names,
+    uniform_names,
+    zipf_queries,
+)
+from service.simulate.discovery_queries import LIMIT, Asked, Held, Limited, Registrations, Scheme
 from service.simulate.discovery_report import page
-from service.simulate.discovery_workload import PAIRS, Queries, skewed_names, uniform_names, zipf_queries
 
 NAMES, QUERIES = 2_000, 3_000
 
