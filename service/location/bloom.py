@@ -1,6 +1,13 @@
-"""Bloom filters as integers (§II.A): bit ``p`` of a filter is ``1 << p``."""
+"""Bloom filters as integers, and their shapes (§II.A, §II.D, §III.C): bit ``p`` of a filter is ``1 << p``.
 
+A filter's width and number of hashes follow the number of documents measured.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import blake2b
+from math import ceil, exp, inf, log
 
 import msgspec
 
@@ -48,3 +55,100 @@ def mask(document: str, shape: Shape) -> int:
     for position in positions(document, shape):
         bits |= 1 << position
     return bits
+
+
+ROOM = 2.0
+"""A filter is made for so many times the documents measured, so that it is not outgrown at once."""
+LEAST_WIDTH = 64
+
+
+def false_positives(width: int, hashes: int, documents: float) -> float:
+    """Return the probability that a filter with so many documents matches one that it does not have."""
+    return (1 - exp(-hashes * documents / width)) ** hashes
+
+
+def documents_in(shape: Shape, bits_set: int) -> float:
+    """Return how many documents a filter with so many bits set has, most likely; infinite for a full one."""
+    if bits_set >= shape.width:
+        return inf
+    return -shape.width / shape.hashes * log(1 - bits_set / shape.width)
+
+
+def best_hashes(width: int, rows: Sequence[float]) -> int:
+    """Return the number of hashes with which filters of so many documents give the least false positives in sum."""
+    alike = Counter(rows)
+    return min(
+        range(1, MOST_HASHES + 1),
+        key=lambda hashes: sum(count * false_positives(width, hashes, row) for row, count in alike.items()),
+    )
+
+
+def width_for(documents: float, wanted: float) -> int:
+    """Return the bits that a filter of so many documents needs for so few false positives (0 < ``wanted`` < 1)."""
+    if documents == inf:
+        return MOST_WIDTH
+    return min(MOST_WIDTH, max(LEAST_WIDTH, ceil(-documents * log(wanted) / log(2) ** 2)))
+
+
+def resized(shape: Shape, fullest: float, wanted: float) -> Shape:
+    """Return the next generation's shape if a fullest row of so many documents asks for one, else the same.
+
+    Filters grow when they have more false positives than wanted, and shrink when a quarter would do.
+    """
+    needed = width_for(fullest, wanted)
+    if shape.width >= MOST_WIDTH if needed > shape.width else 4 * ROOM * needed > shape.width:
+        return shape
+    width = width_for(ROOM * fullest, wanted)
+    if width == shape.width:
+        return shape
+    return Shape(shape.generation + 1, width, best_hashes(width, [ROOM * max(fullest, 1)]), shape.depth)
+
+
+class Own:
+    """A node's documents. ``bits`` is their filter."""
+
+    def __init__(self, shape: Shape, documents: Iterable[str] = ()) -> None:
+        """Begin with these documents."""
+        self.shape = shape
+        self.bits = 0
+        self._documents: set[str] = set()
+        self._more: dict[int, int] = {}
+        self.change(documents, ())
+
+    @property
+    def documents(self) -> AbstractSet[str]:
+        """What is here."""
+        return self._documents
+
+    def change(self, added: Iterable[str], removed: Iterable[str]) -> tuple[int, int]:
+        """Return which bits become set, and which clear. What is here already, or not, changes nothing."""
+        before, shape = self.bits, self.shape
+        field = bytearray(before.to_bytes((shape.width + 7) // 8, "little"))
+        for document in added:
+            if document not in self._documents:
+                self._documents.add(document)
+                for position in positions(document, shape):
+                    self._take(field, position)
+        for document in removed:
+            if document in self._documents:
+                self._documents.remove(document)
+                for position in positions(document, shape):
+                    self._give_back(field, position)
+        self.bits = bits = int.from_bytes(field, "little")
+        return bits & ~before, before & ~bits
+
+    def _take(self, field: bytearray, position: int) -> None:
+        bit = 1 << (position & 7)
+        if field[position >> 3] & bit:
+            self._more[position] = self._more.get(position, 0) + 1
+        else:
+            field[position >> 3] |= bit
+
+    def _give_back(self, field: bytearray, position: int) -> None:
+        more = self._more.get(position, 0)
+        if more > 1:
+            self._more[position] = more - 1
+        elif more:
+            del self._more[position]
+        else:
+            field[position >> 3] &= ~(1 << (position & 7))

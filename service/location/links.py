@@ -1,6 +1,8 @@
-"""What a node keeps of one neighbour: an attenuated Bloom filter for each direction (§II.B, §II.D)."""
+"""Attenuated Bloom filters of one neighbour, for each direction (§II.B, §II.D), and the next hop of a query (§II.C)."""
 
 from collections.abc import Iterable
+
+import msgspec
 
 from service.location.bloom import Shape
 from service.model import NodeId
@@ -36,14 +38,38 @@ def first_row(heard: list[int], mask: int, deepest: int) -> int | None:
     return None
 
 
-def potential(heard: list[int], mask: int) -> float:
-    """Return the paper's potential of a link for a document: 1/2 for row 1, 1/4 for row 2, and so on, in sum."""
-    return sum(2.0**-row for row in range(1, len(heard)) if heard[row] & mask == mask)
-
-
 def heard_of(links: Iterable[Link], row: int) -> int:
     """Return the union of what these neighbours say of a row."""
     bits = 0
     for link in links:
         bits |= link.heard[row]
     return bits
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A query on its way. ``visited`` begins with who asks; ``rows`` is how deep the next node may look.
+
+    We deviate: a node that was said to be i hops away from a copy looks only into its rows below i, not into all d.
+    If it finds nothing there, what led here was a false positive or is outdated, and the query has failed then and
+    there instead of after d hops. It also never follows a row that is deeper than the hops it has left.
+    """
+
+    document: str
+    visited: tuple[NodeId, ...]
+    rows: int
+
+
+def next_hop(query: Query, mask: int, links: Iterable[tuple[NodeId, Link]]) -> tuple[NodeId, int] | None:
+    """Return the neighbour to go on to, and the row that says so; None where the query fails.
+
+    ``links`` are nearest first. A row is looked for in all links before the next one is.
+    """
+    best: tuple[NodeId, int] | None = None
+    deepest = query.rows
+    for neighbour, link in links:
+        if not deepest:
+            break
+        row = first_row(link.heard, mask, deepest)
+        if row is not None and neighbour not in query.visited:
+            best, deepest = (neighbour, row), row - 1
+    return best

@@ -19,12 +19,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from service.errors import PeerRefused
-from service.location.bloom import Shape, mask
-from service.location.links import Link, heard_of
-from service.location.messages import Hello, Ignore, Lost, Message, Send, Update, Want
-from service.location.own import Own
-from service.location.query import Query, next_hop
-from service.location.sizing import documents_in
+from service.location.bloom import Own, Shape, documents_in, mask
+from service.location.links import Link, Query, heard_of, next_hop
+from service.location.wire import Hello, Ignore, Lost, Message, Send, Update, Want
 from service.model import NodeId
 
 NEVER = 1 << 30

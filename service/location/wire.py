@@ -1,15 +1,66 @@
-"""Messages as bytes. What is malformed, or larger than filters can be, raises :class:`PeerRefused`.
+"""What nodes say to their neighbours, and its bytes. A link keeps the order of what is sent along it.
 
-``version kind …``, integers big-endian. A set of bits is the number of its bits and then either their positions or
-the whole row, whichever is shorter: the paper's *diff compression*.
+What is malformed, or larger than filters can be, raises :class:`PeerRefused`. Bytes are ``version kind …``, integers
+big-endian. A set of bits is the number of its bits and then either their positions or the whole row, whichever is
+shorter: the paper's *diff compression*.
 """
 
 import struct
 
+import msgspec
+
 from service.errors import PeerRefused
 from service.location.bloom import MOST_WIDTH, Shape
-from service.location.messages import Hello, Ignore, Lost, Message, Update, Want
 from service.model import NodeId
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first word on a link, and again when the sender has taken another shape: it knows nothing of you yet."""
+
+    shape: Shape
+
+
+class Update(msgspec.Struct, frozen=True, gc=False):
+    """Bits of your row ``row`` about me: these are set, those are clear.
+
+    ``source`` is the node whose documents made the wave; row 1 is about the sender's own documents.
+    """
+
+    shape: Shape
+    source: NodeId
+    row: int
+    sets: int
+    clears: int
+
+
+class Ignore(msgspec.Struct, frozen=True, gc=False):
+    """I hear of this source by a way that is not longer: send me no more of it for this row or a deeper one."""
+
+    source: NodeId
+    row: int
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """I hear of these sources no more: do not wait for me, and do not ignore them for me."""
+
+    sources: tuple[NodeId, ...]
+
+
+class Want(msgspec.Struct, frozen=True):
+    """Towards the source, hop by hop: tell everybody all you have once more."""
+
+    source: NodeId
+
+
+Message = Hello | Update | Ignore | Lost | Want
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """What is to be done: this message goes to this neighbour."""
+
+    to: NodeId
+    message: Message
+
 
 VERSION = 1
 MOST_BYTES = 2 * (MOST_WIDTH // 8) + 64
@@ -40,7 +91,7 @@ def encode(message: Message) -> bytes:
 
 
 def size(message: Message) -> int:
-    """Return how many bytes :func:`encode` makes of it."""
+    """Return how many bytes :func:`encode` makes of it, in much less time."""
     match message:
         case Update(shape, _, _, sets, clears):
             return 33 + _bits_size(sets.bit_count(), shape.width) + _bits_size(clears.bit_count(), shape.width)

@@ -2,6 +2,12 @@
 
 Production's are the tables and their transitions, the policy, the order of a move's steps, the load formula, the map,
 the search and its memory. Measured loads are those between two checks, on the trees that were in force then.
+
+*Lookups* (§V.C): a client enters the overlay by one server, always the same, which remembers depths for all its
+clients, as a process of Coronet does for all its people. A few of these are followed, each with production's memory and
+search. Of one leaf's lookups in one interval only the first can go wrong: the tree does not change in between.
+
+*DHT(x)* (§VI.B): all keys have the same length, x bits, and never change it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,25 +15,127 @@ from statistics import mean
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from service.clash.groups import KeyGroup, Keyspace, Keyspaces
+from service.clash.groups import KeyGroup, Keyspace, Keyspaces, Map
 from service.clash.load import group_load
 from service.clash.policy import Limits
-from service.simulate.clash_dht import LENGTHS, Dht, Loads, random_servers, used_of
-from service.simulate.clash_lookups import Lookups
-from service.simulate.clash_servers import Chord, Servers, Sums
-from service.simulate.clash_workload import (
+from service.clash.search import Depths, DepthSearch
+from service.clash.table import Standing
+from service.clash.transitions import answer
+from service.simulate.clash_servers import (
     CHECK_S,
     KEY_BITS,
     LOOKS,
     PHASE_S,
     SEEN_BITS,
+    Chord,
     Interval,
     MapKind,
+    Servers,
     Setup,
     Sources,
+    Sums,
     together,
 )
+from service.simulate.trace import Floats, Ints
+
+LENGTHS = (2, 6, 12, 24)
+
+
+class Loads(msgspec.Struct, frozen=True):
+    """The servers that had any load between two checks, as shares of their capacity."""
+
+    servers_used: int
+    mean: float
+    max: float
+
+
+class Dht:
+    """One fixed length. Of 24-bit keys each is a group of its own, and its server a random one instead of SHA-1's."""
+
+    def __init__(self, bits: int, keyspaces: Map, servers: int, capacity: float) -> None:
+        self.bits, self._servers, self.capacity = bits, servers, capacity
+        groups = 0 if bits > SEEN_BITS else 1 << bits
+        places = [KeyGroup(place << (KEY_BITS - bits), bits, KEY_BITS) for place in range(groups)]
+        self._server = np.array([keyspaces.keyspace_of(group) for group in places], np.int64)
+
+    def loads(self, interval: Interval) -> Loads:
+        """Return what its servers carried; queries weigh as with CLASH, but are not followed for DHT(24)."""
+        if not self._server.size:
+            return used_of(interval.by_whole_key / self.capacity)
+        packets = np.bincount(self._server, self._grouped(interval.packets), self._servers)
+        queries = np.bincount(self._server, self._grouped(interval.queries.astype(np.float64)), self._servers)
+        loads = [group_load(deliveries, held) for deliveries, held in zip(packets, queries, strict=True)]
+        return used_of(np.array(loads) / self.capacity)
+
+    def _grouped(self, values: Floats) -> Floats:
+        return np.asarray(values.reshape(1 << self.bits, -1).sum(axis=1))
+
+
+def used_of(shares: Floats) -> Loads:
+    """Return the figures of those servers that carry anything."""
+    used = shares[shares > 0]
+    return Loads(len(used), float(used.mean()), float(used.max()))
+
+
+def random_servers(servers: int, points: Floats | None, rng: np.random.Generator) -> NDArray[np.uint16]:
+    """Return a server for each key of 24 bits, shape (2²⁴,): evenly, or by Chord's points."""
+    if points is None:
+        return rng.integers(0, servers, 1 << KEY_BITS, np.uint16)
+    return (np.searchsorted(points, rng.random(1 << KEY_BITS)) % servers).astype(np.uint16)
+
+
+FOLLOWED = 20
+WITHOUT_MEMORY = 50
+"""So many lookups of each interval are also done without one."""
+
+
+class Lookups:
+    """The lookups of all clients of so many entry servers."""
+
+    def __init__(self, servers: int, rng: np.random.Generator) -> None:
+        self._servers, self._rng = servers, rng
+        self._known = [Depths() for _ in range(FOLLOWED)]
+
+    def probes(self, lookups: Ints, servers: Servers) -> tuple[float, float]:
+        """Return the mean number of probes per lookup, and what it is without memory."""
+        return self._with_memory(Sums(lookups), servers), self._without(lookups, servers)
+
+    def _with_memory(self, lookups: Sums, servers: Servers) -> float:
+        leaves = [(leaf, _leads_to(servers, keyspace, leaf)) for keyspace, leaf in servers.leaves()]
+        expected = np.array([lookups.of(leaf) for leaf, _ in leaves]) / self._servers
+        asked = probes = 0
+        for depths in self._known:
+            counts = self._rng.poisson(expected)
+            asked += int(counts.sum())
+            probes += int(counts.sum())
+            for place in np.flatnonzero(counts):
+                leaf, depth = leaves[place]
+                key = int(self._rng.integers(leaf.key, leaf.last, endpoint=True))
+                # The depth being right, the first question goes to the leaf's server, and is the last.
+                if depths.depth(key) != depth:
+                    probes += _searched(servers, key, depths.depth(key), depths) - 1
+                depths.learn(leaf, depth)
+        return probes / asked if asked else 1.0
+
+    def _without(self, lookups: Ints, servers: Servers) -> float:
+        seen = self._rng.choice(len(lookups), WITHOUT_MEMORY, p=lookups / lookups.sum())
+        keys = seen << (KEY_BITS - SEEN_BITS)
+        return float(np.mean([_searched(servers, int(key), None, Depths()) for key in keys]))
+
+
+def _leads_to(servers: Servers, keyspace: Keyspace, leaf: KeyGroup) -> int:
+    return leaf.depth - (servers.table(keyspace).standing(leaf) is Standing.RECALLED)
+
+
+def _searched(servers: Servers, key: int, hint: int | None, depths: Depths) -> int:
+    search = DepthSearch(key, KEY_BITS, servers.keyspaces, hint)
+    while (found := search.answered(answer(servers.table(search.probe.keyspace), key))) is None:
+        pass
+    depths.learn(found.group, search.depth)
+    return search.probes
+
 
 WORKLOADS = ("A", "B", "C")
 CHECKS = round(PHASE_S / CHECK_S)

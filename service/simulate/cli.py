@@ -1,7 +1,7 @@
 """``coronet simulate EXPERIMENT``: the room's edge, and the list of experiments.
 
-A new experiment joins with a command here, which imports its modules when it runs, and, if it has a page in
-``docs/experiments``, with its name in ``REPORTED``. One that runs real processes joins from ``service.cli``.
+A new experiment joins with a command here, a module with ``run(…, seed, report)`` and ``STEPS``, how often that
+reports, and a module for ``report``. One that runs real processes joins from ``service.cli``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +14,12 @@ from typing import Annotated
 import typer
 
 from service.corona.goals import Goal
-from service.simulate.clash_workload import MapKind
+from service.simulate.clash_servers import MapKind
 from service.simulate.trace import Publishers
 from service.simulate.workload import Bins, Ids, Phases
 
 REPORTED = ("clash", "corona", "discovery", "location", "partial-lookup", "schedulers")
-"""Experiments whose module ``…_report`` has ``write(directory, report)`` and ``STEPS``, how often that reports."""
+"""Experiments with a page; see ``report``."""
 
 BASES = (None, 2, 4, 16, 32, 256)
 """Of whole digits in 160 bits."""
@@ -63,9 +63,7 @@ def corona(
     loss: Annotated[float | None, typer.Option(min=0, max=0.5, help="Of messages; 0.02 where there is churn.")] = None,
 ) -> None:
     """Corona's simulations: its own way, and ours."""
-    from service.simulate import corona as experiment  # noqa: PLC0415 - asking for help must not load it
-    from service.simulate import corona_report as shown  # noqa: PLC0415 - same
-    from service.simulate.workload import Setup  # noqa: PLC0415 - same
+    from service.simulate.workload import Setup  # noqa: PLC0415 - asking for help must not load it
 
     if base not in BASES:
         raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
@@ -85,11 +83,7 @@ def corona(
         churn=churn,
         loss=(0.02 if churn else 0.0) if loss is None else loss,
     )
-    with progress(experiment.STEPS, hidden=as_json) as report:
-        outcome = experiment.run(setup, seed, report)
-    told(outcome, lambda: shown.table([outcome]), as_json=as_json)
-    if plot is not None:
-        shown.plot_runs([outcome], plot)
+    _perform("corona", setup, seed, as_json=as_json, plot=plot)
 
 
 @app.command()
@@ -104,15 +98,9 @@ def schedulers(
     goal: Annotated[Goal, typer.Option(help="What ours optimises.")] = Goal.FAIR,
 ) -> None:
     """Ours and other readers' at equal requests."""
-    from service.simulate import schedulers as experiment  # noqa: PLC0415 - asking for help must not load it
-    from service.simulate import schedulers_report as shown  # noqa: PLC0415 - same
+    from service.simulate.schedulers import Setup  # noqa: PLC0415 - asking for help must not load it
 
-    setup = experiment.Setup(channels, weeks, publishers, goal)
-    with progress(experiment.RUNS, hidden=as_json) as report:
-        comparison = experiment.compare(setup, seed, report)
-    told(comparison, lambda: shown.table(comparison), as_json=as_json)
-    if plot is not None:
-        shown.plot([comparison], plot)
+    _perform("schedulers", Setup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
 
 
 @app.command()
@@ -129,44 +117,24 @@ def clash(
     hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
 ) -> None:
     """CLASH's simulations beside plain DHTs. Six hours of three workloads."""
-    from service.simulate import clash as experiment  # noqa: PLC0415 - asking for help must not load it
-    from service.simulate import clash_report as shown  # noqa: PLC0415 - same
-    from service.simulate.clash_workload import Setup  # noqa: PLC0415 - same
+    from service.simulate.clash_servers import Setup  # noqa: PLC0415 - asking for help must not load it
 
     setup = Setup(stream_packets, queries, hashes, overload, servers=servers, sources=sources)
     if 4 * sources > servers * setup.capacity_packets_s:
         raise typer.BadParameter(f"{sources:,} sources need more than {servers:,} servers: half of them would be full.")
-    with progress(experiment.STEPS, hidden=as_json) as report:
-        outcome = experiment.run(setup, seed, report)
-    told(outcome, lambda: shown.table(outcome), as_json=as_json)
-    if plot is not None:
-        shown.plot(outcome, [outcome], plot)
+    _perform("clash", setup, seed, as_json=as_json, plot=plot)
 
 
 @app.command()
 def partial_lookup(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
     """Partial lookup's five strategies by six metrics. Placed, and updated."""
-    from service.simulate import partial_lookup as experiment  # noqa: PLC0415 - asking for help must not load it
-    from service.simulate import partial_lookup_report as shown  # noqa: PLC0415 - same
-
-    with progress(experiment.STEPS, hidden=as_json) as report:
-        outcome = experiment.run(seed, report)
-    told(outcome, lambda: shown.table(outcome), as_json=as_json)
-    if plot is not None:
-        shown.plot(outcome, plot)
+    _perform("partial_lookup", seed, as_json=as_json, plot=plot)
 
 
 @app.command()
 def discovery(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
     """Load-balancing matrices under load. The paper's way and ours; skewed names and queries."""
-    from service.simulate import discovery as experiment  # noqa: PLC0415 - asking for help must not load it
-    from service.simulate import discovery_report as shown  # noqa: PLC0415 - same
-
-    with progress(experiment.STEPS, hidden=as_json) as report:
-        outcome = experiment.run(seed, report)
-    told(outcome, lambda: shown.table(outcome), as_json=as_json)
-    if plot is not None:
-        shown.plot(outcome, plot)
+    _perform("discovery", seed, as_json=as_json, plot=plot)
 
 
 @app.command()
@@ -179,14 +147,9 @@ def location(
     documents: Annotated[int, typer.Option(min=1, help="Of each server, in the static runs.")] = 70,
 ) -> None:
     """Attenuated Bloom filters beside Tapestry. On a transit-stub graph; home nodes, too."""
-    from service.simulate import location as experiment  # noqa: PLC0415 - asking for help must not load it
-    from service.simulate import location_report as shown  # noqa: PLC0415 - same
+    from service.simulate.location import Setup  # noqa: PLC0415 - asking for help must not load it
 
-    with progress(experiment.STEPS, hidden=as_json) as report:
-        outcome = experiment.run(experiment.Setup(servers, documents), seed, report)
-    told(outcome, lambda: shown.table(outcome), as_json=as_json)
-    if plot is not None:
-        shown.plot([outcome], plot)
+    _perform("location", Setup(servers, documents), seed, as_json=as_json, plot=plot)
 
 
 @app.command()
@@ -195,13 +158,17 @@ def report(
     only: Annotated[list[str] | None, typer.Option(metavar="EXPERIMENT", help="Not all of them.")] = None,
 ) -> None:
     """Write the pages of all experiments."""
+    from service.simulate.report import run_all  # noqa: PLC0415 - asking for help must not load it
+
     directory.mkdir(parents=True, exist_ok=True)
     for name in REPORTED if only is None else only:
         if name not in REPORTED:
             raise typer.BadParameter(f"{name} has no page; {', '.join(REPORTED)} have.")
-        module = import_module(f"service.simulate.{name.replace('-', '_')}_report")
-        with progress(module.STEPS, hidden=False) as done:
-            module.write(directory, done)
+        shown = import_module(f"service.simulate.{name.replace('-', '_')}_report")
+        with progress(len(shown.JOBS), hidden=False) as done:
+            found = run_all(shown.JOBS, done)
+        shown.plot(found, directory / f"{name}.png")
+        (directory / f"{name}.md").write_text(shown.page(found), encoding="utf-8")
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -221,8 +188,20 @@ def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
         yield lambda what: bar.update(task, advance=1, description=what)
 
 
+def _perform(name: str, *arguments: object, as_json: bool, plot: Path | None) -> None:
+    """Run an experiment, print its outcome, and draw it if asked to."""
+    from service.simulate.report import no_collection  # noqa: PLC0415 - asking for help must not load it
+
+    experiment, shown = (import_module(f"service.simulate.{name}{suffix}") for suffix in ("", "_report"))
+    with progress(experiment.STEPS, hidden=as_json) as report, no_collection():
+        outcome = experiment.run(*arguments, report)
+    told(outcome, lambda: shown.table(outcome), as_json=as_json)
+    if plot is not None:
+        shown.plot_run(outcome, plot)
+
+
 def told(outcome: object, table: Callable[[], object], *, as_json: bool) -> None:
-    """Print what a run came to: as one JSON object, or as a table for people."""
+    """Print an outcome: as one JSON object, or as a table for people."""
     import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
     from rich.console import Console  # noqa: PLC0415 - same
 

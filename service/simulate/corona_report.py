@@ -1,152 +1,168 @@
-"""The experiment ``corona`` as people read it: a table, a plot and a page of ``docs/experiments``."""
+"""Table, plots and page of the experiment ``corona``."""
 
-import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
+import msgspec
 from rich.table import Table
 
-from service.simulate.corona import Outcome, run
-from service.simulate.corona_jobs import JOBS
-from service.simulate.corona_page import Found, page
-from service.simulate.jobs import run_all
-from service.simulate.workload import Setup
+from service.corona.goals import Goal
+from service.simulate.corona import Outcome, Profile, Window, run
+from service.simulate.report import SEEDS, Job, command, draw, render, terminal_table
+from service.simulate.workload import Bins, Ids, Phases, Setup
 
-STEPS = len(JOBS)
-
-
-def table(outcomes: Sequence[Outcome]) -> Table:
-    """Return runs as a table for a terminal."""
-    shown = Table(box=SIMPLE_HEAD, show_header=False)
-    shown.add_column()
-    for _ in outcomes:
-        shown.add_column(justify="right", no_wrap=True)
-    rounds = [outcome.converged_after_rounds for outcome in outcomes]
-    for label, cells in (
-        ("mean detection, s", [f"{found.mean_detection_s:.2f}" for found in outcomes]),
-        ("99 % of subscriptions, s", [f"{found.p99_detection_s:.1f}" for found in outcomes]),
-        ("mean delay of a notification, s", [f"{found.mean_notification_delay_s:.2f}" for found in outcomes]),
-        ("longest mean wait of a channel, s", [f"{found.longest_mean_wait_s:.1f}" for found in outcomes]),
-        ("polls per channel per τ", [f"{found.polls_per_channel_per_tau:.2f}" for found in outcomes]),
-        ("legacy, s", [f"{found.legacy_detection_s:.1f}" for found in outcomes]),
-        ("converged after rounds", ["never" if count is None else str(count) for count in rounds]),
-        ("overshoot", [f"{found.max_overshoot:.1%}" for found in outcomes]),
-        ("orphans (empty wedges)", [f"{found.orphans:,} ({found.empty_wedges})" for found in outcomes]),
-        ("busiest node over mean", [f"{found.node_load_max_over_mean:.3f}" for found in outcomes]),
-        ("what the formula says, s", [f"{found.formula_detection_s:.2f}" for found in outcomes]),
-    ):
-        shown.add_row(label, *cells)
-    return shown
+OURS = Setup()
+PAPERS = Setup(base=16, ids=Ids.RANDOM, bins=Bins.PAPER)
+SIXTY: Mapping[str, object] = {
+    "nodes": 60,
+    "channels": 7_500,
+    "subscriptions": 150_000,
+    "maintenance_s": 1800.0,
+    "rounds": 12,
+}
 
 
-def plot_runs(outcomes: Sequence[Outcome], file: Path) -> None:
+def _with(setup: Setup, **changes: object) -> Setup:
+    return msgspec.structs.replace(setup, **changes)
+
+
+_AGAINST_PAPER = {
+    **{f"our {goal}": _with(OURS, goal=goal) for goal in Goal},
+    **{f"paper's {goal}": _with(PAPERS, goal=goal) for goal in Goal},
+    "our fair, longest wait": _with(OURS, goal=Goal.FAIR, longest_wait_s=120.0),
+    "our lite on 60 nodes": _with(OURS, **SIXTY),
+    "paper's lite on 60 nodes": _with(PAPERS, **SIXTY),
+}
+"""Run with all seeds."""
+_ONCE = {
+    "paper's lite, random phases": _with(PAPERS, phases=Phases.RANDOM),
+    "our lite, random phases": _with(OURS, phases=Phases.RANDOM),
+    "our lite, random ids": _with(OURS, ids=Ids.RANDOM),
+    "our lite, the paper's bins": _with(OURS, bins=Bins.PAPER),
+    "our lite, levels of base 16": _with(OURS, base=16),
+}
+
+JOBS = [
+    Job("our lite, churn", run, (_with(OURS, churn=0.05, loss=0.02), 1)),
+    *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
+    *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
+]
+"""The longest first: it alone takes as long as six others."""
+
+Found = dict[str, list[Outcome]]
+
+_OPTIONS = {
+    **{name: name for name in ("goal", "base", "ids", "bins", "phases", "nodes", "channels", "subscriptions")},
+    "maintenance": "maintenance_s",
+    "longest-wait": "longest_wait_s",
+    "churn": "churn",
+}
+
+
+def page(found: Found) -> str:
+    """Return the page."""
+    return render("corona.md.j2", runs=found, command=lambda setup: command("corona", setup, OURS, _OPTIONS))
+
+
+def table(outcome: Outcome) -> Table:
+    """Return a run as a table for a terminal."""
+    rounds = outcome.converged_after_rounds
+    rows = (
+        ("mean detection, s", f"{outcome.mean_detection_s:.2f}"),
+        ("99 % of subscriptions, s", f"{outcome.p99_detection_s:.1f}"),
+        ("mean delay of a notification, s", f"{outcome.mean_notification_delay_s:.2f}"),
+        ("longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}"),
+        ("polls per channel per τ", f"{outcome.polls_per_channel_per_tau:.2f}"),
+        ("legacy, s", f"{outcome.legacy_detection_s:.1f}"),
+        ("converged after rounds", "never" if rounds is None else str(rounds)),
+        ("overshoot", f"{outcome.max_overshoot:.1%}"),
+        ("orphans (empty wedges)", f"{outcome.orphans:,} ({outcome.empty_wedges})"),
+        ("busiest node over mean", f"{outcome.node_load_max_over_mean:.3f}"),
+        ("what the formula says, s", f"{outcome.formula_detection_s:.2f}"),
+    )
+    return terminal_table(("", ""), rows)
+
+
+def plot_run(outcome: Outcome, file: Path) -> None:
     """Draw load and delay over time, and each channel's polls and wait over popularity."""
-    named = {f"{found.setup.goal}, seed {found.seed}": found for found in outcomes}
-    _draw(file, [(_load, named), (_delay, named), (_pollers, named), (_waits, named)])
-
-
-def write(directory: Path, report: Callable[[str], None]) -> None:
-    """Run everything, two at a time, and write ``corona.md`` and ``corona.png``."""
-    found = run_all(JOBS, _outcome, report)
-    plot(found, directory / "corona.png")
-    (directory / "corona.md").write_text(page(found), encoding="utf-8")
+    named = {f"{outcome.setup.goal}, seed {outcome.seed}": outcome}
+    draw(file, [(_load, named), (_delay, named), (_polls, named), (_waits, named)])
 
 
 def plot(found: Found, file: Path) -> None:
     """Draw the paper's figures 3 to 10, reproduced, with ours in them."""
-    first = {name: outcomes[0] for name, outcomes in found.items()}
 
-    def chosen(*goals: str) -> dict[str, Outcome]:
-        return {name: first[name] for goal in goals for name in (f"paper's {goal}", f"our {goal}")}
+    def both(*goals: str) -> dict[str, Outcome]:
+        return {name: found[name][0] for goal in goals for name in (f"paper's {goal}", f"our {goal}")}
 
-    _draw(
+    draw(
         file,
         [
-            (_load, chosen("lite", "fast")),
-            (_delay, chosen("lite", "fast")),
-            (_pollers, chosen("lite")),
-            (_waits, chosen("lite")),
-            (_by_interval, chosen("lite", "fair")),
-            (_by_interval, chosen("fair-sqrt", "fair-log")),
-            (_delay, chosen("lite on 60 nodes")),
-            (_minutes, chosen("lite on 60 nodes")),
+            (_load, both("lite", "fast")),
+            (_delay, both("lite", "fast")),
+            (_polls, both("lite")),
+            (_waits, both("lite")),
+            (_by_interval, both("lite", "fair")),
+            (_by_interval, both("fair-sqrt", "fair-log")),
+            (_delay, both("lite on 60 nodes")),
+            (_minutes, both("lite on 60 nodes")),
         ],
     )
 
 
-def _outcome(setup: Setup, seed: int) -> Outcome:
-    # Millions of small objects live until the end of a run: looking for garbage among them takes a seventh of it.
-    gc.disable()
-    try:
-        return run(setup, seed, lambda _what: None)
-    finally:
-        gc.enable()
-        gc.collect()
-
-
-def _draw(file: Path, panels: "list[tuple[Callable[[Any, dict[str, Outcome]], None], dict[str, Outcome]]]") -> None:
-    import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to load
-
-    mpl.use("agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - same
-
-    figure, axes = plt.subplots(len(panels) // 2, 2, figsize=(12, 2 * len(panels)), squeeze=False)
-    for axis, (draw, outcomes) in zip(axes.flat, panels, strict=True):
-        draw(axis, outcomes)
-        axis.legend(fontsize="small")
-    figure.tight_layout()
-    figure.savefig(file, dpi=100, metadata={"Software": None})
-    plt.close(figure)
+def _over_time(axis: Any, outcomes: dict[str, Outcome], value: Callable[[Window], float], legacy: float) -> None:
+    for name, found in outcomes.items():
+        axis.plot([window.end_s / 3600 for window in found.windows], list(map(value, found.windows)), label=name)
+    axis.axhline(legacy, color="k", linestyle=":", label="legacy")
+    axis.set(xlabel="hours")
 
 
 def _load(axis: Any, outcomes: dict[str, Outcome]) -> None:
-    for name, found in outcomes.items():
-        hours = [window.end_s / 3600 for window in found.windows]
-        axis.plot(hours, [window.polls_per_channel for window in found.windows], label=name)
-        people = found.setup.subscriptions / found.setup.channels
-    axis.axhline(people, color="k", linestyle=":", label="legacy")
-    axis.set(title="Load (Fig. 3)", xlabel="hours", ylabel="polls per channel per τ", yscale="log")
+    setup = _any(outcomes).setup
+    _over_time(axis, outcomes, lambda window: window.polls_per_channel, setup.subscriptions / setup.channels)
+    axis.set(title="Load (Fig. 3)", ylabel="polls per channel per τ", yscale="log")
 
 
 def _delay(axis: Any, outcomes: dict[str, Outcome]) -> None:
-    for name, found in outcomes.items():
-        hours = [window.end_s / 3600 for window in found.windows]
-        axis.plot(hours, [window.mean_detection_s for window in found.windows], label=name)
-        legacy_s = found.legacy_detection_s
-    axis.axhline(legacy_s, color="k", linestyle=":", label="legacy")
-    axis.set(title="Detection (Fig. 4; 9 on 60 nodes)", xlabel="hours", ylabel="mean detection, s", yscale="log")
+    _over_time(axis, outcomes, lambda window: window.mean_detection_s, _any(outcomes).legacy_detection_s)
+    axis.set(title="Detection (Fig. 4; 9 on 60 nodes)", ylabel="mean detection, s", yscale="log")
 
 
 def _minutes(axis: Any, outcomes: dict[str, Outcome]) -> None:
-    for name, found in outcomes.items():
-        hours = [window.end_s / 3600 for window in found.windows]
-        per_minute = found.setup.channels / found.setup.poll_interval_s * 60
-        axis.plot(hours, [window.polls_per_channel * per_minute for window in found.windows], label=name)
-        people = found.setup.subscriptions / found.setup.poll_interval_s * 60
-    axis.axhline(people, color="k", linestyle=":", label="legacy")
-    axis.set(title="Load (Fig. 10)", xlabel="hours", ylabel="polls per minute", ylim=(0, None))
+    setup = _any(outcomes).setup
+    per_minute = setup.channels / setup.poll_interval_s * 60
+    legacy = setup.subscriptions / setup.poll_interval_s * 60
+    _over_time(axis, outcomes, lambda window: window.polls_per_channel * per_minute, legacy)
+    axis.set(title="Load (Fig. 10)", ylabel="polls per minute", ylim=(0, None))
 
 
-def _pollers(axis: Any, outcomes: dict[str, Outcome]) -> None:
+def _any(outcomes: dict[str, Outcome]) -> Outcome:
+    return list(outcomes.values())[-1]
+
+
+def _over_popularity(axis: Any, outcomes: dict[str, Outcome], value: Callable[[Profile], float]) -> None:
     for name, found in outcomes.items():
         places = [channel.place for channel in found.profile]
-        axis.plot(places, [channel.polls_per_tau for channel in found.profile], ".", markersize=3, label=name)
-    axis.plot(places, [channel.subscribers for channel in found.profile], "k:", label="legacy")
-    axis.set(title="Polls (Fig. 5)", xlabel="channels by popularity", ylabel="polls per τ", yscale="log")
+        axis.plot(places, list(map(value, found.profile)), ".", markersize=3, label=name)
+    axis.set(xlabel="channels by popularity", yscale="log")
+
+
+def _polls(axis: Any, outcomes: dict[str, Outcome]) -> None:
+    _over_popularity(axis, outcomes, lambda channel: channel.polls_per_tau)
+    profile = _any(outcomes).profile
+    axis.plot([channel.place for channel in profile], [each.subscribers for each in profile], "k:", label="legacy")
+    axis.set(title="Polls (Fig. 5)", ylabel="polls per τ")
 
 
 def _waits(axis: Any, outcomes: dict[str, Outcome]) -> None:
-    for name, found in outcomes.items():
-        places = [channel.place for channel in found.profile]
-        axis.plot(places, [channel.mean_wait_s for channel in found.profile], ".", markersize=3, label=name)
-    axis.set(title="Detection (Fig. 6)", xlabel="channels by popularity", ylabel="mean wait, s", yscale="log")
+    _over_popularity(axis, outcomes, lambda channel: channel.mean_wait_s)
+    axis.set(title="Detection (Fig. 6)", ylabel="mean wait, s")
 
 
 def _by_interval(axis: Any, outcomes: dict[str, Outcome]) -> None:
     for name, found in outcomes.items():
-        ranked = sorted(found.profile[::2], key=lambda channel: (channel.update_interval_s, channel.subscribers))
+        ranked = sorted(found.profile[::2], key=lambda one: (one.update_interval_s, one.subscribers))
         axis.plot([channel.mean_wait_s for channel in ranked], ".", markersize=4, label=name)
     title = "Detection (Figs. 7 and 8)"
     axis.set(title=title, xlabel="200 channels by update interval", ylabel="mean wait, s", yscale="log")

@@ -10,16 +10,23 @@ import msgspec
 import numpy as np
 
 from service.discovery.head import Limits
-from service.simulate.discovery_limited import Held, Limited
-from service.simulate.discovery_matrices import Matrices
-from service.simulate.discovery_queries import Asked, Scheme, probes_with_memory
-from service.simulate.discovery_registrations import Registrations, Way, slices
-from service.simulate.discovery_workload import (
+from service.simulate.discovery_matrices import (
     PER_NAME,
+    Matrices,
     Queries,
     skewed_names,
     uniform_names,
     zipf_queries,
+)
+from service.simulate.discovery_queries import (
+    Asked,
+    Held,
+    Limited,
+    Registrations,
+    Scheme,
+    Way,
+    probes_with_memory,
+    slices,
 )
 from service.simulate.trace import Floats, Ints
 
@@ -141,7 +148,7 @@ def run(seed: int, report: Callable[[str], None]) -> Outcome:
         return found
 
     fig_9 = [registering(which, rate_s, most) for which, most in FIG_9 for rate_s in RATES]
-    known = {most: point for most in PARTITIONS for point in fig_9 if _is(point, "skewed", 5000, most)}
+    known = {point.partitions: point for point in fig_9 if (point.names, point.rate_s) == ("skewed", 5000)}
     fig_10 = [known.get(most) or registering("skewed", 5000, most) for most in PARTITIONS]
     ours = registering("skewed", 10_000, MOST_PARTITIONS, Way.OURS)
     fig_11 = []
@@ -153,7 +160,7 @@ def run(seed: int, report: Callable[[str], None]) -> Outcome:
     for scheme in Scheme:
         mixed.append(_mixed(scheme, names["skewed"][:MIXED_NAMES], queries.first(MIXED_QUERIES), rng))
         report(f"{scheme} queries among registrations")
-    limited = _asking_limited(names["skewed"], queries, QUERY_RATES[-1], rng)
+    limited = _asking(None, names["skewed"], queries, QUERY_RATES[-1], rng)
     report("queries for a few names")
     return Outcome(
         "discovery",
@@ -166,10 +173,6 @@ def run(seed: int, report: Callable[[str], None]) -> Outcome:
         ours,
         limited,
     )
-
-
-def _is(point: Registering, names: str, rate_s: int, partitions: int) -> bool:
-    return (point.names, point.rate_s, point.partitions) == (names, rate_s, partitions)
 
 
 def _registering(
@@ -209,51 +212,30 @@ def _until_all_came(sent: Registrations, rate_s: int, matrices: Matrices, *, gro
     matrices.follow(sent.last_s + GAP_S)
 
 
-def _asking(scheme: Scheme, names: Ints, queries: Queries, rate_s: int, rng: np.random.Generator) -> Asking:
-    """Register the names, and then ask."""
-    matrices, registered = _registered(names, rng)
+def _asking(scheme: Scheme | None, names: Ints, queries: Queries, rate_s: int, rng: np.random.Generator) -> Asking:
+    """Register the names, and then ask: by a scheme, or for a few of them each time."""
+    matrices = Matrices(Limits(partitions=QUERIED_PARTITIONS, replicas=MANY), rng)
+    registered = Registrations(names, 2000, 0.0, matrices, rng=rng)
+    _until_all_came(registered, 2000, matrices, grow=True)
     begin_s = registered.last_s + GAP_S
-    asked = Asked(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
-    _until_all_asked(asked, rate_s, begin_s, matrices)
+    asked: Asked | Limited
+    if scheme is None:
+        asked = Limited(queries, rate_s, begin_s, matrices, held=Held(registered), rng=rng)
+    else:
+        asked = Asked(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
+    length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)
+    for end_s in slices(begin_s, asked.last_s, length_s):
+        matrices.follow(end_s - length_s)
+        asked.until(end_s)
+    matrices.follow(np.inf)
     return Asking(
-        scheme=scheme,
-        rate_s=rate_s,
-        success=float(asked.succeeds.mean()),
-        replicas=int(matrices.replicas.max()),
-        messages=float(asked.partitions.mean()),
-        one_partition=float((asked.partitions == 1).mean()),
-    )
-
-
-def _asking_limited(names: Ints, queries: Queries, rate_s: int, rng: np.random.Generator) -> Asking:
-    """Register the names, and then ask for a few of them each time."""
-    matrices, registered = _registered(names, rng)
-    begin_s = registered.last_s + GAP_S
-    asked = Limited(queries, rate_s, begin_s, matrices, held=Held(registered), rng=rng)
-    _until_all_asked(asked, rate_s, begin_s, matrices)
-    return Asking(
-        scheme=Scheme.OPTIMISED,
+        scheme=scheme or Scheme.OPTIMISED,
         rate_s=rate_s,
         success=float(asked.succeeds.mean()),
         replicas=int(matrices.replicas.max()),
         messages=float(asked.messages.mean()),
         one_partition=float((asked.messages == 1).mean()),
     )
-
-
-def _registered(names: Ints, rng: np.random.Generator) -> tuple[Matrices, Registrations]:
-    matrices = Matrices(Limits(partitions=QUERIED_PARTITIONS, replicas=MANY), rng)
-    registered = Registrations(names, 2000, 0.0, matrices, rng=rng)
-    _until_all_came(registered, 2000, matrices, grow=True)
-    return matrices, registered
-
-
-def _until_all_asked(asked: Asked | Limited, rate_s: int, begin_s: float, matrices: Matrices) -> None:
-    length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)
-    for end_s in slices(begin_s, asked.last_s, length_s):
-        matrices.follow(end_s - length_s)
-        asked.until(end_s)
-    matrices.follow(np.inf)
 
 
 def _mixed(scheme: Scheme, names: Ints, queries: Queries, rng: np.random.Generator) -> Mixed:
@@ -278,15 +260,15 @@ def _mixed(scheme: Scheme, names: Ints, queries: Queries, rng: np.random.Generat
         registration_messages=float(messages.mean()),
         most_registration_messages=int(messages.max()),
         least_registration_messages=float((messages == PER_NAME).mean()),
-        query_messages=float(asked.partitions.mean()),
-        one_partition=float((asked.partitions == 1).mean()),
+        query_messages=float(asked.messages.mean()),
+        one_partition=float((asked.messages == 1).mean()),
         registration_s=float(registration_s.mean()),
         query_s=float(query_s.mean()),
         registration_quantiles_s=_quantiles(registration_s),
         query_quantiles_s=_quantiles(query_s),
         message_quantiles=(
             tuple(int(value) for value in _quantiles(messages)),
-            tuple(int(value) for value in _quantiles(asked.partitions)),
+            tuple(int(value) for value in _quantiles(asked.messages)),
         ),
         probes=probes_with_memory(queries, matrices, rng),
     )

@@ -1,16 +1,172 @@
-"""Matrices of the experiment ``discovery``: production's records and transitions, with their sizes in arrays.
+"""The world of content discovery §V: names, queries, 10,000 nodes, and matrices with their sizes in arrays.
 
-What a node asks for is :func:`service.discovery.head.wanted`, what the head does :func:`service.discovery.head.asked`;
-cells follow after the time that messages take.
+The paper draws its skews (Figures 7 and 8). *Names*: a Zipf law of exponent 0.88 whose first pairs would be in more
+names than there are, so that we cut it off at what the five most popular have, 24 %. *Queries*: each pair is in a query
+with the probability 0.5/rank, by itself; of 100,000 such queries 0.56 % are empty, and the paper has 99,473. They have
+4.9 pairs on average (the paper: four). The ranks of pairs are the same in both.
+
+Matrices are production's records and transitions. What a node asks for is :func:`service.discovery.load.wanted`, what
+the head does :func:`service.discovery.head.asked`; cells follow after the time that messages take.
+
+Nodes observe rates (§V.A). We deviate: places come from a 64-bit mixing function instead of SHA-1, which would take a
+minute for each run.
 """
+
+from heapq import heapify, heappop, heappush
 
 import msgspec
 import numpy as np
 
-from service.discovery.head import Kind, Limits, Load, Matrix, Request, asked, wanted
+from service.discovery.head import WINDOW, Kind, Limits, Load, Matrix, Request, asked, wanted
 from service.discovery.matrix import Place, Size
-from service.simulate.discovery_workload import DELAY_S, PAIRS
 from service.simulate.trace import Floats, Ints
+
+ATTRIBUTES = 50
+VALUES = 200
+PAIRS = ATTRIBUTES * VALUES
+NODES = 10_000
+PER_NAME = 20
+MOST_PAIRS = 10
+NAMES = 100_000
+QUERIES = 100_000
+
+DELAY_S = 0.1
+"""Of one message over the overlay; exponential."""
+SERVICE_S = 0.001
+"""What a node takes for one; exponential. It is never busy for more than a fifth of its time, so none waits here."""
+
+ZIPF_NAMES = 0.88
+MOST_POPULAR = 0.24
+ZIPF_K = 0.5
+
+
+class Queries(msgspec.Struct, frozen=True):
+    """Pairs of queries, flat: those of query q are from ``begin[q]`` to ``begin[q + 1]``."""
+
+    pair: Ints
+    begin: Ints
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return len(self.begin) - 1
+
+    def first(self, count: int) -> "Queries":
+        """Return the first ones."""
+        return Queries(self.pair[: self.begin[count]], self.begin[: count + 1])
+
+
+def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
+    """Return names, each a row of distinct pairs, none more frequent than another."""
+    values = rng.integers(VALUES, size=(count, PER_NAME))
+    return _attributes(rng, count) * VALUES + values
+
+
+def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
+    """Return names with Zipf-like pairs; pair 0 is the most popular."""
+    popularity = name_popularity()
+    slots = _by_attribute(popularity)
+    attributes = _attributes(rng, count)
+    names = np.empty((count, PER_NAME), dtype=np.int64)
+    for attribute in range(ATTRIBUTES):
+        where = attributes == attribute
+        share = np.cumsum(popularity[slots[attribute]])
+        drawn = np.searchsorted(share, rng.random(int(where.sum())) * share[-1], side="right")
+        names[where] = slots[attribute][drawn]
+    return names
+
+
+def name_popularity() -> Floats:
+    """Return in which share of the names each pair is; together they are ``PER_NAME``."""
+    law = np.arange(1, PAIRS + 1) ** -ZIPF_NAMES
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(MOST_POPULAR, middle * law).sum() < PER_NAME else (low, middle)
+    popularity: Floats = np.minimum(MOST_POPULAR, low * law)
+    return popularity
+
+
+def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> Queries:
+    """Return queries of one to ten pairs; fewer of them than drawn, because the empty ones are left out."""
+    often = 64
+    dense = rng.random((count, often)) < ZIPF_K / np.arange(1, often + 1)
+    query, pair = np.nonzero(dense)
+    ranks = np.arange(often + 1, PAIRS + 1)
+    rare = np.repeat(ranks - 1, rng.binomial(count, ZIPF_K / ranks))
+    keys = np.unique(np.concatenate([query * PAIRS + pair, rng.integers(count, size=len(rare)) * PAIRS + rare]))
+    keys = rng.permuted(keys)
+    keys = keys[np.argsort(keys // PAIRS, kind="stable")]
+    query, pair = keys // PAIRS, keys % PAIRS
+    rank_in_query = np.arange(len(query)) - np.searchsorted(query, query)
+    query, pair = query[rank_in_query < MOST_PAIRS], pair[rank_in_query < MOST_PAIRS]
+    _, begin = np.unique(query, return_index=True)
+    return Queries(pair, np.append(begin, len(pair)))
+
+
+def _attributes(rng: np.random.Generator, count: int) -> Ints:
+    drawn: Ints = np.argpartition(rng.random((count, ATTRIBUTES), dtype=np.float32), PER_NAME, axis=1)[:, :PER_NAME]
+    return drawn
+
+
+def _by_attribute(popularity: Floats) -> list[Ints]:
+    """Share pairs out so that all attributes are in equally many names: the next to what is the least popular."""
+    pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
+    heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
+    heapify(heap)
+    for pair, share in enumerate(popularity):
+        total, attribute = heappop(heap)
+        pairs[attribute].append(pair)
+        if len(pairs[attribute]) < VALUES:
+            heappush(heap, (total + float(share), attribute))
+    return [np.array(values) for values in pairs]
+
+
+def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
+    """Return the nodes that have these cells: each node has an equal part of the hashes."""
+    with np.errstate(over="ignore"):
+        mixed = np.asarray(pair, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed += np.asarray(partition, dtype=np.uint64) << np.uint64(20)
+        mixed += np.asarray(replica, dtype=np.uint64) + np.uint64(salt << 40)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        mixed ^= mixed >> np.uint64(31)
+    return ((mixed >> np.uint64(32)) * np.uint64(NODES) >> np.uint64(32)).astype(np.int64)
+
+
+class Windows:
+    """When the last ``WINDOW`` messages came to each node."""
+
+    def __init__(self) -> None:
+        self._times = np.full(NODES * WINDOW, -np.inf)
+        self._count = np.zeros(NODES, dtype=np.int64)
+
+    def now_s(self, node: Ints, time_s: Floats) -> Floats:
+        """Return the rates of nodes at some times, if no message came to them then."""
+        oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
+        rates: Floats = WINDOW / np.maximum(time_s - oldest, 1e-9)
+        return rates
+
+    def rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
+        """Take in messages, not earlier than those before, in order of time; return the rate that each one sees.
+
+        It is that of this message and the ``WINDOW`` - 1 before it, over the time since the one before those.
+        """
+        order = np.argsort(node.astype(np.uint16), kind="stable")  # of so narrow numbers it is a radix sort
+        of, at = node[order], time_s[order]
+        first = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if len(of) else np.zeros(0, dtype=np.int64)
+        sizes = np.diff(np.append(first, len(of)))
+        nth = np.arange(len(of)) - np.repeat(first, sizes)
+        slot = of * WINDOW + (self._count[of] + nth) % WINDOW
+        before = self._times[slot]
+        late = np.flatnonzero(nth >= WINDOW)
+        before[late] = at[late - WINDOW]
+        self._times[slot] = at
+        self._count[of[first]] += sizes
+        rates = np.empty(len(of))
+        rates[order] = WINDOW / np.maximum(at - before, 1e-9)
+        return rates
+
 
 ROUND_TRIP = 2
 COPY = 3

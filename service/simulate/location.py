@@ -4,20 +4,16 @@ Production's are the nodes with their filters, updates and queries, the messages
 One run is one graph: all static experiments on it, and the dynamic ones.
 """
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 
 from service.simulate import location_dynamic, location_static
-from service.simulate.location_dynamic import Dynamic, Filters
-from service.simulate.location_graph import ways
-from service.simulate.location_overlay import Overlay
+from service.simulate.location_dynamic import Dynamic, Filters, trace
+from service.simulate.location_graph import Overlay, ways
+from service.simulate.location_net import Updates
 from service.simulate.location_static import ALGORITHMS, DEPTHS, INDEX_SIZES, Static, index, linked, world
-from service.simulate.location_trace import trace
-from service.simulate.location_updates import Updates
 
 DYNAMIC_SIZES = (INDEX_SIZES[0], INDEX_SIZES[-1])
 DYNAMIC = [(depth, size) for size in DYNAMIC_SIZES for depth in DEPTHS]
@@ -56,10 +52,9 @@ def static(setup: Setup, seed: int, report: Callable[[str], None]) -> tuple[Stat
     graph_rng, rng, _ = _luck(seed)
     placed = world(ways(setup.servers, graph_rng), setup.documents, setup.queries, rng)
     outcome: list[Static] = []
-    with _no_cycles():
-        for found in location_static.runs(placed, rng):
-            outcome.append(found)
-            report(f"{found.index.overlay}, depth {found.index.depth}")
+    for found in location_static.runs(placed, rng):
+        outcome.append(found)
+        report(f"{found.index.overlay}, depth {found.index.depth}")
     return tuple(outcome)
 
 
@@ -68,25 +63,14 @@ def dynamic(setup: Setup, seed: int, report: Callable[[str], None]) -> tuple[Dyn
     graph_rng, _, rng = _luck(seed)
     graph = ways(setup.servers, graph_rng)
     stream = trace(setup.servers, setup.files, rng)
-    with _no_cycles():
-        links = {depth: linked(graph, Overlay.RESTRICTED, depth, setup.documents, rng) for depth in DEPTHS}
-        filters = [
-            Filters(links[depth].edges, index(graph, links[depth], index_bytes, Updates.PRODUCT_SOURCE))
-            for depth, index_bytes in DYNAMIC
-        ]
-        outcome = location_dynamic.run(graph, stream, setup.reads * setup.servers, rng, filters)
+    links = {depth: linked(graph, Overlay.RESTRICTED, depth, setup.documents, rng) for depth in DEPTHS}
+    filters = [
+        Filters(links[depth].edges, index(graph, links[depth], index_bytes, Updates.PRODUCT_SOURCE))
+        for depth, index_bytes in DYNAMIC
+    ]
+    outcome = location_dynamic.run(graph, stream, setup.reads * setup.servers, rng, filters)
     report("caches")
     return tuple(outcome)
-
-
-@contextmanager
-def _no_cycles() -> Iterator[None]:
-    """Look for no garbage: there are no cycles here, and looking takes a fifth of the time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _luck(seed: int) -> Sequence[np.random.Generator]:

@@ -4,21 +4,113 @@ What caches hold depends on the references alone, so all runs on a graph see the
 them. Reads are measured where it is a sixth, a half and five sixths over: each is located, its file fetched and cached,
 and the update delivered before the next read; in between, only caches live, and filters and pointers catch up then.
 A server's own files, cached or on its disk, need no location, and disks add the same to every way: neither is counted.
+
+The reference stream is of SURGE's kind.
+
+50,000 unique files with Zipf's popularity, the least of which is asked for once: 570,000 requests. Sizes are lognormal
+(SURGE: mu 9.357, sigma 1.318) with a Pareto tail above 133 kB (alpha 1.1), from 75 bytes to 8.69 MB. Each is on the
+disk of one server for ever. A cache has 420 kB, in LRU order; a larger file is not kept.
+
+We deviate: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB; with 7 % it
+would be 69 kB, and a cache would have 6 files instead of 20.
+How soon a file is asked for again is SURGE's, too: its place in a stack of all files, the last one asked for on top,
+is lognormal (mu 1.5, sigma 0.80); of the five files around there one is taken, by how often each is still to come. The
+stream is dealt out to the servers at random.
 """
 
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import accumulate
+from math import exp
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from service.simulate.location_graph import Ways
-from service.simulate.location_net import Network
-from service.simulate.location_overlay import Edges
+from service.simulate.location_graph import Edges, Ways
+from service.simulate.location_net import Network, Updates
 from service.simulate.location_static import Index, shape
 from service.simulate.location_tapestry import Found, Tapestry
-from service.simulate.location_trace import Caches, Trace
-from service.simulate.location_updates import Updates
+
+LEAST_BYTES, MOST_BYTES = 75, 8_690_000
+TAIL_SHARE, TAIL_BYTES, TAIL_ALPHA = 0.002, 133_000, 1.1
+MU, SIGMA = 9.357, 1.318
+CACHE_BYTES = 420_000
+STACK_MU, STACK_SIGMA, AROUND = 1.5, 0.80, 2
+
+
+class Trace(NamedTuple):
+    """``requests`` are (server, file) in order; ``disks`` says on which server's disk a file is."""
+
+    sizes: list[int]
+    disks: list[int]
+    requests: list[tuple[int, int]]
+
+
+def trace(servers: int, files: int, rng: np.random.Generator) -> Trace:
+    """Draw files, and requests for all of them."""
+    body = np.exp(rng.normal(MU, SIGMA, 2 * files))
+    body = body[body < TAIL_BYTES][:files]
+    tail = TAIL_BYTES * (1 - rng.random(files)) ** (-1 / TAIL_ALPHA)
+    sizes = np.clip(np.where(rng.random(files) < TAIL_SHARE, tail, body), LEAST_BYTES, MOST_BYTES).astype(int)
+    asked = _stream(files, rng)
+    disks = rng.permutation(np.arange(files) % servers)
+    return Trace(
+        sizes.tolist(), disks.tolist(), list(zip(rng.integers(0, servers, len(asked)).tolist(), asked, strict=True))
+    )
+
+
+def _stream(files: int, rng: np.random.Generator) -> list[int]:
+    wanted = files / np.arange(1, files + 1)
+    left: list[int] = (np.floor(wanted) + (rng.random(files) < wanted % 1)).astype(int).tolist()
+    stack: list[int] = rng.permutation(files).tolist()
+    stream: list[int] = []
+    for draw, luck in zip(
+        rng.normal(STACK_MU, STACK_SIGMA, sum(left)).tolist(), rng.random(sum(left)).tolist(), strict=True
+    ):
+        deepest = min(int(exp(draw)) + AROUND, len(stack) - 1)
+        highest = max(0, deepest - 2 * AROUND)
+        around = [left[stack[-1 - place]] for place in range(highest, deepest + 1)]
+        chosen = highest + bisect_right(list(accumulate(around)), luck * sum(around))
+        file = stack.pop(-1 - min(chosen, deepest))
+        left[file] -= 1
+        stream.append(file)
+        if left[file]:
+            stack.append(file)
+    return stream
+
+
+class Caches:
+    """What all servers have: their caches, and their disks."""
+
+    def __init__(self, servers: int, sizes: Sequence[int], disks: Sequence[int]) -> None:
+        """Begin with empty caches."""
+        self.holders = [{disk} for disk in disks]
+        self._sizes, self._disks = sizes, disks
+        self._cached: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(servers)]
+        self._free = [CACHE_BYTES] * servers
+
+    def read(self, server: int, file: int) -> tuple[list[int], list[int]] | None:
+        """Return which files come to the server's cache and which go; None if the server has the file."""
+        cached, size = self._cached[server], self._sizes[file]
+        if server in self.holders[file]:
+            if file in cached:
+                cached.move_to_end(file)
+            return None
+        if size > CACHE_BYTES:
+            return [], []
+        gone: list[int] = []
+        while self._free[server] < size:
+            old, _ = cached.popitem(last=False)
+            self._free[server] += self._sizes[old]
+            self.holders[old].discard(server)
+            gone.append(old)
+        cached[file] = None
+        self._free[server] -= size
+        self.holders[file].add(server)
+        return [file], gone
+
 
 WINDOWS = 3
 """So many times reads are measured."""
@@ -94,7 +186,7 @@ class _Measured:
 
 def run(ways: Ways, trace: Trace, reads: int, rng: np.random.Generator, filters: Sequence[Filters]) -> list[Dynamic]:
     """Measure so many requests of the stream by Tapestry alone, and with each of the filters."""
-    latency_s, _, crossings = ways.as_lists()
+    latency_s, _, crossings = ways.lists
     names = [f"file {number}" for number in range(len(trace.sizes))]
     caches = Caches(ways.servers, trace.sizes, trace.disks)
     tapestry = Tapestry(ways, rng)

@@ -1,4 +1,4 @@
-"""Transit-stub graphs of GT-ITM's kind (§III.B), and the ways between servers in them.
+"""Transit-stub graphs of GT-ITM's kind (§III.B), the ways between servers in them, and overlays.
 
 Six transit domains of ten nodes, seven stub domains at each of these nodes, twelve nodes in a stub domain on average:
 5,100 nodes. Nodes of a transit domain are connected with probability 0.6, of a stub domain with 0.3, all transit
@@ -7,9 +7,17 @@ domains with each other, and 20 pairs of stub domains directly (the paper has "s
 The paper leaves latencies to GT-ITM. Here, too, they are distances in a plane, as a signal needs for them: transit
 domains anywhere in a square of 60 ms, their nodes within 10 ms of the domain's centre, stub domains within 5 ms of
 their transit node, stub nodes within 1 ms of their domain's centre.
+
+*Overlays* link each server greedily with the nearest, or with as few interdomain edges as possible. In both, so many
+links are made that a server reaches as many others within the filters' depth as the paper's (§III.C). Greedily, all
+servers have the same number of neighbours, but for those that come too late: an index has constant size per server, and
+is filter width times depth times neighbours (§I, §III.C). If each had its nearest ones, whether or not it is among
+theirs, servers in a sparse part would have dozens of links, and filters that are all ones.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
@@ -47,12 +55,9 @@ class Ways:
         """How many there are."""
         return len(self.latency_s)
 
-    def as_lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
-        """Return latency, seconds per byte and crossings as lists, from which single values are read much faster."""
-        return self._lists
-
     @cached_property
-    def _lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
+    def lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
+        """Latency, seconds per byte and crossings as lists, from which single values are read much faster."""
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 
@@ -207,3 +212,103 @@ def _between(
     quick = np.where(transit, SECONDS_PER_BYTE["transit"], SECONDS_PER_BYTE["stub"])
     per_byte = np.where(crossings > 0, SECONDS_PER_BYTE["access"], quick)
     return Ways(latency / 1000, per_byte, crossings, domain)
+
+
+REACHED = 20.0
+STEPS = 12
+CANDIDATES = 60
+"""So many of the nearest may become neighbours."""
+
+
+class Overlay(StrEnum):
+    """How neighbours are chosen with global knowledge; the product's own way is in ``service.location.neighbours``."""
+
+    GREEDY = "greedy"
+    RESTRICTED = "restricted"
+
+
+Edges = list[tuple[int, int]]
+
+
+def overlay(kind: Overlay, ways: Ways, depth: int, rng: np.random.Generator) -> Edges:
+    """Return links with which servers reach 20 others on average within so many hops.
+
+    Within one hop there is nothing to restrict: 20 links per server are 20 links.
+    """
+    luck = rng.random(ways.servers)
+    pairs = _by_latency(ways)
+    if kind is Overlay.GREEDY or depth == 1:
+        return _fitted(lambda degree: _greedy(pairs, np.floor(degree + luck).astype(int).tolist()), depth, len(luck))
+    return _fitted(lambda most: _restricted(pairs, ways, np.floor(most + luck).astype(int).tolist()), depth, len(luck))
+
+
+def reached(edges: Edges, servers: int, depth: int) -> float:
+    """Return how many others a server reaches on average within so many hops."""
+    return sum(each.bit_count() for each in around(edges, servers, depth)[depth]) / servers - 1
+
+
+def around(edges: Edges, servers: int, depth: int) -> list[list[int]]:
+    """Return, by hops from 0 to the depth and by server, whom it reaches within so many: bit n is server n."""
+    neighbours: list[list[int]] = [[] for _ in range(servers)]
+    for one, other in edges:
+        neighbours[one].append(other)
+        neighbours[other].append(one)
+    found = [[1 << server for server in range(servers)]]
+    for _ in range(depth):
+        wider = found[-1].copy()
+        for server, of in enumerate(neighbours):
+            for other in of:
+                wider[server] |= found[-1][other]
+        found.append(wider)
+    return found
+
+
+def _fitted(links: Callable[[float], Edges], depth: int, servers: int) -> Edges:
+    low, high = 0.0, REACHED * 2
+    best: tuple[float, Edges] = (np.inf, [])
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        edges = links(middle)
+        found = reached(edges, servers, depth)
+        best = min(best, (abs(found - REACHED), edges), key=lambda each: each[0])
+        low, high = (middle, high) if found < REACHED else (low, middle)
+    return best[1]
+
+
+def _by_latency(ways: Ways) -> Edges:
+    """Return all pairs of which one is among the other's nearest, the nearest first."""
+    nearest = np.argsort(ways.latency_s, axis=1, kind="stable")[:, 1 : CANDIDATES + 1]
+    each = np.repeat(np.arange(ways.servers), nearest.shape[1])
+    pairs = np.unique(np.sort(np.stack([each, nearest.ravel()], axis=1)), axis=0)
+    order = np.argsort(ways.latency_s[pairs[:, 0], pairs[:, 1]], kind="stable")
+    return [(one, other) for one, other in pairs[order].tolist()]
+
+
+def _greedy(pairs: Edges, left: list[int]) -> Edges:
+    """Link who is nearest, while both have room."""
+    edges: Edges = []
+    for one, other in pairs:
+        if left[one] > 0 and left[other] > 0:
+            left[one] -= 1
+            left[other] -= 1
+            edges.append((one, other))
+    return edges
+
+
+def _restricted(pairs: Edges, ways: Ways, left: Sequence[int]) -> Edges:
+    """Link all who need no interdomain edge, and let so many links go over each of these edges, the shortest first."""
+    room = dict(zip(ways.domain.tolist(), left, strict=True))
+    room.update((domain, len(pairs)) for domain in room if domain < 0)
+    domain, crossings = ways.domain.tolist(), ways.lists[2]
+    edges: Edges = []
+    linked: set[tuple[int, int]] = set()
+    for one, other in pairs:
+        here, there = sorted((domain[one], domain[other]))
+        if not crossings[one][other]:
+            edges.append((one, other))
+        elif room[here] > 0 and room[there] > 0 and (here, there) not in linked:
+            linked.add((here, there))
+            room[here] -= 1
+            room[there] -= 1
+            edges.append((one, other))
+    return edges

@@ -1,16 +1,51 @@
-"""A network of production's nodes: messages take the time that latency and bandwidth ask for, and are counted."""
+"""A network of production's nodes: messages take the time that latency and bandwidth ask for, and are counted.
+
+Updates (§II.D) are sent by the paper's three algorithms, or by those of the product, which lose nothing.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
 from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import NamedTuple
 
 from service.location.bloom import Shape, mask
-from service.location.messages import Message, Send
-from service.location.query import Query
-from service.location.wire import size
+from service.location.links import Query
+from service.location.protocol import Filtering, Node
+from service.location.wire import Message, Send, size
+from service.model import NodeId
 from service.simulate.location_graph import Ways
-from service.simulate.location_updates import Updates
+
+
+class Updates(StrEnum):
+    """The algorithms of Figure 8 as published, and the product's. Without filtering, both are the same."""
+
+    NONE = "none"
+    DESTINATION = "destination"
+    SOURCE = "source"
+    PRODUCT_DESTINATION = "our destination"
+    PRODUCT_SOURCE = "our source"
+
+    def node(self, me: NodeId, shape: Shape) -> Node:
+        """Return a node that sends such updates."""
+        product = {
+            Updates.PRODUCT_DESTINATION: Filtering.DESTINATION,
+            Updates.PRODUCT_SOURCE: Filtering.SOURCE,
+        }
+        return Node(me, shape, product[self]) if self in product else Published(me, shape, Filtering(self))
+
+
+class Published(Node):
+    """A node that tells a neighbour only what it has not told it yet (the paper's Figure 16, line 18).
+
+    It believes that a neighbour still has what that one has dropped, and then documents that share these bits are lost.
+    """
+
+    def __init__(self, me: NodeId, shape: Shape, filtering: Filtering) -> None:
+        """Begin without documents and neighbours."""
+        super().__init__(me, shape, filtering)
+        self._changes_only = True
+
 
 HEADER_BYTES = 40
 """Of TCP and IP, for each message."""
@@ -40,7 +75,7 @@ class Network:
         self.nodes = [updates.node(name(server), shape) for server in range(ways.servers)]
         self.crossed_bytes = 0
         self.messages = 0
-        self._latency_s, self._per_byte, self._crossings = ways.as_lists()
+        self._latency_s, self._per_byte, self._crossings = ways.lists
         self._now_s = 0.0
         self._arrived_s: list[dict[int, float]] = [{} for _ in self.nodes]
         self._under_way: list[tuple[float, int, int, int, Message]] = []

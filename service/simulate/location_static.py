@@ -9,13 +9,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.location.bloom import Shape
-from service.location.sizing import best_hashes, documents_in, false_positives
-from service.simulate.location_graph import Ways
-from service.simulate.location_net import Network, Walk
-from service.simulate.location_overlay import Edges, Overlay, around, overlay, reached
+from service.location.bloom import Shape, best_hashes, documents_in, false_positives
+from service.simulate.location_graph import Edges, Overlay, Ways, around, overlay, reached
+from service.simulate.location_net import Network, Updates, Walk
 from service.simulate.location_tapestry import Tapestry, home_s
-from service.simulate.location_updates import Updates
 
 DEPTHS = (1, 2, 3, 4)
 INDEX_BYTES = 1830.0

@@ -41,7 +41,7 @@ class Tapestry:
         """Draw ids for all servers."""
         self.servers = ways.servers
         self._ways = ways
-        self._latency_s, self._per_byte, self._crossings = ways.as_lists()
+        self._latency_s, self._per_byte, self._crossings = ways.lists
         ids: list[int] = rng.integers(0, 16**DIGITS, ways.servers).tolist()
         self._members: dict[tuple[int, int], list[int]] = {}
         for level in range(DIGITS + 1):

@@ -4,12 +4,14 @@ An *instance* is one placement of a directory's entries. Each has entries of its
 them elsewhere; of an instance, the metrics are exact.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import count
 
 import msgspec
 import numpy as np
 
+from service.discovery.partial.lookup import PartialLookup, asking_order, coordinator, make_server
 from service.discovery.partial.metrics import (
     Bools,
     coverage,
@@ -21,7 +23,7 @@ from service.discovery.partial.metrics import (
     storage,
     unfairness,
 )
-from service.discovery.partial.servers import Place
+from service.discovery.partial.servers import Place, Request, Send
 from service.discovery.partial.strategies import (
     Fixed,
     FullReplication,
@@ -33,7 +35,44 @@ from service.discovery.partial.strategies import (
     expected_storage,
     named,
 )
-from service.simulate.partial_lookup_servers import Servers
+
+
+class Servers:
+    """All servers of one directory, driven as the product drives its workers', and what that took."""
+
+    def __init__(self, strategy: Strategy, servers: int, draw: Callable[[], float]) -> None:
+        """Take random numbers in [0, 1) from ``draw``."""
+        self.strategy = strategy
+        self.servers = [make_server(strategy, me, servers) for me in range(servers)]
+        self.processed = 0
+        """Messages that servers have processed: clients' requests, and each server's part of a broadcast (§6.4)."""
+        self._draw = draw
+
+    @property
+    def shares(self) -> list[Collection[str]]:
+        """What each server keeps."""
+        return [server.entries for server in self.servers]
+
+    def request(self, request: Request) -> None:
+        """Carry a client's request through."""
+        entered = coordinator(self.strategy, len(self.servers), self._draw())
+        self.processed += 1
+        under_way: deque[Send] = deque(self.servers[entered].requested(request))
+        while under_way:
+            sent = under_way.popleft()
+            self.processed += 1
+            under_way.extend(self.servers[sent.to].told(sent.message, self._draw()))
+
+    def lookup(self, target: int, failed: Collection[int] = ()) -> tuple[Sequence[str], int]:
+        """Return what a client finds, and how many servers it asked; those that failed do not answer."""
+        lookup = PartialLookup(target, asking_order(self.strategy, len(self.servers), self._draw()))
+        asked = 0
+        while (server := lookup.asks()) is not None:
+            asked += 1
+            if server not in failed:
+                lookup.answered(self.servers[server].answer(lookup.wanted, lookup.found, self._draw()))
+        return list(lookup.found), asked
+
 
 ENTRIES = 100
 SERVERS = 10
@@ -145,23 +184,29 @@ def _tolerances(instances: list[Bools]) -> tuple[float | None, ...]:
     return tuple(float(mean) if mean >= 0 else None for mean in means)
 
 
+def _by_storage(limits: Sequence[int], mean: Callable[[Strategy, int], float]) -> tuple[Curve, ...]:
+    """Return a curve along the storage for each strategy."""
+    names = ("Fixed", "RandomServer", "Round-Robin", "Hash")
+    means = [[mean(strategy, limit) for strategy in of_storage(limit)] for limit in limits]
+    return tuple(Curve(name, values) for name, values in zip(names, zip(*means, strict=True), strict=True))
+
+
 def _coverages(placements: Placements) -> tuple[Curve, ...]:
     """Return Figure 5; with less storage than entries, Round-Robin-1 and Hash-1 have a part of them (§4.3)."""
-    found: dict[str, list[float]] = {"Fixed": [], "RandomServer": [], "Round-Robin": [], "Hash": []}
-    for limit in COVERED_STORAGE:
-        for strategy, means in zip(of_storage(limit), found.values(), strict=True):
-            bounded = isinstance(strategy, RoundRobin | Hash)
-            instances = placements.draw(strategy, INSTANCES_PER_POINT, min(limit, ENTRIES) if bounded else ENTRIES)
-            means.append(float(np.mean([coverage(placed) for placed in instances])))
-    return tuple(Curve(name, tuple(means)) for name, means in found.items())
+
+    def mean(strategy: Strategy, limit: int) -> float:
+        most = min(limit, ENTRIES) if isinstance(strategy, RoundRobin | Hash) else ENTRIES
+        instances = placements.draw(strategy, INSTANCES_PER_POINT, most)
+        return float(np.mean([coverage(placed) for placed in instances]))
+
+    return _by_storage(COVERED_STORAGE, mean)
 
 
 def _unfairness(placements: Placements) -> tuple[Curve, ...]:
-    found: dict[str, list[float]] = {"Fixed": [], "RandomServer": [], "Round-Robin": [], "Hash": []}
-    for limit in FAIR_STORAGE:
-        for strategy, means in zip(of_storage(limit), found.values(), strict=True):
-            possible = steps(strategy, SERVERS)
-            instances = placements.draw(strategy, INSTANCES_PER_POINT)
-            chances = (retrieval_chances(placed, FAIR_TARGET, possible) for placed in instances)
-            means.append(float(np.mean([unfairness(chance, FAIR_TARGET) for chance in chances])))
-    return tuple(Curve(name, tuple(means)) for name, means in found.items())
+    def mean(strategy: Strategy, _limit: int) -> float:
+        possible = steps(strategy, SERVERS)
+        instances = placements.draw(strategy, INSTANCES_PER_POINT)
+        chances = (retrieval_chances(placed, FAIR_TARGET, possible) for placed in instances)
+        return float(np.mean([unfairness(chance, FAIR_TARGET) for chance in chances]))
+
+    return _by_storage(FAIR_STORAGE, mean)

@@ -22,8 +22,7 @@ from service.discovery.partial.strategies import (
     failing_share,
     named,
 )
-from service.simulate.partial_lookup_servers import Servers
-from service.simulate.partial_lookup_static import ENTRIES, SERVERS, STORAGE, Curve, of_storage
+from service.simulate.partial_lookup_static import ENTRIES, SERVERS, STORAGE, Curve, Servers, of_storage
 
 BETWEEN_ADDS = 10.0
 """Time units, on average."""

@@ -8,10 +8,11 @@ free between two plans of a fleet. A scheduler sees of a channel what its last p
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.simulate.trace import Floats, Ints, Trace
+from service.simulate.trace import Floats, Ints, Trace, first_place
 
 ENTRIES_IN_DOCUMENT = 20
 """How many entries a feed shows to who asks for the first time; later polls miss none (to the peers' favour)."""
@@ -52,13 +53,7 @@ class Seen:
 
     def since(self, from_s: Floats) -> Ints:
         """Return the index of the oldest known entry published at or after a time of each channel's own."""
-        low, high = self.first.copy(), self.upto.copy()
-        while (open_ := low < high).any():  # a binary search in all channels at once
-            middle = (low + high) // 2
-            later = open_ & (self.published_s[np.where(open_, middle, 0)] >= from_s)
-            high = np.where(later, middle, high)
-            low = np.where(open_ & ~later, middle + 1, low)
-        return low
+        return first_place(self.first, self.upto, lambda place: self.published_s[place] >= from_s)
 
 
 class Scheduler(Protocol):
@@ -126,3 +121,35 @@ def _ranges(first: Ints, length: Ints) -> NDArray[np.int64]:
     """Return first, first + 1, …, ``length`` numbers each, one range after the other."""
     shift = first - np.concatenate(([0], np.cumsum(length)[:-1]))
     return np.repeat(shift, length) + np.arange(length.sum())
+
+
+class Figures(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
+    """Of one scheduler, over the entries published and the polls carried out within the window."""
+
+    requests: int
+    mean_notification_delay_s: float
+    p95_s: float
+    """The delay that 95 % of the notifications kept below."""
+    wasted_share: float
+    """Of the requests, those that found nothing new."""
+
+
+def figures(trace: Trace, polling: Polling, window_s: tuple[float, float]) -> Figures:
+    """Return the figures of a polling that has been advanced past its window."""
+    begin_s, end_s = window_s
+    inside = (trace.published_s >= begin_s) & (trace.published_s < end_s)
+    delay_s = (polling.found_s - trace.published_s)[inside]
+    people = trace.subscribers[trace.channel[inside]]
+    return Figures(
+        requests=polling.requests,
+        mean_notification_delay_s=float(np.average(delay_s, weights=people)),
+        p95_s=weighted_quantile(delay_s, people, 0.95),
+        wasted_share=polling.wasted / polling.requests,
+    )
+
+
+def weighted_quantile(values: Floats, weights: Ints, share: float) -> float:
+    """Return the smallest value that, with all below it, holds this share of the weight."""
+    order = np.argsort(values)
+    weight = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(weight, share * weight[-1])])

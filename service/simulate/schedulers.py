@@ -14,6 +14,7 @@ Four figures of ours stand beside each peer's:
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -21,11 +22,9 @@ import numpy as np
 
 from service.corona.goals import Goal, weights
 from service.corona.honeycomb import Problem, scale_for_budget, sizes
-from service.simulate.figures import Figures, figures
-from service.simulate.ours import POLL_INTERVAL_S, Fleet, run_fleet
+from service.simulate.ours import POLL_INTERVAL_S, Fleet, Rhythm, run_fleet
 from service.simulate.peers import PEERS
-from service.simulate.polling import Polling, Seen
-from service.simulate.rhythm import Rhythm
+from service.simulate.polling import Figures, Polling, Seen, figures
 from service.simulate.trace import HOUR_S, WEEK_S, Floats, Publishers, Trace, make_trace
 
 BEFORE_S = 4 * WEEK_S
@@ -35,8 +34,8 @@ FIRST_POLLS_S = HOUR_S
 POLITE_PER_HOUR = 12.0
 """The product's default bound on polls of one public channel (settings: max_polls_per_hour)."""
 
-RUNS = len(PEERS) * 5
-"""How often a comparison reports progress."""
+STEPS = len(PEERS) * 5
+"""How often a run reports progress."""
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -80,7 +79,7 @@ Report = Callable[[str], None]
 """Called after each run with what it was."""
 
 
-def compare(setup: Setup, seed: int, report: Report) -> Comparison:
+def run(setup: Setup, seed: int, report: Report) -> Comparison:
     """Run all peers on one trace, and ours beside each."""
     window_s = setup.weeks * WEEK_S, 2 * setup.weeks * WEEK_S
     trace_rng, phase_rng, *peer_rngs = np.random.default_rng(seed).spawn(2 + len(PEERS))
@@ -102,45 +101,33 @@ class _Bench:
 
     def __init__(self, trace: Trace, goal: Goal, phases: Floats, window_s: tuple[float, float], report: Report) -> None:
         self.first_s = phases * FIRST_POLLS_S
-        self._trace = trace
-        self._goal = goal
-        self._phases = phases
-        self._window_s = window_s
-        self._report = report
-        self._found: dict[tuple[str, int], Figures] = {}
+        self._trace, self._goal, self._phases = trace, goal, phases
+        self._window_s, self._report = window_s, report
+        self._figures = cache(self._measured)
 
     def beside(self, peer: Figures) -> dict[str, Any]:
         """Return ours at the peer's number of requests, by the fields of :class:`Peer`."""
         beside = {}
         for what in ("ours", "ours_polite", "ours_with_rhythm", "known"):
-            if (what, peer.requests) not in self._found:
-                requests_per_s = peer.requests / (self._window_s[1] - self._window_s[0])
-                self._found[what, peer.requests] = self._figures(what, requests_per_s)
-            found = self._found[what, peer.requests]
+            found = self._figures(what, peer.requests)
             ratio = peer.mean_notification_delay_s / found.mean_notification_delay_s
             beside[what] = Ours(**msgspec.structs.asdict(found), ratio=ratio)
             self._report(what)
         return beside
 
-    def _figures(self, what: str, requests_per_s: float) -> Figures:
-        goal, people = self._goal, self._trace.subscribers
-        match what:
-            case "ours":
-                polling = self._polled(Fleet(people, goal, requests_per_s))
-            case "ours_polite":
-                polling = self._polled(Fleet(people, goal, requests_per_s, most_per_hour=POLITE_PER_HOUR))
-            case "ours_with_rhythm":
-                polling = self._polled(Fleet(people, goal, requests_per_s, rhythm=Rhythm(len(people))))
-            case _:
-                polling = self._polled_with_knowledge(requests_per_s)
+    def _measured(self, what: str, requests: int) -> Figures:
+        people, requests_per_s = self._trace.subscribers, requests / (self._window_s[1] - self._window_s[0])
+        if what == "known":
+            polling = self._polled_with_knowledge(requests_per_s)
+        else:
+            most_per_hour = POLITE_PER_HOUR if what == "ours_polite" else np.inf
+            rhythm = Rhythm(len(people)) if what == "ours_with_rhythm" else None
+            fleet = Fleet(people, self._goal, requests_per_s, most_per_hour=most_per_hour, rhythm=rhythm)
+            polling = run_fleet(self._trace, fleet, self.first_s, self._window_s)
         return figures(self._trace, polling, self._window_s)
 
-    def _polled(self, fleet: Fleet) -> Polling:
-        return run_fleet(self._trace, fleet, self.first_s, self._window_s)
-
     def _polled_with_knowledge(self, requests_per_s: float) -> Polling:
-        weight = weights(self._goal, self._trace.subscribers, self._trace.interval_s, POLL_INTERVAL_S)
-        problem = Problem.of(weight)
+        problem = Problem.of(weights(self._goal, self._trace.subscribers, self._trace.interval_s, POLL_INTERVAL_S))
         gap_s = POLL_INTERVAL_S / sizes(problem, scale_for_budget(problem, requests_per_s * POLL_INTERVAL_S))
         polling = Polling(self._trace, _Gaps(gap_s), self._phases * gap_s, self._window_s)
         polling.advance(np.inf)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.corona.schedule import ROUNDING_S, Rota
-from service.simulate.trace import Floats, Ints
+from service.corona.schedule import ROUNDING_S, Rota, begun, changed
+from service.simulate.trace import Floats, Ints, first_place
+from service.simulate.workload import Channels, Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,7 @@ class Timetable:
 
     def row_at(self, channel: Ints, at_s: Floats) -> Ints:
         """Return the row in force; at the very moment of a change, the new one."""
-        low, high = self.rows[channel].copy(), self.rows[channel + 1].copy()
-        while (high - low > 1).any():
-            middle = (low + high) // 2
-            begun = (self.start_s[middle] <= at_s) & (high - low > 1)
-            low, high = np.where(begun, middle, low), np.where(begun | (high - low <= 1), high, middle)
-        return low
+        return first_place(self.rows[channel] + 1, self.rows[channel + 1], lambda row: self.start_s[row] > at_s) - 1
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return when each channel is polled first after its moment, whatever rota that poll is of."""
@@ -119,3 +115,37 @@ class Book:
             first_rank=first_rank[order],
             ring=ring[order],
         )
+
+
+class Rotas(Book):
+    """The rotas that owners have made for the channels that are followed; the others have none."""
+
+    def __init__(self, setup: Setup, channels: Channels, followed: Ints) -> None:
+        super().__init__()
+        self.followed = followed
+        self._setup, self._ids = setup, channels.ids()
+        self._present: dict[int, Rota] = {}
+        self._size: Floats = np.zeros(setup.channels)
+        """By channel, what its present rota was made for."""
+
+    def begin(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
+        """Begin anew the rotas of those that are followed, with n of their own out of all ``sizes``."""
+        chosen = numbers[np.isin(numbers, self.followed, assume_unique=True)]
+        for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
+            rota = begun(self._ids[number], size, nodes, self._setup.poll_interval_s, now_s)
+            self._replace(number, rota, ring, now_s)
+        self._size[chosen] = sizes[chosen]
+
+    def change(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
+        """Go on with another n, or for another ring, from the next poll of each on."""
+        if not self._setup.restless:  # else members may have missed what stays as it was, and are told again
+            numbers = numbers[self._size[numbers] != sizes[numbers]]
+        for number, size in zip(numbers.tolist(), sizes[numbers].tolist(), strict=True):
+            if (rota := self._present.get(number)) is not None:
+                changed_rota = changed(rota, size, nodes, self._setup.poll_interval_s, now_s)
+                self._replace(number, changed_rota, ring, now_s)
+        self._size[numbers] = sizes[numbers]
+
+    def _replace(self, number: int, rota: Rota, ring: int, now_s: float) -> None:
+        self._present[number] = rota
+        self.write(number, rota, now_s, ring)

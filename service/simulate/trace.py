@@ -8,6 +8,7 @@ independent of how often they change.
 where they live, and a third of them several entries at a time; these habits are our choice, not a measurement.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 MINUTE_S = 60.0
 HOUR_S = 3600.0
@@ -29,6 +31,19 @@ SUBSCRIBERS_PER_CHANNEL = 50
 BURSTY_SHARE = 1 / 3
 BURST_ENTRIES = 3
 BURST_S = 10 * MINUTE_S
+
+
+def first_place(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]) -> Ints:
+    """Return the first place beyond a mark in each range [low, high), else its end: many binary searches at once.
+
+    ``is_beyond`` tells of some place in each range whether it is; of a range that is empty it may tell anything.
+    """
+    low, high = low.copy(), high.copy()
+    while (ahead := low < high).any():
+        middle = (low + high) // 2
+        beyond = is_beyond(np.where(ahead, middle, 0))
+        low, high = np.where(ahead & ~beyond, middle + 1, low), np.where(ahead & beyond, middle, high)
+    return low
 
 
 class Publishers(StrEnum):

@@ -14,13 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from service.location.bloom import Shape
+from service.location.bloom import Own, Shape, resized
 from service.location.cache import Cache
 from service.location.contents import Content, digest_of
-from service.location.messages import Hello, Update
-from service.location.own import Own
 from service.location.protocol import Node
-from service.location.sizing import resized
+from service.location.wire import Hello, Update
 from workers.peers.overlay import DEPTH, FALSE_POSITIVES
 
 CHANNELS = (1_000, 5_000)

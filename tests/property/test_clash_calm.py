@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from service.clash.groups import KeyGroup, Keyspace, Keyspaces, Map
 from service.clash.policy import Limits
 from service.clash.steps import First
-from service.simulate.clash_servers import Servers, Sums
-from service.simulate.clash_workload import SEEN_BITS, Interval
+from service.simulate.clash_servers import SEEN_BITS, Interval, Servers, Sums
 
 SERVERS = 20
 """So few that groups often meet in one."""

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.location.bloom import Shape, mask
-from service.location.links import first_row, potential
+from service.location.links import first_row
 from service.location.protocol import Filtering
 from tests.support.location import Network, name
 
@@ -199,11 +199,3 @@ def test_all_take_the_greatest_shape_that_one_has_taken(
         for neighbour in network.neighbours(number):
             assert node.links[name(neighbour)].heard[1] == network.nodes[neighbour].own.bits
     assert_nothing_is_missing(network, greatest)
-
-
-@given(st.lists(st.integers(0, 255), min_size=2, max_size=6), st.lists(st.integers(0, 255), min_size=2, max_size=6))
-def test_who_matches_in_an_earlier_row_has_the_greater_potential(one: list[int], other: list[int]) -> None:
-    rows = [first_row(heard, 0b101, len(heard) - 1) for heard in (one, other)]
-    earlier, later = (len(heard) if row is None else row for row, heard in zip(rows, (one, other), strict=True))
-    if rows[0] is not None and (rows[1] is None or earlier < later):
-        assert potential(one, 0b101) > potential(other, 0b101)

@@ -36,7 +36,7 @@ from service.discovery.partial.strategies import (
     failing_share,
     round_robin_tolerance,
 )
-from service.simulate.partial_lookup_servers import Servers
+from service.simulate.partial_lookup_static import Servers
 
 COUNTS = st.integers(1, 12)
 STRATEGIES: st.SearchStrategy[Strategy] = st.one_of(

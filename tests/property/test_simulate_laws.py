@@ -8,10 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.corona.goals import Goal
-from service.simulate.ours import Fleet, run_fleet
+from service.simulate.ours import Fleet, Rhythm, run_fleet
 from service.simulate.peers import PEERS
 from service.simulate.polling import Polling, Scheduler, Seen
-from service.simulate.rhythm import Rhythm
 from service.simulate.trace import DAY_S, HOUR_S, WEEK_S, Floats, Publishers, Trace, make_trace
 
 CHANNELS = 12

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from service.corona.schedule import Rota, begun, changed
 from service.overlay.ids import shared_digits
-from service.simulate.nearest import Trie
 from service.simulate.timetable import Book, mean_waits_s
-from service.simulate.workload import hex_id
+from service.simulate.workload import Trie, hex_id
 from tests.support.points import ring
 
 TAU_S = 1800.0
@@ -105,7 +104,7 @@ def test_all_ranks_are_those_of_the_ring_view(nodes: list[int], targets: list[in
         found = trie.at_rank(repeated, np.arange(len(ids)))
         assert tuple(trie.nodes[number] for number in found.tolist()) == view.nearest(hex_id(target), len(ids))
         for rank, number in enumerate(found.tolist()):
-            assert trie.rank_of(number, repeated[:1]).tolist() == [rank]
+            assert trie.rank_of(trie.nodes[number], repeated[:1]).tolist() == [rank]
 
 
 @given(

@@ -7,9 +7,9 @@ from random import Random
 from service.errors import PeerRefused
 from service.location import wire
 from service.location.bloom import Shape
-from service.location.messages import Send
+from service.location.links import Query
 from service.location.protocol import Filtering, Node
-from service.location.query import Query
+from service.location.wire import Send
 
 
 def name(number: int) -> str:

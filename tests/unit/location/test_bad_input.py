@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from service.errors import PeerRefused
 from service.location import wire
 from service.location.bloom import MOST_WIDTH, Shape
-from service.location.messages import Hello, Ignore, Lost, Message, Update, Want
 from service.location.protocol import MOST_SOURCES, Node
+from service.location.wire import Hello, Ignore, Lost, Message, Update, Want
 from tests.support.location import name
 
 SHAPE = Shape(1, 64, 2, 3)

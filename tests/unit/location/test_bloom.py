@@ -5,9 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.location.bloom import MOST_WIDTH, Shape, mask, positions
-from service.location.own import Own
-from service.location.sizing import best_hashes, documents_in, false_positives, resized, width_for
+from service.location.bloom import (
+    MOST_WIDTH,
+    Own,
+    Shape,
+    best_hashes,
+    documents_in,
+    false_positives,
+    mask,
+    positions,
+    resized,
+    width_for,
+)
 
 SHAPE = Shape(1, 1000, 7, 3)
 NAMES = st.lists(st.text(max_size=5), max_size=30)

@@ -1,8 +1,8 @@
 """From whom a node takes a source's bits: the paths that random histories of honest nodes hardly go."""
 
 from service.location.bloom import Shape
-from service.location.messages import Hello, Ignore, Lost, Send, Update
 from service.location.protocol import Node
+from service.location.wire import Hello, Ignore, Lost, Send, Update
 from tests.support.location import name
 
 SHAPE = Shape(1, 64, 2, 3)

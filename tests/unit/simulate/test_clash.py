@@ -10,23 +10,21 @@ from rich.console import Console
 
 from service.clash.groups import KeyGroup, Keyspaces
 from service.clash.policy import Limits
-from service.simulate.clash import STEPS, Outcome, run
-from service.simulate.clash_dht import LENGTHS, Dht, random_servers
-from service.simulate.clash_jobs import JOBS, OURS, SETUPS, command
-from service.simulate.clash_page import page
-from service.simulate.clash_report import plot, table
-from service.simulate.clash_servers import Chord, Servers
-from service.simulate.clash_workload import (
+from service.simulate.clash import LENGTHS, STEPS, Dht, Outcome, random_servers, run
+from service.simulate.clash_report import JOBS, SETUPS, page, plot, plot_run, table
+from service.simulate.clash_servers import (
     KEY_BITS,
     LOOK_S,
     SEEN_BITS,
+    Chord,
     Interval,
     MapKind,
+    Servers,
     Setup,
     Sources,
     base_shares,
 )
-from service.simulate.jobs import SEEDS
+from service.simulate.report import SEEDS
 
 SMALL = Setup(queries=1000, servers=200, sources=5000, capacity_packets_s=400.0)
 
@@ -88,17 +86,20 @@ def test_the_table_fits_a_terminal(outcome: Outcome) -> None:
 
 def test_the_page_names_every_run_with_its_command(outcome: Outcome) -> None:
     text = page({name: [outcome] * 2 for name in SETUPS})
-    assert all(f"`{command(setup)}`" in text for setup in SETUPS.values())
+    assert "- long streams: `coronet simulate clash`" in text
+    assert "- short streams, queries: `coronet simulate clash --stream-packets 50 --queries 50000`" in text
+    assert "- Chord's map: `coronet simulate clash --map chord`" in text
     assert text.count("eached") >= 6
     assert "{" not in text
     assert len(JOBS) == len(SETUPS) * len(SEEDS)
-    assert command(OURS) == "coronet simulate clash"
 
 
 def test_plots_are_drawn(outcome: Outcome, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    plot(outcome, [outcome] * 4, tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    plot({name: [outcome] for name in SETUPS}, tmp_path / "page.png")
+    plot_run(outcome, tmp_path / "run.png")
+    for name in ("page.png", "run.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_skews_are_those_that_the_paper_tells() -> None:

@@ -14,17 +14,11 @@ from service.corona.honeycomb import Problem
 from service.corona.policy import Aims, Policy
 from service.corona.schedule import Rota
 from service.simulate import corona
-from service.simulate.calm import Calm
-from service.simulate.fleet import Fleet
-from service.simulate.members import node_polls
-from service.simulate.nearest import Trie
-from service.simulate.owners import Owners
-from service.simulate.paper_bins import merged_by_level, summarised, told_most
-from service.simulate.phases import EvenPhases, RandomPhases
-from service.simulate.restless import Restless
+from service.simulate.fleet import Fleet, Owners, Wire
+from service.simulate.fleet_polls import Calm, RandomPhases, Restless
+from service.simulate.paper_levels import merged_by_level, summarised, told_most
 from service.simulate.timetable import Book, Timetable
-from service.simulate.wire import Wire
-from service.simulate.workload import Bins, Ids, Phases, Setup, draw_channels, first_nodes
+from service.simulate.workload import Bins, Ids, Phases, Setup, Trie, draw_channels, first_nodes
 
 SMALL = Setup(nodes=32, channels=300, subscriptions=6_000)
 PAPER = msgspec.structs.replace(SMALL, base=4, ids=Ids.RANDOM, bins=Bins.PAPER)
@@ -62,7 +56,7 @@ def test_equal_seeds_give_equal_json(setup: Setup) -> None:
 def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None:
     """What each member of each set does by production's rotas, hour by hour, against what is measured."""
     fleet, table = _fleet(SMALL)
-    measured, end_s = Calm(fleet, table, np.random.default_rng(0)), SMALL.end_s
+    measured, end_s = Calm(table), SMALL.end_s
     made = np.zeros(SMALL.nodes)
     rng = np.random.default_rng(5)
     for channel in range(SMALL.channels):
@@ -80,27 +74,26 @@ def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None
         found_s = measured.next_s(np.full(5, channel), updates_s)
         expected_s = [min(at_s for at_s in polls_s if at_s > update_s) for update_s in updates_s.tolist()]
         assert found_s == pytest.approx(np.array(expected_s), abs=1e-4)
-    points = fleet.channels.points
-    assert node_polls(EvenPhases(table), fleet.trie, points, 0.0, end_s).tolist() == made.tolist()
+    assert measured.node_polls(fleet.trie, fleet.channels.points, 0.0, end_s).tolist() == made.tolist()
     assert measured.polls_per_channel(0.0, end_s) * SMALL.channels == made.sum()
 
 
 def test_polls_that_are_enumerated_are_those_that_are_told_by_arithmetic() -> None:
     fleet, table = _fleet(SMALL)
-    calm = Calm(fleet, table, np.random.default_rng(0))
+    calm = Calm(table)
     restless = Restless(fleet, table, np.arange(SMALL.channels), 1)
     rng = np.random.default_rng(5)
     channel, update_s = rng.integers(SMALL.channels, size=2000), rng.random(2000) * SMALL.end_s
     assert restless.next_s(channel, update_s) == pytest.approx(calm.next_s(channel, update_s), abs=1e-6)
     for begin_s, end_s in ((0.0, 1800.0), (3600.0, SMALL.end_s)):
         assert restless.polls_per_channel(begin_s, end_s) == calm.polls_per_channel(begin_s, end_s)
-        assert restless.busiest_node(begin_s, end_s) == pytest.approx(calm.busiest_node(begin_s, end_s))
+        assert restless.busiest_node(fleet, begin_s, end_s) == pytest.approx(calm.busiest_node(fleet, begin_s, end_s))
         assert restless.mean_waits_s(begin_s, end_s) == pytest.approx(calm.mean_waits_s(begin_s, end_s))
 
 
 @pytest.mark.parametrize("size", [1.0, 4.0, 7.3, 50.0])
 def test_an_evenly_staggered_set_finds_updates_after_half_a_gap(size: float) -> None:
-    schedule, rng = EvenPhases(_one_channel(size, size)), np.random.default_rng(1)
+    schedule, rng = Calm(_one_channel(size, size)), np.random.default_rng(1)
     channel, update_s = rng.integers(1000, size=50_000), rng.random(50_000) * 7200
     delay_s = schedule.next_s(channel, update_s) - update_s
     assert delay_s.mean() == pytest.approx(1800 / (2 * size), rel=0.02)
@@ -114,7 +107,7 @@ def test_random_phases_take_twice_as_long_but_for_one_node(size: float) -> None:
     delay_s = schedule.next_s(channel, update_s) - update_s
     assert delay_s.mean() == pytest.approx(1800 / (size + 1), rel=0.05)
     assert schedule.mean_waits_s(0.0, 7200.0).mean() == pytest.approx(1800 / (size + 1), rel=0.05)
-    assert schedule.polls(0.0, 7200.0) == pytest.approx(1000 * 4 * size, rel=0.01)
+    assert schedule.polls_per_channel(0.0, 7200.0) == pytest.approx(4 * size, rel=0.01)
 
 
 def test_members_that_come_later_wait_for_their_own_phase() -> None:
@@ -123,7 +116,8 @@ def test_members_that_come_later_wait_for_their_own_phase() -> None:
     before_s, after_s = (schedule.next_s(channel, np.full(1000, at_s)) - at_s for at_s in (900.0, 3600.0))
     assert before_s.mean() == pytest.approx(900, rel=0.1)
     assert after_s.mean() == pytest.approx(360, rel=0.1)
-    assert schedule.polls(3600.0, 7200.0) == pytest.approx(4 * schedule.polls(0.0, 3600.0), rel=0.01)
+    later, first = (schedule.polls_per_channel(begin_s, begin_s + 3600) for begin_s in (3600.0, 0.0))
+    assert later == pytest.approx(4 * first, rel=0.01)
 
 
 def test_ours_is_as_fast_as_it_believes_and_keeps_its_budget() -> None:

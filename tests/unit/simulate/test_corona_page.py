@@ -1,15 +1,16 @@
-"""The page and the plots of the experiment ``corona``, from runs at a small scale."""
+"""The page and the plots of the experiment ``corona``, from runs at a small scale; and how pages are written."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 import pytest
 
-from service.simulate import corona_report
+from service.simulate import cli, corona_report
 from service.simulate.corona import Outcome, run
-from service.simulate.corona_jobs import JOBS, OURS, PAPERS, SIXTY, command
-from service.simulate.corona_page import Found, page
+from service.simulate.corona_report import JOBS, Found, page
+from service.simulate.report import run_all
 from service.simulate.workload import Setup
 
 SMALL: dict[str, Any] = {"nodes": 8, "channels": 60, "subscriptions": 600, "rounds": 2}
@@ -21,10 +22,12 @@ def found() -> Found:
     runs: Found = {}
     known: dict[tuple[Setup, int], Outcome] = {}
     for job in JOBS:
-        setup = msgspec.structs.replace(job.setup, **SMALL, maintenance_s=3600.0)
-        if (setup, job.seed) not in known:
-            known[setup, job.seed] = run(setup, job.seed, lambda _what: None)
-        runs.setdefault(job.name, []).append(known[setup, job.seed])
+        setup, seed = job.arguments
+        small = msgspec.structs.replace(setup, **SMALL, maintenance_s=3600.0)
+        if (small, seed) not in known:
+            known[small, seed] = run(small, seed, lambda _what: None)
+        outcome = msgspec.structs.replace(known[small, seed], setup=setup)
+        runs.setdefault(job.name, []).append(outcome)
     return runs
 
 
@@ -36,24 +39,48 @@ def test_the_page_has_every_run_with_its_command(found: Found) -> None:
     assert "| Lite | 53 @ 48.97 |" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("our lite", ""),
+        ("paper's lite", " --base 16 --ids random --bins 16"),
+        ("our lite on 60 nodes", " --nodes 60 --channels 7500 --subscriptions 150000 --maintenance 1800.0"),
+    ],
+    ids=["ours", "the paper's", "60 nodes"],
+)
+def test_a_command_names_what_is_not_usual(found: Found, name: str, options: str) -> None:
+    assert f"- {name}: `coronet simulate corona{options}`\n" in page(found)
+
+
 def test_the_papers_figures_are_drawn(found: Found, tmp_path: Path) -> None:
     corona_report.plot(found, tmp_path / "all.png")
-    corona_report.plot_runs(found["our lite"][:1], tmp_path / "one.png")
+    corona_report.plot_run(found["our lite"][0], tmp_path / "one.png")
     assert (tmp_path / "all.png").stat().st_size > (tmp_path / "one.png").stat().st_size > 10_000
 
 
-def test_the_table_shows_each_run_in_a_column(found: Found) -> None:
-    assert len(corona_report.table(found["our lite"]).columns) == 1 + 5
+def test_the_table_shows_a_run(found: Found) -> None:
+    assert len(corona_report.table(found["our lite"][0]).columns) == 2
 
 
-def test_everything_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: Found) -> None:
-    monkeypatch.setattr("service.simulate.jobs.ProcessPoolExecutor", _Here)
-    by_setup = {(job.setup, job.seed): found[job.name][0] for job in JOBS}
-    monkeypatch.setattr(corona_report, "_outcome", lambda setup, seed: by_setup[setup, seed])
-    done: list[str] = []
-    corona_report.write(tmp_path, done.append)
-    assert len(done) == corona_report.STEPS
+def test_page_and_plot_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: Found) -> None:
+    monkeypatch.setattr("service.simulate.report.run_all", lambda _jobs, _report: found)
+    cli.run(["report", "--only", "corona", "--directory", str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {"corona.md", "corona.png"}
+    assert (tmp_path / "corona.md").read_text() == page(found)
+
+
+def test_every_job_is_run_and_reported_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.simulate.report.ProcessPoolExecutor", _Here)
+
+    def ran(setup: Setup, seed: int, report: Callable[[str], None]) -> tuple[Setup, int]:
+        report("a step, which a page does not report")
+        return setup, seed
+
+    done: list[str] = []
+    outcomes = run_all([job._replace(run=ran) for job in JOBS], done.append)
+    assert len(done) == len(JOBS)
+    assert done[:2] == ["our lite, churn, seed 1", "our lite, seed 1"]
+    assert [each for found in outcomes.values() for each in found] == [job.arguments for job in JOBS]
 
 
 class _Here:
@@ -67,19 +94,3 @@ class _Here:
 
     def __exit__(self, *_exception: object) -> None:
         pass
-
-
-@pytest.mark.parametrize(
-    ("setup", "options"),
-    [
-        (OURS, ""),
-        (PAPERS, " --base 16 --ids random --bins 16"),
-        (
-            msgspec.structs.replace(OURS, **SIXTY),
-            " --nodes 60 --channels 7500 --subscriptions 150000 --maintenance 1800.0",
-        ),
-    ],
-    ids=["ours", "the paper's", "60 nodes"],
-)
-def test_a_command_names_what_is_not_usual(setup: Setup, options: str) -> None:
-    assert command(setup) == f"coronet simulate corona{options}"

@@ -16,13 +16,17 @@ from service.simulate import discovery
 from service.simulate.cli import run
 from service.simulate.discovery import Outcome
 from service.simulate.discovery import run as run_seed
-from service.simulate.discovery_limited import LIMIT, Held, Limited
-from service.simulate.discovery_matrices import Matrices
-from service.simulate.discovery_nodes import Windows
-from service.simulate.discovery_page import page
-from service.simulate.discovery_queries import Asked, Scheme
-from service.simulate.discovery_registrations import Registrations
-from service.simulate.discovery_workload import PAIRS, Queries, skewed_names, uniform_names, zipf_queries
+from service.simulate.discovery_matrices import (
+    PAIRS,
+    Matrices,
+    Queries,
+    Windows,
+    skewed_names,
+    uniform_names,
+    zipf_queries,
+)
+from service.simulate.discovery_queries import LIMIT, Asked, Held, Limited, Registrations, Scheme
+from service.simulate.discovery_report import page
 
 NAMES, QUERIES = 2_000, 3_000
 
@@ -104,7 +108,7 @@ def test_a_query_for_a_few_names_asks_until_it_has_them_or_everybody() -> None:
 
 
 def test_the_page_has_every_figure(outcome: Outcome) -> None:
-    told = page([outcome, outcome])
+    told = page({"discovery": [outcome, outcome]})
     assert all(f"Fig. {number}" in told for number in (9, 10, 11, 12, 14, 15, 16))
     assert "{" not in told
 

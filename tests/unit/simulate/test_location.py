@@ -2,6 +2,7 @@
 
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -9,15 +10,12 @@ import pytest
 from rich.console import Console
 
 from service.simulate.location import STEPS, Outcome, Setup, run
-from service.simulate.location_graph import Ways, ways
-from service.simulate.location_jobs import JOBS
-from service.simulate.location_overlay import REACHED, Overlay, overlay, reached
-from service.simulate.location_page import page
-from service.simulate.location_report import plot, table
+from service.simulate.location_dynamic import CACHE_BYTES, Caches, trace
+from service.simulate.location_graph import REACHED, Overlay, Ways, overlay, reached, ways
+from service.simulate.location_net import Updates
+from service.simulate.location_report import JOBS, page, plot, plot_run, table
 from service.simulate.location_static import ALGORITHMS_INDEX_BYTES
 from service.simulate.location_tapestry import Tapestry
-from service.simulate.location_trace import CACHE_BYTES, Caches, trace
-from service.simulate.location_updates import Updates
 
 SMALL = Setup(servers=60, documents=10, queries=4, files=600, reads=3)
 
@@ -35,6 +33,11 @@ def outcome(reports: list[str]) -> Outcome:
 @pytest.fixture(scope="module")
 def graph() -> Ways:
     return ways(300, np.random.default_rng(1))
+
+
+def found(outcome: Outcome) -> dict[str, list[Any]]:
+    """Return what the page's jobs would have come to."""
+    return {"static": [outcome.static] * 7, "dynamic": [outcome.dynamic] * 7}
 
 
 def test_every_run_is_reported(outcome: Outcome, reports: list[str]) -> None:
@@ -82,7 +85,7 @@ def test_the_table_and_the_page_say_what_was_found(outcome: Outcome) -> None:
     console.print(table(outcome))
     assert isinstance(console.file, StringIO)
     assert "…" not in console.file.getvalue()
-    text = page([outcome, outcome])
+    text = page(found(outcome))
     assert "{" not in text
     assert text.count("eached") >= 7
     assert len(JOBS) == 14
@@ -90,8 +93,10 @@ def test_the_table_and_the_page_say_what_was_found(outcome: Outcome) -> None:
 
 def test_plots_are_drawn(outcome: Outcome, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    plot([outcome], tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    plot(found(outcome), tmp_path / "page.png")
+    plot_run(outcome, tmp_path / "run.png")
+    for name in ("page.png", "run.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_ways_are_shortest_and_the_same_in_both_directions(graph: Ways) -> None:

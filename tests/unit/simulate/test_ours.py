@@ -5,10 +5,8 @@ import pytest
 
 from service.corona.goals import Goal
 from service.settings import Settings
-from service.simulate.figures import figures
-from service.simulate.ours import Fleet, run_fleet
-from service.simulate.polling import Polling
-from service.simulate.rhythm import Rhythm
+from service.simulate.ours import Fleet, Rhythm, run_fleet
+from service.simulate.polling import Polling, figures
 from service.simulate.schedulers import POLITE_PER_HOUR
 from service.simulate.trace import HOUR_S, WEEK_S, Publishers, Trace, make_trace
 

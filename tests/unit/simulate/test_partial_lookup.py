@@ -12,12 +12,10 @@ from service.discovery.partial.servers import Add
 from service.simulate import partial_lookup_static as static
 from service.simulate import partial_lookup_updates as updates
 from service.simulate.cli import run
-from service.simulate.partial_lookup import Outcome
+from service.simulate.partial_lookup import PAPER, Column, Outcome, stars
 from service.simulate.partial_lookup import run as run_seed
-from service.simulate.partial_lookup_page import page
-from service.simulate.partial_lookup_stars import PAPER, Column, contradicted, stars
+from service.simulate.partial_lookup_report import page
 from service.simulate.partial_lookup_updates import Lifetimes, events
-from service.simulate.partial_lookup_verdict import verdict
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +34,7 @@ def outcome() -> Iterator[Outcome]:
 
 
 def test_what_is_exact_is_reached_by_any_run(outcome: Outcome) -> None:
-    said = verdict([outcome])
+    said = page({"partial lookup": [outcome]})
     assert "- Reached: Figure 3: Round-Robin-2 asks ceil(t/20) servers" in said
     assert "- Reached: Figure 6: Round-Robin-2 tolerates" in said
     assert "- **Not reached**: Figure 8: Fixed-x is" in said
@@ -44,7 +42,7 @@ def test_what_is_exact_is_reached_by_any_run(outcome: Outcome) -> None:
 
 
 def test_the_page_names_every_figure_and_all_columns_of_table_2(outcome: Outcome) -> None:
-    told = page([outcome, outcome])
+    told = page({"partial lookup": [outcome, outcome]})
     assert all(f"Figure {number}" in told for number in (3, 5, 6, 8, 9, 10, 11))
     assert all(name in told for name in PAPER)
     assert "{" not in told
@@ -77,4 +75,4 @@ def test_stars_go_by_the_logarithm_from_the_best_to_the_worst() -> None:
 
 
 def test_pairs_whose_order_is_the_opposite_are_counted_and_ties_are_not() -> None:
-    assert contradicted(Column("", "", (), (4, 3, 2, 2), (3, 4, 1, 2))) == 1
+    assert Column("", "", (), (4, 3, 2, 2), (3, 4, 1, 2)).contradicted == 1

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from service.simulate.figures import figures, weighted_quantile
-from service.simulate.polling import ENTRIES_IN_DOCUMENT, Polling, Seen
+from service.simulate.polling import ENTRIES_IN_DOCUMENT, Polling, Seen, figures, weighted_quantile
 from service.simulate.trace import Floats, Trace
 
 

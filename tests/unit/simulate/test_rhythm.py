@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.simulate.rhythm import Rhythm
+from service.simulate.ours import Rhythm
 from service.simulate.trace import DAY_S, HOUR_S, WEEK_S
 
 

@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 
 from service.simulate.peers import PEERS
-from service.simulate.schedulers import RUNS, Comparison, Setup, compare
-from service.simulate.schedulers_page import page
-from service.simulate.schedulers_report import plot, table
+from service.simulate.schedulers import STEPS, Comparison, Setup, run
+from service.simulate.schedulers_report import page, plot, plot_run, table
 
 SMALL = Setup(channels=20, weeks=1)
 
@@ -22,11 +21,11 @@ def reports() -> list[str]:
 
 @pytest.fixture(scope="module")
 def comparison(reports: list[str]) -> Comparison:
-    return compare(SMALL, 3, reports.append)
+    return run(SMALL, 3, reports.append)
 
 
 def test_the_same_seed_gives_the_same_json(comparison: Comparison) -> None:
-    again = compare(SMALL, 3, lambda _what: None)
+    again = run(SMALL, 3, lambda _what: None)
     assert msgspec.json.encode(again) == msgspec.json.encode(comparison)
 
 
@@ -51,7 +50,7 @@ def test_json_has_the_figures_by_their_names(comparison: Comparison) -> None:
 
 
 def test_every_run_is_reported(comparison: Comparison, reports: list[str]) -> None:
-    assert len(reports) == RUNS
+    assert len(reports) == STEPS
     assert reports[0] == comparison.schedulers[0].name
 
 
@@ -65,15 +64,16 @@ def test_the_table_fits_a_terminal(comparison: Comparison) -> None:
 
 
 def test_the_page_has_every_peer_and_says_who_is_reached(comparison: Comparison) -> None:
-    text = page([comparison] * 2, [comparison], [comparison])
+    text = page({"poisson": [comparison] * 2, "rhythmic": [comparison], "other goals": [comparison]})
     for name in PEERS:
         assert text.count(f"| {name} |") == 6
     assert "at least twice as fast as" in text
     assert "{" not in text
 
 
-@pytest.mark.parametrize("kinds", [1, 2])
-def test_plots_are_drawn(comparison: Comparison, kinds: int, tmp_path: Path) -> None:
+def test_plots_are_drawn(comparison: Comparison, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    plot([comparison] * kinds, tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    plot({"poisson": [comparison], "rhythmic": [comparison]}, tmp_path / "page.png")
+    plot_run(comparison, tmp_path / "run.png")
+    for name in ("page.png", "run.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
