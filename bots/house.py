@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from bots.access import Access
 from bots.asking import (
     AcceptInvitation,
     AddSubscription,
@@ -44,7 +45,6 @@ from bots.asking import (
 from bots.atom import node_uri
 from bots.delivery import Delivery
 from bots.dialogue import Dialogue
-from bots.door import Door
 from bots.exchange import NotAdmitted, Reply
 from bots.following import follow
 from bots.importing import Importing
@@ -75,7 +75,7 @@ class House:
         delivery: Delivery,
         limits: Limits,
         *,
-        door: Door,
+        door: Access,
         importing: Importing,
         uploads: Uploads,
         lists: OpmlReader,
@@ -94,11 +94,9 @@ class House:
         self.delivery = delivery
         self.limits = limits
 
-    async def greet(self, jid: str, tag: str) -> UserState:
+    async def greet(self, known: UserState, tag: str) -> UserState:
         """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
-        known = await self._store.users.get(jid)
-        if known.suspended:
-            return known  # perhaps they are forgotten, and nothing else is kept of them
+        jid = known.jid
         if not await self.door.admits(jid):
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
