@@ -1,14 +1,11 @@
 """An account's picture, name and card (XEP-0084, 0172, 0292, 0054), published where the server keeps them."""
 
-import asyncio
-import contextlib
 from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from bots import introduction
-from bots.link import AskingLink, LinkLost
+from bots.link import AskingLink
 
-_WITHIN_S: Final = 30.0
 _PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 
 
@@ -18,23 +15,8 @@ class Appearance:
     def __init__(self, link: AskingLink) -> None:
         """Publish through ``link``."""
         self._link = link
-        self._began = asyncio.Event()
 
-    def started(self) -> None:
-        """A session began."""
-        self._began.set()
-
-    async def run(self) -> None:
-        """Publish at the beginning of each session of an account, until cancelled."""
-        while True:
-            await self._began.wait()
-            self._began.clear()
-            if self._link.is_account:
-                with contextlib.suppress(TimeoutError, LinkLost):
-                    async with asyncio.timeout(_WITHIN_S):
-                        await self._appear()
-
-    async def _appear(self) -> None:
+    async def appear(self) -> None:
         """Publish what is not there: contacts are told of each change. Raises LinkLost."""
         for node, (ident, payload) in introduction.published().items():
             wanted = f"<pubsub xmlns='{_PUBSUB}'><items node={quoteattr(node)}><item id='{ident}'/></items></pubsub>"

@@ -19,9 +19,9 @@ RESULT: Final = f"{{{MAM}}}result"
 _FORWARDED: Final = "{urn:xmpp:forward:0}forwarded"
 _DELAY: Final = "{urn:xmpp:delay}delay"
 _RSM: Final = "http://jabber.org/protocol/rsm"
-_MOST_PAGES: Final = 500
-_MESSAGES_PER_PAGE: Final = 200
-_PAGE_WITHIN_S: Final = 30.0
+MOST_PAGES: Final = 500
+PAGE: Final = 200
+_WITHIN_S: Final = 30.0
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -30,22 +30,6 @@ class Kept(msgspec.Struct, frozen=True):
     sent: frozenset[MessageId]
     receipts: tuple[Receipt, ...]
     said: tuple[Said, ...]
-
-
-async def pages(link: AskingLink, since_s: float) -> AsyncIterator[Kept]:
-    """Yield what the archive has since a moment (Unix s), which is nothing at a server without an archive.
-
-    Raises LinkLost, and TimeoutError if a page takes too long.
-    """
-    after = ""
-    for _ in range(_MOST_PAGES):
-        async with asyncio.timeout(_PAGE_WITHIN_S):
-            results, answer = await link.search(since_s, after, _MESSAGES_PER_PAGE)
-        yield read(results, link.address)
-        last = next_page(answer)
-        if last is None:
-            return
-        after = last
 
 
 def query(search: str, since_s: float, after: str, most: int) -> str:
@@ -58,6 +42,22 @@ def query(search: str, since_s: float, after: str, most: int) -> str:
         f"<query xmlns='{MAM}' queryid={quoteattr(search)}><x xmlns='jabber:x:data' type='submit'>{fields}</x>"
         f"<set xmlns='{_RSM}'>{page}</set></query>"
     )
+
+
+async def past(link: AskingLink, since_s: float) -> AsyncIterator[Kept]:
+    """Return page by page what there was since a moment (Unix s); a server without an archive has none.
+
+    Raises LinkLost, and TimeoutError if a page takes too long.
+    """
+    after = ""
+    for _ in range(MOST_PAGES):
+        async with asyncio.timeout(_WITHIN_S):
+            results, answer = await link.search(since_s, after, PAGE)
+        yield read(results, link.address)
+        last = next_page(answer)
+        if last is None:
+            return
+        after = last
 
 
 def read(results: Iterable[Element], account: str) -> Kept:

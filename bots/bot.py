@@ -7,6 +7,7 @@ from bots.charges import Charges
 from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
+from bots.each_session import EachSession
 from bots.house import House
 from bots.importing import Importing
 from bots.intake import Intake
@@ -93,7 +94,7 @@ class Bot:
             store, self.connection, house, access=access, charges=charges, clock=clock, limits=limits
         )
         self._intake = Intake(store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock)
-        self._appearance = Appearance(self.connection)
+        self._appearing = EachSession(self.connection, Appearance(self.connection).appear)
         self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
         self.takeover = Takeover(store, self.connection, self._intake)
         self._rooms = Rooms(
@@ -111,7 +112,7 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = [self._rooms.run(), self._appearance.run(), self._importing.run()]
+            keeping = [self._rooms.run(), self._appearing.run(), self._importing.run()]
             if self._nodes is not None:
                 keeping.append(self._nodes.run())
             talking = (self._replies.run(), self._intake.run(), self._rehearsing.run())
@@ -174,7 +175,7 @@ class Bot:
                 self._delivery.started()
                 self._presences.started()
                 self._rooms.started()
-                self._appearance.started()
+                self._appearing.started()
                 self._intake.started()
 
 

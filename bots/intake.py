@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from bots import incoming, stanzas
-from bots.archive import pages
+from bots.archive import past
 from bots.charges import Charges
 from bots.counter import Counter as Orders
 from bots.desk import Desk
@@ -177,7 +177,7 @@ class Intake:
             try:
                 until_s = await self._heard.listened(self._link.address)
                 since_s = max(until_s - CLOCKS_DIFFER_S, now_s - STALE_S) if until_s else now_s
-                count = await self.store_earlier(page.said async for page in pages(self._link, since_s))
+                count = await self.store_earlier(page.said async for page in past(self._link, since_s))
                 await self._heard.listening(self._link.address, now_s)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 
 import structlog
 
@@ -12,6 +11,7 @@ from service.clock import SystemClock
 from service.console.health import serve_health
 from service.errors import StoreUnavailable
 from service.settings import Settings
+from service.shutdown import until_stopped
 from service.store import Store, open_store
 
 _RETRY_S = 1.0
@@ -20,11 +20,7 @@ _log = structlog.get_logger()
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT; wait for Redis and XMPP as long as they are away."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await together(_serve(settings), stop.wait())
+    await until_stopped(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:

@@ -12,8 +12,7 @@ from typing import Final
 
 import structlog
 
-from bots import archive
-from bots.archive import Kept
+from bots.archive import Kept, past
 from bots.ids import answer_id, is_batch
 from bots.incoming import CLOCKS_DIFFER_S
 from bots.intake import Intake
@@ -54,7 +53,7 @@ class Takeover:
             _log.warning("a dead bot's session could not be ended", session=session)
 
     async def _read(self, since_s: float) -> AsyncIterator[Sequence[Said]]:
-        async for page in archive.pages(self._link, since_s):
+        async for page in past(self._link, since_s):
             await self._complete_batches(page)
             await self._complete_replies(page)
             yield page.said
