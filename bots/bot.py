@@ -115,11 +115,18 @@ class Bot:
             keeping = [self._rooms.run(), self._appearing.run(), self._importing.run()]
             if self._nodes is not None:
                 keeping.append(self._nodes.run())
-            talking = (self._replies.run(), self._intake.run(), self._rehearsing.run())
-            await together(self.connection.run(), *talking, self._presences.run(), self._delivery.run(), *keeping)
+            await together(self.connection.run(), self._talk(), self._presences.run(), self._delivery.run(), *keeping)
         finally:
             await self._desk.close()
             await self._counter.close()
+
+    async def _talk(self) -> None:
+        """Answer people until cancelled; then finish the replies under way, while there is a connection."""
+        try:
+            await together(self._intake.run(), self._rehearsing.run())
+        finally:
+            await self._desk.close()
+            await self._replies.close()
 
     # Whom we serve.
 

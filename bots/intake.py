@@ -29,7 +29,6 @@ from bots.link import AskingLink, LinkLost, Ordered, Said
 from bots.tasks import together
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.model import UserId
 from service.net.sites import site_of_jid
 from service.store.heard import MOST_UNREAD, Heard, Notice, Sentence
 from service.store.keys import user_id
@@ -149,6 +148,7 @@ class Intake:
     # What is sent to us.
 
     async def _store_messages(self) -> None:
+        """Store what waits, after what the archive has; while Redis is away, answer messages from memory."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(NOTE_EVERY_S):
@@ -158,7 +158,14 @@ class Intake:
                 await self._catch_up()
             while self._waiting and self._phase is not Phase.BEHIND:
                 async with self._turn:
-                    await self._store(self._waiting.take(AT_ONCE))
+                    said = self._waiting.take(AT_ONCE)
+                    try:
+                        await self._put(said)
+                    except StoreUnavailable as error:
+                        _log.warning("nothing can be kept of what people say", reason=str(error), sentences=len(said))
+                        for each in said:
+                            if self._charges.holds(user_id(each.jid)):
+                                self._desk.hear(each)
             await self._note_progress()
 
     async def _catch_up(self) -> None:
@@ -185,33 +192,22 @@ class Intake:
                 _log.info("what was said meanwhile is taken in", within_s=round(now_s - since_s), new=count)
                 return
 
-    async def _store(self, said: Sequence[Said]) -> None:
-        """Store messages; while Redis is away, answer them from memory."""
-        try:
-            await self._put(said)
-        except StoreUnavailable as error:
-            _log.warning("nothing can be kept of what people say", reason=str(error), sentences=len(said))
-            for each in said:
-                if self._charges.holds(user_id(each.jid)):
-                    self._desk.hear(each)
-
     async def _put(self, said: Sequence[Said]) -> int:
         """Store messages, have their people answered by whoever serves them, and return how many were new."""
-        stored = await self._heard.put([self._sentence(each) for each in said])
+        address, now_s, encode = self._link.address, self._clock.wall_s(), msgspec.msgpack.encode
+        stored = await self._heard.put(
+            [Sentence(one.jid, one.token, encode(one), address, incoming.same_since_s(one, now_s)) for one in said]
+        )
         new = [each for each, is_new in zip(said, stored, strict=True) if is_new]
         for each in new:
             if each.wants_receipt:
-                self._link.hint(stanzas.receipt(self._link.address, each.sender, each.id))
+                self._link.hint(stanzas.receipt(address, each.sender, each.id))
             if each.wants_marker:
-                self._link.hint(stanzas.displayed(self._link.address, each.sender, each.id, each.thread))
+                self._link.hint(stanzas.displayed(address, each.sender, each.id, each.thread))
         ours = await self._charges.among(dict.fromkeys(user_id(each.jid) for each in said))
-        await self._answer(ours)
+        self._desk.read(await self._heard.read(ours))
         await self._heard.notify([Notice(uid) for uid in {user_id(each.jid) for each in new}.difference(ours)])
         return len(new)
-
-    def _sentence(self, said: Said) -> Sentence:
-        written, since_s = msgspec.msgpack.encode(said), incoming.same_since_s(said, self._clock.wall_s())
-        return Sentence(said.jid, said.token, written, self._link.address, since_s)
 
     async def _note_progress(self) -> None:
         """Note now and then up to when everything is stored."""
@@ -225,10 +221,6 @@ class Intake:
 
     # What waits for us in the store.
 
-    async def _answer(self, uids: Sequence[UserId]) -> None:
-        if uids:
-            self._desk.read(await self._heard.read(uids))
-
     async def _follow_notices(self) -> None:
         """Answer our people whose messages and ad-hoc commands other bots received."""
         after = ""
@@ -238,7 +230,7 @@ class Intake:
                 notices = await self._heard.notices(after)
                 ours = set(await self._charges.among({each.uid for each in notices.values()}))
                 mine = {ident: each for ident, each in notices.items() if each.uid in ours}
-                await self._answer(list({each.uid for each in mine.values() if not each.ordered}))
+                self._desk.read(await self._heard.read({each.uid for each in mine.values() if not each.ordered}))
                 after = next(reversed(notices), after)
                 for each in mine.values():
                     if each.ordered:
@@ -256,7 +248,8 @@ class Intake:
                     await self._gained.wait()
             self._gained.clear()
             try:
-                await self._answer(await self._charges.among(await self._heard.unread()))
+                ours = await self._charges.among(await self._heard.unread())
+                self._desk.read(await self._heard.read(ours))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 self._gained.set()

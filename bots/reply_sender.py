@@ -50,15 +50,6 @@ class ReplySender:
         self._sending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
-    async def run(self) -> None:
-        """Wait until cancelled; then let the replies under way finish, for at most ``FINISH_WITHIN_S``."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            if self._sending:
-                await asyncio.wait(self._sending, timeout=FINISH_WITHIN_S)
-            await end(*self._sending)
-
     async def send(self, answer: Answer) -> None:
         """Return when the server has the reply and nobody will send it again, or when it is another bot's to send."""
         while True:
@@ -74,6 +65,12 @@ class ReplySender:
             with contextlib.suppress(LinkLost):
                 await asyncio.shield(task)
                 return
+
+    async def close(self) -> None:
+        """Let the replies under way finish, for at most ``FINISH_WITHIN_S``: they would be sent twice otherwise."""
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=FINISH_WITHIN_S)
+        await end(*self._sending)
 
     async def _deliver(self, answer: Answer) -> None:
         """Note, write and complete a reply. Raises LinkLost."""

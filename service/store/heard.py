@@ -4,7 +4,7 @@ A server may bring what is said to all bots of an account, or to any one. Whoeve
 name that the server gave it; whoever serves that person reads it, in order, answers, and takes it out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -84,7 +84,7 @@ class Heard:
             commands.append(script("heard_put", (heard, known, home), *given))
         return [reply == 1 for reply in await self._link.many(commands)]
 
-    async def read(self, uids: Sequence[UserId]) -> list[Unanswered]:
+    async def read(self, uids: Collection[UserId]) -> list[Unanswered]:
         """Return what these people said and nobody has answered, each one's in order."""
         found = await self._link.many([("XRANGE", _heard(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]

@@ -46,13 +46,10 @@ class _Server:
 async def _leaving(server: _Server) -> "asyncio.Task[None]":
     """Return the end of a bot that was told to leave when it had written its answer."""
     sender = ReplySender(cast("Heard", server), cast("Link", server), cast("Charges", server))
-    running = asyncio.create_task(sender.run())
     saying = asyncio.create_task(sender.send(ANSWER))
     await server.sent.wait()
-    leaving = asyncio.create_task(end(running))
-    await asyncio.sleep(0)
     await end(saying)
-    return leaving
+    return asyncio.create_task(sender.close())
 
 
 async def test_an_answer_that_the_server_confirms_while_the_bot_leaves_is_struck_off() -> None:
