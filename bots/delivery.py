@@ -18,15 +18,17 @@ import msgspec
 import structlog
 
 from bots import stanzas
+from bots.adopting import Adopting
 from bots.bodies import Bodies
-from bots.charges import Charges, part_of
+from bots.charges import Charges
 from bots.completing import Sent, completed, count_waiting
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
-from bots.ids import fresh_id, is_batch, is_own
+from bots.ids import is_batch, is_own
 from bots.knowing import Knowing, Wishes
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
 from bots.looks import looks_of
+from bots.parting import parted
 from bots.resting import Resting
 from bots.tasks import end, together
 from bots.tracks import Tracks
@@ -76,9 +78,7 @@ class Delivery:
         self._bodies = Bodies(store.channels)
         self._resting = Resting(store.outbox, link, clock)
         self._corrections = Corrections(store)
-        self._gained: set[int] = set()
-        self._has_gained = asyncio.Event()
-        self._session_since_s = 0.0
+        self._adopting = Adopting(store.outbox, charges, clock)
         self._withholding = Withholding(store)
 
     async def run(self) -> None:
@@ -95,14 +95,13 @@ class Delivery:
 
     def started(self) -> None:
         """A session began that continues no earlier one."""
-        self._session_since_s = self._clock.wall_s()
+        self._adopting.started()
         self._resting.started()
         self._renewed.set()
 
     def gained(self, parts: frozenset[int]) -> None:
         """There are more people whom we serve; what is in flight for them was begun by another bot."""
-        self._gained |= parts
-        self._has_gained.set()
+        self._adopting.gained(parts)
 
     def lost(self) -> None:
         """There are fewer people whom we serve: what we know of the others will soon be old."""
@@ -165,16 +164,8 @@ class Delivery:
         self._tracks.forget(uid)
 
     async def part(self, jid: str) -> None:
-        """Be no contact of a person's any more: neither sees when the other is online. A room is no contact."""
-        if jid in self._link.rooms:
-            return
-        address, ident = self._link.address, fresh_id(user_id(jid))
-        farewells = stanzas.no_contact(address, jid, ident, is_account=self._link.is_account)
-        while True:
-            await self._link.up.wait()
-            with contextlib.suppress(LinkLost):
-                await self._link.send(farewells)
-                return
+        """Be no contact of a person's any more; see :func:`~bots.parting.parted`."""
+        await parted(self._link, jid)
 
     def befriend(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""
@@ -229,26 +220,11 @@ class Delivery:
                 self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
 
     async def _adopt(self) -> None:
-        """Look at what is in flight for people whom we have not served before.
-
-        What the server confirmed in this session it has kept, for it runs; what it confirmed before may be lost.
-        """
+        """Look at what is in flight for people whom we have not served before."""
         while True:
-            await self._has_gained.wait()
-            self._has_gained.clear()
-            parts, self._gained = self._gained, set()
-            try:
-                waiting = await self._charges.among(await self._store.outbox.waiting())
-                uids = [uid for uid in waiting if part_of(uid) in parts]
-                flying = await self._store.outbox.inflight(uids)
-            except StoreUnavailable:
-                self.gained(frozenset(parts))
-                await asyncio.sleep(_RETRY_S)
-                continue
-            since_s, now_s = self._session_since_s, self._clock.monotonic_s()
-            lost = {uid for uid in uids if any(each.acked and each.claimed_s < since_s for each in flying[uid])}
-            others = [uid for uid in uids if uid not in lost]
-            self._dispatch.recover(sorted(lost), now_s)
+            lost, others = await self._adopting.adopted()
+            now_s = self._clock.monotonic_s()
+            self._dispatch.recover(lost, now_s)
             self._dispatch.doubt([*lost, *others])
             self._dispatch.queued(others, now_s)
             self._stirred.set()
