@@ -32,12 +32,7 @@ class Refused(msgspec.Struct, frozen=True):
     """Why a command is not executed: its sender exceeds the limit of this name, or, if it is "", is suspended."""
 
     limit: str
-    per_minute: int
-
-    @property
-    def reply(self) -> TooFast | NotAdmitted:
-        """The reply that says so."""
-        return TooFast(self.per_minute) if self.limit else NotAdmitted()
+    reply: TooFast | NotAdmitted
 
 
 class Access:
@@ -91,12 +86,12 @@ class Access:
         like them share. ``person`` is who speaks in a room, "" if that is hidden. Raises StoreUnavailable.
         """
         if person and await self._users.suspended([person]):
-            return Refused("", self._per_minute)
+            return Refused("", NotAdmitted())
         for name, people in limits.items():
             if not await self._users.allow(jid, name, people * self._per_minute, _MINUTE_S):
-                return Refused(name, self._per_minute)
+                return Refused(name, TooFast(self._per_minute))
         known = await self._users.get(jid)
-        return Refused("", self._per_minute) if known.suspended else known
+        return Refused("", NotAdmitted()) if known.suspended else known
 
 
 def limits_of(said: Said) -> dict[str, int]:

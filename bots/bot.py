@@ -40,7 +40,6 @@ from service.feeds.sandbox import OpmlReader
 from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
-from service.store.heard import Place
 
 
 class Bot:
@@ -87,7 +86,7 @@ class Bot:
             charges=charges,
             clock=clock,
             limits=limits,
-            invited=self._on_invitation,
+            invited=lambda said, place: self._rooms.invited(said, place),  # noqa: PLW0108 - the rooms are made below
         )
         self._rehearsing = Rehearsing(store, house, clock)
         self._counter = Counter(
@@ -149,9 +148,6 @@ class Bot:
     def certain(self) -> None:
         """``charges`` can be sure again of what it has."""
         self._delivery.certain()
-
-    def _on_invitation(self, said: Said, place: Place) -> None:
-        self._rooms.invited(said, place)
 
     def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
         match event:

@@ -35,7 +35,7 @@ from bots.link import Link, Said
 from bots.pointing import pointed, reacted
 from bots.replies import others, text
 from bots.replies.talking import broken, welcome, welcome_back
-from bots.reply_sender import Answer, ReplySender
+from bots.reply_sender import ReplySender
 from bots.tasks import end
 from bots.verbs import LEAVE
 from bots.voice import voice
@@ -180,16 +180,13 @@ class Desk:
 
     async def _answer(self, whose: str, person: _Person, task: _Task) -> None:
         """Answer one command, or send the answer that was noted for it."""
-        said, uid = task.said, user_id(task.said.jid)
+        said, answers = task.said, task.answers
         if task.place and said.jid in self._link.rooms:  # whispered in a room to a bot that died: not for all of it
-            answer = Answer(uid, task.place, task.address, (), noted=True)
-        elif task.answers:
-            answer = Answer(uid, task.place, task.address, task.answers, noted=True)
-        else:
+            answers = ()
+        elif not answers:
             contents = await self._contents(whose, person, said)
-            stanzas_ = tuple(self._stanza(task, each, count) for count, each in enumerate(contents))
-            answer = Answer(uid, task.place, task.address, stanzas_)
-        await self._replies.send(answer)
+            answers = tuple(self._stanza(task, each, count) for count, each in enumerate(contents))
+        await self._replies.send(user_id(said.jid), task.place, task.address, answers)
 
     async def _contents(self, whose: str, person: _Person, said: Said) -> list[str]:
         """Return the contents of the messages that answer a command; a bug in it is logged and stays that person's."""

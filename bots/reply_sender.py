@@ -6,10 +6,8 @@ reply. So whoever takes over from a failed process sends the same reply under th
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
-
-import msgspec
 
 from bots.charges import Charges
 from bots.link import Link, LinkLost
@@ -21,19 +19,6 @@ from service.store.heard import Heard, Place
 FINISH_WITHIN_S: Final = 2.0
 _MOST_AT_ONCE: Final = 200
 _RETRY_S: Final = 0.5
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The stanzas that answer a message; the message's place in the store, "" if it is not stored.
-
-    ``address`` is whom the person wrote to. ``noted`` says that the store has the stanzas already.
-    """
-
-    uid: UserId
-    place: Place
-    address: str
-    stanzas: tuple[str, ...]
-    noted: bool = False
 
 
 class ReplySender:
@@ -50,16 +35,19 @@ class ReplySender:
         self._sending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
-    async def send(self, answer: Answer) -> None:
-        """Return when the server has the reply and nobody will send it again, or when it is another bot's to send."""
+    async def send(self, uid: UserId, place: Place, address: str, stanzas: Sequence[str]) -> None:
+        """Answer a message to ``address`` with these stanzas; its place in the store is "" if it is not stored.
+
+        Returns when the server has the reply and nobody will send it again, or when it is another bot's to send.
+        """
         while True:
             await self._link.up.wait()
-            if answer.place and not self._charges.holds(answer.uid):
+            if place and not self._charges.holds(uid):
                 return
-            if answer.place and not self._charges.are_certain():
+            if place and not self._charges.are_certain():
                 await asyncio.sleep(_RETRY_S)
                 continue
-            task = asyncio.create_task(self._deliver(answer))
+            task = asyncio.create_task(self._deliver(uid, place, address, stanzas))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
             with contextlib.suppress(LinkLost):
@@ -72,18 +60,18 @@ class ReplySender:
             await asyncio.wait(self._sending, timeout=FINISH_WITHIN_S)
         await end(*self._sending)
 
-    async def _deliver(self, answer: Answer) -> None:
+    async def _deliver(self, uid: UserId, place: Place, address: str, stanzas: Sequence[str]) -> None:
         """Note, write and complete a reply. Raises LinkLost."""
-        if answer.place and not answer.noted:
+        if place:
             with contextlib.suppress(StoreUnavailable):  # whoever takes over now executes the command once more
-                await self._heard.answered(answer.uid, answer.place, answer.stanzas)
-        if answer.address == self._link.address:
+                await self._heard.answered(uid, place, stanzas)
+        if address == self._link.address:
             async with self._slots:
-                await self._link.send(answer.stanzas)
+                await self._link.send(stanzas)
         else:
-            await self._surely(lambda: self._heard.say(answer.address, answer.stanzas))
-        if answer.place:
-            await self._surely(lambda: self._heard.done([(answer.uid, answer.place)]))
+            await self._surely(lambda: self._heard.say(address, stanzas))
+        if place:
+            await self._surely(lambda: self._heard.done([(uid, place)]))
 
     async def _surely(self, write: Callable[[], Awaitable[None]]) -> None:
         """Repeat a write until the store takes it: the reply would be lost, or sent twice, otherwise."""

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 from bots.charges import Charges
 from bots.link import Link
-from bots.reply_sender import Answer, ReplySender
+from bots.reply_sender import ReplySender
 from bots.tasks import end
 from service.model import UserId
 from service.store.heard import Heard, Place
 
-ANSWER = Answer(UserId("alice"), "1-0", "bot@localhost", ("<message/>",))
+MESSAGE = UserId("alice"), "1-0"
 
 
 class _Server:
@@ -24,7 +24,7 @@ class _Server:
         self.up.set()
         self.sent = asyncio.Event()
         self.confirmed = asyncio.Event()
-        self.unanswered = {(ANSWER.uid, ANSWER.place)}
+        self.unanswered = {MESSAGE}
 
     async def send(self, _stanzas: Sequence[str]) -> None:
         self.sent.set()
@@ -46,7 +46,7 @@ class _Server:
 async def _leaving(server: _Server) -> "asyncio.Task[None]":
     """Return the end of a bot that was told to leave when it had written its answer."""
     sender = ReplySender(cast("Heard", server), cast("Link", server), cast("Charges", server))
-    saying = asyncio.create_task(sender.send(ANSWER))
+    saying = asyncio.create_task(sender.send(*MESSAGE, "bot@localhost", ["<message/>"]))
     await server.sent.wait()
     await end(saying)
     return asyncio.create_task(sender.close())
