@@ -1,5 +1,9 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
+import asyncio
+import contextlib
+from typing import Final
+
 from bots.access import Access
 from bots.appearance import Appearance
 from bots.asking import Limits
@@ -7,7 +11,6 @@ from bots.charges import Charges
 from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
-from bots.each_session import EachSession
 from bots.house import House
 from bots.importing import Importing
 from bots.intake import Intake
@@ -16,6 +19,7 @@ from bots.link import (
     Event,
     InRoom,
     Invited,
+    LinkLost,
     Ordered,
     PresenceChanged,
     Receipt,
@@ -40,6 +44,8 @@ from service.feeds.sandbox import OpmlReader
 from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
+
+_APPEAR_WITHIN_S: Final = 30.0
 
 
 class Bot:
@@ -93,7 +99,7 @@ class Bot:
             store, self.connection, house, access=access, charges=charges, clock=clock, limits=limits
         )
         self._intake = Intake(store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock)
-        self._appearing = EachSession(self.connection, Appearance(self.connection).appear)
+        self._has_session = asyncio.Event()
         self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
         self.takeover = Takeover(store, self.connection, self._intake)
         self._rooms = Rooms(
@@ -111,7 +117,7 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = [self._rooms.run(), self._appearing.run(), self._importing.run()]
+            keeping = [self._rooms.run(), self._appear(), self._importing.run()]
             if self._nodes is not None:
                 keeping.append(self._nodes.run())
             await together(self.connection.run(), self._talk(), self._presences.run(), self._delivery.run(), *keeping)
@@ -126,6 +132,16 @@ class Bot:
         finally:
             await self._desk.close()
             await self._replies.close()
+
+    async def _appear(self) -> None:
+        """Publish the picture and card of an account once in each session, until cancelled."""
+        while True:
+            await self._has_session.wait()
+            self._has_session.clear()
+            if self.connection.is_account:
+                with contextlib.suppress(TimeoutError, LinkLost):  # the next session tries again
+                    async with asyncio.timeout(_APPEAR_WITHIN_S):
+                        await Appearance(self.connection).appear()
 
     # Whom we serve.
 
@@ -178,7 +194,7 @@ class Bot:
                 self._delivery.started()
                 self._presences.started()
                 self._rooms.started()
-                self._appearing.started()
+                self._has_session.set()
                 self._intake.started()
 
 

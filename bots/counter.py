@@ -9,7 +9,6 @@ Forms are opened no more often than commands are given, and each command that a 
 import asyncio
 import contextlib
 import secrets
-from collections import Counter as Counts
 from collections.abc import Coroutine
 from typing import Final
 
@@ -70,28 +69,28 @@ class Counter:
         self._errands: TTLCache[tuple[str, str, str], _Errand]
         """By JID, command and session."""
         self._errands = TTLCache(MOST_ERRANDS, ERRAND_STANDS_S, clock.monotonic_s)
-        self._at_work: set[asyncio.Task[None]] = set()
-        self._at_work_of: Counts[str] = Counts()
+        self._at_work: dict[asyncio.Task[None], str] = {}
+        """For whom each task works, by JID."""
 
     def hear(self, ordered: Ordered) -> None:
         """Begin an errand, or go on with one."""
         if ordered.jid in self._link.rooms:  # nobody in a room acts for it behind its back
             self._refuse(ordered, "auth", "forbidden")
             return
-        if len(self._at_work) >= MOST_AT_WORK or self._at_work_of[ordered.jid] >= MOST_AT_WORK_OF_ONE:
+        at_work_of_one = sum(jid == ordered.jid for jid in self._at_work.values())
+        if len(self._at_work) >= MOST_AT_WORK or at_work_of_one >= MOST_AT_WORK_OF_ONE:
             self._refuse(ordered, "wait", "resource-constraint")
-            return
-        self._at_work_of[ordered.jid] += 1
-        self._begin_task(self._serve(ordered))
+        else:
+            self._begin_task(ordered.jid, self._serve(ordered))
 
     async def close(self) -> None:
         """Stop answering."""
         await end(*tuple(self._at_work))
 
-    def _begin_task(self, work: Coroutine[None, None, None]) -> None:
+    def _begin_task(self, jid: str, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
-        self._at_work.add(task)
-        task.add_done_callback(self._at_work.discard)
+        self._at_work[task] = jid
+        task.add_done_callback(self._at_work.pop)
 
     async def _serve(self, ordered: Ordered) -> None:
         """Answer one step; a bug in it is logged and stays that person's."""
@@ -107,10 +106,6 @@ class Counter:
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
             _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
             self._complete(ordered, ordered.session, broken(speaker), wrong=True)
-        finally:
-            self._at_work_of[ordered.jid] -= 1
-            if not self._at_work_of[ordered.jid]:
-                del self._at_work_of[ordered.jid]
 
     async def _is_passed_on(self, ordered: Ordered) -> bool:
         """Whether another bot serves this person, and has the step now; without Redis we do."""
@@ -228,7 +223,7 @@ class Counter:
         if ordered.voice in ("", self._link.voice):
             self._link.hint(stanza)
         else:
-            self._begin_task(self._pass_back(ordered.voice, stanza))
+            self._begin_task("", self._pass_back(ordered.voice, stanza))
 
     async def _pass_back(self, voice: str, stanza: str) -> None:
         with contextlib.suppress(StoreUnavailable):  # their software asks again
