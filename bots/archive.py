@@ -1,7 +1,8 @@
-"""An account's archive (XEP-0313): what the server has had of us and for us, read after a bot's death. Pure."""
+"""An account's message archive (XEP-0313): what the server received from us and for us, read page by page."""
 
+import asyncio
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
@@ -9,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 
 from bots import incoming
-from bots.link import Receipt, Said
+from bots.link import AskingLink, Receipt, Said
 from bots.stanzas import bare
 from service.store.outbox import MessageId
 
@@ -18,6 +19,9 @@ RESULT: Final = f"{{{MAM}}}result"
 _FORWARDED: Final = "{urn:xmpp:forward:0}forwarded"
 _DELAY: Final = "{urn:xmpp:delay}delay"
 _RSM: Final = "http://jabber.org/protocol/rsm"
+MOST_PAGES: Final = 500
+PAGE: Final = 200
+_WITHIN_S: Final = 30.0
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -38,6 +42,22 @@ def query(search: str, since_s: float, after: str, most: int) -> str:
         f"<query xmlns='{MAM}' queryid={quoteattr(search)}><x xmlns='jabber:x:data' type='submit'>{fields}</x>"
         f"<set xmlns='{_RSM}'>{page}</set></query>"
     )
+
+
+async def past(link: AskingLink, since_s: float) -> AsyncIterator[Kept]:
+    """Return page by page what there was since a moment (Unix s); a server without an archive has none.
+
+    Raises LinkLost, and TimeoutError if a page takes too long.
+    """
+    after = ""
+    for _ in range(MOST_PAGES):
+        async with asyncio.timeout(_WITHIN_S):
+            results, answer = await link.search(since_s, after, PAGE)
+        yield read(results, link.address)
+        last = next_page(answer)
+        if last is None:
+            return
+        after = last
 
 
 def read(results: Iterable[Element], account: str) -> Kept:

@@ -1,24 +1,25 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
-from functools import partial
+import asyncio
+import contextlib
+from typing import Final
 
-from bots.absence import Absence
+from bots.access import Access
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
-from bots.door import Door
-from bots.each_session import EachSession
-from bots.hearing import Hearing
 from bots.house import House
 from bots.importing import Importing
+from bots.intake import Intake
 from bots.introduction import publish
 from bots.link import (
     Bounced,
     Event,
     InRoom,
     Invited,
+    LinkLost,
     Ordered,
     PresenceChanged,
     Receipt,
@@ -32,10 +33,10 @@ from bots.nodes import Nodes
 from bots.presences import Presences
 from bots.publishing import Publishing
 from bots.rehearsing import Rehearsing
+from bots.reply_sender import ReplySender
 from bots.rooms import Rooms
-from bots.speaking import Speaking
+from bots.takeover import Takeover
 from bots.tasks import together
-from bots.undertaker import Undertaker, settled
 from bots.uploads import Uploads
 from bots.xmpp import Connection
 from service.clock import Clock
@@ -43,8 +44,8 @@ from service.feeds.sandbox import OpmlReader
 from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
-from service.store.heard import Place
-from service.store.spread import Dead
+
+_APPEAR_WITHIN_S: Final = 30.0
 
 
 class Bot:
@@ -63,39 +64,42 @@ class Bot:
         self.connection = Connection(settings, session, self._on_event)
         self._delivery = Delivery(store, self.connection, clock, charges, settings.messages_per_s_per_user)
         self._presences = Presences(store.users, self._delivery.presence)
-        door = Door(store.invites, settings.who_may_use, settings.allowed_users, self.connection.rooms)
+        access = Access(
+            store.users,
+            store.invites,
+            settings.who_may_use,
+            settings.allowed_users,
+            rooms=self.connection.rooms,
+            per_minute=limits.commands_per_minute,
+        )
         self._importing = Importing(store, self.connection, charges, limits)
         house = House(
             store=store,
             delivery=self._delivery,
             clock=clock,
             limits=limits,
-            door=door,
+            door=access,
             importing=self._importing,
             uploads=Uploads(self.connection, _files(settings)),
             lists=OpmlReader(),
             pubsub_service=settings.pubsub_service,
         )
-        self._speaking = Speaking(store.heard, self.connection, charges)
+        self._replies = ReplySender(store.heard, self.connection, charges)
         self._desk = Desk(
-            store,
             self.connection,
             house,
-            speaking=self._speaking,
+            access=access,
+            replies=self._replies,
             charges=charges,
             clock=clock,
-            limits=limits,
-            invited=self._on_invitation,
+            invited=lambda said, place: self._rooms.invited(said, place),  # noqa: PLW0108 - the rooms are made below
         )
         self._rehearsing = Rehearsing(house)
-        self._counter = Counter(store, self.connection, house, clock, limits)
-        self._hearing = Hearing(
-            store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
-        )
-        self._absence = Absence(store.heard, self.connection, self._hearing, clock)
-        self._appearing = EachSession(self.connection, partial(publish, self.connection))
+        self._counter = Counter(store, self.connection, house, access=access, charges=charges, clock=clock)
+        self._intake = Intake(store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock)
+        self._has_session = asyncio.Event()
         self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
-        self._undertaker = Undertaker(store, self.connection, self._hearing)
+        self.takeover = Takeover(store, self.connection, self._intake)
         self._rooms = Rooms(
             store,
             self.connection,
@@ -103,7 +107,7 @@ class Bot:
             charges=charges,
             delivery=self._delivery,
             house=house,
-            door=door,
+            door=access,
             clock=clock,
         )
 
@@ -111,14 +115,31 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = [self._rooms.run(), self._appearing.run(), self._absence.run(), self._importing.run()]
+            keeping = [self._rooms.run(), self._appear(), self._importing.run()]
             if self._nodes is not None:
                 keeping.append(self._nodes.run())
-            talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
-            await together(self.connection.run(), *talking, self._presences.run(), self._delivery.run(), *keeping)
+            await together(self.connection.run(), self._talk(), self._presences.run(), self._delivery.run(), *keeping)
         finally:
             await self._desk.close()
             await self._counter.close()
+
+    async def _talk(self) -> None:
+        """Answer people until cancelled; then finish the replies under way, while there is a connection."""
+        try:
+            await together(self._intake.run(), self._rehearsing.run())
+        finally:
+            await self._desk.close()
+            await self._replies.close()
+
+    async def _appear(self) -> None:
+        """Publish the picture and card of an account once in each session, until cancelled."""
+        while True:
+            await self._has_session.wait()
+            self._has_session.clear()
+            if self.connection.is_account:
+                with contextlib.suppress(TimeoutError, LinkLost):  # the next session tries again
+                    async with asyncio.timeout(_APPEAR_WITHIN_S):
+                        await publish(self.connection)
 
     # Whom we serve.
 
@@ -127,7 +148,7 @@ class Bot:
         self.connection.leads = self._charges.leads
         await self._rooms.load()
         self._delivery.gained(parts)
-        self._hearing.gained()
+        self._intake.gained()
 
     async def lost(self) -> None:
         """``charges`` has fewer people; return when nothing is under way for the others, or will ever be."""
@@ -142,13 +163,6 @@ class Bot:
         """``charges`` can be sure again of what it has."""
         self._delivery.certain()
 
-    async def settle(self, dead: Dead, ttl_s: float) -> bool:
-        """Whether what another bot began before it died is settled; to be tried again if not."""
-        return await settled(self._undertaker, dead, ttl_s)
-
-    def _on_invitation(self, said: Said, place: Place) -> None:
-        self._rooms.invited(said, place)
-
     def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
         match event:
             case Said(invited=Invited()) if not self.connection.is_account:  # nobody else may go there as our address
@@ -156,9 +170,9 @@ class Bot:
             case Said(invited=None) if event.jid in self.connection.rooms:
                 self._rooms.whispered(event)
             case Said():
-                self._hearing.said(event)
+                self._intake.on_message(event)
             case Ordered():
-                self._hearing.ordered(event)
+                self._counter.hear(event)
             case Receipt() if event.jid not in self.connection.rooms:  # a room's receipt is what it gives back
                 self._delivery.receipt(event)
             case Bounced() if event.resource and event.jid in self.connection.rooms:
@@ -178,8 +192,8 @@ class Bot:
                 self._delivery.started()
                 self._presences.started()
                 self._rooms.started()
-                self._appearing.started()
-                self._absence.started()
+                self._has_session.set()
+                self._intake.started()
 
 
 def _files(settings: Settings) -> Files:

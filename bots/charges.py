@@ -35,11 +35,6 @@ class Charges:
         self._until_s = -math.inf
 
     @property
-    def default_home(self) -> str:
-        """The home of people whose own is unknown, or no address of ours any more."""
-        return self._addresses[0]
-
-    @property
     def leads(self) -> bool:
         """Whether this is the one bot of its address that does what is done once."""
         return 0 in self.parts
@@ -65,4 +60,4 @@ class Charges:
         return [uid for uid, home in zip(ours, homes, strict=True) if self._home(home) == self._address]
 
     def _home(self, noted: str) -> str:
-        return noted if noted in self._addresses else self.default_home
+        return noted if noted in self._addresses else self._addresses[0]

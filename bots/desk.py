@@ -1,7 +1,6 @@
 """Answers people: one command at a time per person, many people in parallel.
 
-Drives :mod:`bots.dialogue` against the store; :mod:`bots.speaking` sends what it says. An answer is written again
-after a lost session, or by whoever takes over, under the same id, until the server has it.
+Drives :mod:`bots.dialogue` against the store; :mod:`bots.reply_sender` sends the answers.
 """
 
 import asyncio
@@ -11,15 +10,15 @@ from typing import Final
 
 import msgspec
 import structlog
+from cachetools import LRUCache, TTLCache
 
 from bots import muc, stanzas
-from bots.asking import Limits
+from bots.access import Access, Refused, limits_of
 from bots.charges import Charges
 from bots.dialogue import answer
 from bots.house import House
 from bots.ids import answer_id, fresh_id
 from bots.link import Link, Said
-from bots.paces import counters, exceeded_limit
 from bots.replies.parts import LONGEST_MESSAGE_BYTES, Question, Reply, clip
 from bots.replies.subscriptions import ExportedAsFile
 from bots.replies.talking import (
@@ -28,17 +27,15 @@ from bots.replies.talking import (
     Failed,
     Greeted,
     KeepsQuiet,
-    TooFast,
     broken,
     welcome,
     welcome_back,
 )
-from bots.speaking import Answer, Speaking
+from bots.reply_sender import ReplySender
 from bots.tasks import end
 from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.store import Store
 from service.store.heard import Place, Unanswered
 from service.store.keys import user_id
 from service.store.users import UserState
@@ -56,15 +53,14 @@ _MOST_WAITING = 100
 _MOST_WAITING_OF_ONE = 20
 """Of one occupant of a room, which all of it share."""
 _MOST_SERVED = 10_000
-"""People at a time, if what they say stands nowhere."""
+"""People at a time whose messages are not stored."""
 _MOST_REMEMBERED = 10_000
-"""People without unread commands of whom we remember a question, or that they ask too fast."""
 _NOWHERE = (0, 0)
 _log = structlog.get_logger()
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """Something that was said to ``address``; its place in the store, "" if it stands nowhere."""
+    """A message to ``address``; its place in the store, "" if it is not stored."""
 
     said: Said
     place: Place = ""
@@ -73,54 +69,54 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Person:
-    """One person's unread commands, and the question they were asked last."""
+    """Somebody whose messages are being answered."""
 
     def __init__(self) -> None:
         self.unread: deque[_Task] = deque(maxlen=_MOST_WAITING)
-        self.asked: Question | None = None
-        self.asked_s = 0.0
-        self.told_too_fast: set[str] = set()
-        """Which of the limits that they exceeded they were told of."""
-        self.misunderstood: dict[str, tuple[int, float]] = {}
-        """Of whom, by occupant of a room, how many messages in a row we did not understand, and when the last one."""
-        self.more: tuple[str, ...] = ()
-        """The contents of the messages that are to follow an answer."""
         self.language = ""
+        self.serving: asyncio.Task[None]
 
 
 class Desk:
-    """Takes what people say; :meth:`hear` never waits."""
+    """Takes what people say; :meth:`hear` never waits.
+
+    What it remembers of people is by ``whose``: their JID, or that of the room, or of the occupant who whispers.
+    """
 
     def __init__(
         self,
-        store: Store,
         link: Link,
         house: House,
         *,
-        speaking: Speaking,
+        access: Access,
+        replies: ReplySender,
         charges: Charges,
         clock: Clock,
-        limits: Limits,
         invited: Callable[[Said, Place], None],
     ) -> None:
-        """Have ``speaking`` say what ``house`` has done, to whom ``charges`` has; ``link`` says that we are at work.
+        """Have ``replies`` send what ``house`` has done, to whom ``charges`` has; ``link`` says that we are at work.
 
         Of an invitation ``invited`` is told, and where it stands in the store, "" if it stands nowhere.
         """
         self._invited = invited
-        self._speaking = speaking
+        self._access = access
+        self._replies = replies
         self._charges = charges
         self._house = house
-        self._store = store
         self._link = link
-        self._clock = clock
-        self._limits = limits
-        self._people: dict[str, _Person] = {}
-        self._serving: dict[str, asyncio.Task[None]] = {}
-        self._latest: dict[str, tuple[int, int]] = {}  # of what each said and stands in the store, what we had last
+        self._serving: dict[str, _Person] = {}
+        self._latest: LRUCache[str, tuple[int, int]] = LRUCache(_MOST_REMEMBERED)
+        """The place of the latest stored message that was queued, by person."""
+        self._asked: TTLCache[str, Question] = TTLCache(_MOST_REMEMBERED, QUESTION_STANDS_S, clock.monotonic_s)
+        """The question that a person was asked last."""
+        self._misunderstood: TTLCache[tuple[str, str], int]
+        """How many messages in a row were not understood, by person and occupant of a room."""
+        self._misunderstood = TTLCache(_MOST_REMEMBERED, SILENT_FOR_S, clock.monotonic_s)
+        self._told_too_fast: LRUCache[tuple[str, str], bool] = LRUCache(_MOST_REMEMBERED)
+        """The limits that people exceed and were told of."""
 
     def hear(self, said: Said) -> None:
-        """Queue what was said and stands nowhere; of more than a hundred unread commands the oldest are dropped.
+        """Queue a message that is not stored; of more than a hundred unread ones the oldest are dropped.
 
         Of one of many in a room, whose commands stand in one line, the newest are, and sooner.
         """
@@ -128,7 +124,7 @@ class Desk:
             self._invited(said, "")
             return
         whose = said.jid if said.jid not in self._link.rooms or said.aloud else said.sender
-        waiting = self._people[whose].unread if said.aloud and whose in self._people else ()
+        waiting = self._serving[whose].unread if said.aloud and whose in self._serving else ()
         if sum(each.said.occupant == said.occupant for each in waiting) >= _MOST_WAITING_OF_ONE:
             return
         if whose not in self._serving and len(self._serving) >= _MOST_SERVED:
@@ -136,7 +132,7 @@ class Desk:
         self._queue(whose, _Task(said, address=self._link.address))
 
     def read(self, unanswered: Sequence[Unanswered]) -> None:
-        """Queue what stands in the store, in order; not again what we had: it may have been read before it went."""
+        """Queue stored messages, in order; not again what was queued: it may have been read before it went."""
         for each in unanswered:
             said = msgspec.msgpack.decode(each.said, type=Said)
             latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.place)
@@ -146,142 +142,111 @@ class Desk:
                     self._invited(said, each.place)
                 else:
                     self._queue(said.jid, _Task(said, each.place, each.address, each.answers))
-        while len(self._latest) > _MOST_REMEMBERED:
-            del self._latest[next(iter(self._latest))]
 
     async def finished(self) -> None:
         """Return when what was begun is answered, of those whom we have served but do not serve any more."""
-        begun = [task for whose, task in self._serving.items() if not self._charges.holds(user_id(whose))]
+        begun = [each.serving for whose, each in self._serving.items() if not self._charges.holds(user_id(whose))]
         if begun:
             await asyncio.wait(begun)
 
     def _queue(self, whose: str, task: _Task) -> None:
-        person = self._people.setdefault(whose, _Person())
-        person.unread.append(task)
         if whose not in self._serving:
-            self._serving[whose] = asyncio.create_task(self._serve(whose))
+            person = self._serving[whose] = _Person()
+            person.serving = asyncio.create_task(self._serve(whose, person))
+        self._serving[whose].unread.append(task)
 
     async def close(self) -> None:
         """Stop answering."""
-        await end(*tuple(self._serving.values()))
+        await end(*[each.serving for each in self._serving.values()])
 
-    async def _serve(self, whose: str) -> None:
-        person = self._people[whose]
+    async def _serve(self, whose: str, person: _Person) -> None:
         try:
             while person.unread:
                 task = person.unread.popleft()
                 if not task.place or self._charges.holds(user_id(whose)):  # else whoever serves them now has read it
-                    await self._answer(person, task)
+                    await self._answer(whose, person, task)
                 else:
                     self._latest.pop(whose, None)
         finally:
-            del self._serving[whose], self._people[whose]
-            if person.asked is not None or person.told_too_fast or person.misunderstood:
-                self._remember(whose, person)
+            del self._serving[whose]
 
-    def _remember(self, jid: str, person: _Person) -> None:
-        """Keep somebody; forget whom we kept longest, if there are too many."""
-        self._people[jid] = person
-        if len(self._people) > _MOST_REMEMBERED:
-            idle = (other for other in self._people if other not in self._serving)
-            del self._people[next(idle)]
+    async def _answer(self, whose: str, person: _Person, task: _Task) -> None:
+        """Answer one command, or send the answer that was noted for it."""
+        said, answers = task.said, task.answers
+        if task.place and said.jid in self._link.rooms:  # whispered in a room to a bot that died: not for all of it
+            answers = ()
+        elif not answers:
+            contents = await self._contents(whose, person, said)
+            answers = tuple(self._stanza(task, each, count) for count, each in enumerate(contents))
+        await self._replies.send(user_id(said.jid), task.place, task.address, answers)
 
-    async def _answer(self, person: _Person, task: _Task) -> None:
-        """Answer one command, or say what it was going to be answered."""
-        uid = user_id(task.said.jid)
-        if (
-            task.place and task.said.jid in self._link.rooms
-        ):  # whispered in a room to a bot that died: not for all of it
-            await self._speaking.say(Answer(uid, task.place, task.address, (), noted=True))
-            return
-        if task.answers:
-            await self._speaking.say(Answer(uid, task.place, task.address, task.answers, noted=True))
-            return
-        words = self._payload(task.said, await self._reply(person, task))
-        more, person.more = person.more, ()
-        stanzas_ = tuple(self._stanza(task, each, count) for count, each in enumerate((words, *more)) if each)
-        await self._speaking.say(Answer(uid, task.place, task.address, stanzas_))
-
-    async def _reply(self, person: _Person, task: _Task) -> str:
-        """Return the answer to one command; a bug in it is logged and stays that person's."""
-        said = task.said
+    async def _contents(self, whose: str, person: _Person, said: Said) -> list[str]:
+        """Return the contents of the messages that answer a command; a bug in it is logged and stays that person's."""
         try:
-            if said.person and await self._store.users.suspended([said.person]):
-                return ""
-            return await self._words(person, said)
+            limits = limits_of(said)
+            known = await self._access.check(said.jid, limits, said.person)
+            if isinstance(known, Refused):
+                return self._refusal(whose, person, said, known)
+            for name in limits:
+                self._told_too_fast.pop((whose, name), None)
+            # A room is spoken to as its owners and admins speak, not as whoever spoke last.
+            known = await self._house.greet(known, said.language if said.may_change else "")
+            person.language = known.habits.speaks
+            return await self._converse(whose, said, known)
         except StoreUnavailable as error:
-            if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:
-                return ""
-            return Failed(error, "").text(person.language or said.language)
+            words = Failed(error, "").text(person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
-            if self._count_misunderstood(person, said) > MOST_MISUNDERSTOOD:
-                return ""
-            return broken(voice(person.language or said.language))
+            words = broken(voice(person.language or said.language))
+        return self._first(said, words) if self._count_misunderstood(whose, said) <= MOST_MISUNDERSTOOD else []
 
-    async def _words(self, person: _Person, said: Said) -> str:
-        """Return what to say, "" for nothing."""
-        per_minute = self._limits.commands_per_minute
-        exceeded = await exceeded_limit(self._store.users, said, per_minute)
-        if exceeded:
-            if exceeded in person.told_too_fast or len(person.told_too_fast) >= _MOST_WAITING:
-                return ""
-            person.told_too_fast.add(exceeded)
-            return TooFast(per_minute).text(person.language or said.language)
-        person.told_too_fast.difference_update(counters(said))
-        # A room is spoken to as its owners and admins speak, not as whoever spoke last.
-        known = await self._house.greet(said.jid, said.language if said.may_change else "")
-        if known.suspended:
-            return ""
-        person.language = known.habits.speaks
-        reply = await self._converse(person, said, known.most_subscriptions)
-        if not isinstance(reply, NO_COMMAND):
-            person.misunderstood.pop(said.occupant, None)
-            return worded(known, reply)
-        count = self._count_misunderstood(person, said)
-        if count > MOST_MISUNDERSTOOD:
-            person.asked = None
-            return ""
-        if count == MOST_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
-            person.asked, reply = None, KeepsQuiet()
-        return worded(known, reply)
+    def _refusal(self, whose: str, person: _Person, said: Said, refused: Refused) -> list[str]:
+        """Say once that there are too many commands; say nothing to who is suspended."""
+        if not refused.limit or (whose, refused.limit) in self._told_too_fast:
+            return []
+        self._told_too_fast[whose, refused.limit] = True
+        return self._first(said, refused.reply.text(person.language or said.language))
 
-    def _count_misunderstood(self, person: _Person, said: Said) -> int:
-        """Count a message that led to nothing; return how many of them its sender has sent in a row."""
-        now_s = self._clock.monotonic_s()
-        count, last_s = person.misunderstood.pop(said.occupant, (0, now_s))
-        count = count + 1 if now_s - last_s < SILENT_FOR_S else 1
-        person.misunderstood[said.occupant] = count, now_s
-        if len(person.misunderstood) > _MOST_WAITING:
-            del person.misunderstood[next(iter(person.misunderstood))]
-        return count
-
-    async def _converse(self, person: _Person, said: Said, most_subscriptions: int | None) -> Reply:
-        stands = self._clock.monotonic_s() - person.asked_s < QUESTION_STANDS_S
-
+    async def _converse(self, whose: str, said: Said, known: UserState) -> list[str]:
         def at_work() -> None:
             if not said.aloud:
                 self._link.hint(stanzas.composing(self._link.address, said.sender))
 
         reply = await answer(
-            self._house.handler(said.jid, most_subscriptions, at_work),
+            self._house.handler(said.jid, known.most_subscriptions, at_work),
             said.text,
-            person.asked if stands else None,
+            self._asked.get(whose),
             points_at=said.points_at,
             reacted=said.reacted,
             may_change=said.may_change,
         )
+        self._asked.pop(whose, None)
+        if isinstance(reply, NO_COMMAND):
+            count = self._count_misunderstood(whose, said)
+            if count > MOST_MISUNDERSTOOD:
+                return []
+            if count == MOST_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
+                reply = KeepsQuiet()
+        else:
+            self._misunderstood.pop((whose, said.occupant), None)
+        if isinstance(reply, Question):
+            self._asked[whose] = reply
         written = stanzas.file if isinstance(reply, ExportedAsFile) else stanzas.payload
-        person.more = tuple(map(written, reply.others(person.language)))
-        person.asked = reply if isinstance(reply, Question) else None
-        person.asked_s = self._clock.monotonic_s()
-        return reply
+        more = map(written, reply.others(known.habits.speaks))
+        return [*self._first(said, worded(known, reply)), *more]
 
-    def _payload(self, said: Said, words: str) -> str:
-        """Return the content of what is said first, "" for nothing; in a room it names whom it is for."""
+    def _count_misunderstood(self, whose: str, said: Said) -> int:
+        """Count a message that led to nothing; return how many of them its sender has sent in a row."""
+        count: int = self._misunderstood.get((whose, said.occupant), 0) + 1
+        self._misunderstood[whose, said.occupant] = count
+        return count
+
+    def _first(self, said: Said, words: str) -> list[str]:
+        """Return the content of the first message of an answer, if it says anything; in a room it names its reader."""
         if not words:
-            return ""
-        return stanzas.payload(f"{muc.quoted(said.sender.partition('/')[2])}: {words}" if said.aloud else words)
+            return []
+        named = f"{muc.quoted(said.sender.partition('/')[2])}: {words}" if said.aloud else words
+        return [stanzas.payload(named)]
 
     def _stanza(self, task: _Task, content: str, count: int) -> str:
         said, uid = task.said, user_id(task.said.jid)

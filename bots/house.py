@@ -13,10 +13,10 @@ from typing import NoReturn, cast
 
 import msgspec
 
+from bots.access import Access
 from bots.asking import Health, Limits, WhatItTold
 from bots.atom import node_uri
 from bots.delivery import Delivery
-from bots.door import Door
 from bots.importing import Importing, follow
 from bots.replies.parts import Followed
 from bots.uploads import Uploads
@@ -53,17 +53,15 @@ class House:
     delivery: Delivery
     clock: Clock
     limits: Limits
-    door: Door
+    door: Access
     importing: Importing
     uploads: Uploads
     lists: OpmlReader
     pubsub_service: str
 
-    async def greet(self, jid: str, tag: str) -> UserState:
+    async def greet(self, known: UserState, tag: str) -> UserState:
         """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
-        known = await self.store.users.get(jid)
-        if known.suspended:
-            return known  # perhaps they are forgotten, and nothing else is kept of them
+        jid = known.jid
         if not await self.door.admits(jid):
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:

@@ -1,17 +1,17 @@
-"""`coronet bot`: the program around :mod:`bots.posts`."""
+"""`coronet bot`: the program around :mod:`bots.process`."""
 
 import asyncio
 import contextlib
-import signal
 
 import structlog
 
-from bots.posts import Post, post
+from bots.process import Process, create
 from bots.tasks import together
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
 from service.net.health import serve_health
 from service.settings import Settings
+from service.shutdown import until_stopped
 from service.store import Store, open_store
 
 _RETRY_S = 1.0
@@ -20,51 +20,40 @@ _log = structlog.get_logger()
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT; wait for Redis and XMPP as long as they are away."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await together(_serve(settings), stop.wait())
+    await until_stopped(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:
     store = open_store(settings)
     try:
-        ours = post(settings, store, SystemClock())
-        health = await serve_health(
-            settings.metrics_bind, settings.metrics_port, lambda: _ready(store, ours), settings=settings
-        )
+        process = create(settings, store, SystemClock())
+
+        async def ready() -> None:
+            await store.ping()
+            process.ready()
+
+        health = await serve_health(settings.metrics_bind, settings.metrics_port, ready, settings=settings)
         try:
-            metrics_url = f"{health.url}/metrics"
-            await together(store.identity.run(), _work(settings, store, ours, metrics_url))
+            work = _work(store, process, settings.maintenance_interval_s, f"{health.url}/metrics")
+            await together(store.identity.run(), work)
         finally:
             await health.close()
     finally:
         await store.close()
 
 
-async def _work(settings: Settings, store: Store, ours: Post, metrics_url: str) -> None:
-    await _wait_for(store)
-    await together(ours.keep(), _upkeep(store, settings.maintenance_interval_s, metrics_url))
-
-
-async def _ready(store: Store, ours: Post) -> None:
-    """Return if we can serve, or stand by. Raises StoreUnavailable or LinkLost."""
-    await store.ping()
-    ours.ready()
-
-
-async def _wait_for(store: Store) -> None:
-    """Return once the store answers, and may be used."""
-    said = ""
+async def _work(store: Store, process: Process, upkeep_every_s: float, metrics_url: str) -> None:
+    warned = ""
     while True:
         try:
-            return await store.ping()
+            await store.ping()
+            break
         except StoreUnavailable as error:
-            if str(error) != said:
-                said = str(error)
-                _log.warning("waiting for the store", reason=said)
+            if str(error) != warned:
+                warned = str(error)
+                _log.warning("waiting for the store", reason=warned)
             await asyncio.sleep(_RETRY_S)
+    await together(process.run(), _upkeep(store, upkeep_every_s, metrics_url))
 
 
 async def _upkeep(store: Store, every_s: float, metrics_url: str) -> None:

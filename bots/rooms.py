@@ -19,10 +19,10 @@ import msgspec
 import structlog
 
 from bots import bounces, introduction, muc, stanzas
+from bots.access import Access
 from bots.charges import Charges
 from bots.delivery import Delivery
 from bots.desk import Desk
-from bots.door import Door
 from bots.house import House
 from bots.ids import fresh_id, is_batch
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
@@ -36,7 +36,7 @@ from service.errors import StoreUnavailable
 from service.model import UserId
 from service.net.sites import site_of_jid
 from service.store import Store
-from service.store.heard import Place, Sentence
+from service.store.heard import Notice, Place, Sentence
 from service.store.keys import user_id
 
 INVITATIONS_PER_HOUR: Final = 10
@@ -91,7 +91,7 @@ class Rooms:
         charges: Charges,
         delivery: Delivery,
         house: House,
-        door: Door,
+        door: Access,
         clock: Clock,
     ) -> None:
         """Hand what is said to us to ``desk``; invitations of whom ``door`` does not admit are not followed.
@@ -343,8 +343,8 @@ class Rooms:
             return
         accepted = msgspec.structs.replace(event, is_accepted=True)
         said = Said(room, event.by, "", "", "", wants_receipt=False, invited=accepted)
-        await self._store.heard.put([Sentence(room, "", msgspec.msgpack.encode(said), address)], address)
-        await self._store.heard.tell([user_id(room)])
+        await self._store.heard.put([Sentence(room, "", msgspec.msgpack.encode(said), address)])
+        await self._store.heard.notify([Notice(user_id(room))])
 
     def _decline(self, event: Invited, words: str) -> None:
         """Tell who invited us why we do not come: through the room, and directly if it is surely them."""

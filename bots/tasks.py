@@ -19,19 +19,6 @@ async def together(*works: Coroutine[Any, Any, Any]) -> None:
         await end(*reversed(tasks))
 
 
-async def unbroken(work: Coroutine[Any, Any, None]) -> None:
-    """Bring work to its end even when cancelled meanwhile; a second cancellation breaks it off."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        try:
-            await asyncio.wait([task])
-        finally:
-            await end(task)
-        raise
-
-
 async def end(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel tasks, one after the other, and return when they have ended, however they did.
 

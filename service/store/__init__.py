@@ -86,7 +86,7 @@ class Store:
         self.moves = Moves(self.channels, self.subscriptions, self.remarks, self.bounds)
         self.leases = Leases(link)
         self.spreads = Spreads(link)
-        self.heard = Heard(link)
+        self.heard = Heard(link, together)
         self.hosts = Hosts(together)
         self.paces = Paces(together)
         self.inboxes = Inboxes(link, together)

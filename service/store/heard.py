@@ -4,7 +4,7 @@ A server may bring what is said to all bots of an account, or to any one. Whoeve
 name that the server gave it; whoever serves that person reads it, in order, answers, and takes it out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from service.model import UserId
 from service.store import keys
 from service.store.keys import user_id
-from service.store.link import BLOCK_AT_MOST_S, Command, Link, script
+from service.store.link import BLOCK_AT_MOST_S, Command, Link, Together, script
 from service.store.stamps import stamp
 
 MOST_UNREAD: Final = 100
@@ -50,34 +50,27 @@ class Unanswered(msgspec.Struct, frozen=True):
     answers: tuple[str, ...]
 
 
-class Order(msgspec.Struct, frozen=True):
-    """What somebody's software ordered, as the bots wrote it down, and the voice that has to answer it."""
+class Notice(msgspec.Struct, frozen=True):
+    """A notice to the other bots: a message of this person was stored, or their software sent an ad-hoc command.
+
+    ``ordered`` is the command as the bots serialize it, empty for a stored message; ``voice`` is who has to answer it.
+    """
 
     uid: UserId
-    ordered: bytes
-    voice: str
-
-
-class News(msgspec.Struct, frozen=True):
-    """What other bots heard: who said something, what was ordered; both by where that stands."""
-
-    said: dict[str, UserId]
-    orders: dict[str, Order]
-    after: str
+    ordered: bytes = b""
+    voice: str = ""
 
 
 class Heard:
     """Sentences, by person. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
+    def __init__(self, link: Link, together: Together) -> None:
+        """Use these links to Redis: ``link`` for commands that block, ``together`` for all others."""
+        self._blocking = link
+        self._link = together
 
-    async def put(self, sentences: Sequence[Sentence], default_home: str) -> list[bool]:
-        """Take in what was said; return whether each was new, in the same order.
-
-        Whom we know since before homes were noted has the default one.
-        """
+    async def put(self, sentences: Sequence[Sentence]) -> list[bool]:
+        """Store messages; return whether each was new, in the same order."""
         if not sentences:
             return []
         # First: the list may name too many, never too few.
@@ -85,12 +78,12 @@ class Heard:
         commands: list[Command] = []
         for one in sentences:
             uid = user_id(one.jid)
-            given = (one.token, one.said, one.address, default_home, MOST_UNREAD, one.since_s, KNOWN_S)
+            given = (one.token, one.said, one.address, MOST_UNREAD, one.since_s, KNOWN_S)
             heard, _, known, home = keys.said(uid)
-            commands.append(script("heard_put", (heard, known, home, keys.user(uid)), *given))
+            commands.append(script("heard_put", (heard, known, home), *given))
         return [reply == 1 for reply in await self._link.many(commands)]
 
-    async def read(self, uids: Sequence[UserId]) -> list[Unanswered]:
+    async def read(self, uids: Collection[UserId]) -> list[Unanswered]:
         """Return what these people said and nobody has answered, each one's in order."""
         found = await self._link.many([("XRANGE", _heard(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
@@ -112,14 +105,9 @@ class Heard:
         """Return everybody of whom something may wait for an answer, longest waiting first."""
         return [uid.decode() for uid in await self._link.call("ZRANGE", keys.UNREAD, 0, -1)]
 
-    async def answered(self, answers: Sequence[tuple[UserId, Place, Sequence[str]]]) -> None:
-        """Note the answers that are about to be sent: whoever takes over sends the same ones."""
-        await self._link.many(
-            [
-                script("heard_answered", keys.said(uid)[:2], place, msgspec.json.encode(tuple(said)))
-                for uid, place, said in answers
-            ]
-        )
+    async def answered(self, uid: UserId, place: Place, stanzas: Sequence[str]) -> None:
+        """Note the reply that is about to be sent: whoever takes over sends the same one."""
+        await self._link.script("heard_answered", keys.said(uid)[:2], place, msgspec.json.encode(stanzas))
 
     async def done(self, pairs: Sequence[tuple[UserId, Place]]) -> None:
         """These sentences are answered."""
@@ -167,37 +155,27 @@ class Heard:
 
     # From bot to bot.
 
-    async def tell(self, uids: Sequence[UserId]) -> None:
-        """Tell the other bots that these people said something."""
-        await self._link.many([("XADD", keys.HEARD, "MAXLEN", "~", _LENGTH, "*", "u", uid) for uid in uids])
+    async def notify(self, notices: Sequence[Notice]) -> None:
+        """Send notices to the other bots."""
+        added = ("XADD", keys.HEARD, "MAXLEN", "~", _LENGTH, "*")
+        await self._link.many([(*added, "u", each.uid, "o", each.ordered, "v", each.voice) for each in notices])
 
-    async def order(self, order: Order) -> None:
-        """Pass on what somebody's software ordered."""
-        fields = ("u", order.uid, "o", order.ordered, "v", order.voice)
-        await self._link.call("XADD", keys.HEARD, "MAXLEN", "~", _LENGTH, "*", *fields)
+    async def newest_notice(self) -> str:
+        """Return the id of the notice sent last."""
+        newest = await self._link.call("XREVRANGE", keys.HEARD, "+", "-", "COUNT", 1)
+        return newest[0][0].decode() if newest else "0-0"
 
-    async def news(self, after: str) -> News:
-        """Wait until others heard something, for some seconds; ``after=""`` means from now."""
-        if not after:
-            newest = await self._link.call("XREVRANGE", keys.HEARD, "+", "-", "COUNT", 1)
-            after = newest[0][0].decode() if newest else "0-0"
-        block_ms = int(BLOCK_AT_MOST_S * 1000)
-        found = await self._link.wait("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", keys.HEARD, after)
-        said: dict[str, UserId] = {}
-        orders: dict[str, Order] = {}
-        for _, entries in found or ():
-            for entry, fields in entries:
-                after, uid = entry.decode(), fields[b"u"].decode()
-                if b"o" in fields:
-                    orders[after] = Order(uid, fields[b"o"], fields[b"v"].decode())
-                else:
-                    said[after] = uid
-        return News(said, orders, after)
+    async def notices(self, after: str) -> dict[str, Notice]:
+        """Wait, for some seconds, for notices sent after the one with this id; return them by their ids."""
+        return {
+            ident: Notice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
+            for ident, fields in (await self._entries(keys.HEARD, after)).items()
+        }
 
-    async def taken(self, places: Sequence[str]) -> None:
-        """This news is seen to."""
-        if places:
-            await self._link.call("XDEL", keys.HEARD, *places)
+    async def taken(self, ids: Sequence[str]) -> None:
+        """Remove notices that were acted on."""
+        if ids:
+            await self._link.call("XDEL", keys.HEARD, *ids)
 
     async def say(self, voice: str, stanzas: Sequence[str]) -> None:
         """Have the bot with this voice write something."""
@@ -206,16 +184,19 @@ class Heard:
         ]
         await self._link.many([*commands, ("EXPIRE", keys.say(voice), _SAID_KEPT_S)])
 
-    async def to_say(self, voice: str, after: str) -> dict[str, str]:
-        """Wait, for some seconds, until others have us write something; return that by its place; "0" is the first."""
-        block_ms = int(BLOCK_AT_MOST_S * 1000)
-        found = await self._link.wait("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.say(voice), after)
-        return {place.decode(): fields[b"s"].decode() for _, entries in found or () for place, fields in entries}
+    async def to_say(self, voice: str) -> dict[str, str]:
+        """Wait, for some seconds, for what others have us write; return it by id."""
+        return {ident: fields[b"s"].decode() for ident, fields in (await self._entries(keys.say(voice), "0")).items()}
 
     async def wrote(self, voice: str, places: Sequence[str]) -> None:
         """We wrote these."""
         if places:
             await self._link.call("XDEL", keys.say(voice), *places)
+
+    async def _entries(self, stream: str, after: str) -> dict[str, dict[bytes, bytes]]:
+        block_ms = int(BLOCK_AT_MOST_S * 1000)
+        found = await self._blocking.wait("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", stream, after)
+        return {ident.decode(): fields for _, entries in found or () for ident, fields in entries}
 
 
 def _heard(uid: UserId) -> str:

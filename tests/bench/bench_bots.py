@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from bots import posts
+from bots import process
 from bots.charges import PARTS
 from service.feeds.parts import parts
 from service.model import Channel
@@ -46,7 +46,7 @@ async def measured(
         return time.monotonic()
 
     async def shared() -> bool:
-        holders = await store.spreads.holders(posts.name(settings))
+        holders = await store.spreads.holders(process.name(settings))
         return len(holders) == PARTS and len(set(holders.values())) == plan["count"]
 
     with tempfile.TemporaryDirectory() as logs:

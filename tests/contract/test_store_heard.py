@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from service.store import Store, keys
-from service.store.heard import KNOWN_S, MOST_UNREAD, Order, Sentence
+from service.store.heard import KNOWN_S, MOST_UNREAD, Notice, Sentence
 from tests.support.waiting import until
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
@@ -14,7 +14,7 @@ HERE, THERE = "one@feeds.localhost", "two@feeds.localhost"
 
 
 async def say(store: Store, *texts: str, jid: str = ALICE, token: str = "", address: str = HERE) -> list[bool]:
-    return await store.heard.put([Sentence(jid, token, text.encode(), address) for text in texts], HERE)
+    return await store.heard.put([Sentence(jid, token, text.encode(), address) for text in texts])
 
 
 async def unanswered(store: Store, *uids: str) -> Sequence[bytes]:
@@ -57,7 +57,7 @@ async def test_a_name_that_was_heard_too_early_is_another_messages(store: Store)
     await say(store, "list", token="m1")
     heard_s = float(await store.link.call("ZSCORE", keys.said(UID)[2], "m1"))
     same, other = (Sentence(ALICE, "m1", b"list", HERE, since_s) for since_s in (heard_s, heard_s + 1))
-    assert await store.heard.put([same, other], HERE) == [False, True]
+    assert await store.heard.put([same, other]) == [False, True]
 
 
 async def test_until_when_an_account_has_listened_is_known(store: Store) -> None:
@@ -75,7 +75,7 @@ async def test_of_too_much_the_oldest_is_dropped(store: Store) -> None:
 async def test_answers_that_are_on_their_way_are_known_to_whoever_takes_over(store: Store) -> None:
     await say(store, "list", "help")
     first, second = await store.heard.read([UID])
-    await store.heard.answered([(UID, first.place, ("<message/>", "<message/>"))])
+    await store.heard.answered(UID, first.place, ("<message/>", "<message/>"))
     again = await store.heard.read([UID])
     assert [each.answers for each in again] == [("<message/>", "<message/>"), ()]
     await store.heard.done([(UID, first.place), (UID, second.place)])
@@ -89,20 +89,17 @@ async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in
     assert await store.link.call("TTL", keys.said(UID)[3]) > 0
     await store.heard.settle(ALICE)
     assert await store.link.call("TTL", keys.said(UID)[3]) == -1
-    await store.users.mark(BOB, welcomed=True)
-    await say(store, "hello", jid=BOB, address=THERE)
-    assert await store.heard.homes([keys.user_id(BOB)]) == [HERE], "whom we know from before stays where they were"
 
 
 async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.heard.BLOCK_AT_MOST_S", 0.05)
-    after = (await store.heard.news("0")).after
-    await store.heard.tell([UID])
-    await store.heard.order(Order(UID, b"subscribe", "bot/a"))
-    news = await store.heard.news(after)
-    assert list(news.said.values()) == [UID]
-    assert list(news.orders.values()) == [Order(UID, b"subscribe", "bot/a")]
-    await store.heard.taken([*news.said, *news.orders])
+    after = await store.heard.newest_notice()
+    sent = [Notice(UID), Notice(UID, b"subscribe", "bot/a")]
+    await store.heard.notify(sent)
+    notices = await store.heard.notices(after)
+    assert list(notices.values()) == sent
+    assert await store.heard.newest_notice() == list(notices)[-1]
+    await store.heard.taken(list(notices))
     assert await store.link.call("XLEN", keys.HEARD) == 0
 
 
@@ -110,7 +107,7 @@ async def test_what_others_have_a_bot_write_waits_until_it_is_written(store: Sto
     await store.heard.say("bot/a", ["<iq id='1'/>", "<iq id='2'/>"])
 
     async def found() -> dict[str, str]:
-        return await store.heard.to_say("bot/a", "0")
+        return await store.heard.to_say("bot/a")
 
     await until(found, "it is there")
     written = await found()
@@ -121,7 +118,7 @@ async def test_what_others_have_a_bot_write_waits_until_it_is_written(store: Sto
 
 async def test_nothing_that_a_forgotten_person_said_is_left(store: Store) -> None:
     await say(store, "forget me", token="m1")
-    await store.heard.tell([UID])
+    await store.heard.notify([Notice(UID)])
     await store.forgetting.forget(ALICE)
     assert [key for key in await store.link.call("KEYS", "*") if UID.encode() in key] == []
     assert await store.heard.unread() == []

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from bots import posts
+from bots import process
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
@@ -49,7 +49,7 @@ def settings(clean_redis: str, sharded: PrivateProsody) -> Settings:
 
 async def served_by(store: Store, settings: Settings, count: int) -> bool:
     """Whether all addresses are served, by so many processes."""
-    holders = await store.spreads.holders(posts.name(settings))
+    holders = await store.spreads.holders(process.name(settings))
     return len(holders) == 2 and len(set(holders.values())) == count
 
 

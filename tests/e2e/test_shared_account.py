@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bots import posts
+from bots import process
 from bots.charges import PARTS, part_of
 from service.settings import Settings
 from service.store import Store
@@ -31,7 +31,7 @@ ENTRY = re.compile(r"\bEntry k(\d+)\b")
 
 async def servers(store: Store, settings: Settings) -> list[str]:
     """Which bot serves each part of the people; empty until all are served."""
-    holders = await store.spreads.holders(posts.name(settings))
+    holders = await store.spreads.holders(process.name(settings))
     return [holders[part] for part in range(PARTS)] if len(holders) == PARTS else []
 
 

@@ -95,11 +95,15 @@ async def test_what_is_wrong_is_said_in_the_form_that_can_mend_it(at: str, perso
     assert "Monday and Tuesday" in errand.note(done)[1]
 
 
-async def test_nobody_goes_on_with_anothers_errand_or_with_a_forgotten_one(
-    at: str, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alice, eve = await asyncio.gather(person(), person())
+@pytest.fixture
+def one_errand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bots that remember one errand."""
     monkeypatch.setattr(counter, "MOST_ERRANDS", 1)
+
+
+@pytest.mark.usefixtures("one_errand")
+async def test_nobody_goes_on_with_anothers_errand_or_with_a_forgotten_one(at: str, person: Person) -> None:
+    alice, eve = await asyncio.gather(person(), person())
     first, second = Errand(alice, at, "subscribe"), Errand(alice, at, "timezone")
     await first.step()
     await second.step()

@@ -140,7 +140,7 @@ async def test_of_ten_thousand_commands_few_are_kept_and_others_are_answered_mea
         eve.send_raw(message(bot.connection.address) * 1_000)
         assert await bob.say("status")
     assert len(eve.received) < 1_000
-    assert sum(len(each.unread) for each in bot._desk._people.values()) <= 100
+    assert sum(len(each.unread) for each in bot._desk._serving.values()) <= 100
 
 
 async def test_nobody_can_say_on_the_servers_behalf_that_it_has_a_message(bot: Bot, person: Person) -> None:
@@ -199,15 +199,17 @@ async def test_a_forged_bounce_or_receipt_touches_nobody_else(bot: Bot, store: S
     await alice.wait_for(lambda heard: "Entry next" in heard.body)
 
 
-async def test_of_people_with_open_questions_only_so_many_are_remembered(
-    bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def remembering_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bots that remember the questions of two people."""
     monkeypatch.setattr(desk, "_MOST_REMEMBERED", 2)
+
+
+@pytest.mark.usefixtures("remembering_two", "bot")
+async def test_of_people_with_open_questions_only_so_many_are_remembered(person: Person) -> None:
     people = [await person() for _ in range(3)]
     for each in people:
         assert "Did you mean" in await each.say("lst")
-    remembered = bot._desk._people
-    await until_so(lambda: list(remembered) == [each.jid for each in people[1:]], "the first is forgotten")
     assert "not asked" in await people[0].say("yes")
     assert "no subscriptions" in await people[2].say("yes")
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 from slixmpp import Message
 from slixmpp.exceptions import IqError
 
-from bots import counter, paces, presences
+from bots import access, counter, presences
 from bots.bot import Bot
 from bots.desk import MOST_MISUNDERSTOOD
 from service.feeds import opml
@@ -66,7 +66,7 @@ async def test_managers_of_a_room_share_a_budget(others: tuple[Strangers, Bot]) 
     await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "somebody else is answered")
     await until_so(lambda: not bot._desk._serving, "all is answered")
     answers = [text for to, text in theirs.messages if to == ROOM]
-    assert len([text for text in answers if "no subscriptions" in text]) == paces.MANAGERS * PER_MINUTE
+    assert len([text for text in answers if "no subscriptions" in text]) == access.MANAGERS * PER_MINUTE
     assert len([text for text in answers if "That is more than" in text]) == 1
 
 
@@ -167,11 +167,15 @@ async def test_forms_are_opened_no_more_often_than_commands(limited: Settings, s
         assert (await Errand(bob, where(bot), "timezone").step())["status"] == "executing"
 
 
-async def test_one_persons_forms_push_out_nobody_elses(
-    bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alice, eve = await asyncio.gather(person(), person())
+@pytest.fixture
+def few_errands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bots that remember hardly more errands than one person may have."""
     monkeypatch.setattr(counter, "MOST_ERRANDS", counter.MOST_ERRANDS_OF_ONE + 1)
+
+
+@pytest.mark.usefixtures("few_errands")
+async def test_one_persons_forms_push_out_nobody_elses(bot: Bot, person: Person) -> None:
+    alice, eve = await asyncio.gather(person(), person())
     mine = Errand(alice, where(bot), "timezone")
     await mine.step()
     theirs = [Errand(eve, where(bot), "timezone") for _ in range(counter.MOST_ERRANDS_OF_ONE + 3)]

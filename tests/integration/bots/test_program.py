@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from bots import posts
+from bots import process
 from bots.bot import Bot
 from bots.link import LinkLost
 from bots.main import run
@@ -24,7 +24,7 @@ from tests.support.worker import scripted_worker
 
 async def held(store: Store, settings: Settings) -> bool:
     """Whether some bot serves."""
-    return bool(await store.spreads.holders(posts.name(settings)))
+    return bool(await store.spreads.holders(process.name(settings)))
 
 
 async def test_sigterm_ends_it_in_order_and_frees_the_post(settings: Settings, store: Store, person: Person) -> None:
@@ -56,16 +56,16 @@ async def test_two_bots_give_one_answer_and_the_second_goes_on_when_the_first_le
 
 async def test_it_answers_as_soon_as_it_says_that_it_is_ready(settings: Settings, store: Store, person: Person) -> None:
     alice = await person()
-    process = posts.post(settings, store, SystemClock())
+    program = process.create(settings, store, SystemClock())
 
     async def is_ready() -> bool:
         with contextlib.suppress(LinkLost):
-            process.ready()
+            program.ready()
             return True
         return False
 
     assert not await is_ready()
-    running = asyncio.create_task(process.keep())
+    running = asyncio.create_task(program.run())
     try:
         await until(is_ready, "it is ready")
         assert await alice.say("status")

@@ -14,7 +14,7 @@ from bots.stanzas import clean
 from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store
-from service.store.heard import Sentence
+from service.store.heard import Notice, Sentence
 from service.store.keys import user_id
 from tests.support.bot import Person, serving
 from tests.support.channels import make_channel, publish
@@ -55,8 +55,8 @@ async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_
     heard = list(alice.heard)
     whispered = Said(alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, at_s=1.0)
     sentence = Sentence(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
-    assert await store.heard.put([sentence], bot.connection.address) == [True]
-    await store.heard.tell([user_id(alice.room)])
+    assert await store.heard.put([sentence]) == [True]
+    await store.heard.notify([Notice(user_id(alice.room))])
 
     async def struck_off() -> bool:
         return not await store.heard.read([user_id(alice.room)])

@@ -153,7 +153,7 @@ async def test_no_bot_that_is_connected_loses_its_connection(
     clean_redis: str, prosody: PrivateProsody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our servers end the older one of two connections of a component."""
-    monkeypatch.setattr("bots.absence.NOTE_EVERY_S", 0.05)
+    monkeypatch.setattr("bots.intake.NOTE_EVERY_S", 0.05)
     told = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
     store = await connect(told)
     async with serving(told, store) as bot:

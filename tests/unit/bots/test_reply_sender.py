@@ -6,12 +6,12 @@ from typing import Any, cast
 
 from bots.charges import Charges
 from bots.link import Link
-from bots.speaking import Answer, Speaking
+from bots.reply_sender import ReplySender
 from bots.tasks import end
 from service.model import UserId
 from service.store.heard import Heard, Place
 
-ANSWER = Answer(UserId("alice"), "1-0", "bot@localhost", ("<message/>",))
+MESSAGE = UserId("alice"), "1-0"
 
 
 class _Server:
@@ -24,13 +24,13 @@ class _Server:
         self.up.set()
         self.sent = asyncio.Event()
         self.confirmed = asyncio.Event()
-        self.unanswered = {(ANSWER.uid, ANSWER.place)}
+        self.unanswered = {MESSAGE}
 
     async def send(self, _stanzas: Sequence[str]) -> None:
         self.sent.set()
         await self.confirmed.wait()
 
-    async def answered(self, _answers: Sequence[Any]) -> None:
+    async def answered(self, *_answer: Any) -> None:
         """Note it."""
 
     async def done(self, pairs: Sequence[tuple[UserId, Place]]) -> None:
@@ -45,14 +45,11 @@ class _Server:
 
 async def _leaving(server: _Server) -> "asyncio.Task[None]":
     """Return the end of a bot that was told to leave when it had written its answer."""
-    speaking = Speaking(cast("Heard", server), cast("Link", server), cast("Charges", server))
-    running = asyncio.create_task(speaking.run())
-    saying = asyncio.create_task(speaking.say(ANSWER))
+    sender = ReplySender(cast("Heard", server), cast("Link", server), cast("Charges", server))
+    saying = asyncio.create_task(sender.send(*MESSAGE, "bot@localhost", ["<message/>"]))
     await server.sent.wait()
-    leaving = asyncio.create_task(end(running))
-    await asyncio.sleep(0)
     await end(saying)
-    return leaving
+    return asyncio.create_task(sender.close())
 
 
 async def test_an_answer_that_the_server_confirms_while_the_bot_leaves_is_struck_off() -> None:
@@ -64,7 +61,7 @@ async def test_an_answer_that_the_server_confirms_while_the_bot_leaves_is_struck
 
 
 async def test_an_answer_that_no_server_confirms_is_left_to_the_next_bot(monkeypatch: Any) -> None:
-    monkeypatch.setattr("bots.tasks.CANCEL_AGAIN_S", 0.01)
+    monkeypatch.setattr("bots.reply_sender.FINISH_WITHIN_S", 0.01)
     server = _Server()
     await (await _leaving(server))
     assert server.unanswered
