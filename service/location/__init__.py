@@ -8,13 +8,11 @@ nearest neighbour among those that match in the first row where any does, and ne
 where nothing matches, and then a deterministic way takes over. A document that comes or goes flips bits, and an
 *update* carries these outward, one row deeper per hop, until row d.
 
-- ``bloom``, ``own``        stable hashing, the filters' shape; what a node has itself, counted, so that it can forget
-- ``sizing``                how wide and with how many hashes, by the documents measured
-- ``links``                 per neighbour: the rows heard from it, and those told to it
-- ``messages``, ``wire``    what nodes say to each other, and its bytes
-- ``protocol``              a node: documents, links and messages in, messages out
-- ``query``                 the walk
-- ``neighbours``            who is whose neighbour, by measured round-trip times, without a centre
+- ``bloom``       stable hashing, the filters' shape and size, and a node's own filter, which counts and so can forget
+- ``links``       per neighbour: the rows heard from it, and those told to it; a query's next hop
+- ``wire``        what nodes say to each other, and its bytes
+- ``protocol``    a node: documents, links and messages in, messages out
+- ``neighbours``  who is whose neighbour, by measured round-trip times, without a centre
 
 Filters are Python's integers: a row is read, united and compared whole, five to ten times faster than as numpy arrays
 of this size. Laws: a quiet node has each document at distance i ≤ d in row i of one link (of all ways there, without

@@ -35,17 +35,12 @@ class Shape(msgspec.Struct, frozen=True, order=True):
                 raise ValueError(f"A filter's {name} is at most {limit}, not {getattr(self, name)}.")
 
 
-def fingerprint(document: str) -> int:
-    """Return 512 bits that stand for the document in every process."""
-    return int.from_bytes(blake2b(document.encode()).digest(), "little")
-
-
 def positions(document: str, shape: Shape) -> list[int]:
     """Return the document's bits, in a filter of this shape.
 
     Sixteen independent words of 32 bits come of one hash, so nothing needs to be combined.
     """
-    words, width = fingerprint(document), shape.width
+    words, width = int.from_bytes(blake2b(document.encode()).digest(), "little"), shape.width
     return [(words >> shift & 0xFFFFFFFF) % width for shift in range(0, 32 * shape.hashes, 32)]
 
 

@@ -11,21 +11,19 @@ The same seed gives the same JSON. Only its edge touches the world: ``cli`` and 
   ``report`` has for all of them; words, tables and verdicts of a page are in ``templates``.
 - A figure that falls short of its target is written down as it is, with the reason.
 
-``trace``, ``polling`` and ``figures`` are publishers, polls and how long people waited; ``peers`` are other projects'
-schedulers, ``ours`` is Corona's, and ``rhythm`` an addition to it; ``schedulers`` compares them.
+``schedulers``: ``trace`` is publishers, ``polling`` polls and how long people waited; ``peers`` are other projects'
+schedulers, ``ours`` is Corona's.
 
-``workload`` is Corona §5's world; ``fleet`` runs its nodes, whose ``owners`` decide and write into ``rotas``;
-``paper_bins`` is the paper's own way to sum up, ``wire`` the network. ``timetable``, ``phases``, ``members`` and
-``nearest`` tell all polls by arithmetic, ``calm`` and ``restless`` those that were really made; ``measures`` finds
-updates by them; ``corona`` puts it together.
+``corona``: ``workload`` is Corona §5's world; ``fleet`` runs its nodes, whose owners write into ``timetable``;
+``paper_levels`` is the paper's own way to sum up, and ``fleet_polls`` are the polls that come of it.
 
-``clash_workload`` is CLASH §VI's world; ``clash_servers`` its servers on production's tables and policy,
-``clash_lookups`` its clients, ``clash_dht`` what it is compared with; ``clash`` puts it together.
+``clash``: ``clash_servers`` is CLASH §VI's world, with servers on production's tables and policy.
 
-``discovery_workload`` is content discovery §V's world, ``discovery_nodes`` its nodes; ``discovery_matrices`` grow by
-production's rules, ``discovery_registrations`` and ``discovery_queries`` are sent; ``discovery`` puts it together.
+``discovery``: ``discovery_matrices`` is content discovery §V's world, with matrices that grow by production's rules;
+``discovery_queries`` are registrations and queries that are sent.
 
-``location_graph`` is §III's network and ``location_overlay`` who is linked in it; ``location_net`` runs production's
-nodes there, ``location_tapestry`` is what they fall back on, ``location_trace`` what is read; ``location_static`` and
-``location_dynamic`` measure, ``location`` puts it together.
+``partial_lookup``: ``partial_lookup_static`` are placements, ``partial_lookup_updates`` adds and deletes.
+
+``location``: ``location_graph`` is §III's network and who is linked in it; ``location_net`` runs production's nodes
+there, and ``location_tapestry`` is what they fall back on; ``location_static`` and ``location_dynamic`` measure.
 """

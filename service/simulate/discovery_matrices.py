@@ -83,8 +83,7 @@ def name_popularity() -> Floats:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if np.minimum(MOST_POPULAR, middle * law).sum() < PER_NAME else (low, middle)
-    popularity: Floats = np.minimum(MOST_POPULAR, low * law)
-    return popularity
+    return np.asarray(np.minimum(MOST_POPULAR, low * law))
 
 
 def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> Queries:
@@ -105,8 +104,9 @@ def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> Queries:
 
 
 def _attributes(rng: np.random.Generator, count: int) -> Ints:
-    drawn: Ints = np.argpartition(rng.random((count, ATTRIBUTES), dtype=np.float32), PER_NAME, axis=1)[:, :PER_NAME]
-    return drawn
+    return np.asarray(
+        np.argpartition(rng.random((count, ATTRIBUTES), dtype=np.float32), PER_NAME, axis=1)[:, :PER_NAME]
+    )
 
 
 def _by_attribute(popularity: Floats) -> list[Ints]:
@@ -144,8 +144,7 @@ class Windows:
     def now_s(self, node: Ints, time_s: Floats) -> Floats:
         """Return the rates of nodes at some times, if no message came to them then."""
         oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
-        rates: Floats = WINDOW / np.maximum(time_s - oldest, 1e-9)
-        return rates
+        return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
 
     def rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
         """Take in messages, not earlier than those before, in order of time; return the rate that each one sees.

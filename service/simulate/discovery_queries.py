@@ -117,8 +117,7 @@ class Registrations:
         node = node_of(pair, partition, np.zeros_like(pair), self._matrices.salt)
         limits = self._matrices.limits
         rate = self.windows.now_s(node, at_s)
-        shares: Floats = np.maximum(self.held[node] / limits.names, rate / limits.registrations_s)
-        return shares
+        return np.asarray(np.maximum(self.held[node] / limits.names, rate / limits.registrations_s))
 
     def _arrive(self, which: Ints, end_s: float, *, grow: bool) -> None:
         which, replica = each_of(which, self.replicas[which])
@@ -148,8 +147,7 @@ class Moments:
     def until(self, end_s: float) -> Ints:
         """Return what happens until then, and has not been returned before."""
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
-        happens: Ints = self._order[begin : self._done]
-        return happens
+        return np.asarray(self._order[begin : self._done])
 
 
 def each_of(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
@@ -162,8 +160,7 @@ def each_of(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
 def slowest(counts: Ints, rng: np.random.Generator) -> Floats:
     """Return how long the slowest of so many messages takes, there, served, and back."""
     times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
-    longest: Floats = np.maximum.reduceat(times, np.cumsum(counts) - counts)
-    return longest
+    return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
 
 
 def slices(begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
@@ -288,13 +285,11 @@ class Held:
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
         slots = self._slots(asked)
         where = slots[np.searchsorted(slots // PER_NAME, names)]
-        counts: Ints = np.bincount(self._registered.partition[where], minlength=partitions)
-        return counts
+        return np.asarray(np.bincount(self._registered.partition[where], minlength=partitions))
 
     def _slots(self, pair: int) -> Ints:
         """Return the registrations in a pair's matrix, by name."""
-        slots: Ints = self._order[self._begin[pair] : self._begin[pair + 1]]
-        return slots
+        return np.asarray(self._order[self._begin[pair] : self._begin[pair + 1]])
 
     def _names_with(self, pair: int) -> Any:
         found = self._bits.get(pair)

@@ -35,7 +35,7 @@ from service.overlay.ring import RingView
 from service.simulate.paper_levels import followed, merged_by_level, summarised, told_most
 from service.simulate.timetable import Rotas, Timetable
 from service.simulate.trace import HOUR_S, Bools, Floats, Ints
-from service.simulate.workload import DRAWN_BITS, Bins, Channels, Setup, Trie, first_nodes, new_id, node_info
+from service.simulate.workload import DRAWN_BITS, Bins, Channels, Setup, Trie, first_nodes, new_id, node_info, point_of
 
 REMEMBERED = 4096
 """Sums that are kept, of 20 kB each."""
@@ -332,9 +332,11 @@ class Fleet:
     def _concerned(self, numbers: Ints) -> Bools:
         """Say which of these channels have another polling set than on the ring before."""
         before, after = self.tries[-2:]
+        points = self.channels.points[numbers]
         concerned = np.zeros(len(numbers), dtype=bool)
         for trie, other in ((before, after), (after, before)):
+            members = np.minimum(np.ceil(self.sizes[numbers]), len(trie.nodes)).astype(np.int64)
+            farthest = trie.points[trie.at_rank(points, members - 1)] ^ points
             for node in set(trie.nodes) - set(other.nodes):
-                ranks = trie.rank_of(node, self.channels.points[numbers])
-                concerned |= ranks < np.ceil(self.sizes[numbers])
+                concerned |= np.uint64(point_of(node)) ^ points <= farthest
         return concerned

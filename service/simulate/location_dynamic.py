@@ -87,7 +87,7 @@ class Caches:
     def __init__(self, servers: int, sizes: Sequence[int], disks: Sequence[int]) -> None:
         """Begin with empty caches."""
         self.holders = [{disk} for disk in disks]
-        self._sizes, self._disks = sizes, disks
+        self._sizes = sizes
         self._cached: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(servers)]
         self._free = [CACHE_BYTES] * servers
 

@@ -7,7 +7,6 @@ binary trie is walked from the root by all questions together: as ``RingView`` d
 first, or past it where it has too few nodes. A test holds the two to the same answers.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -173,11 +172,6 @@ class Trie:
             part = slice(begin, begin + AT_ONCE)
             found[part] = self._walk(targets[part], ranks[part].astype(np.int32))
         return found
-
-    def rank_of(self, node: NodeId, targets: Points) -> Ints:
-        """Return which rank this node has for each target: how many nodes are nearer."""
-        own = self.points[bisect_left(self.nodes, node)] ^ targets
-        return np.asarray(np.count_nonzero((self.points[:, None] ^ targets) < own, axis=0))
 
     def sharing(self, targets: Points, bits: int) -> Ints:
         """Return how many nodes share this many leading bits with each target: the size of its wedge (Corona §3.1)."""
