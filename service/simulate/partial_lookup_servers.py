@@ -3,8 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
-from service.discovery.partial.lookup import PartialLookup, asking_order, coordinator, make_server
-from service.discovery.partial.servers import Request, Send
+from service.discovery.partial.servers import PartialLookup, Request, Send, asking_order, coordinator, make_server
 from service.discovery.partial.strategies import Strategy
 
 
