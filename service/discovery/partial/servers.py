@@ -111,7 +111,7 @@ class Server(ABC):
 
     @abstractmethod
     def requested(self, request: Request) -> Sends:
-        """Coordinate what a client asks for. Send it where :func:`lookup.coordinator` says."""
+        """Coordinate what a client asks for. Send it where :func:`coordinator` says."""
 
     @abstractmethod
     def told(self, message: Message, draw: float) -> Sends:
