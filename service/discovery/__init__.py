@@ -12,6 +12,7 @@ address, so that Redis Cluster is the DHT below; the head's upkeep is done by wo
 
 - ``pairs``, ``names``, ``grammar``  what names and queries are made of, and how people write them
 - ``secrecy``, ``standing``          what is nobody else's business; standing queries, found by their rarest pair
+- ``results``                        what a search asks for and shows
 - ``matrix``, ``cell``               addresses, sizes and homes; what one cell does: the commands of a store
 - ``head``                           what cells carry and ask for; the head's record and its transitions
 - ``dialogue``                       what is asked of cells, round by round; the sizes of matrices

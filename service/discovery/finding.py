@@ -12,6 +12,7 @@ A listing returns all names of one pair, as the directories of partial lookup ar
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 
 import msgspec
 
@@ -103,6 +104,25 @@ def _without(sizes: Mapping[Pair, Size], pair: Pair) -> dict[Pair, Size]:
     return {other: size for other, size in sizes.items() if other != pair}
 
 
+class _State(Enum):
+    """How far a partition is that was asked."""
+
+    ASKED = "some of its replicas are still to be asked"
+    LOST = "of the first partition: no replica knows anything, so the size must be found out elsewhere"
+    ANSWERED = "what it has is known"
+    HANDED_OVER = "the same; it is being removed, and its heir was asked after it"
+
+
+_KNOWN = (_State.ANSWERED, _State.HANDED_OVER)
+
+
+class _Partition(msgspec.Struct):
+    """One partition that was asked, and what its replicas answered."""
+
+    state: _State = _State.ASKED
+    answers: dict[int, Answer] = {}
+
+
 class Asking:
     """One matrix that is being asked: which cells have answered what. Belongs to one dialogue."""
 
@@ -110,22 +130,21 @@ class Asking:
         self.size = size
         self.cells = 0
         self._pair, self._pairs, self._limit, self._draw = pair, pairs, limit, draw
-        self._answers: dict[int, dict[int, Answer]] = {}
-        self._done: set[int] = set()
-        self._handed: set[int] = set()
+        self._partitions: dict[int, _Partition] = {}
         self._found: dict[str, Match] = {}
-        self._probed = False
+        self._size_is_known = False
+        """Whether the size was found out elsewhere, after the first partition was lost."""
 
     def commands(self) -> list[Find]:
         """Return what to ask in the next round; nothing if that was all."""
-        pending = [partition for partition in self._answers if partition not in self._done]
-        fresh = []
+        pending = [number for number, partition in self._partitions.items() if partition.state not in _KNOWN]
         if not pending:
-            fresh = self._fresh()[: partitions_wanted(len(self._done), len(self._found), self._limit)]
+            wanted = partitions_wanted(len(self._partitions), len(self._found), self._limit)
+            pending = self._fresh()[:wanted]
         return [
-            Find(Place(self._pair, partition, row), self._pairs, self._limit)
-            for partition in (*pending, *fresh)
-            for row in self._rows(partition)
+            Find(Place(self._pair, number, row), self._pairs, self._limit)
+            for number in pending
+            for row in self._rows(number)
         ]
 
     def answered(self, commands: Sequence[Find], answers: Sequence[Answer]) -> None:
@@ -133,23 +152,24 @@ class Asking:
         self.cells += len(commands)
         self.size = latest(self.size, *answers)
         for command, answer in zip(commands, answers, strict=True):
-            self._answers[command.place.partition][command.place.replica] = answer
+            asked = self._partitions.setdefault(command.place.partition, _Partition())
+            asked.answers[command.place.replica] = answer
             for match in answer.matches:
                 before = self._found.get(match.name, match)
                 self._found[match.name] = max(before, match, key=lambda one: one.version)
-        for partition in sorted(self._answers, reverse=True):
-            self._settle(partition)
+        for number in sorted(self._partitions, reverse=True):
+            self._settle(number, self._partitions[number])
 
     def corrected(self, size: Size) -> None:
         """Go on after the head's cell was not there, with the size that others know."""
         self.size = max(self.size, size)
-        self._answers[0] = {}
-        self._probed = True
+        self._partitions[0] = _Partition()
+        self._size_is_known = True
 
     @property
     def headless(self) -> bool:
         """Whether nobody in the first partition knew anything, so that the size must be found out elsewhere."""
-        return 0 in self._answers and 0 not in self._done and not self._rows(0)
+        return 0 in self._partitions and self._partitions[0].state is _State.LOST
 
     @property
     def complete(self) -> bool:
@@ -163,32 +183,31 @@ class Asking:
     def _fresh(self) -> list[int]:
         count = self.size.partitions
         order = ((self._draw + place) % count for place in range(count))
-        return [partition for partition in order if partition not in self._answers]
+        return [number for number in order if number not in self._partitions]
 
-    def _rows(self, partition: int) -> list[int]:
-        answers = self._answers.setdefault(partition, {})
-        if not answers:
-            return [(self._draw // self.size.partitions + partition) % self.size.replicas]
-        return [row for row in range(self.size.replicas) if row not in answers]
+    def _rows(self, number: int) -> list[int]:
+        """Return which replicas of a partition to ask: one at first, then all others."""
+        asked = self._partitions.get(number)
+        if asked is None or not asked.answers:
+            return [(self._draw // self.size.partitions + number) % self.size.replicas]
+        return [row for row in range(self.size.replicas) if row not in asked.answers]
 
-    def _settle(self, partition: int) -> None:
-        """Tell whether a partition's answers are enough, and ask its heir where it is being removed."""
-        answers = self._answers[partition].values()
-        self._done.discard(partition)
+    def _settle(self, number: int, partition: _Partition) -> None:
+        """Take a partition's state from its answers, and ask its heir again where it is being removed."""
+        answers = partition.answers.values()
+        if not answers or partition.state is _State.HANDED_OVER:
+            return
         if any(answer.stands(Standing.OPEN) for answer in answers):
-            self._done.add(partition)
-        elif answers and not self._rows(partition):
-            if partition == 0 and not self._probed and not any(answer.stands(Standing.FILLING) for answer in answers):
-                return
-            self._done.add(partition)
-            if (
-                partition
-                and partition not in self._handed
-                and any(answer.stands(Standing.CLOSED) for answer in answers)
-            ):
-                self._handed.add(partition)
-                self._answers[heir(partition)] = {}
-                self._done.discard(heir(partition))
+            partition.state = _State.ANSWERED
+        elif self._rows(number):
+            partition.state = _State.ASKED
+        elif number and any(answer.stands(Standing.CLOSED) for answer in answers):
+            partition.state = _State.HANDED_OVER
+            self._partitions[heir(number)] = _Partition()
+        elif number or self._size_is_known or any(answer.stands(Standing.FILLING) for answer in answers):
+            partition.state = _State.ANSWERED
+        else:
+            partition.state = _State.LOST
 
 
 PAGE = 2000

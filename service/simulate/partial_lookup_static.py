@@ -11,7 +11,6 @@ from itertools import count
 import msgspec
 import numpy as np
 
-from service.discovery.partial.lookup import PartialLookup, asking_order, coordinator, make_server
 from service.discovery.partial.metrics import (
     Bools,
     coverage,
@@ -23,7 +22,15 @@ from service.discovery.partial.metrics import (
     storage,
     unfairness,
 )
-from service.discovery.partial.servers import Place, Request, Send
+from service.discovery.partial.servers import (
+    PartialLookup,
+    Place,
+    Request,
+    Send,
+    asking_order,
+    coordinator,
+    make_server,
+)
 from service.discovery.partial.strategies import (
     Fixed,
     FullReplication,

@@ -8,7 +8,7 @@ from service.corona.policy import UNBOUNDED, Bounds
 from service.errors import LimitReached
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 
 MOST_BOUNDED = 10_000
 """Every node holds all of them."""
@@ -41,12 +41,8 @@ class _Written(msgspec.Struct, frozen=True):
     before: str
 
 
-class BoundsStore:
+class BoundsStore(Part):
     """Every channel's bounds. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def get(self, cid: ChannelId) -> Bounded | None:
         """Return what was set for a channel last; None if nothing was."""

@@ -14,6 +14,7 @@ from secrets import randbits
 from typing import TypeVar
 
 import msgspec
+from cachetools import LRUCache
 
 from service.discovery import cell, finding, placing
 from service.discovery.cell import Answer, Command, Match, Record, Standing
@@ -67,10 +68,10 @@ class Directory:
         self._cells = cells
         self._about = about
         self._limits = limits
-        self._sizes: dict[Pair, Size] = {}
+        self._sizes: LRUCache[Pair, Size] = LRUCache(_SIZES_REMEMBERED)
         self._wishes: dict[Request, None] = {}
         self._unsettled: dict[Pair, None] = {}
-        self._texts: dict[Pair, AvPair] = {}
+        self._texts: LRUCache[Pair, AvPair] = LRUCache(_SIZES_REMEMBERED)
 
     async def register(self, names: Sequence[Name], kept_s: float, *, changed: bool) -> None:
         """Register names for so long, or refresh them; ``changed``: an earlier version may lie there.
@@ -90,7 +91,7 @@ class Directory:
             register(pair, record, _draw(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
         ]
         for (pair, _), placed in zip(left, await self._led(together(dialogues)), strict=True):
-            self._learn(pair, placed.size)
+            self._sizes[pair] = placed.size
 
     async def _put(self, given: Sequence[tuple[Pair, Record]]) -> list[tuple[Pair, Record]]:
         """Do what most dialogues come to, with one command for all names that go to a cell; return what is left."""
@@ -117,7 +118,7 @@ class Directory:
         if member is None or answer.stands(Standing.CLOSED):
             return False
         if member.size != assumed:
-            self._learn(pair, max(member.size, self._sizes.get(pair, member.size)))
+            self._sizes[pair] = max(member.size, self._sizes.get(pair, member.size))
         if not answer.done:
             return False
         return member.size == assumed or (assumed is _ONE and member.size.partitions * member.size.replicas == 1)
@@ -149,8 +150,7 @@ class Directory:
         own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
         found = await self._led(finding.find(own, limit, randbits(32), self._limits, known))
-        for pair, size in found.sizes.items():
-            self._learn(pair, size)
+        self._sizes.update(found.sizes)
         chosen = found.asked or ""
         took_s = time.perf_counter() - began_s
         size = found.sizes.get(chosen, Size(0, 0, 0))
@@ -172,7 +172,7 @@ class Directory:
             for _ in range(_PASSES):
                 matrix = await self._led(upkeep(pair, self._limits))
                 if matrix is not None:
-                    self._learn(pair, matrix.size)
+                    self._sizes[pair] = matrix.size
                     await self._list(pair, matrix.size)
                     break
             else:
@@ -195,15 +195,8 @@ class Directory:
     def key(self, pair: AvPair) -> Pair:
         """Return what stands for an AV-pair in the records of cells."""
         key = pair_key(f"{self._about} {pair}")
-        self._texts.setdefault(key, pair)
-        if len(self._texts) > _SIZES_REMEMBERED:
-            del self._texts[next(iter(self._texts))]
+        self._texts[key] = pair
         return key
-
-    def _learn(self, pair: Pair, size: Size) -> None:
-        self._sizes[pair] = size
-        if len(self._sizes) > _SIZES_REMEMBERED:
-            del self._sizes[next(iter(self._sizes))]
 
     async def _led(self, dialogue: Dialogue[T]) -> T:
         try:

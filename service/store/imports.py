@@ -9,18 +9,14 @@ from service.errors import LimitReached
 from service.feeds.opml import Subscribed
 from service.model import UserId
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 
 MOST_WAITING: Final = 5_000
 """Feeds of one person: as many as one list may have."""
 
 
-class Imports:
+class Imports(Part):
     """What is still to be imported, per person. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def add(self, jid: str, feeds: Sequence[Subscribed], bot: str) -> None:
         """Add feeds to what is to be imported by the bot of this address.

@@ -8,17 +8,13 @@ import secrets
 import time
 
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 
 _CODE_BYTES = 9
 
 
-class Invites:
+class Invites(Part):
     """Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def create(self, uses: int, lasts_s: float) -> str:
         """Return the code of a new invitation, good for so many people and so long."""

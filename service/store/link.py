@@ -24,7 +24,7 @@ from service.settings import Settings
 from service.store.identity import IdentityGuard
 from service.store.routing import ANSWER_WITHIN_S, READS_ONLY, Address, Command, Lane, Slots, Value, without_errors
 
-__all__ = ["BLOCK_AT_MOST_S", "Command", "Link", "Value", "script", "script_digest"]
+__all__ = ["BLOCK_AT_MOST_S", "Command", "Link", "Part", "Together", "Value", "script", "script_digest"]
 
 _PER_ROUND_TRIP = 500
 """Commands written at once: more would cost memory that a process keeps for good, and hold up others."""
@@ -207,6 +207,14 @@ def _ours(command: Command, error: Exception) -> Exception:
 
 
 _Asked = tuple[Sequence[Command], asyncio.Future[list[Any]]]
+
+
+class Part:
+    """A part of the store that needs nothing but a link to Redis."""
+
+    def __init__(self, link: Link) -> None:
+        """Use this link to Redis."""
+        self._link = link
 
 
 class Together:

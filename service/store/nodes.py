@@ -9,7 +9,7 @@ import msgspec
 
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import BLOCK_AT_MOST_S, Link
+from service.store.link import BLOCK_AT_MOST_S, Part
 
 _KEPT_S = 86_400
 _MOST_NEWS = 10_000
@@ -25,12 +25,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     title: str = ""
 
 
-class Nodes:
+class Nodes(Part):
     """Positions, by the address of the service. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def of(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, Position]:
         """Return the positions of those of these channels that have a node."""

@@ -8,7 +8,7 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import keys
-from service.store.link import Link, script
+from service.store.link import Part, script
 
 _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
 _JOIN_TRIES = 100
@@ -28,12 +28,8 @@ class Beat(msgspec.Struct, frozen=True):
     expired: tuple[NodeId, ...]
 
 
-class Ring:
+class Ring(Part):
     """Join, stay in, and leave the ring; look at it."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def join(
         self,
@@ -122,12 +118,8 @@ def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
     return tuple(sorted(nodes, key=lambda info: info.id))
 
 
-class Leases:
+class Leases(Part):
     """Named leases on Redis's clock."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def hold(self, name: str, holder: str, ttl_s: float) -> int | None:
         """Take or renew the lease; return its epoch, or None if another has it.

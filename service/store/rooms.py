@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 from service.store.outbox import MessageId
 
 TOLD_KEPT: Final = 50
@@ -21,12 +21,8 @@ class Room(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-class Rooms:
+class Rooms(Part):
     """Rooms, by the address of the bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def of(self, address: str) -> dict[str, Room]:
         """Return the rooms that this bot is in, by their JIDs."""

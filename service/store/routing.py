@@ -98,54 +98,10 @@ def _address(node: Sequence[Any], asked: Address | None) -> Address:
 ANSWER_WITHIN_S = 5.0
 
 
-def seeds(settings: Settings) -> list[str]:
-    """Return the URLs of ``redis_url``: one, or several nodes of one cluster."""
-    return [url.strip() for url in settings.redis_url.split(",") if url.strip()]
-
-
 def address_of(url: str) -> Address | None:
     """Return the host and port of a URL; None for a Unix socket."""
     options = parse_url(url)
     return None if "path" in options else (options.get("host", "localhost"), options.get("port", 6379))
-
-
-def open_pool(
-    settings: Settings,
-    url: str,
-    address: Address | None,
-    *,
-    connections: int,
-    timeout_s: float,
-    tries: int,
-    guard: IdentityGuard | None,
-) -> Redis:
-    """Return a client of the node at ``address``, which is reached as ``url`` says; without one, of the URL's own.
-
-    The ``guard`` checks each connection before it is used.
-    """
-    options: dict[str, Any] = dict(parse_url(url))
-    kind = options.pop("connection_class", Connection)
-    if address is not None:
-        if kind is UnixDomainSocketConnection:
-            kind = Connection
-        options.pop("path", None)
-        options |= {"host": address[0], "port": address[1], "db": 0}
-    common: dict[str, Any] = {
-        "username": settings.redis_username or None,
-        "password": settings.redis_password.get_secret_value() or None,
-    }
-    pool = BlockingConnectionPool(
-        max_connections=connections,
-        timeout=timeout_s,
-        connection_class=_ours(kind),
-        socket_timeout=timeout_s,
-        socket_connect_timeout=ANSWER_WITHIN_S,
-        redis_connect_func=None if guard is None else guard.check_connection,
-        # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), tries - 1),
-        **(common | options),
-    )
-    return Redis.from_pool(pool)
 
 
 async def close_pool(pool: Redis) -> None:
@@ -248,7 +204,8 @@ class Lane:
         self._settings, self._slots, self._guard = settings, slots, guard
         self._connections, self._timeout_s = connections, timeout_s
         self._tries, self._copied = tries, copied
-        self._seeds = seeds(settings)
+        self._seeds = [url.strip() for url in settings.redis_url.split(",") if url.strip()]
+        """One URL, or those of several nodes of one cluster."""
         self._pools: dict[Address | None, Redis] = {}
         self._closed = False
 
@@ -391,20 +348,37 @@ class Lane:
         return self._slots.map is not None and self._tries > 1
 
     def _at(self, node: Address | None) -> Redis:
-        pool = self._pools.get(node)
-        if pool is None:
-            tries = self._tries if node is None and len(self._seeds) == 1 else 1
-            pool = open_pool(
-                self._settings,
-                self._seeds[0],
-                node,
-                connections=self._connections,
-                timeout_s=self._timeout_s,
-                tries=tries,
-                guard=self._guard,
-            )
-            self._pools[node] = pool
-        return pool
+        """Return the connections to a node, which is reached as the first URL says; None is that URL's own."""
+        if node not in self._pools:
+            self._pools[node] = self._open(node)
+        return self._pools[node]
+
+    def _open(self, node: Address | None) -> Redis:
+        settings, guard = self._settings, self._guard
+        options: dict[str, Any] = dict(parse_url(self._seeds[0]))
+        kind = options.pop("connection_class", Connection)
+        if node is not None:
+            if kind is UnixDomainSocketConnection:
+                kind = Connection
+            options.pop("path", None)
+            options |= {"host": node[0], "port": node[1], "db": 0}
+        common: dict[str, Any] = {
+            "username": settings.redis_username or None,
+            "password": settings.redis_password.get_secret_value() or None,
+        }
+        tries = self._tries if node is None and len(self._seeds) == 1 else 1
+        pool = BlockingConnectionPool(
+            max_connections=self._connections,
+            timeout=self._timeout_s,
+            connection_class=_ours(kind),
+            socket_timeout=self._timeout_s,
+            socket_connect_timeout=ANSWER_WITHIN_S,
+            redis_connect_func=None if guard is None else guard.check_connection,
+            # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), tries - 1),
+            **(common | options),
+        )
+        return Redis.from_pool(pool)
 
 
 async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:

@@ -9,7 +9,7 @@ from service.errors import StoreUnavailable
 from service.feeds.websub import Fresh, HubState
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 
 PUSHES_PER_MINUTE = 30
 PUSHES_KEPT = 4
@@ -38,12 +38,8 @@ def fresh() -> Fresh:
     return Fresh(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
 
 
-class WebSub:
+class WebSub(Part):
     """Each channel's :class:`HubState`, changed by one at a time; pushes of a channel, few and for a short time."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def get(self, cid: ChannelId) -> HubState | None:
         """Return a channel's subscription, or None."""

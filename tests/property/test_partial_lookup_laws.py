@@ -10,7 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.discovery.partial.choosing import Choice, Measured, choose
-from service.discovery.partial.lookup import asking_order
 from service.discovery.partial.metrics import (
     coverage,
     fault_tolerances,
@@ -21,7 +20,7 @@ from service.discovery.partial.metrics import (
     storage,
     unfairness,
 )
-from service.discovery.partial.servers import Add, Delete, Place, Request
+from service.discovery.partial.servers import Add, Delete, Place, Request, asking_order
 from service.discovery.partial.strategies import (
     FAILING,
     Fixed,

@@ -9,8 +9,7 @@ entries (*Fixed-x*), each has x of its own (*RandomServer-x*), entry i is on y s
 that some lookups ask several servers, that answers are less varied, and that some entries may not be had at all.
 
 - ``strategies``  the five as values, their costs by the paper's formulas, and the cushion for deletes (§6.2)
-- ``servers``     the messages, and the server of each strategy (§3, §5)
-- ``lookup``      the client: which servers to ask in which order, until there are t entries
+- ``servers``     the messages, the server of each strategy (§3, §5), and the client that asks them
 - ``choosing``    the rules of thumb, and the coordinator of a directory
 - ``share``       a node's shares of directories, and the letters between nodes
 - ``metrics``     the six metrics (§4), as exact means

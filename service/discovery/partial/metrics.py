@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from service.discovery.partial.lookup import in_strides
+from service.discovery.partial.servers import in_strides
 from service.discovery.partial.strategies import RoundRobin, Strategy
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -43,7 +43,7 @@ class Steps:
 
 @cache
 def steps(strategy: Strategy, servers: int) -> Steps:
-    """Return the steps of :func:`service.discovery.partial.lookup.asking_order`, for up to ``MOST_SERVERS``."""
+    """Return the steps of :func:`service.discovery.partial.servers.asking_order`, for up to ``MOST_SERVERS``."""
     if isinstance(strategy, RoundRobin):
         return _of_orders([in_strides(begin, strategy.y, servers) for begin in range(servers)])
     return _of_random_order(servers)

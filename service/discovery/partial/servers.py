@@ -1,6 +1,8 @@
 """The servers of a directory, one class for each strategy (§3, §5), and the messages that they receive and send.
 
 A server is a state machine: requests of clients and messages of other servers in, messages out.
+
+The client of a lookup sends its updates to the coordinator, and asks servers in an order until it has enough.
 """
 
 from abc import ABC, abstractmethod
@@ -12,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from service.discovery.partial.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
 from service.errors import BadStrategy
 
 
@@ -108,7 +111,7 @@ class Server(ABC):
 
     @abstractmethod
     def requested(self, request: Request) -> Sends:
-        """Coordinate what a client asks for. Send it where :func:`lookup.coordinator` says."""
+        """Coordinate what a client asks for. Send it where :func:`coordinator` says."""
 
     @abstractmethod
     def told(self, message: Message, draw: float) -> Sends:
@@ -371,3 +374,63 @@ class HashedServer(KeepingServer):
 
     def _servers_of(self, entry: str) -> list[int]:
         return places_of(entry, self._y, self.servers)
+
+
+def make_server(strategy: Strategy, me: int, servers: int) -> Server:
+    """Return an empty server of a strategy, number ``me`` of so many."""
+    match strategy:
+        case FullReplication():
+            return FullServer(me, servers)
+        case Fixed(x):
+            return FixedServer(me, servers, x)
+        case RandomServer(x):
+            return SampledServer(me, servers, x)
+        case RoundRobin(y):
+            return RoundRobinServer(me, servers, y)
+        case Hash(y):
+            return HashedServer(me, servers, y)
+
+
+def coordinator(strategy: Strategy, servers: int, draw: float) -> int:
+    """Return the server that an update is sent to: any, but for Round-Robin-y (§5)."""
+    return COORDINATOR if isinstance(strategy, RoundRobin) else int(draw * servers)
+
+
+def asking_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
+    """Return all servers in the order in which a client asks them: random, or those without common entries first."""
+    if isinstance(strategy, RoundRobin):
+        return in_strides(int(draw * servers), strategy.y, servers)
+    return sorted(range(servers), key=lambda server: rank(str(server), draw))
+
+
+def in_strides(begin: int, stride: int, servers: int) -> list[int]:
+    """Return all servers, once around from ``begin`` in strides, and then the rest in turn (§3.4)."""
+    once_around = [(begin + step) % servers for step in range(0, servers, stride)]
+    return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))
+
+
+class PartialLookup:
+    """One lookup of ``target`` entries, sans I/O.
+
+    While :meth:`asks` names a server, send it ``found`` and the target, and hand its answer to :meth:`answered`, or
+    nothing if there is none.
+    """
+
+    def __init__(self, target: int, order: Iterable[int]) -> None:
+        self.target = target
+        self.found: dict[str, None] = {}
+        """What has been found, each once."""
+        self._order = iter(order)
+
+    def asks(self) -> int | None:
+        """Return the next server to ask; None: there are enough entries, or no more servers."""
+        return next(self._order, None) if len(self.found) < self.target else None
+
+    @property
+    def wanted(self) -> int:
+        """How many entries are missing."""
+        return max(self.target - len(self.found), 0)
+
+    def answered(self, entries: Iterable[str]) -> None:
+        """Take in what a server answered."""
+        self.found |= dict.fromkeys(entries)

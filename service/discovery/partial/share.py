@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from service.discovery.partial.lookup import make_server
-from service.discovery.partial.servers import Keep, KeepAt, Message, Send, Server
+from service.discovery.partial.servers import Keep, KeepAt, Message, Send, Server, make_server
 from service.discovery.partial.strategies import Strategy
 from service.errors import BadStrategy
 

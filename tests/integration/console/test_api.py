@@ -1,7 +1,6 @@
 """The JSON API and its document."""
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import aiohttp
@@ -138,7 +137,7 @@ async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_
         status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["hops"], found["worker"]) == (200, "near", 2, "w2")
     assert (found["version"], found["latest"]) == (7, [{"key": "a", "title": "From near by"}])
-    monkeypatch.setattr(store.requests, "show", partial(store.requests.show, timeout_s=0.3))
+    monkeypatch.setattr("service.store.requests._SHOWN_WITHIN_S", 0.3)
     status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["version"]) == (200, "store", 1)
     assert [entry["title"] for entry in found["latest"]] == ["First"]
