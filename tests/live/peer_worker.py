@@ -190,7 +190,7 @@ class Lookups:
             if finder._owner(cid) is None:
                 continue
             began_s = time.monotonic()
-            await finder.find(cid, secrets.token_bytes(DIGEST_BYTES))
+            await finder.find(cid, 1, secrets.token_bytes(DIGEST_BYTES))
             took_s = time.monotonic() - began_s
             self._journal.write(Event("failed", began_s, took_s=took_s, owner_s=self._owner_s))
         self._journal.write(Event("done", time.monotonic()))
