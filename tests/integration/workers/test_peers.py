@@ -110,7 +110,7 @@ async def test_a_wrong_copy_is_refused_and_the_next_source_is_used(
         channel = await owned_by(store, liar, ring)
         (state,) = await store.channels.states([channel.id])
         assert state is not None
-        monkeypatch.setitem(liar.door._answerers, "find", lambda _sender, _body: broken)
+        monkeypatch.setitem(liar.peers._answerers, "find", lambda _sender, _body: broken)
         before = sum(refused(reason) for reason in ("digest", "malformed"))
         located = await asker.locate(channel, state.digest)
         assert digest_of(located.content) == state.digest
@@ -145,13 +145,13 @@ async def test_all_who_want_a_content_at_once_ask_for_it_once(store: Store, monk
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as owner:
         channel = await owned_by(store, owner, introduce([asker, owner]))
         digest = owner.has(channel, some_content("news"))
-        answer, asked = owner.door._answerers["find"], list[bytes]()
+        answer, asked = owner.peers._answerers["find"], list[bytes]()
 
         def counting(sender: str, body: bytes) -> bytes:
             asked.append(body)
             return answer(sender, body)
 
-        monkeypatch.setitem(owner.door._answerers, "find", counting)
+        monkeypatch.setitem(owner.peers._answerers, "find", counting)
         found = await asyncio.gather(*(asker.locate(channel, digest) for _ in range(5)))
     assert {each.content for each in found} == {some_content("news")}
     assert len(asked) == 1
@@ -237,5 +237,5 @@ async def test_a_query_is_sent_on_to_nobody_twice(store: Store, three: list[Work
     await until(step, "the filters know it")
     query = overlay._node.query(digest.hex())
     visited = msgspec.structs.replace(query, visited=(first.me.id, third.me.id, second.me.id))
-    answer = second.door._answerers["find"](first.me.id, question(digest, visited))
+    answer = second.peers._answerers["find"](first.me.id, question(digest, visited))
     assert answer == b"\0"
