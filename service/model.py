@@ -222,7 +222,7 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node as its lease describes it. ``epoch`` grows with every join in the fleet.
 
-    ``process`` names the worker's process to others of its machine; "" where that is not known.
+    ``process`` names the worker's process, which has another name each time it starts; "" where that is not known.
     """
 
     id: NodeId

@@ -119,8 +119,7 @@ class Courtesy:
 
     async def _in_line(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
         """Take from a budget as soon as it grants. Of each worker one at a time asks it again and again."""
-        line = self._lines.get(budget) or asyncio.Lock()
-        self._lines[budget] = line
+        line = self._lines.setdefault(budget, asyncio.Lock())
         patient_until_s = asyncio.get_running_loop().time() + _WAIT_FOR_BUDGET_S
         try:
             async with asyncio.timeout_at(patient_until_s), line:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import msgspec
+from cachetools import LRUCache
 
 from service.errors import LimitReached, ParseKilled
 from service.feeds.sandbox import PATIENCE_S, ParserPool
@@ -82,18 +83,14 @@ class ParserBudgets:
     """
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[str, str], _Bucket] = {}
+        self._buckets = LRUCache[tuple[str, str], _Bucket](_BUCKETS_KEPT)
 
     def charge(self, publisher: Publisher, cpu_s: float) -> None:
         """Charge a publisher's site and network."""
         now_s = time.monotonic()
         for key, allowance in _accounts(publisher):
             taken_s = self._taken_s(key, allowance, now_s) + cpu_s
-            # The oldest is first, and what is charged is the newest.
-            self._buckets.pop(key, None)
             self._buckets[key] = _Bucket(min(taken_s, 2 * allowance.at_once_s), now_s)
-        while len(self._buckets) > _BUCKETS_KEPT:
-            del self._buckets[next(iter(self._buckets))]
 
     def is_spent(self, publisher: Publisher) -> bool:
         """Whether a publisher's site or network has used up its allowance."""
@@ -125,27 +122,27 @@ class Shares(NamedTuple):
     unknown: int
 
 
-class _Semaphores:
+class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
     """One semaphore for each name that is in use."""
 
     def __init__(self, each: int) -> None:
+        super().__init__()
         self._each = each
-        self._used: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def of(self, name: str) -> asyncio.Semaphore:
-        semaphore = self._used.get(name)
-        if semaphore is None:
-            semaphore = self._used[name] = asyncio.Semaphore(self._each)
-        return semaphore
+        return self.setdefault(name, asyncio.Semaphore(self._each))
 
 
 class Lane:
     """Slots, and one parser child. ``slots`` is entered for a poll under way, ``reading`` for the child."""
 
-    def __init__(self, shares: Shares, parser: ParserPool, *, reads_per_network: int, cpu_s: float) -> None:
+    def __init__(
+        self, shares: Shares, parser: ParserPool, budgets: ParserBudgets, *, reads_per_network: int, cpu_s: float
+    ) -> None:
         self.slots = asyncio.Semaphore(shares.slots)
         self.reading = asyncio.Semaphore(1)
         self._parser = parser
+        self._budgets = budgets
         self._cpu_s = cpu_s
         self._sites = _Semaphores(shares.per_site)
         self._networks = _Semaphores(shares.per_network)
@@ -179,7 +176,7 @@ class Lane:
         async with self._readers.of(name), self.reading:
             yield
 
-    async def examine(self, job: Examine, watch: Watch, budgets: ParserBudgets, patience_s: float) -> Findings:
+    async def examine(self, job: Examine, watch: Watch, patience_s: float = PATIENCE_S) -> Findings:
         """Read a document with the child, which is held, and charge its publisher; note whether it was slow.
 
         Raises as :meth:`ParserPool.examine`.
@@ -192,7 +189,7 @@ class Lane:
             raise
         finally:
             took_s = self._parser.cpu_s - before_s
-            budgets.charge(publisher_of_watch(watch), max(took_s, least_s))
+            self._budgets.charge(publisher_of_watch(watch), max(took_s, least_s))
             watch.costly = max(took_s, least_s) >= PROMPT_CPU_S
 
 
@@ -225,14 +222,10 @@ class Lanes:
                 # While it waited, others of its publisher may have used up what there was.
                 if not self._budgets.is_spent(publisher):
                     with contextlib.suppress(ParseKilled):
-                        return await self._prompt.examine(job, watch, self._budgets, patience_s)
+                        return await self._prompt.examine(job, watch, patience_s)
                     HANDED_OVER.inc()
         async with self._slow.parser(publisher):
-            return await self._slow.examine(job, watch, self._budgets, patience_s)
-
-    async def examine_held(self, job: Examine, watch: Watch, lane: Lane) -> Findings:
-        """Read a document with the child of this lane, which the caller holds, or not at all. Raises as above."""
-        return await lane.examine(job, watch, self._budgets, PATIENCE_S)
+            return await self._slow.examine(job, watch, patience_s)
 
     @contextlib.asynccontextmanager
     async def room(self, channel: Channel, address_group: str) -> AsyncIterator[None]:
@@ -257,8 +250,8 @@ def lanes_of_polls(prompt: ParserPool, slow: ParserPool, budgets: ParserBudgets)
     """Return the lanes of polls and pushes."""
     # Of one site, together the four connections that a fetcher has per host.
     return Lanes(
-        Lane(Shares(64, 3, 8, 32), prompt, reads_per_network=8, cpu_s=PROMPT_CPU_S),
-        Lane(Shares(16, 1, 4, 8), slow, reads_per_network=1, cpu_s=inf),
+        Lane(Shares(64, 3, 8, 32), prompt, budgets, reads_per_network=8, cpu_s=PROMPT_CPU_S),
+        Lane(Shares(16, 1, 4, 8), slow, budgets, reads_per_network=1, cpu_s=inf),
         budgets,
     )
 
@@ -267,7 +260,7 @@ def lanes_of_probes(prompt: ParserPool, slow: ParserPool, budgets: ParserBudgets
     """Return the lanes of what people bring; each has its room in the prompt lane from the beginning to the end."""
     shares = Shares(24, 2, 6, 12)
     return Lanes(
-        Lane(shares, prompt, reads_per_network=6, cpu_s=PROMPT_CPU_S),
-        Lane(shares, slow, reads_per_network=1, cpu_s=inf),
+        Lane(shares, prompt, budgets, reads_per_network=6, cpu_s=PROMPT_CPU_S),
+        Lane(shares, slow, budgets, reads_per_network=1, cpu_s=inf),
         budgets,
     )

@@ -27,7 +27,7 @@ from workers.courtesy import Courtesy
 from workers.lanes import ParserBudgets, lanes_of_polls, lanes_of_probes
 from workers.node import Node, Parts
 from workers.peers.contents import Memories
-from workers.peers.main import Door, Peers
+from workers.peers.main import Peers
 from workers.poller import Poller
 from workers.tasks import Tasks
 from workers.websub import Hubs
@@ -53,9 +53,10 @@ async def run(settings: Settings) -> None:
 async def work(settings: Settings) -> None:
     """Be a worker until cancelled, whatever Redis and publishers do."""
     store = open_store(settings)
-    door = Door()
+    clock = SystemClock()
+    peers = Peers(settings, store.channels, clock)
     health = await serve_health(
-        settings.metrics_bind, settings.metrics_port, store.ping, door.routes(), settings=settings
+        settings.metrics_bind, settings.metrics_port, store.ping, peers.routes(), settings=settings
     )
     me = NodeInfo("", 0, _name(), 0.0, f"{health.url}/metrics", uuid.uuid4().hex)
     fetcher = Fetcher(
@@ -63,10 +64,11 @@ async def work(settings: Settings) -> None:
         allow_private=settings.allow_private,
         extra_ports=settings.extra_ports,
     )
-    tasks, clock = Tasks(), SystemClock()
+    tasks = Tasks()
+    peers.begin(me)
     try:
         async with (
-            Peers(me, settings, store.channels, clock, door) as peers,
+            peers,
             fetcher,
             ParserPool(1) as prompt,
             ParserPool(1, _SLOW_NICENESS) as slow,

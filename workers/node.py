@@ -85,10 +85,15 @@ class Parts:
     peers: Peers
 
 
+Answer = Callable[["Node", Letter], Coroutine[Any, Any, None]]
+
+
 class Node:
     """A node that has joined the ring as ``me``. ``answer`` answers a request that was sent to it."""
 
-    def __init__(self, me: NodeInfo, parts: Parts, answer: Callable[["Node", Letter], Awaitable[None]]) -> None:
+    def __init__(
+        self, me: NodeInfo, parts: Parts, answer: Callable[["Node", Letter], Coroutine[Any, Any, None]]
+    ) -> None:
         self.me = me
         self._parts = parts
         self._store = store = parts.store
@@ -127,7 +132,7 @@ class Node:
         self._keeper = Keeper(me.id, store, keyspace_limits, interval_s=interval_s, tasks=tasks)
         self.directories = Directories(me.id, store.names, self._send_shares, random)
         self._at_letter: dict[str, Callable[[Letter], Coroutine[Any, Any, None]]] = {
-            "ask": lambda letter: _run(answer(self, letter)),
+            "ask": lambda letter: answer(self, letter),
             "push": lambda letter: self._take_in(letter.payload.decode()),
             "share": lambda letter: self.directories.received(letter.payload),
         }
@@ -157,11 +162,11 @@ class Node:
                 share = from_hex(self.me.id) / (1 << BITS)
                 phases.every(settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat, share)
                 phases.every(interval_s / _TICKS_PER_MAINTENANCE, self._tick, share)
-                phases.every(interval_s, self._keep_key_groups, share)
+                phases.every(interval_s, lambda: self._keeper.keep(self.polling.fleet_s()), share)
                 phases.every(interval_s, self._keep_directory, share)
                 phases.every(interval_s, self.directories.keep_up, share)
                 phases.every(interval_s, self._note_paces, share)
-                phases.every(UPKEEP_S, self._keep_up_hubs)
+                phases.every(UPKEEP_S, lambda: self._parts.hubs.keep_up(self.ring, self.me.id))
                 await self._lost
         finally:
             await self._tasks.cancel()
@@ -216,13 +221,10 @@ class Node:
 
     async def _tick(self) -> None:
         await self._happened(Tick())
-        await self.polling.record()
+        await self.polling.verdicts.record()
         with contextlib.suppress(StoreUnavailable):  # once for many letters; their number is bounded meanwhile
             await self._store.inboxes.drop_read(self.me.id, self._read_to)
         self.owning.retry_fan_outs()
-
-    async def _keep_key_groups(self) -> None:
-        await self._keeper.keep(self.polling.fleet_s())
 
     async def _note_paces(self) -> None:
         """Note how often channels are polled where that has changed; all at once would hold up the polls."""
@@ -246,9 +248,6 @@ class Node:
                 MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in grown.values()))
             except (StoreUnavailable, CellsLost) as error:
                 log.warning("upkeep of the directory was interrupted", error=str(error))
-
-    async def _keep_up_hubs(self) -> None:
-        await self._parts.hubs.keep_up(self.ring, self.me.id)
 
     async def _read_inbox(self) -> None:
         while True:
@@ -304,14 +303,7 @@ class Node:
         try:
             # Our own part first: what cannot be sent now is repeated anyway.
             await self.polling.refresh([effect for effect in effects if isinstance(effect, Refresh)])
-            await self._send([effect for effect in effects if isinstance(effect, Send)])
+            sends = [(send.node, encode(self.me.id, send.message)) for send in effects if isinstance(send, Send)]
+            await self._store.inboxes.send([(node, Letter("peer", self.me.id, sent)) for node, sent in sends])
         except StoreUnavailable as error:
             log.warning("effects lost", node=self.me.id[:8], of=type(events[0]).__name__, error=str(error))
-
-    async def _send(self, sends: Sequence[Send]) -> None:
-        letters = [(send.node, Letter("peer", self.me.id, encode(self.me.id, send.message))) for send in sends]
-        await self._store.inboxes.send(letters)
-
-
-async def _run(work: Awaitable[None]) -> None:
-    await work

@@ -25,11 +25,10 @@ from service.corona.events import (
 from service.corona.messages import ChannelRemoved
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
 from service.feeds.urls import channel_id
-from service.location.contents import digest_of, newest
+from service.location.contents import digest_of
 from service.model import ChannelId, Delta, NodeId, Notice
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
-from service.store.channels import Snapshot
 from service.store.state import ChannelState
 from service.tracing import TRACING
 from workers.courtesy import charged_site
@@ -37,6 +36,7 @@ from workers.fanout import FanOut
 from workers.naming import Naming
 from workers.peers.contents import Contents
 from workers.tasks import Tasks
+from workers.watch import snapshot
 
 _BUCKETS_AT_ONCE = 8
 _CHANNELS_AT_ONCE = 500
@@ -163,10 +163,9 @@ class Owning:
         notice = offered.delta.notice
         began_s = self._clock.wall_s()
         try:
-            snapshot = None if notice else await self._snapshot(effect)
-            delta = await self._store.channels.publish(
-                offered.delta, snapshot, effect.epoch, silent=offered.delta.initial
-            )
+            before = () if notice else await self._store.channels.newest(offered.channel)
+            after = None if notice else snapshot(offered, before, effect.updates)
+            delta = await self._store.channels.publish(offered.delta, after, effect.epoch, silent=offered.delta.initial)
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
             # When the store failed, it may have been written: adopting again tells.
             log.info("delta refused", channel=offered.channel[:8], why=str(error))
@@ -182,9 +181,9 @@ class Owning:
         self._naming.news_of(offered.channel)
         self._fan_out_soon(offered.channel, effect.epoch)
         digest = b""
-        if snapshot:
-            digest = digest_of(snapshot.content)
-            self._contents.put(offered.channel, digest, snapshot.content)
+        if after:
+            digest = digest_of(after.content)
+            self._contents.put(offered.channel, digest, after.content)
         await self._happened(Published(offered.channel, delta.version, digest))
 
     async def move(self, cid: ChannelId, url: str) -> bool:
@@ -206,20 +205,6 @@ class Owning:
         await self._happened(PublishRefused(cid))
         await self.expect_subscribers(cid)
         return True
-
-    async def _snapshot(self, effect: Publish) -> Snapshot:
-        offered, updates = effect.candidate, effect.updates
-        return Snapshot(
-            offered.validators,
-            offered.memory,
-            offered.title,
-            offered.link,
-            offered.wishes,
-            updates=updates,
-            language=offered.language,
-            imprint=offered.imprint,
-            latest=newest(offered.delta.changes, await self._store.channels.newest(offered.channel)),
-        )
 
     async def list_owned(self, asked: ListOwned) -> None:
         """Walk our part of the registry; channels that nobody wants doze from now on.

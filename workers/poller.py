@@ -296,9 +296,7 @@ class Poller:
         channel = watch.channel
         job = Examine(documents, memory, channel.url, channel.kind, self._clock.wall_s())
         try:
-            if held is not None:
-                return await self._lanes.examine_held(job, watch, held)
-            return await self._lanes.examine(job, watch)
+            return await (held or self._lanes).examine(job, watch)
         except NotAFeed as error:
             if channel.kind == "page":
                 raise

@@ -137,7 +137,7 @@ class Polling:
         self._agenda = Agenda()
         self._agenda_changed = asyncio.Event()
         self._polled: dict[ChannelId, _Polled] = {}
-        self._verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
+        self.verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
         self._taking_in: dict[ChannelId, bool] = {}
         """Channels whose pushes are read, and whether more have come since."""
 
@@ -213,7 +213,7 @@ class Polling:
         await self._poller.may_poll(held)
         tell("The channel may be polled: nobody wants it to be left alone, and its budget has a poll left.")
         result = await self._poll(held)
-        await self.record()
+        await self.verdicts.record()
         tell("The result is written down.")
         return result
 
@@ -315,10 +315,6 @@ class Polling:
         finally:
             polled.happened(_POLL_ENDED)
 
-    async def record(self) -> None:
-        """Write down how polls ended since the last time, and what that proves."""
-        await self._verdicts.record()
-
     def _place_of(self, cid: ChannelId) -> Place | None:
         polled = self._polled.get(cid)
         return Place(polled.watch.channel, polled.phase) if polled and polled.watch else None
@@ -351,7 +347,7 @@ class Polling:
         poll = await self._poller.poll(held, self._me, before_s)
         result = poll.result
         log.debug("polled", channel=held.channel.id[:8], outcome=result.outcome, status=result.status)
-        self._verdicts.polled(held.channel, result, poll.permanent_url)
+        self.verdicts.polled(held.channel, result, poll.permanent_url)
         if poll.found is not None:
             await self._offer(poll.found, result.took_s)
         if poll.topic:

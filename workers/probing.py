@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import time
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from cachetools import TTLCache
 
 from service.corona.estimates import Updates, dated
-from service.corona.messages import Candidate
 from service.errors import (
     BadUrl,
     EmptyBody,
@@ -35,7 +34,7 @@ from workers.courtesy import public_group
 from workers.lanes import Lanes
 from workers.node import Node
 from workers.poller import Poller, document, hubs_of
-from workers.watch import Watch, found
+from workers.watch import Watch, found, snapshot
 
 _LATEST = 10
 _BETWEEN_LOOKS_S = 1.5
@@ -284,18 +283,18 @@ class Probing:
     async def _create(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         now_s = time.time()
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
-        snapshot = _snapshot(fetched, findings, now_s)
-        await self._store.channels.create(channel, snapshot, tuple(reversed(findings.latest)), now_s)
-        self._node.contents.put(channel.id, digest_of(snapshot.content), snapshot.content)
+        first = _first(fetched, findings, now_s)
+        await self._store.channels.create(channel, first, tuple(reversed(findings.latest)), now_s)
+        self._node.contents.put(channel.id, digest_of(first.content), first.content)
 
     async def _begin_again(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
         """Have a channel that nobody polls, or that has moved, go on from what is there now."""
         now_s, channels = time.time(), self._store.channels
-        snapshot, latest = _snapshot(fetched, findings, now_s), tuple(reversed(findings.latest))
+        first, latest = _first(fetched, findings, now_s), tuple(reversed(findings.latest))
         done = None
         while done is None and (present := await channels.get(channel.id)) is not None:
             awake = msgspec.structs.replace(present, kind=channel.kind, dormant=False)
-            done = await channels.take_over(channel.id, awake, snapshot, latest, joins_at=0, now_s=now_s)
+            done = await channels.take_over(channel.id, awake, first, latest, joins_at=0, now_s=now_s)
         await channels.joined(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
@@ -307,17 +306,13 @@ class Probing:
         findings = msgspec.structs.replace(findings, changes=findings.changes + listed)
         find = found(state.channel, (), fetched.validators, findings, time.time())
         if find is not None:
-            await self._publish(find.candidate, channel.kind, state.epoch)
-
-    async def _publish(self, candidate: Candidate, kind: Literal["feed", "page"], epoch: int) -> None:
-        names = candidate.title, candidate.link, candidate.wishes
-        latest = newest(candidate.delta.changes, await self._store.channels.newest(candidate.channel))
-        snapshot = Snapshot(candidate.validators, candidate.memory, *names, kind, latest=latest)
-        with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
-            await self._store.channels.publish(candidate.delta, snapshot, epoch, silent=True)
+            after = snapshot(find.candidate, await self._store.channels.newest(channel.id))
+            after = msgspec.structs.replace(after, kind=channel.kind)
+            with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
+                await self._store.channels.publish(find.candidate.delta, after, state.epoch, silent=True)
 
 
-def _snapshot(fetched: Fetched, findings: Findings, now_s: float) -> Snapshot:
+def _first(fetched: Fetched, findings: Findings, now_s: float) -> Snapshot:
     dates_s = [entry.published for entry in findings.latest if entry.published is not None]
     return Snapshot(
         fetched.validators,

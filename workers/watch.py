@@ -5,9 +5,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from service.corona.estimates import Updates
 from service.corona.messages import Base, Candidate
 from service.feeds.wire import Document, Findings
-from service.model import Channel, Delta, Validators, Wishes
+from service.location.contents import newest
+from service.model import Channel, Delta, Entry, Validators, Wishes
+from service.store.channels import Snapshot
 from service.store.state import ChannelState
 
 _DOCUMENTS_KEPT = 8
@@ -151,6 +154,21 @@ def found(
         imprint=findings.imprint,
     )
     return Found(tuple(documents), candidate)
+
+
+def snapshot(candidate: Candidate, before: Sequence[Entry], updates: Updates | None = None) -> Snapshot:
+    """Return what a channel's state becomes once a candidate is versioned; ``before`` are its latest entries so far."""
+    return Snapshot(
+        candidate.validators,
+        candidate.memory,
+        candidate.title,
+        candidate.link,
+        candidate.wishes,
+        updates=updates,
+        language=candidate.language,
+        imprint=candidate.imprint,
+        latest=newest(candidate.delta.changes, before),
+    )
 
 
 def _besides(held: Watch, documents: Sequence[Document]) -> tuple[Document, ...]:

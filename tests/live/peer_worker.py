@@ -22,12 +22,13 @@ from service.location.cache import Cache
 from service.location.contents import DIGEST_BYTES, Content, Digest
 from service.model import ChannelId, NodeId
 from service.net.peers import Peer, PeerClient
+from service.net.seals import Sealer
 from service.settings import Settings, load
 from service.store.channels import Channels
 from workers.main import tend_heap, work
 from workers.peers.contents import Contents, Located
 from workers.peers.finding import HERE, Finder
-from workers.peers.main import Door, Peers
+from workers.peers.main import Peers
 
 LOOKUPS = 60
 WHY = "Coronet-Why"
@@ -87,13 +88,13 @@ def through_proxies(told: Told) -> None:
 
 def note_contents(journal: Journal) -> None:
     """Write down who this is, and what is here, from when until when."""
-    put, drop, opened = Cache.put, Cache.drop, Door.open
+    put, drop, begun = Cache.put, Cache.drop, Peers._begin
 
-    def noted_open(self: Door, me: NodeId, *more: Any) -> None:
-        opened(self, me, *more)
-        journal.write(Event("is", time.monotonic(), worker=me))
+    def noted_begin(self: Peers, me: Peer, sealer: Sealer) -> None:
+        begun(self, me, sealer)
+        journal.write(Event("is", time.monotonic(), worker=me.id))
 
-    Door.open = noted_open  # type: ignore[method-assign, assignment]  # wrapped
+    Peers._begin = noted_begin  # type: ignore[method-assign]  # wrapped
 
     def noted_put(self: Cache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)
@@ -190,7 +191,7 @@ class Lookups:
             if finder._owner(cid) is None:
                 continue
             began_s = time.monotonic()
-            await finder.find(cid, secrets.token_bytes(DIGEST_BYTES))
+            await finder.find(cid, 1, secrets.token_bytes(DIGEST_BYTES))
             took_s = time.monotonic() - began_s
             self._journal.write(Event("failed", began_s, took_s=took_s, owner_s=self._owner_s))
         self._journal.write(Event("done", time.monotonic()))

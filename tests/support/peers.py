@@ -20,7 +20,7 @@ from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.peers.contents import Located
-from workers.peers.main import Door, Peers
+from workers.peers.main import Peers
 
 SECRET = "the fleet's"
 SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=0.5)
@@ -29,10 +29,10 @@ SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5
 class Worker:
     """One worker, as others meet it; its node's id decides which channels it owns."""
 
-    def __init__(self, store: Store, node: NodeId, health: HttpServer, door: Door, settings: Settings) -> None:
+    def __init__(self, node: NodeId, health: HttpServer, peers: Peers) -> None:
         self.info = NodeInfo(node, 1, node[:4], 0.0, f"{health.url}/metrics")
-        self.peers = Peers(self.info, settings, store.channels, SystemClock(), door)
-        self.door = door
+        self.peers = peers
+        peers.begin(self.info)
 
     @property
     def me(self) -> Peer:
@@ -62,10 +62,10 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
     async def ready() -> None:
         return
 
-    door = Door()
-    health = await serve_health("127.0.0.1", 0, ready, door.routes())
+    peers = Peers(settings, store.channels, SystemClock())
+    health = await serve_health("127.0.0.1", 0, ready, peers.routes())
     try:
-        made = Worker(store, node, health, door, settings)
+        made = Worker(node, health, peers)
         async with made.peers:
             yield made
     finally:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Literal
 
 import msgspec
 from cachetools import LRUCache
@@ -38,17 +37,8 @@ class Located(msgspec.Struct, frozen=True):
     worker: NodeId = ""
 
 
-class Handed(msgspec.Struct, frozen=True):
-    """A content that another worker handed over: it has the digest that was asked for."""
-
-    content: Content
-    source: Literal["near", "owner"]
-    hops: int
-    worker: NodeId
-
-
-Find = Callable[[ChannelId, Digest], Awaitable[Handed | None]]
-"""Asks other workers for a content. Does not raise: whoever does not answer has nothing."""
+Find = Callable[[ChannelId, int, Digest], Awaitable[Located | None]]
+"""Asks other workers for a content of this version. Does not raise: whoever does not answer has nothing."""
 
 
 class Contents:
@@ -68,7 +58,7 @@ class Contents:
         self._clock = clock
         self._find = find
         self._tell_change = changed
-        self._under_way: dict[Digest, asyncio.Future[Handed | None]] = {}
+        self._under_way: dict[Digest, asyncio.Future[Located | None]] = {}
 
     async def locate(self, cid: ChannelId, version: int, digest: Digest) -> Located:
         """Return a channel's content at a version, or at a later one if only the store has it.
@@ -80,10 +70,6 @@ class Contents:
         CONTENTS.labels(source).inc()
         CONTENT_BYTES.labels(source).inc(located.content.size_bytes)
         return located
-
-    def last(self, cid: ChannelId) -> Content | None:
-        """Return a channel's content as it was last known here."""
-        return self._cache.last(cid)
 
     def put(self, cid: ChannelId, digest: Digest, content: Content) -> None:
         """Have this content of a channel, and no other; what is too large to be handed over is not kept."""
@@ -119,20 +105,20 @@ class Contents:
             content = self._cache.get(digest, self._clock.monotonic_s())
             if content is not None:
                 return Located(content, version, "cache")
-            handed = await self._handed(self._find, cid, digest) if self._find else None
+            handed = await self._handed(self._find, cid, version, digest) if self._find else None
             if handed is not None:
                 self.put(cid, digest, handed.content)
-                return Located(handed.content, version, handed.source, handed.hops, handed.worker)
+                return msgspec.structs.replace(handed, version=version)  # who asked first may know another one
         version, digest, content = await self._channels.content(cid)
         if digest and digest_of(content) == digest:
             self.put(cid, digest, content)
         return Located(content, version, "store" if content.memory else "publisher")
 
-    async def _handed(self, find: Find, cid: ChannelId, digest: Digest) -> Handed | None:
+    async def _handed(self, find: Find, cid: ChannelId, version: int, digest: Digest) -> Located | None:
         """Have others asked, once for all who want it now."""
         asked = self._under_way.get(digest)
         if asked is None:
-            asked = self._under_way[digest] = asyncio.ensure_future(find(cid, digest))
+            asked = self._under_way[digest] = asyncio.ensure_future(find(cid, version, digest))
             asked.add_done_callback(lambda _: self._under_way.pop(digest, None))
         return await asyncio.shield(asked)
 

@@ -17,7 +17,7 @@ from service.location.links import Query
 from service.metrics import LOCAL_FAILURES, PEER_REFUSALS
 from service.model import ChannelId, NodeId
 from service.net.peers import Peer, PeerClient
-from workers.peers.contents import Handed
+from workers.peers.contents import Located
 from workers.peers.overlay import Overlay
 
 FIND = "find"
@@ -67,19 +67,19 @@ class Finder:
         self._overlay = overlay
         self._owner = owner
 
-    async def find(self, cid: ChannelId, digest: Digest) -> Handed | None:
+    async def find(self, cid: ChannelId, version: int, digest: Digest) -> Located | None:
         """Return a content from near by, or else from the channel's owner; None if neither has it."""
         await self._overlay.settled()
-        near, visited = await self._walk(digest)
+        near, visited = await self._walk(version, digest)
         if near is not None:
             return near
         owner = self._owner(cid)
         if owner is None or owner.id in visited:
             return None
         found, _ = await self._ask(owner, digest, Query(digest.hex(), (*visited, owner.id), 0), _OWNER_WITHIN_S)
-        return Handed(found, "owner", 1, owner.id) if found else None
+        return Located(found, version, "owner", 1, owner.id) if found else None
 
-    async def _walk(self, digest: Digest) -> tuple[Handed | None, tuple[NodeId, ...]]:
+    async def _walk(self, version: int, digest: Digest) -> tuple[Located | None, tuple[NodeId, ...]]:
         until_s = self._clock.monotonic_s() + _WALK_WITHIN_S
         step = self._overlay.first(digest.hex())
         if step is None:
@@ -92,7 +92,7 @@ class Finder:
                 break
             found, further = await self._ask(peer, digest, query, min(left_s, _HOP_WITHIN_S))
             if found is not None:
-                return Handed(found, "near", len(query.visited) - 1, worker), query.visited
+                return Located(found, version, "near", len(query.visited) - 1, worker), query.visited
             step = _next(query, further)
         LOCAL_FAILURES.labels("false-positive").inc()
         return None, query.visited

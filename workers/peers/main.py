@@ -40,19 +40,38 @@ log = structlog.get_logger(__name__)
 _batch = msgspec.msgpack.Decoder(Batch)
 
 
-class Door:
-    """One worker's door: closed until it is opened."""
+class Peers:
+    """This worker among others; without a cluster's secret, alone. Use as an async context manager."""
 
-    def __init__(self) -> None:
-        """Stay closed: everybody is told that there is nothing here."""
+    def __init__(self, settings: Settings, channels: Channels, clock: Clock) -> None:
+        """Be alone, and tell everybody that there is nothing here."""
+        self._settings = settings
+        self._channels = channels
+        self._clock = clock
+        self._ahead_s = clock.wall_s() - clock.monotonic_s()
+        self._ring = RingView(-1, ())
+        self._changed = asyncio.Event()
+        self._tasks = Tasks()
+        self._cache = Cache(settings.content_cache_bytes, KEPT_S)
         self._me: NodeId = ""
         self._sealer: Sealer | None = None
-        self._fleet_s: Callable[[], float] = float
-        self._answerers: Mapping[str, Answerer] = {}
+        self._client: PeerClient | None = None
+        self._overlay: Overlay | None = None
+        self._answerers: Mapping[str, Answerer] = {PING: _pong, TELL: self._told, FIND: self._found}
+        self.contents = Contents(channels, self._cache, clock)
 
-    def open(self, me: NodeId, sealer: Sealer, fleet_s: Callable[[], float], answerers: Mapping[str, Answerer]) -> None:
-        """Answer as this worker from now on; ``answerers`` by what is asked."""
-        self._me, self._sealer, self._fleet_s, self._answerers = me, sealer, fleet_s, answerers
+    def begin(self, me: NodeInfo) -> None:
+        """Be the process that ``me`` is a node of, from now on."""
+        worker, secret = peer_of(me), self._settings.cluster_secret.get_secret_value()
+        if worker is not None and secret:
+            self._begin(worker, Sealer(secret, worker.id))
+
+    def _begin(self, me: Peer, sealer: Sealer) -> None:
+        self._me, self._sealer, self._client = me.id, sealer, PeerClient(sealer, self.fleet_s)
+        limits = Limits(near_s=self._settings.near_rtt_s)
+        self._overlay = Overlay(me.id, limits, self._client, clock=self._clock, tasks=self._tasks, have=self._have)
+        finder = Finder(self._client, self._clock, self._overlay, self._owner)
+        self.contents = Contents(self._channels, self._cache, self._clock, finder.find, self._overlay.changed)
 
     def routes(self) -> list[web.RouteDef]:
         """Return where others come to."""
@@ -71,9 +90,9 @@ class Door:
 
     async def _answered(self, request: web.Request, verb: str, sealer: Sealer) -> web.Response:
         seal = read(request.headers.get(SEAL, ""))
-        sealer.timely(seal, self._fleet_s())
+        sealer.timely(seal, self.fleet_s())
         body = await _bounded(request)
-        sealer.check(seal, verb, body, self._fleet_s())
+        sealer.check(seal, verb, body, self.fleet_s())
         status, answer = 200, b""
         try:
             answer = self._answerers[verb](seal.sender, body)
@@ -83,37 +102,6 @@ class Door:
             PEER_REFUSALS.labels(error.reason).inc()
             status = BEGIN_ANEW
         return web.Response(status=status, body=answer, headers={SEAL: sealer.answer_mac(seal.nonce, status, answer)})
-
-
-class Peers:
-    """This worker among others; without a cluster's secret, alone. Use as an async context manager."""
-
-    def __init__(self, me: NodeInfo, settings: Settings, channels: Channels, clock: Clock, door: Door) -> None:
-        """Be the process that ``me`` is a node of, reached through ``door``."""
-        self._clock = clock
-        self._interval_s = settings.maintenance_interval_s
-        self._ahead_s = clock.wall_s() - clock.monotonic_s()
-        self._ring = RingView(-1, ())
-        self._changed = asyncio.Event()
-        self._tasks = Tasks()
-        self._cache = Cache(settings.content_cache_bytes, KEPT_S)
-        self._client: PeerClient | None = None
-        self._overlay: Overlay | None = None
-        self.contents = Contents(channels, self._cache, clock)
-        worker, secret = peer_of(me), settings.cluster_secret.get_secret_value()
-        if worker is not None and secret:
-            self._begin(worker, secret, Limits(near_s=settings.near_rtt_s), channels, door)
-
-    def _begin(self, me: Peer, secret: str, limits: Limits, channels: Channels, door: Door) -> None:
-        sealer = Sealer(secret, me.id)
-        self._me = me.id
-        self._client = PeerClient(sealer, self.fleet_s)
-        self._overlay = overlay = Overlay(
-            me.id, limits, self._client, clock=self._clock, tasks=self._tasks, have=self._have
-        )
-        finder = Finder(self._client, self._clock, overlay, self._owner)
-        self.contents = Contents(channels, self._cache, self._clock, finder.find, overlay.changed)
-        door.open(me.id, sealer, self.fleet_s, {PING: _pong, TELL: self._told, FIND: self._found})
 
     async def __aenter__(self) -> Self:
         """Keep up, in the background, until the end."""
@@ -151,7 +139,7 @@ class Peers:
     async def _keep_up(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._interval_s):
+                async with asyncio.timeout(self._settings.maintenance_interval_s):
                     await self._changed.wait()
             self._changed.clear()
             self.contents.expire()

@@ -110,7 +110,7 @@ async def test_a_wrong_copy_is_refused_and_the_next_source_is_used(
         channel = await owned_by(store, liar, ring)
         (state,) = await store.channels.states([channel.id])
         assert state is not None
-        monkeypatch.setitem(liar.door._answerers, "find", lambda _sender, _body: broken)
+        monkeypatch.setitem(liar.peers._answerers, "find", lambda _sender, _body: broken)
         before = sum(refused(reason) for reason in ("digest", "malformed"))
         located = await asker.locate(channel, state.digest)
         assert digest_of(located.content) == state.digest
@@ -145,13 +145,13 @@ async def test_all_who_want_a_content_at_once_ask_for_it_once(store: Store, monk
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as owner:
         channel = await owned_by(store, owner, introduce([asker, owner]))
         digest = owner.has(channel, some_content("news"))
-        answer, asked = owner.door._answerers["find"], list[bytes]()
+        answer, asked = owner.peers._answerers["find"], list[bytes]()
 
         def counting(sender: str, body: bytes) -> bytes:
             asked.append(body)
             return answer(sender, body)
 
-        monkeypatch.setitem(owner.door._answerers, "find", counting)
+        monkeypatch.setitem(owner.peers._answerers, "find", counting)
         found = await asyncio.gather(*(asker.locate(channel, digest) for _ in range(5)))
     assert {each.content for each in found} == {some_content("news")}
     assert len(asked) == 1
@@ -166,7 +166,7 @@ async def test_who_found_a_version_has_its_content_without_asking(store: Store) 
         finder.peers.contents.versioned(delta, b"after", finder.has(channel, before), digest_of(after))
         assert (await finder.locate(channel, digest_of(after))).source == "cache"
         finder.peers.contents.versioned(delta, b"not what the owner says", digest_of(after), b"\4" * 16)
-        assert finder.peers.contents.last(channel.id) == after
+        assert finder.peers.contents._cache.last(channel.id) == after
 
 
 async def test_a_worker_that_starts_again_is_another_one_and_learns_anew(store: Store) -> None:
@@ -237,5 +237,5 @@ async def test_a_query_is_sent_on_to_nobody_twice(store: Store, three: list[Work
     await until(step, "the filters know it")
     query = overlay._node.query(digest.hex())
     visited = msgspec.structs.replace(query, visited=(first.me.id, third.me.id, second.me.id))
-    answer = second.door._answerers["find"](first.me.id, question(digest, visited))
+    answer = second.peers._answerers["find"](first.me.id, question(digest, visited))
     assert answer == b"\0"

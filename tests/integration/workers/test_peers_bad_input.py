@@ -36,7 +36,7 @@ STRANGER = "f" * 40
 async def test_an_answer_that_is_too_large_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
         channel = await owned_by(store, liar, introduce([asker, liar]))
-        monkeypatch.setitem(liar.door._answerers, "find", lambda _sender, _body: b"\x01" * (5 * 1024 * 1024))
+        monkeypatch.setitem(liar.peers._answerers, "find", lambda _sender, _body: b"\x01" * (5 * 1024 * 1024))
         before = refused("size")
         assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
         assert refused("size") == before + 1
@@ -54,7 +54,7 @@ async def test_an_answer_that_grows_without_end_is_refused(store: Store, monkeyp
 
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
         channel = await owned_by(store, liar, introduce([asker, liar]))
-        monkeypatch.setattr(liar.door, "_answered", streamed)
+        monkeypatch.setattr(liar.peers, "_answered", streamed)
         before = refused("size")
         assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
         assert refused("size") > before
@@ -67,7 +67,7 @@ async def test_an_answer_that_is_not_sealed_for_this_request_is_refused(
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
         channel = await owned_by(store, liar, introduce([asker, liar]))
         digest = liar.has(channel, some_content("news"))
-        sealer = liar.door._sealer
+        sealer = liar.peers._sealer
         assert sealer is not None
         of_another = sealer.answer_mac
         monkeypatch.setattr(
