@@ -71,7 +71,7 @@ class Delivery:
         self._store = store
         self._link = link
         self._clock = clock
-        self._dispatch = Dispatch(messages_per_s)
+        self._dispatch = Dispatch(messages_per_s, charges.holds)
         self._stirred = asyncio.Event()
         self._freed = asyncio.Condition()
         self._bursts: set[asyncio.Task[None]] = set()
@@ -123,7 +123,7 @@ class Delivery:
     async def finished(self) -> None:
         """Return when nothing is under way for people whom this process does not serve any more."""
         async with self._freed:
-            await self._freed.wait_for(lambda: all(map(self._charges.holds, self._dispatch.busy())))
+            await self._freed.wait_for(lambda: not self._dispatch.is_busy_for_others())
 
     def receipt(self, event: Receipt) -> None:
         """A client has a message: a batch is complete. Any receipt teaches that the client sends some, no marker."""
@@ -264,7 +264,7 @@ class Delivery:
             await self._link.up.wait()
             now_s = self._clock.monotonic_s()
             room = len(self._bursts) < BURSTS and not self._unexamined.is_set() and self._charges.are_certain()
-            if room and (uids := self._taken(now_s)):
+            if room and (uids := self._dispatch.take(BURST_USERS, now_s)):
                 burst = asyncio.create_task(self._burst(uids))
                 self._bursts.add(burst)
                 burst.add_done_callback(self._ended)
@@ -274,14 +274,6 @@ class Delivery:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if wait_s == math.inf else max(wait_s, 0.001)):
                     await self._stirred.wait()
-
-    def _taken(self, now_s: float) -> list[UserId]:
-        """Return people of ours whose turn it is, their lanes taken."""
-        taken = self._dispatch.take(BURST_USERS, now_s)
-        for uid in taken:
-            if not self._charges.holds(uid):
-                self._dispatch.drop(uid)
-        return [uid for uid in taken if self._charges.holds(uid)]
 
     def _ended(self, burst: asyncio.Task[None]) -> None:
         self._bursts.discard(burst)

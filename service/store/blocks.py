@@ -29,9 +29,9 @@ class Blocks:
         self._link = link
 
     async def all(self) -> dict[str, Block]:
-        """Return the whole list, by host or domain; what another version wrote stands there, too."""
+        """Return the whole list, by host or domain."""
         found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.BLOCKED_HOSTS)
-        return {name.decode(): _block(raw) for name, raw in found.items()}
+        return {name.decode(): msgspec.json.decode(raw, type=Block) for name, raw in found.items()}
 
     async def over(self, hosts: Sequence[str]) -> list[str]:
         """Return what stands in the list for each of these hosts, in order; "" for nothing."""
@@ -61,10 +61,3 @@ class Blocks:
     async def lift(self, name: str) -> bool:
         """Take a host or domain off the list; False if it is not in it."""
         return bool(await self._link.call("HDEL", keys.BLOCKED_HOSTS, name))
-
-
-def _block(raw: bytes) -> Block:
-    try:
-        return msgspec.json.decode(raw, type=Block)
-    except msgspec.MsgspecError:
-        return Block("", 0.0)

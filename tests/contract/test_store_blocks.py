@@ -6,7 +6,7 @@ import pytest
 
 from service.errors import HostBlocked, LimitReached
 from service.net.sites import names_over
-from service.store import Store, keys
+from service.store import Store
 from service.store.blocks import Block
 
 BLOCK = Block("ada", 1.0, "asked us to")
@@ -45,12 +45,6 @@ async def test_a_block_is_lifted_once(store: Store) -> None:
     assert not await store.blocks.lift("example.org")
     assert await store.blocks.all() == {}
     await store.blocks.refuse("example.org")
-
-
-async def test_what_another_version_wrote_blocks_all_the_same(store: Store) -> None:
-    await store.link.call("HSET", keys.BLOCKED_HOSTS, "example.org", b"nonsense")
-    assert await store.blocks.all() == {"example.org": Block("", 0.0)}
-    assert await store.blocks.over(["example.org"]) == ["example.org"]
 
 
 async def test_so_many_are_blocked_and_no_more(store: Store) -> None:
