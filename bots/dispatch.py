@@ -205,14 +205,13 @@ class Dispatch:
             lane = self._lanes.get(uid)
             if lane is None or planned_s != lane.planned_s:
                 continue
-            if not self._serves(uid):  # another process does now
-                del self._lanes[uid]
-                continue
             lane.planned_s = math.inf
             if lane.busy or (not lane.wanted and lane.later_s == math.inf):
                 self._forget_if_idle(uid, lane, now_s)
             elif self._due_s(lane) > now_s:
                 self._plan(uid, lane, now_s)
+            elif not self._serves(uid):  # another process does now
+                del self._lanes[uid]
             else:
                 lane.busy, lane.wanted, lane.later_s = True, False, math.inf
                 taken.append(uid)
