@@ -33,7 +33,7 @@ from service.metrics import DELIVERY, OUTBOX_USERS
 from service.model import UserId
 from service.store import Store
 from service.store.keys import user_id
-from service.store.outbox import Batch, MessageId
+from service.store.outbox import Batch, Decided, MessageId
 from service.tracing import TRACING
 
 BURST_USERS: Final = 100
@@ -71,7 +71,7 @@ class Delivery:
         self._store = store
         self._link = link
         self._clock = clock
-        self._dispatch = Dispatch(messages_per_s)
+        self._dispatch = Dispatch(messages_per_s, charges.holds)
         self._stirred = asyncio.Event()
         self._freed = asyncio.Condition()
         self._bursts: set[asyncio.Task[None]] = set()
@@ -123,7 +123,7 @@ class Delivery:
     async def finished(self) -> None:
         """Return when nothing is under way for people whom this process does not serve any more."""
         async with self._freed:
-            await self._freed.wait_for(lambda: all(map(self._charges.holds, self._dispatch.busy())))
+            await self._freed.wait_for(lambda: not self._dispatch.is_busy_for_others())
 
     def receipt(self, event: Receipt) -> None:
         """A client has a message: a batch is complete. Any receipt teaches that the client sends some, no marker."""
@@ -233,8 +233,8 @@ class Delivery:
             self._is_new_session, self._gained = False, set()
             try:
                 waiting = await self._charges.among(await self._store.outbox.waiting())
-                others = waiting if is_new else [uid for uid in waiting if part_of(uid) in parts]
-                lost = waiting if is_new else await self._sent_before(others)
+                gained = [] if is_new else [uid for uid in waiting if part_of(uid) in parts]
+                lost = waiting if is_new else await self._sent_before(gained)
                 jids = await self._store.outbox.address(waiting if is_new else ())
             except StoreUnavailable:
                 self._is_new_session = self._is_new_session or is_new
@@ -242,8 +242,8 @@ class Delivery:
                 await asyncio.sleep(_RETRY_S)
                 continue
             now_s = self._clock.monotonic_s()
-            self._dispatch.doubt(others)
-            self._dispatch.queued(others, now_s)
+            self._dispatch.doubt(gained)
+            self._dispatch.queued(gained, now_s)
             self._dispatch.recover(lost, now_s)
             if not (self._is_new_session or self._gained):
                 self._unexamined.clear()
@@ -264,7 +264,7 @@ class Delivery:
             await self._link.up.wait()
             now_s = self._clock.monotonic_s()
             room = len(self._bursts) < BURSTS and not self._unexamined.is_set() and self._charges.are_certain()
-            if room and (uids := self._taken(now_s)):
+            if room and (uids := self._dispatch.take(BURST_USERS, now_s)):
                 burst = asyncio.create_task(self._burst(uids))
                 self._bursts.add(burst)
                 burst.add_done_callback(self._ended)
@@ -274,14 +274,6 @@ class Delivery:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if wait_s == math.inf else max(wait_s, 0.001)):
                     await self._stirred.wait()
-
-    def _taken(self, now_s: float) -> list[UserId]:
-        """Return people of ours whose turn it is, their lanes taken."""
-        taken = self._dispatch.take(BURST_USERS, now_s)
-        for uid in taken:
-            if not self._charges.holds(uid):
-                self._dispatch.drop(uid)
-        return [uid for uid in taken if self._charges.holds(uid)]
 
     def _ended(self, burst: asyncio.Task[None]) -> None:
         self._bursts.discard(burst)
@@ -411,14 +403,14 @@ class Delivery:
         rests_s = await self._withholding.rests_s(waits, {uid: choice.since_s for uid, choice in choices.items()})
         for uid, rest_s in rests_s.items():
             self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
-        waiting = {uid for uid, choice in choices.items() if choice.waits}
+        waiting = {uid for uid, choice in choices.items() if choice.withheld and not choice.free}
         return {uid: each for uid, each in ready.items() if uid not in rests_s and uid not in waiting}
 
     async def _claim(
         self, ready: Mapping[UserId, Recipient], choices: Mapping[UserId, Choice]
     ) -> Mapping[UserId, Batch]:
         """Move each person's oldest items into a batch; the store leaves out what another channel has told them."""
-        decided = {uid: choice.decided for uid, choice in choices.items()}
+        decided = {uid: Decided(choice.withheld, frozenset(choice.spaced)) for uid, choice in choices.items()}
         return await self._store.outbox.claim(list(ready), MOST_ITEMS, self._clock.wall_s(), decided)
 
     async def _render(

@@ -18,7 +18,7 @@ sent. A lane
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -83,9 +83,10 @@ class _Lane(msgspec.Struct):
 class Dispatch:
     """The lanes of all people who have something to receive, or had a moment ago."""
 
-    def __init__(self, messages_per_s: float) -> None:
-        """Send each person at most this many messages a second, in bursts of ``BURST``."""
+    def __init__(self, messages_per_s: float, serves: Callable[[UserId], bool]) -> None:
+        """Send each person at most this many messages a second, in bursts of ``BURST``; only those it ``serves``."""
         self._interval_s = 1 / messages_per_s
+        self._serves = serves
         self._lanes: dict[UserId, _Lane] = {}
         self._agenda: list[tuple[float, UserId]] = []  # an entry that is not the lane's planned_s is stale
 
@@ -209,6 +210,8 @@ class Dispatch:
                 self._forget_if_idle(uid, lane, now_s)
             elif self._due_s(lane) > now_s:
                 self._plan(uid, lane, now_s)
+            elif not self._serves(uid):  # another process does now
+                del self._lanes[uid]
             else:
                 lane.busy, lane.wanted, lane.later_s = True, False, math.inf
                 taken.append(uid)
@@ -233,13 +236,9 @@ class Dispatch:
         lane.wanted = lane.wanted or again
         self._plan(uid, lane, now_s)
 
-    def drop(self, uid: UserId) -> None:
-        """Another process serves this person now."""
-        self._lanes.pop(uid, None)
-
-    def busy(self) -> list[UserId]:
-        """Return whose lanes are taken."""
-        return [uid for uid, lane in self._lanes.items() if lane.busy]
+    def is_busy_for_others(self) -> bool:
+        """Whether a lane is taken of somebody whom another process serves now."""
+        return any(lane.busy and not self._serves(uid) for uid, lane in self._lanes.items())
 
     # What is decided of a taken lane.
 

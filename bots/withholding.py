@@ -24,7 +24,7 @@ from service.habits import Habits, may_be_told_s
 from service.model import ChannelId, Delta, UserId
 from service.preferences import DIGEST_TAKES_S, FOR_ALL, chooses, free_s, interval_s, spaces, subjects, withheld
 from service.store import Store
-from service.store.outbox import Decided, OutboxItem, QueuedItem, Withheld
+from service.store.outbox import OutboxItem, QueuedItem, Withheld
 
 LOOKED_AT: Final = 100
 """Items of one person that may be sent now and that are examined before a claim; if all are withheld, it is their turn
@@ -57,16 +57,6 @@ class Choice(msgspec.Struct):
     later_s: float = inf
     free: int = 0
     numbers: dict[ChannelId, int] = {}
-
-    @property
-    def decided(self) -> Decided:
-        """What the claim has to apply."""
-        return Decided(self.withheld, frozenset(self.spaced))
-
-    @property
-    def waits(self) -> bool:
-        """Whether there are items, and none may be sent now."""
-        return bool(self.withheld) and not self.free
 
     @property
     def more(self) -> bool:

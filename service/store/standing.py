@@ -1,17 +1,17 @@
 """Standing queries: who watches for what.
 
-The user's own list, in their slot, is the truth. Each query lies also in a bucket, by its rarest pair, where workers
-find it: it is written there first, and leaves it last. So a bucket may hold too much, never too little, and what is no
-more is left out at the last step, in the user's slot, as with subscriptions.
+The user's own list, in their slot, is the truth. A copy of each query is in one of a few buckets, from which workers
+load all of them: it is written there first, and deleted last. So a bucket may hold too much, never too little, and a
+query that ended is left out at the last step, in the user's slot, as with subscriptions.
 """
 
 import secrets
+import zlib
 from collections.abc import Sequence
-from hashlib import blake2b
 
 import msgspec
 
-from service.discovery.standing import Matcher, Phrase, Rarity, Standing, Subject, Topic, Watch, WatchId, rarest
+from service.discovery.standing import Matcher, Standing, Subject, Watch, WatchId
 from service.errors import LimitReached
 from service.model import UserId
 from service.store import keys
@@ -20,7 +20,6 @@ from service.store.link import Together
 BUCKETS = 16
 _CHANGES_AT_ONCE = 1_000
 _LOG_LENGTH = 10_000
-_USUAL = Rarity()
 
 
 class Standings:
@@ -40,11 +39,11 @@ class Standings:
             if held.standing == standing:
                 return held
         watch = Watch(f"{uid}/{secrets.token_hex(8)}", standing)
-        await self._put(watch.id, standing, present=True)
+        await self._put(watch.id, standing)
         own = (keys.user(uid), keys.watches(uid))
         number = await self._link.script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
         if not number:
-            await self._put(watch.id, standing, present=False)
+            await self._put(watch.id, None)
             raise LimitReached(
                 "You watch for {most} things already, the most one person can. `unwatch #n` makes room.", most=most
             )
@@ -59,13 +58,13 @@ class Standings:
             return None
         watch = msgspec.structs.replace(msgspec.msgpack.decode(held, type=Watch), number=number)
         await self._link.call("HDEL", keys.watches(uid), number)
-        await self._put(watch.id, watch.standing, present=False)
+        await self._put(watch.id, None)
         return watch
 
     async def end_all_of(self, uid: UserId) -> None:
         """End all of a user's, and leave nothing of them in the log of changes."""
         for held in _numbered(await self._link.call("HGETALL", keys.watches(uid))):
-            await self._put(held.id, held.standing, present=False)
+            await self._put(held.id, None)
         own = f"{uid}/".encode()
         changes = await self._link.call("XRANGE", keys.STANDING_LOG, "-", "+")
         if any(fields[b"i"].startswith(own) for _, fields in changes):
@@ -106,10 +105,11 @@ class Standings:
             for entry, fields in since[1:]
         ]
 
-    async def _put(self, watch: WatchId, standing: Standing, *, present: bool) -> None:
-        packed = msgspec.msgpack.encode(standing) if present else b""
-        bucket = keys.standing(_bucket(standing))
-        await self._link.call(*(("HSET", bucket, watch, packed) if present else ("HDEL", bucket, watch)))
+    async def _put(self, watch: WatchId, standing: Standing | None) -> None:
+        """Write a query into its bucket and the log of changes, or delete it if it is None."""
+        packed = msgspec.msgpack.encode(standing) if standing else b""
+        bucket = keys.standing(zlib.crc32(watch.encode()) % BUCKETS)
+        await self._link.call(*(("HSET", bucket, watch, packed) if packed else ("HDEL", bucket, watch)))
         await self._log(watch, packed)
 
     async def _log(self, watch: WatchId, packed: bytes) -> bytes:
@@ -135,7 +135,10 @@ class FreshMatcher:
         changed = await self._standings.changes(self._place) if self._place else None
         while changed:
             for place, watch, standing in changed:
-                self._take(watch, standing)
+                if standing is None:
+                    self._matcher.drop(watch)
+                else:
+                    self._matcher.put(watch, standing)
                 self._place = place
             changed = await self._standings.changes(self._place)
         if changed is None:
@@ -145,12 +148,6 @@ class FreshMatcher:
                 matcher.put(watch, standing)
             self._matcher = matcher
 
-    def _take(self, watch: WatchId, standing: Standing | None) -> None:
-        if standing is None:
-            self._matcher.drop(watch)
-        else:
-            self._matcher.put(watch, standing)
-
 
 def _numbered(held: dict[bytes, bytes]) -> list[Watch]:
     """Return a person's standing queries, by number."""
@@ -159,17 +156,6 @@ def _numbered(held: dict[bytes, bytes]) -> list[Watch]:
         for number, watch in held.items()
     )
     return sorted(found, key=lambda watch: watch.number)
-
-
-def _bucket(standing: Standing) -> int:
-    match standing:
-        case Topic(pairs):
-            place = rarest(pairs, _USUAL.share)
-        case Phrase(words):
-            place = max(words, key=lambda word: (len(word), word))
-        case _:
-            place = "/"
-    return blake2b(place.encode(), digest_size=1).digest()[0] % BUCKETS
 
 
 def _standing(packed: bytes) -> Standing:

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
 
 from pydantic import SecretStr
 
@@ -11,7 +12,7 @@ from bots.bot import Bot
 from bots.charges import EVERYBODY, Charges
 from service.clock import Clock, SystemClock
 from service.feeds.parts import Parts
-from service.model import Channel, Delta
+from service.model import Channel, Delta, UserId
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
 from service.store import Store
@@ -99,6 +100,11 @@ async def moved(settings: Settings, prosody: PrivateProsody) -> Settings:
         jid = await prosody.register("bot", password)
     there = {"xmpp_jid": jid, "xmpp_password": SecretStr(password), "xmpp_port": port}
     return settings.model_copy(update={**there, "xmpp_ca_file": str(prosody.ca_file)})
+
+
+def bounced(logs: Sequence[MutableMapping[str, Any]], uid: UserId) -> bool:
+    """Whether a bot has logged that a message to a person came back."""
+    return any(entry["event"] == "bounced" and entry["user"] == uid for entry in logs)
 
 
 async def knows_receipts(store: Store, person: ChatClient) -> bool:

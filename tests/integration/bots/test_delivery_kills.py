@@ -27,7 +27,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.parametrize("login", ["component"])
 
-STRIDE = 4
+STRIDE = 6
 """Every one of so many steps is a moment of a kill; which ones differs from run to run."""
 ANN, BEN = "ann@localhost", "ben@localhost"
 """Ann's client sends receipts, Ben's sends none; Ben reads nothing of crypto."""

@@ -5,11 +5,12 @@ from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
+from structlog.testing import capture_logs
 
 from bots.bot import Bot
 from service.store import Store
 from service.store.keys import user_id
-from tests.support.bot import Person, knows_receipts, tell
+from tests.support.bot import Person, bounced, knows_receipts, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.waiting import until, until_so
@@ -101,17 +102,18 @@ async def test_a_message_that_is_but_a_link_says_what_that_is_and_one_of_two_ent
     assert said[0].findtext("{https://ogp.me/ns#}site_name") == "A feed"
 
 
+@pytest.mark.usefixtures("bot")
 async def test_who_blocks_us_is_told_nothing_and_all_of_it_when_they_want_us_again(
-    bot: Bot, person: Person, store: Store
+    person: Person, store: Store
 ) -> None:
     alice = await person()
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)
     await alice.say("status")
     await blocking(alice, "block")
-    await tell(store, [alice], channel, "unheard")
-    lane = bot._delivery._dispatch._lane
-    await until_so(lambda: lane(user_id(alice.jid)).bounces == 1, "it comes back")
+    with capture_logs() as logs:
+        await tell(store, [alice], channel, "unheard")
+        await until_so(lambda: bounced(logs, user_id(alice.jid)), "it comes back")
     assert not alice.notifications
     assert (await store.outbox.inflight([user_id(alice.jid)]))[user_id(alice.jid)], "it is kept"
     await blocking(alice, "unblock")

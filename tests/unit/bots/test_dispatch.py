@@ -26,7 +26,7 @@ def batch(message_id: str, *, acked: bool = False) -> Batch:
 
 @pytest.fixture
 def dispatch() -> Dispatch:
-    return Dispatch(messages_per_s=1.0)
+    return Dispatch(1.0, lambda _: True)
 
 
 def test_whoever_has_something_queued_is_taken_once(dispatch: Dispatch) -> None:
@@ -43,6 +43,19 @@ def test_a_taken_lane_is_nobody_elses(dispatch: Dispatch) -> None:
     assert dispatch.take(10, 0.0) == []
     dispatch.release(ANN, 1.0)
     assert dispatch.take(10, 1.0) == [ANN]
+
+
+def test_who_is_served_by_another_process_is_not_taken_and_their_lane_is_known_to_be_busy() -> None:
+    served = {ANN, BEN}
+    dispatch = Dispatch(1.0, served.__contains__)
+    dispatch.queued([ANN, BEN], 0.0)
+    assert dispatch.take(1, 0.0) == [ANN]
+    served.clear()
+    dispatch.queued([ANN], 0.0)
+    assert dispatch.take(2, 0.0) == []
+    assert dispatch.is_busy_for_others()
+    dispatch.release(ANN, 1.0)
+    assert not dispatch.is_busy_for_others()
 
 
 def test_what_is_queued_while_a_lane_is_taken_is_not_forgotten(dispatch: Dispatch) -> None:
@@ -95,7 +108,7 @@ def test_the_governor_lets_a_burst_through_and_then_its_rate(dispatch: Dispatch)
 
 def test_five_hundred_entries_in_a_minute_become_a_few_messages() -> None:
     """By the rate that is usual; each message takes in what has come since the last one."""
-    dispatch = Dispatch(Settings().messages_per_s_per_user)
+    dispatch = Dispatch(Settings().messages_per_s_per_user, lambda _: True)
     queued, messages = 0, []
     for tick in range(1_200):  # 2 min of 100 ms; in the first, something new every 120 ms
         now_s = tick / 10
@@ -114,7 +127,7 @@ def test_five_hundred_entries_in_a_minute_become_a_few_messages() -> None:
 
 
 def test_who_is_told_something_each_half_second_is_told_each_second() -> None:
-    dispatch = Dispatch(Settings().messages_per_s_per_user)
+    dispatch = Dispatch(Settings().messages_per_s_per_user, lambda _: True)
     queued, taken_s = 0, []
     for tick in range(600):
         now_s = tick / 10
