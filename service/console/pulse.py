@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import structlog
@@ -182,11 +182,6 @@ def thinned(samples: Iterable[Sample], now_s: float, fine_s: float, coarse_s: fl
     return kept
 
 
-class _Past(NamedTuple):
-    at_s: float
-    counts: Counts
-
-
 class Pulse:
     """The samples of the last hour, oldest first, and the watchers of the next ones."""
 
@@ -200,7 +195,7 @@ class Pulse:
         self._metrics_token = metrics_token
         self._counts: dict[str, Counts] = {}
         """What each process has counted, by where it says so."""
-        self._past: dict[str, tuple[_Past, _Past]] = {}
+        self._past: dict[str, tuple[Sample, Sample]] = {}
         """The same as it was some minutes ago, and later."""
         self._total: Counts = {}
         self._watchers = 0
@@ -286,7 +281,7 @@ class Pulse:
     def _weigh(self, told: Mapping[str, Counts], now_s: float) -> None:
         self.loads, past, self._past = {}, self._past, {}
         for url, counts in told.items():
-            now = _Past(now_s, counts)
+            now = Sample(now_s, counts, 0)
             older, newer = past.get(url, (now, now))
             if now_s - newer.at_s >= _LATELY_S:
                 older, newer = newer, now

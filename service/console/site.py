@@ -127,13 +127,8 @@ def log_cursor(request: web.Request) -> str:
     """Return the place in a log where a page begins, "" for its newest entry. Raises :class:`UserError`."""
     cursor = request.query.get("cursor", "")
     if cursor and not _LOG_CURSOR.fullmatch(cursor):
-        raise foreign_cursor()
+        raise UserError(FOREIGN_CURSOR)
     return cursor
-
-
-def foreign_cursor() -> UserError:
-    """Return the error for a cursor that the console did not give out."""
-    return UserError(FOREIGN_CURSOR)
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
