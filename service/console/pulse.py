@@ -42,8 +42,6 @@ _MOST_PROCESSES: Final = 500
 
 log = structlog.get_logger(__name__)
 
-Show = Callable[[], Awaitable[bytes]]
-"""Returns what those who watch are sent. May raise :class:`StoreUnavailable`."""
 
 Counts = Mapping[str, float]
 """What processes have counted, by name and labels as they serve it."""
@@ -211,7 +209,7 @@ class Pulse:
             return {}, 0.0
         return growth(recent[0].counts, recent[-1].counts), recent[-1].at_s - recent[0].at_s
 
-    def start(self, show: Show) -> None:
+    def start(self, show: Callable[[], Awaitable[bytes]]) -> None:
         """Begin to look, and to ``show`` while somebody watches."""
         self._beating = asyncio.create_task(self._beat(show))
 
@@ -235,7 +233,7 @@ class Pulse:
         finally:
             self._watchers -= 1
 
-    async def _beat(self, show: Show) -> None:
+    async def _beat(self, show: Callable[[], Awaitable[bytes]]) -> None:
         said = ""
         async with Processes(self._metrics_token) as processes:
             while True:
