@@ -73,13 +73,6 @@ class Finding(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-class Health(msgspec.Struct, frozen=True):
-    """What a bot says of itself: that it is ``ready``, or else ``why`` not ("" if it does not answer)."""
-
-    ready: bool
-    why: str = ""
-
-
 async def examine(settings: Settings) -> list[Finding]:
     """Make every check that concerns the program that the settings are for."""
     clock, program = SystemClock(), settings.program
@@ -147,7 +140,7 @@ async def check_bots(settings: Settings) -> list[Finding]:
     if urls is None:
         return []
     async with Processes() as processes:
-        return [judged(await asyncio.gather(*(_health(processes, url) for url in urls)))]
+        return [judged(await asyncio.gather(*(_why_not_ready(processes, url) for url in urls)))]
 
 
 async def _from_store(settings: Settings, read: Callable[[Store], Awaitable[_Read]]) -> _Read | None:
@@ -159,21 +152,21 @@ async def _from_store(settings: Settings, read: Callable[[Store], Awaitable[_Rea
         return None
 
 
-def judged(bots: Sequence[Health]) -> Finding:
-    """Judge what bots say of themselves."""
-    well = sum(bot.ready for bot in bots)
-    whys = dict.fromkeys(bot.why or "one does not answer" for bot in bots if not bot.ready)
-    seen = f"{well} ready" + (f", {len(bots) - well} not: {' '.join(whys)}" if whys else "")
-    advice = "Look into its log." if bots else "Start at least one: `coronet bot`. Until then nobody is told anything."
-    return Finding("Bots", ok=0 < well == len(bots), seen=seen, advice=advice)
+def judged(whys: Sequence[str]) -> Finding:
+    """Judge the bots by why each of them cannot do its work, "" if it can."""
+    well = sum(not why for why in whys)
+    seen = f"{well} ready"
+    if well < len(whys):
+        seen += f", {len(whys) - well} not: {' '.join(dict.fromkeys(filter(None, whys)))}"
+    advice = "Look into its log." if whys else "Start at least one: `coronet bot`. Until then nobody is told anything."
+    return Finding("Bots", ok=0 < well == len(whys), seen=seen, advice=advice)
 
 
-async def _health(processes: Processes, metrics_url: str) -> Health:
+async def _why_not_ready(processes: Processes, metrics_url: str) -> str:
     try:
-        why = await processes.why_not_ready(metrics_url.removesuffix("/metrics"))
+        return await processes.why_not_ready(metrics_url.removesuffix("/metrics"))
     except Unreachable:
-        return Health(ready=False)
-    return Health(ready=not why, why=why)
+        return "one does not answer"
 
 
 def check_file_limit() -> Finding:

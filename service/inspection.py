@@ -84,12 +84,10 @@ def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None,
     if not private and wished_s > polite_s:
         return NextPoll(wished_s, "the publisher asks for that")
     if polite_s > usual_s:
-        return NextPoll(
-            polite_s, f"the whole fleet polls a channel at most {settings.max_polls_per_hour:g} times per hour"
-        )
-    return NextPoll(
-        usual_s, f"{settings.polls_per_channel:g} nodes take turns, each every {settings.poll_interval_s:g} s"
-    )
+        why = f"the whole fleet polls a channel at most {settings.max_polls_per_hour:g} times per hour"
+        return NextPoll(polite_s, why)
+    why = f"{settings.polls_per_channel:g} nodes take turns, each every {settings.poll_interval_s:g} s"
+    return NextPoll(usual_s, why)
 
 
 def as_text(found: Inspection) -> str:
@@ -108,7 +106,7 @@ def as_text(found: Inspection) -> str:
     if found.kind == "feed":
         rows |= {"Title": found.title, "Link": found.link or "none", "Language": found.language or "not said"}
     lines = [f"{name:<14}{value}" for name, value in rows.items()]
-    lines += ["", *(_entries(found.entries) if found.kind == "feed" else [*_page(found), *_feeds(found.feeds)])]
+    lines += ["", *(_entries(found.entries) if found.kind == "feed" else _page(found))]
     return "\n".join("".join(letter if letter.isprintable() else "\ufffd" for letter in line) for line in lines)
 
 
@@ -116,9 +114,8 @@ def _entries(entries: Sequence[Item]) -> list[str]:
     count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
     lines = [f"{count}; the first {_SHOWN}:" if len(entries) > _SHOWN else f"{count}:"]
     for entry in entries[:_SHOWN]:
-        date = (
-            "no date" if entry.published is None else f"{datetime.fromtimestamp(entry.published, UTC):%Y-%m-%d %H:%M}Z"
-        )
+        at = entry.published
+        date = "no date" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}Z"
         lines += [f"  {entry.title or '(no title)'}  [{date}]", f"    id    {entry.id or 'none'}"]
         lines += [f"    link  {entry.link or 'none'}"]
     return lines
@@ -126,20 +123,10 @@ def _entries(entries: Sequence[Item]) -> list[str]:
 
 def _page(found: Inspection) -> list[str]:
     count = f"{len(found.lines):,} lines" + (f"; the first {_SHOWN}:" if len(found.lines) > _SHOWN else ":")
-    return [
-        f"A page, {found.title or 'without a title'}. What would be watched of it, {count}",
-        *_numbered(found.lines),
-    ]
-
-
-def _numbered(lines: Sequence[str]) -> list[str]:
-    return [f"  {number:>5}  {line}" for number, line in enumerate(lines[:_SHOWN], 1)]
-
-
-def _feeds(feeds: Sequence[FeedLink]) -> list[str]:
-    if not feeds:
-        return ["", "It names no feed."]
-    return ["", "It names these feeds; subscribe to one of them:", *(f"  {each.url}  {each.title}" for each in feeds)]
+    lines = [f"A page, {found.title or 'without a title'}. What would be watched of it, {count}"]
+    lines += [f"  {number:>5}  {line}" for number, line in enumerate(found.lines[:_SHOWN], 1)]
+    feeds = [f"  {each.url}  {each.title}" for each in found.feeds]
+    return [*lines, "", "It names these feeds; subscribe to one of them:" if feeds else "It names no feed.", *feeds]
 
 
 def _inspection(fetched: Fetched, reading: Reading, settings: Settings) -> Inspection:

@@ -3,6 +3,7 @@
 The same operations are in the API.
 """
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 import msgspec
@@ -10,18 +11,21 @@ from aiohttp import web
 
 from service.console import accounts
 from service.console.access import SCOPES, Need, look, rule
-from service.console.accounts import SHORTEST, AccountView, KeyView
+from service.console.accounts import SHORTEST, AccountView
 from service.console.failures import shown_on
 from service.console.login import link_to, logged_in, new_password
 from service.console.middleware import DETAIL, SHOWN_ONCE
 from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.people import Invitation, invite
 from service.console.site import CLOCK, STORE, VISITOR, form_of, limit, log_cursor, render, zone_of
-from service.errors import UserError
+from service.errors import NotAllowed, UserError
 from service.store.accounts import Role, Session
 from service.store.audit import Noted
 
 _DEEDS: Final = 50
+_LONGEST_KEY_NAME: Final = 64
+_MOST_KEYS: Final = 50
+"""Of one account."""
 _OWN: Final = Need(Role.VIEWER, "access:write")
 _DONE: Final = {
     "password": "Your password is changed. All your other sessions are over.",
@@ -35,6 +39,17 @@ _DONE: Final = {
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
 operation = OPERATIONS = Operations()
+
+
+class KeyView(msgspec.Struct, frozen=True):
+    """An API key; nobody can see it again. Times are Unix s, ``used_s`` to the minute, null if it never was."""
+
+    id: str
+    name: str
+    account: str
+    scopes: tuple[str, ...]
+    created_s: float
+    used_s: float | None
 
 
 class Me(msgspec.Struct, frozen=True):
@@ -198,7 +213,8 @@ async def post_account_link(request: web.Request) -> PasswordLink:
 @operation("GET", "/sessions", look("access"))
 async def get_sessions(request: web.Request) -> OpenSessions:
     """Open sessions: one's own, or to an admin those of all."""
-    return OpenSessions(await accounts.sessions(request.app[STORE], request[VISITOR]))
+    found = await request.app[STORE].sessions.all()
+    return OpenSessions(tuple(each for each in found if _may_see(request, each.account)))
 
 
 @operation("DELETE", "/sessions/{session}", _OWN, 404)
@@ -207,14 +223,27 @@ async def delete_session(request: web.Request) -> None:
 
     A key ends none of other accounts that may do more than its scopes, and none of other admins.
     """
-    if not await accounts.end_session(request.app[STORE], request[VISITOR], request.match_info["session"]):
+    wanted = request.match_info["session"]
+    owner = next((each.account for each in (await get_sessions(request)).items if each.id == wanted), None)
+    if owner is None:
         raise web.HTTPNotFound(text="There is no such session. It may have ended by itself.")
+    await _must_be_able_to_end(request, owner)
+    await request.app[STORE].sessions.end(wanted)
 
 
 @operation("GET", "/keys", look("access"))
 async def get_keys(request: web.Request) -> ApiKeys:
     """API keys: one's own, or to an admin those of all."""
-    return ApiKeys(await accounts.keys(request.app[STORE], request[VISITOR]))
+    held = await request.app[STORE].accounts.all()
+    return ApiKeys(
+        tuple(
+            KeyView(key.id, key.name, key.account, key.scopes, key.created_s, used_s)
+            for key, used_s in await request.app[STORE].api_keys.all()
+            if _may_see(request, key.account)
+            and key.account in held
+            and held[key.account].created_s == key.account_since_s
+        )
+    )
 
 
 @operation("POST", "/keys", _OWN, status=201)
@@ -222,9 +251,24 @@ async def post_key(request: web.Request, wanted: AddKey) -> NewKey:
     """Make an API key of one's own account."""
     request[DETAIL] = f"{wanted.name}: {' '.join(wanted.scopes)}"
     request[SHOWN_ONCE] = True
+    store, visitor = request.app[STORE], request[VISITOR]
+    unknown = [scope for scope in wanted.scopes if scope not in SCOPES]
+    if unknown or not wanted.scopes:
+        raise UserError(f"{unknown[0] if unknown else 'Nothing'} is no scope. There are: {', '.join(SCOPES)}.")
+    if not 0 < len(wanted.name) <= _LONGEST_KEY_NAME or not wanted.name.isprintable():
+        raise UserError(f"Give the key a name of at most {_LONGEST_KEY_NAME} characters, by which you know it again.")
+    account = await store.accounts.get(visitor.name) if visitor.name else None
+    if account is None:
+        raise UserError("A key belongs to an account: log in to make one.")
+    beyond = [scope for scope in wanted.scopes if not visitor.reaches(scope)]
+    if beyond:
+        raise UserError(f"The key you use has no scope {beyond[0]}, so it cannot make one that has.")
+    if sum(key.account == visitor.name for key in (await get_keys(request)).items) >= _MOST_KEYS:
+        raise UserError(f"An account has at most {_MOST_KEYS} keys. Revoke one that is not used any more.")
+    scopes = tuple(scope for scope in SCOPES if scope in wanted.scopes)
     now_s = request.app[CLOCK].wall_s()
-    key, token = await accounts.make_key(request.app[STORE], request[VISITOR], wanted.name, wanted.scopes, now_s)
-    return NewKey(key, token)
+    key, token = await store.api_keys.make(wanted.name, (visitor.name, account), scopes, now_s)
+    return NewKey(KeyView(key.id, key.name, key.account, key.scopes, key.created_s, None), token)
 
 
 @operation("DELETE", "/keys/{key}", _OWN, 404)
@@ -233,8 +277,23 @@ async def delete_key(request: web.Request) -> None:
 
     A key revokes none of other accounts that may do more than its scopes, and none of other admins.
     """
-    if not await accounts.revoke_key(request.app[STORE], request[VISITOR], request.match_info["key"]):
+    wanted = request.match_info["key"]
+    owner = next((each.account for each in (await get_keys(request)).items if each.id == wanted), None)
+    if owner is None:
         raise web.HTTPNotFound(text="There is no such API key. It may have been revoked.")
+    await _must_be_able_to_end(request, owner)
+    await request.app[STORE].api_keys.revoke(wanted)
+
+
+def _may_see(request: web.Request, account: str) -> bool:
+    return request[VISITOR].role is Role.ADMIN or request[VISITOR].name == account
+
+
+async def _must_be_able_to_end(request: web.Request, owner: str) -> None:
+    """Raise :class:`NotAllowed` for a key that would lock out people who may do more than the key, but for its own."""
+    account, visitor = await request.app[STORE].accounts.get(owner), request[VISITOR]
+    if account is not None and owner != visitor.name and not visitor.can_grant(account.role):
+        raise NotAllowed("An API key ends no sessions and keys of other accounts that may do more than the key itself.")
 
 
 @operation("GET", "/log", rule("access", "read"), 422, query=(CURSOR, LIMIT))
@@ -255,7 +314,7 @@ async def page(
     request: web.Request, status: int = 200, *, error: str = "", secret: str = "", secret_words: str = ""
 ) -> web.Response:
     """Show a visitor's own settings, and all accounts to admins."""
-    store, visitor = request.app[STORE], request[VISITOR]
+    visitor = request[VISITOR]
     return render(
         request,
         "settings.html",
@@ -269,8 +328,8 @@ async def page(
         roles=list(Role),
         scopes=SCOPES,
         shortest=SHORTEST,
-        sessions=await accounts.sessions(store, visitor),
-        keys=await accounts.keys(store, visitor),
+        sessions=(await get_sessions(request)).items,
+        keys=(await get_keys(request)).items,
         accounts=(await get_accounts(request)).items if visitor.role is Role.ADMIN else (),
     )
 
@@ -294,7 +353,8 @@ async def set_zone(request: web.Request) -> web.Response:
 
 async def end_session(request: web.Request) -> web.Response:
     """End a session."""
-    await accounts.end_session(request.app[STORE], request[VISITOR], request.match_info["session"])
+    with suppress(web.HTTPNotFound):
+        await delete_session(request)
     raise web.HTTPSeeOther("/settings?done=session")
 
 
@@ -310,7 +370,8 @@ async def make_key(request: web.Request) -> web.Response:
 
 async def revoke_key(request: web.Request) -> web.Response:
     """Revoke an API key."""
-    await accounts.revoke_key(request.app[STORE], request[VISITOR], request.match_info["key"])
+    with suppress(web.HTTPNotFound):
+        await delete_key(request)
     raise web.HTTPSeeOther("/settings?done=key")
 
 

@@ -196,7 +196,7 @@ async def _ask(settings: Settings, call: Call) -> tuple[str, bytes]:
         headers["Idempotency-Key"] = secrets.token_hex(16)
     target = f"{url.rstrip('/')}{PREFIX}{call.path}"
     try:
-        answer = await send(
+        status, media_type, content = await send(
             call.operation.method, target, query=call.query, headers=headers, body=call.body, within_s=_WITHIN_S
         )
     except Unreachable as error:
@@ -204,13 +204,13 @@ async def _ask(settings: Settings, call: Call) -> tuple[str, bytes]:
             f"No console answers at {url} ({error}): is `coronet console` running there? "
             "CORONET_CONSOLE_PUBLIC_URL says where to ask."
         ) from error
-    if answer.status < HTTPStatus.BAD_REQUEST:
-        return answer.media_type, answer.body
+    if status < HTTPStatus.BAD_REQUEST:
+        return media_type, content
     try:
-        problem = msgspec.json.decode(answer.body, type=Problem)
+        problem = msgspec.json.decode(content, type=Problem)
     except msgspec.MsgspecError:
-        shown = answer.body[:_SHOWN_CHARS].decode(errors="replace")
-        raise OperationalError(f"What answers at {url} is no console: status {answer.status}, {shown!r}.") from None
+        shown = content[:_SHOWN_CHARS].decode(errors="replace")
+        raise OperationalError(f"What answers at {url} is no console: status {status}, {shown!r}.") from None
     raise from_fault(Fault(problem.code, problem.detail))
 
 

@@ -162,9 +162,8 @@ async def located(request: web.Request) -> web.Response:
 @shown_on(page)
 async def poll(request: web.Request) -> web.Response:
     """Have the channel polled at once, then show it."""
-    channel = await existing(request)
-    await request.app[STORE].requests.poll_now(channel.id)
-    raise web.HTTPSeeOther(f"/channels/{channel.id}?polled=1")
+    await poll_channel(request)
+    raise web.HTTPSeeOther(f"/channels/{request.match_info['cid']}?polled=1")
 
 
 async def trace(request: web.Request) -> web.StreamResponse:

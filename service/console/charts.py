@@ -196,7 +196,10 @@ def polls_svg(
     for node, y in rows.items():
         _row_line(svg, y, names.get(node, short_id(node))[:16])
     _draw(svg, "line", "now", x1=x(now_s), x2=x(now_s), y1="0", y2=ground)
-    dots = [(poll.at_s, poll.node, _poll_look(poll), _poll_words(poll, now_s)) for poll in polls]
+    dots = [
+        (poll.at_s, poll.node, _look(poll.outcome), f"{outcome_words(poll.outcome)}, {ago(poll.at_s, now_s)}")
+        for poll in polls
+    ]
     dots += [(turn.next_poll_s, turn.node, "next", f"next in {duration(turn.next_poll_s - now_s)}") for turn in turns]
     for at_s, node, look, words in dots:
         if node in rows:
@@ -209,12 +212,8 @@ def polls_svg(
     return _markup(svg)
 
 
-def _poll_look(poll: PollResult) -> str:
-    return "new" if poll.outcome == "new" else "good" if went_well(poll.outcome) else "bad"
-
-
-def _poll_words(poll: PollResult, now_s: float) -> str:
-    return f"{outcome_words(poll.outcome)}, {ago(poll.at_s, now_s)}"
+def _look(outcome: str) -> str:
+    return "new" if outcome == "new" else "good" if went_well(outcome) else "bad"
 
 
 # The ring: the id space goes clockwise from the top. The band shows who owns which part of it (by XOR nearness a node's

@@ -159,16 +159,12 @@ async def _must_come_from_our_pages(request: web.Request) -> None:
         raise web.HTTPForbidden(text="The request did not come from this console's own pages.")
     token = request.headers.get(CSRF_HEADER)
     if token is None:
-        token = await _field(request, CSRF_FIELD)
+        try:
+            token = str((await request.post()).get(CSRF_FIELD, ""))
+        except (ValueError, LookupError) as error:  # what the form, or its name of a character set, cannot be read by
+            raise web.HTTPBadRequest(text="The form cannot be read: it is malformed.") from error
     if not hmac.compare_digest(token.encode(), request[CSRF].encode()):
         raise web.HTTPForbidden(text="The form was too old. Go back, reload the page, and send it again.")
-
-
-async def _field(request: web.Request, name: str) -> str:
-    try:
-        return str((await request.post()).get(name, ""))
-    except (ValueError, LookupError) as error:  # what the form, or its name of a character set, cannot be read by
-        raise web.HTTPBadRequest(text="The form cannot be read: it is malformed.") from error
 
 
 def our_origins(request: web.Request) -> set[str]:

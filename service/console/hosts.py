@@ -19,8 +19,8 @@ from service.console.channels import UNTIL_RESUMED_S
 from service.console.failures import shown_on
 from service.console.middleware import DETAIL
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.roster import Roster, Row
-from service.console.site import CLOCK, ROSTER, SETTINGS, STORE, VISITOR, foreign_cursor, form_of, limit, render
+from service.console.roster import FOREIGN_CURSOR, Roster, Row
+from service.console.site import CLOCK, ROSTER, SETTINGS, STORE, VISITOR, form_of, limit, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
 from service.model import ChannelId, PollResult
@@ -90,20 +90,6 @@ class Blocked(msgspec.Struct, frozen=True):
     items: dict[str, Block]
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """How a site answered the last polls that are kept of so many (``channels``) of its channels.
-
-    ``not_modified`` counts the 304s, ``busy`` the 429s.
-    """
-
-    channels: int
-    polls: int
-    outcomes: dict[str, int]
-    not_modified: int
-    busy: int
-    mean_s: float
-
-
 async def sites(store: Store, roster: Roster, part: str) -> list[Site]:
     """Return all sites whose name holds ``part``, those of most channels first."""
     rates, listed, _ = await asyncio.gather(store.hosts.rates(), store.blocks.all(), roster.look())
@@ -151,7 +137,7 @@ def _after(found: Sequence[Site], cursor: str) -> Sequence[Site]:
         return found
     channels, _, name = cursor.partition(" ")
     if not (channels.isdecimal() and channels.isascii() and len(channels) <= _MOST_DIGITS):
-        raise foreign_cursor()
+        raise UserError(FOREIGN_CURSOR)
     return [site for site in found if (-site.channels, site.site) > (-int(channels), name)]
 
 
@@ -283,19 +269,20 @@ async def _block(request: web.Request, name: str, why: str) -> None:
     await request.app[STORE].blocks.add(name, Block(request[VISITOR].name, request.app[CLOCK].wall_s(), why))
 
 
-async def _answers(store: Store, roster: Roster, site: str) -> Answers:
+async def _answers(store: Store, roster: Roster, site: str) -> dict[str, object]:
+    """Return how a site answered the last polls that are kept of some of its channels."""
     await roster.look()
     ids: list[ChannelId] = [row.id for row in _rows_of(roster, site)][:_POLLS_OF]
     found: list[PollResult] = [poll for polls in await store.channels.polls_of(ids, POLLS_KEPT) for poll in polls]
     statuses = Counter(poll.status for poll in found)
-    return Answers(
-        channels=len(ids),
-        polls=len(found),
-        outcomes=dict(Counter(poll.outcome for poll in found).most_common()),
-        not_modified=statuses[304],
-        busy=statuses[_BUSY],
-        mean_s=sum(poll.took_s for poll in found) / len(found) if found else 0.0,
-    )
+    return {
+        "channels": len(ids),
+        "polls": len(found),
+        "outcomes": dict(Counter(poll.outcome for poll in found).most_common()),
+        "not_modified": statuses[304],
+        "busy": statuses[_BUSY],
+        "mean_s": sum(poll.took_s for poll in found) / len(found) if found else 0.0,
+    }
 
 
 def _rows_of(roster: Roster, site: str) -> list[Row]:

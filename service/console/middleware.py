@@ -41,7 +41,7 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     visitor = request.get(VISITOR)
     need = request.app[NEEDS].get(request.match_info.handler)
     only_reads = request.method in CHANGES_NOTHING or (need is not None and need.scope.endswith(":read"))
-    if visitor is None or only_reads or _needs_no_store(request):
+    if visitor is None or only_reads or request.match_info.handler in request.app[WITHOUT_STORE]:
         return await handler(request)
     summary = (request.match_info.handler.__doc__ or "").strip().partition("\n")[0]
     deed = Deed(
@@ -86,17 +86,13 @@ async def _end_deed(request: web.Request, note: str, deed: Deed) -> None:
         log.warning("how it ended is not in the audit log", action=deed.action, on=deed.on, error=str(error))
 
 
-def _needs_no_store(request: web.Request) -> bool:
-    return request.match_info.handler in request.app[WITHOUT_STORE]
-
-
 @web.middleware
 async def repeated(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Carry a request out, or answer it as before. What needs no store is carried out each time."""
     key, visitor = request.headers.get(_KEY_HEADER), request.get(VISITOR)
     if key is None or visitor is None or request.method != hdrs.METH_POST or not request.path.startswith(API_PREFIX):
         return await handler(request)
-    if _needs_no_store(request):
+    if request.match_info.handler in request.app[WITHOUT_STORE]:
         return await handler(request)
     if not 0 < len(key) <= _LONGEST_KEY or not key.isprintable():
         raise UserError(f"{_KEY_HEADER}: 1 to {_LONGEST_KEY} printable characters.")

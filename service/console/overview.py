@@ -4,7 +4,7 @@ Watchers of the page receive the same stream of changes, which is rendered once 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -74,7 +74,7 @@ async def overview(app: web.Application) -> Overview:
     sample = await store.channels.polls_of(ids[:_SAMPLED], POLLS_KEPT)
     rates = polls_per_minute(sample, POLLS_KEPT, len(ids), now_s)
     grown, spent_s = app[PULSE].recent_growth(now_s)
-    return Overview(
+    fleet = Overview(
         nodes=len(nodes),
         channels=len(ids),
         subscriptions=roster.subscriptions,
@@ -87,17 +87,12 @@ async def overview(app: web.Application) -> Overview:
         detection=pulse.delays(grown, pulse.DETECTION),
         delivery=pulse.delays(grown, pulse.DELIVERY),
         receipt=pulse.delays(grown, pulse.RECEIPT),
-        attention=needs_attention(
-            nodes=len(nodes),
-            subscriptions=roster.subscriptions,
-            outbox_users=waiting,
-            polls_per_minute=rates,
-            silence_s=silence_s(sample, now_s),
-            poll_interval_s=usual_interval_s(settings),
-            unpolled=len(roster.unpolled),
-            unpolled_example=await _name(store, roster.unpolled[0]) if roster.unpolled else "",
-        ),
+        attention=(),
     )
+    late = roster.unpolled
+    example = await _name(store, late[0]) if late else ""
+    sentences = needs_attention(fleet, silence_s(sample, now_s), usual_interval_s(settings), (len(late), example))
+    return msgspec.structs.replace(fleet, attention=sentences)
 
 
 async def page(request: web.Request) -> web.Response:
@@ -198,42 +193,35 @@ def silence_s(sample: Sequence[Sequence[PollResult]], now_s: float) -> float:
 
 
 def needs_attention(
-    *,
-    nodes: int,
-    subscriptions: int,
-    outbox_users: int,
-    polls_per_minute: Mapping[str, float],
-    silence_s: float,
-    poll_interval_s: float,
-    unpolled: int,
-    unpolled_example: str,
+    fleet: Overview, silence_s: float, poll_interval_s: float, unpolled: tuple[int, str]
 ) -> tuple[str, ...]:
     """Return the sentences, most urgent first; empty when all is well.
 
-    ``silence_s`` is how long ago the newest poll was, ``poll_interval_s`` the longest time between two
-    polls of one channel when all goes well. ``unpolled`` channels were not polled for three times their interval, among
-    them that of the name ``unpolled_example``.
+    ``silence_s`` is how long ago the newest poll was, ``poll_interval_s`` the longest time between two polls of one
+    channel when all goes well. ``unpolled`` are how many channels were not polled for three times their interval, and
+    the name of one of them.
     """
+    late, example = unpolled
     said = []
-    if not nodes:
+    if not fleet.nodes:
         said.append("No worker runs, so nothing is polled: start one with “coronet worker”.")
-    elif nodes == 1:
+    elif fleet.nodes == 1:
         said.append("Only one worker runs, and nobody takes over if it stops: start a second one.")
-    if outbox_users >= _WAITING_USERS:
-        waiting = count(outbox_users, "person waits", "people wait")
+    if fleet.outbox_users >= _WAITING_USERS:
+        waiting = count(fleet.outbox_users, "person waits", "people wait")
         said.append(f"{waiting} for messages: check that the bot runs and that its XMPP server answers.")
-    polls = sum(polls_per_minute.values())
-    failed = {outcome: rate for outcome, rate in polls_per_minute.items() if not went_well(outcome)}
+    polls = sum(fleet.polls_per_minute.values())
+    failed = {outcome: rate for outcome, rate in fleet.polls_per_minute.items() if not went_well(outcome)}
     if polls and sum(failed.values()) >= _FAILING_SHARE * polls:
         worst = outcome_words(max(failed, key=failed.__getitem__))
         share = sum(failed.values()) / polls
         said.append(f"{percent(share)} of the polls fail, mostly with “{worst}”: look for failing channels.")
-    if nodes and subscriptions and silence_s > 2 * poll_interval_s:
+    if fleet.nodes and fleet.subscriptions and silence_s > 2 * poll_interval_s:
         said.append(f"Nothing was polled for {duration(silence_s)}: see whether the logs of the workers say why.")
-    elif nodes and unpolled:
-        late = count(unpolled, "channel was", "channels were")
+    elif fleet.nodes and late:
+        channels = count(late, "channel was", "channels were")
         said.append(
-            f"{late} not polled for three times their interval, for example “{unpolled_example}”: open it, see which"
+            f"{channels} not polled for three times their interval, for example “{example}”: open it, see which"
             " worker owns it, and start that one again."
         )
     return tuple(said)

@@ -16,7 +16,8 @@ from service.console.delivery import Deliveries, deliveries
 from service.console.failures import in_plain_words, shown_on, status_of
 from service.console.middleware import DETAIL
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.site import SETTINGS, STORE, foreign_cursor, form_of, limit, render
+from service.console.roster import FOREIGN_CURSOR
+from service.console.site import SETTINGS, STORE, form_of, limit, render
 from service.errors import CoronetError, NoSuchThing, StoreUnavailable, UserError
 from service.model import UserId
 from service.store import Store
@@ -265,7 +266,7 @@ def _cursor(request: web.Request) -> str:
     """Return the id after which a page begins, "" for the first. Raises :class:`UserError`."""
     cursor = request.query.get("cursor", "")
     if cursor and len(cursor) != _ID_CHARS:
-        raise foreign_cursor()
+        raise UserError(FOREIGN_CURSOR)
     return cursor
 
 

@@ -7,7 +7,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import structlog
@@ -42,8 +42,6 @@ _MOST_PROCESSES: Final = 500
 
 log = structlog.get_logger(__name__)
 
-Show = Callable[[], Awaitable[bytes]]
-"""Returns what those who watch are sent. May raise :class:`StoreUnavailable`."""
 
 Counts = Mapping[str, float]
 """What processes have counted, by name and labels as they serve it."""
@@ -182,11 +180,6 @@ def thinned(samples: Iterable[Sample], now_s: float, fine_s: float, coarse_s: fl
     return kept
 
 
-class _Past(NamedTuple):
-    at_s: float
-    counts: Counts
-
-
 class Pulse:
     """The samples of the last hour, oldest first, and the watchers of the next ones."""
 
@@ -200,7 +193,7 @@ class Pulse:
         self._metrics_token = metrics_token
         self._counts: dict[str, Counts] = {}
         """What each process has counted, by where it says so."""
-        self._past: dict[str, tuple[_Past, _Past]] = {}
+        self._past: dict[str, tuple[Sample, Sample]] = {}
         """The same as it was some minutes ago, and later."""
         self._total: Counts = {}
         self._watchers = 0
@@ -216,7 +209,7 @@ class Pulse:
             return {}, 0.0
         return growth(recent[0].counts, recent[-1].counts), recent[-1].at_s - recent[0].at_s
 
-    def start(self, show: Show) -> None:
+    def start(self, show: Callable[[], Awaitable[bytes]]) -> None:
         """Begin to look, and to ``show`` while somebody watches."""
         self._beating = asyncio.create_task(self._beat(show))
 
@@ -240,7 +233,7 @@ class Pulse:
         finally:
             self._watchers -= 1
 
-    async def _beat(self, show: Show) -> None:
+    async def _beat(self, show: Callable[[], Awaitable[bytes]]) -> None:
         said = ""
         async with Processes(self._metrics_token) as processes:
             while True:
@@ -286,7 +279,7 @@ class Pulse:
     def _weigh(self, told: Mapping[str, Counts], now_s: float) -> None:
         self.loads, past, self._past = {}, self._past, {}
         for url, counts in told.items():
-            now = _Past(now_s, counts)
+            now = Sample(now_s, counts, 0)
             older, newer = past.get(url, (now, now))
             if now_s - newer.at_s >= _LATELY_S:
                 older, newer = newer, now

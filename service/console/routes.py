@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, Final
 
 from aiohttp import web
+from markupsafe import Markup
 
 from service.console import (
     account_settings,
@@ -23,7 +24,7 @@ from service.console import (
     policy,
 )
 from service.console.openapi import Operation, document
-from service.console.site import answer, render
+from service.console.site import answer, render, templates
 from service.store.accounts import Role
 
 PREFIX: Final = "/api/v1"
@@ -123,11 +124,17 @@ async def get_openapi(_: web.Request) -> web.Response:
 
 async def api_page(request: web.Request) -> web.Response:
     """Show what programs can do; Swagger UI, to try it out, is loaded only on demand."""
+    return render(request, "api.html", prefix=PREFIX, reference=_reference())
+
+
+@cache
+def _reference() -> Markup:
     areas: dict[str, list[tuple[str, str, Any]]] = {}
     for path, methods in _document()["paths"].items():
         for method, described in methods.items():
             areas.setdefault(described["tags"][0], []).append((path, method, described))
-    return render(request, "api.html", prefix=PREFIX, areas=areas, types=_document()["components"]["schemas"])
+    template = templates().get_template("api_reference.html")
+    return Markup(template.render(areas=areas, types=_document()["components"]["schemas"]))  # noqa: S704 - escaped
 
 
 @cache

@@ -9,7 +9,6 @@ import gzip
 import hashlib
 import mimetypes
 import re
-from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -128,13 +127,8 @@ def log_cursor(request: web.Request) -> str:
     """Return the place in a log where a page begins, "" for its newest entry. Raises :class:`UserError`."""
     cursor = request.query.get("cursor", "")
     if cursor and not _LOG_CURSOR.fullmatch(cursor):
-        raise foreign_cursor()
+        raise UserError(FOREIGN_CURSOR)
     return cursor
-
-
-def foreign_cursor() -> UserError:
-    """Return the error for a cursor that the console did not give out."""
-    return UserError(FOREIGN_CURSOR)
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
@@ -142,36 +136,25 @@ async def form_of(request: web.Request) -> dict[str, str]:
     return {name: str(value).strip() for name, value in (await request.post()).items()}
 
 
-@dataclass(frozen=True)
-class Asset:
-    """A static file; ``smaller`` is its body compressed by gzip, None if that saves nothing."""
-
-    body: bytes
-    smaller: bytes | None
-    media_type: str
-    tag: str
-
-
 async def asset(request: web.Request) -> web.Response:
     """Send one of our own files."""
     name = request.match_info["path"]
     if name not in _PATHS:
         raise web.HTTPNotFound
-    found = await asyncio.to_thread(_asset, name)
-    headers = {hdrs.CACHE_CONTROL: "public, no-cache", hdrs.ETAG: f'"{found.tag}"', hdrs.VARY: hdrs.ACCEPT_ENCODING}
-    if any(tag.value == found.tag for tag in request.if_none_match or ()):
+    content, smaller, media_type, etag = await asyncio.to_thread(_asset, name)
+    headers = {hdrs.CACHE_CONTROL: "public, no-cache", hdrs.ETAG: f'"{etag}"', hdrs.VARY: hdrs.ACCEPT_ENCODING}
+    if any(tag.value == etag for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
-    content = found.body
-    if found.smaller is not None and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
-        content = found.smaller
+    if len(smaller) < len(content) and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
+        content = smaller
         headers[hdrs.CONTENT_ENCODING] = "gzip"
-    return web.Response(body=content, content_type=found.media_type, headers=headers)
+    return web.Response(body=content, content_type=media_type, headers=headers)
 
 
 @cache
-def _asset(name: str) -> Asset:
+def _asset(name: str) -> tuple[bytes, bytes, str, str]:
+    """Return a file's body, the same compressed if that may help, its media type and its entity tag."""
     content = _PATHS[name].read_bytes()
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
     smaller = gzip.compress(content, 9, mtime=0) if media_type.startswith(_COMPRESSED) else content
-    tag = hashlib.sha256(content).hexdigest()[:16]
-    return Asset(content, smaller if len(smaller) < len(content) else None, media_type, tag)
+    return content, smaller, media_type, hashlib.sha256(content).hexdigest()[:16]

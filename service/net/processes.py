@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import NamedTuple, Self
+from typing import Self
 
 import aiohttp
 from aiohttp import hdrs
@@ -60,24 +60,16 @@ class Processes:
         return answer.status, body[:most_bytes].decode(errors="replace")
 
 
-class Said(NamedTuple):
-    """What came back."""
-
-    status: int
-    media_type: str
-    body: bytes
-
-
 async def send(
     method: str, url: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, within_s: float
-) -> Said:
-    """Send a request and return what came back, without following redirects. Raises :class:`Unreachable`."""
+) -> tuple[int, str, bytes]:
+    """Return the status, media type and body of an answer; redirects are not followed. Raises :class:`Unreachable`."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(within_s)) as http,
             http.request(method, url, params=query, data=body, headers=headers, allow_redirects=False) as answer,
         ):
-            return Said(answer.status, answer.content_type, await answer.read())
+            return answer.status, answer.content_type, await answer.read()
     except (aiohttp.ClientError, TimeoutError) as error:
         raise Unreachable(str(error) or "it took too long") from error
 

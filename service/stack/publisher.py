@@ -32,10 +32,19 @@ FEED_LENGTH = 20
 HUGE_BYTES = 10_000_000
 _DRIP_EVERY_S = 0.2
 _HOME = (
-    "<!doctype html><html><head><title>Coronet's sample publisher</title>"
-    '<link rel="alternate" type="application/rss+xml" title="Sample feed" href="/feed.xml"></head>'
-    "<body><h1>Coronet's sample publisher</h1><p>Its <a href='/feed.xml'>feed</a> grows all the time.</body></html>"
+    b"<!doctype html><html><head><title>Coronet's sample publisher</title>"
+    b'<link rel="alternate" type="application/rss+xml" title="Sample feed" href="/feed.xml"></head>'
+    b"<body><h1>Coronet's sample publisher</h1><p>Its <a href='/feed.xml'>feed</a> grows all the time.</body></html>"
 )
+_HTML, _RSS = "text/html", "application/rss+xml"
+_FIXED = {
+    "/": (_HOME, _HTML),
+    r"/entries/{feed:\d{1,9}}/{number:\d{1,9}}": (b"<!doctype html><title>An entry</title>", _HTML),
+    "/bad/html": (b"<!doctype html><title>No feed</title><p>And none is named.", _HTML),
+    "/bad/broken.xml": (b'<?xml version="1.0"?><rss version="2.0"><channel', _RSS),
+    "/bad/empty": (b"", _RSS),
+    "/bad/huge": (b"<rss><channel><title>" + b"x" * HUGE_BYTES, _RSS),
+}
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -129,17 +138,12 @@ class SamplePublisher:
     async def start(self) -> None:
         """Listen. Raises :class:`OperationalError` when the port is taken."""
         app = web.Application()
+        app.add_routes(web.get(path, _fixed(*response)) for path, response in _FIXED.items())
         app.add_routes(
             [
-                web.get("/", _page(_HOME)),
                 web.get("/feed.xml", self._serve_feed),
                 web.get(r"/feeds/{feed:\d{1,9}}.xml", self._serve_feed),
-                web.get(r"/entries/{feed:\d{1,9}}/{number:\d{1,9}}", _page("<!doctype html><title>An entry</title>")),
                 web.post("/publish", self._publish_asked),
-                web.get("/bad/html", _page("<!doctype html><title>No feed</title><p>And none is named.")),
-                web.get("/bad/broken.xml", _body(b'<?xml version="1.0"?><rss version="2.0"><channel')),
-                web.get("/bad/empty", _body(b"")),
-                web.get("/bad/huge", _body(b"<rss><channel><title>" + b"x" * HUGE_BYTES)),
                 web.get("/bad/slow", _drip),
             ]
         )
@@ -214,16 +218,9 @@ def _has_it(request: web.Request, etag: str, entries: list[Published]) -> bool:
     return since is not None and bool(entries) and unchanged_since(entries, int(since.timestamp()))
 
 
-def _body(body: bytes) -> Handler:
+def _fixed(body: bytes, content_type: str) -> Handler:
     async def serve(_: web.Request) -> web.Response:
-        return web.Response(body=body, content_type="application/rss+xml")
-
-    return serve
-
-
-def _page(text: str) -> Handler:
-    async def serve(_: web.Request) -> web.Response:
-        return web.Response(text=text, content_type="text/html")
+        return web.Response(body=body, content_type=content_type)
 
     return serve
 

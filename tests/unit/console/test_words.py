@@ -8,20 +8,18 @@ from service.console import phrases
 from service.console.accounts import Passwords
 from service.console.failures import problem, status_of
 from service.console.guard import csrf_token
-from service.console.overview import needs_attention
+from service.console.overview import Overview, needs_attention
 from service.errors import BadUrl, CoronetError, NotSubscribed, StaleVersion, StoreUnavailable, TlsFailed
 from service.model import Wishes
 
-WELL: dict[str, Any] = {
-    "nodes": 2,
-    "subscriptions": 5,
-    "outbox_users": 0,
-    "polls_per_minute": {"unchanged": 9.0},
-    "silence_s": 100.0,
-    "poll_interval_s": 900.0,
-    "unpolled": 0,
-    "unpolled_example": "",
-}
+
+def _sentences(*, silence_s: float = 100.0, unpolled: tuple[int, str] = (0, ""), **change: Any) -> tuple[str, ...]:
+    """What needs attention in a fleet that is well but for this change."""
+    well = {"nodes": 2, "channels": 5, "subscriptions": 5, "users": 1, "outbox_users": 0, "failing": 0}
+    polls = {"polls_per_minute": {"unchanged": 9.0}, "budget_polls_per_minute": None, "messages_per_minute": 0.0}
+    delays = dict.fromkeys(("detection", "delivery", "receipt"))
+    fleet = Overview(**{**well, **polls, **delays, "attention": (), **change})
+    return needs_attention(fleet, silence_s, 900.0, unpolled)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,7 @@ def test_a_date_beyond_the_calendar_is_a_dash() -> None:
 
 
 def test_all_is_well_with_two_nodes_that_poll() -> None:
-    assert needs_attention(**WELL) == ()
+    assert _sentences() == ()
 
 
 @pytest.mark.parametrize(
@@ -110,12 +108,12 @@ def test_all_is_well_with_two_nodes_that_poll() -> None:
             "50 % of the polls fail, mostly with “Host not",
         ),
         ({"silence_s": 3600.0}, "Nothing was polled for 1 h"),
-        ({"unpolled": 1, "unpolled_example": "A feed"}, "1 channel was not polled for"),
-        ({"unpolled": 1200, "unpolled_example": "A feed"}, "1,200 channels were not polled for"),
+        ({"unpolled": (1, "A feed")}, "1 channel was not polled for"),
+        ({"unpolled": (1200, "A feed")}, "1,200 channels were not polled for"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_with_the_action(change: dict[str, Any], words: str) -> None:
-    (sentence,) = needs_attention(**{**WELL, **change})
+    (sentence,) = _sentences(**change)
     assert sentence.startswith(words)
     assert ":" in sentence
 
