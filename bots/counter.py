@@ -19,7 +19,7 @@ import structlog
 from bots import adhoc, commands, forms, introduction, stanzas
 from bots.asking import Limits
 from bots.dialogue import answer
-from bots.house import House
+from bots.house import House, RequestHandler
 from bots.link import Link, Ordered
 from bots.paces import may_command, may_open_form
 from bots.replies.parts import Question, Refusal, Reply
@@ -134,7 +134,7 @@ class Counter:
         if refused is not None:
             self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
             return
-        form = await forms.opening(ordered.node, speaker, self._house.handler(ordered.jid))
+        form = await forms.opening(ordered.node, speaker, RequestHandler(self._house, ordered.jid))
         errand = _Errand(ordered.jid, ordered.node, form, None, self._clock.monotonic_s())
         if form.fields:
             self._keep(ordered, secrets.token_hex(8), errand)
@@ -178,7 +178,7 @@ class Counter:
         """Return the reply to each line, as far as the person may give so many commands now."""
         per_minute = self._limits.commands_per_minute
         known = await self._store.users.get(jid)
-        requests = self._house.handler(jid, known.most_subscriptions)
+        requests = RequestHandler(self._house, jid, known.most_subscriptions)
         replies: list[Reply] = []
         for line in said:
             if not await may_command(self._store.users, jid, per_minute):

@@ -16,7 +16,7 @@ from bots import muc, stanzas
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.dialogue import answer
-from bots.house import House
+from bots.house import House, RequestHandler
 from bots.ids import answer_id, fresh_id
 from bots.link import Link, Said
 from bots.paces import counters, exceeded_limit
@@ -264,7 +264,7 @@ class Desk:
                 self._link.hint(stanzas.composing(self._link.address, said.sender))
 
         reply = await answer(
-            self._house.handler(said.jid, most_subscriptions, at_work),
+            RequestHandler(self._house, said.jid, most_subscriptions, at_work),
             said.text,
             person.asked if stands else None,
             points_at=said.points_at,

@@ -23,7 +23,7 @@ from bots.charges import Charges
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
-from bots.house import House
+from bots.house import House, RequestHandler
 from bots.ids import fresh_id, is_batch
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
 from bots.replies.talking import NotAdmitted, in_a_room, kept_out, no_group_chat, too_many_rooms, who_is_it
@@ -408,7 +408,7 @@ class Rooms:
 
     async def _give_up(self, room: str) -> None:
         _log.info("out of a room", room=room)
-        await self._house.handler(room).forget_everything()
+        await RequestHandler(self._house, room).forget_everything()
         await self._store.rooms.drop(self._link.address, room)
         self._begin(self._forget_address(room))
         await self._bookmarked(muc.no_bookmark(room))
