@@ -40,7 +40,6 @@ from bots.replies.talking import (
     OnlyManagers,
     ReallyForget,
 )
-from bots.verbs import LEAVE
 from service.discovery.grammar import parse_query, parse_watch
 from service.errors import CoronetError
 from service.feeds.urls import canonical_url, looks_like_url, page_url
@@ -62,7 +61,7 @@ async def answer(
     only send an invitation; what is answered without a request, like help, is answered to everybody.
     """
     command = commands.parse(text)
-    if not may_change and (not commands.is_harmless(command) or text.strip().lower() in LEAVE):
+    if not may_change and (not commands.is_harmless(command) or text.strip().lower() in commands.LEAVE):
         return OnlyManagers()
     if not await requests.is_admitted():
         requests = cast("Requests", _StrangersRequests(requests))

@@ -20,6 +20,7 @@ import structlog
 
 from bots import bounces, introduction, muc, stanzas
 from bots.charges import Charges
+from bots.commands import LEAVE
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
@@ -28,7 +29,6 @@ from bots.ids import fresh_id, is_batch
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
 from bots.replies.talking import NotAdmitted, in_a_room, kept_out, no_group_chat, too_many_rooms, who_is_it
 from bots.tasks import end
-from bots.verbs import LEAVE
 from bots.visits import Check, Deed, Drop, Enter, Excuse, GiveUp, Inside, Keep, Leave, Settle, Visits
 from bots.voice import voice
 from service.clock import Clock
