@@ -9,8 +9,7 @@ import msgspec
 from bots import stanzas
 from bots.elsewhere import told_elsewhere
 from bots.looks import USUAL, Look, Looks
-from bots.notifications import ArticleKey, MetBy, notification
-from bots.previews import link_preview
+from bots.notifications import ArticleKey, MetBy, link_preview, notification
 from bots.versions import shares, versions
 from bots.voice import Voice, voice
 from service.model import Change, Channel, ChannelId, Delta

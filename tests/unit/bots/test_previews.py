@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.notifications import notification
-from bots.previews import MOST_BYTES, link_preview
+from bots.notifications import MOST_PREVIEW_BYTES, link_preview, notification
 from bots.templates import Template
 from bots.voice import voice
 from service.feeds.urls import channel_id
@@ -80,7 +79,7 @@ def test_of_a_link_that_the_text_does_not_show_nothing_is_said() -> None:
 @given(st.text(), st.text(), st.text())
 def test_whatever_a_publisher_writes_it_is_short_and_well_formed(title: str, link: str, summary: str) -> None:
     told = preview(delta(entry(title=title, link=f"https://example.org/{link}", summary=summary * 50)))
-    assert len(told.encode()) <= MOST_BYTES
+    assert len(told.encode()) <= MOST_PREVIEW_BYTES
     if told:
         fromstring(told)  # noqa: S314 - we wrote it
 
