@@ -84,11 +84,10 @@ class Bot:
             speaking=self._speaking,
             charges=charges,
             clock=clock,
-            limits=limits,
             invited=self._on_invitation,
         )
         self._rehearsing = Rehearsing(house)
-        self._counter = Counter(store, self.connection, house, clock, limits)
+        self._counter = Counter(store, self.connection, house, clock)
         self._hearing = Hearing(
             store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
         )

@@ -17,7 +17,6 @@ import msgspec
 import structlog
 
 from bots import adhoc, commands, forms, introduction, stanzas
-from bots.asking import Limits
 from bots.dialogue import answer
 from bots.house import House, RequestHandler
 from bots.link import Link, Ordered
@@ -54,13 +53,12 @@ class _Errand(msgspec.Struct):
 class Counter:
     """Takes what people's software orders; :meth:`hear` never waits."""
 
-    def __init__(self, store: Store, link: Link, house: House, clock: Clock, limits: Limits) -> None:
+    def __init__(self, store: Store, link: Link, house: House, clock: Clock) -> None:
         """Answer through ``link`` what ``house`` has done."""
         self._store = store
         self._link = link
         self._house = house
         self._clock = clock
-        self._limits = limits
         self._errands: OrderedDict[str, _Errand] = OrderedDict()
         self._at_work: set[asyncio.Task[None]] = set()
         self._at_work_of: Counts[str] = Counts()
@@ -143,7 +141,7 @@ class Counter:
 
     async def _refused_form(self, jid: str) -> Reply | None:
         """Return why somebody is shown no form; None if they are."""
-        per_minute = self._limits.commands_per_minute
+        per_minute = self._house.limits.commands_per_minute
         if not await may_open_form(self._store.users, jid, per_minute):
             return TooFast(per_minute)
         if (await self._store.users.get(jid)).suspended or not await self._house.door.admits(jid):
@@ -176,7 +174,7 @@ class Counter:
 
     async def _replies(self, jid: str, said: list[str], asked: Question | None) -> list[Reply]:
         """Return the reply to each line, as far as the person may give so many commands now."""
-        per_minute = self._limits.commands_per_minute
+        per_minute = self._house.limits.commands_per_minute
         known = await self._store.users.get(jid)
         requests = RequestHandler(self._house, jid, known.most_subscriptions)
         replies: list[Reply] = []

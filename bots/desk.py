@@ -13,7 +13,6 @@ import msgspec
 import structlog
 
 from bots import muc, stanzas
-from bots.asking import Limits
 from bots.charges import Charges
 from bots.dialogue import answer
 from bots.house import House, RequestHandler
@@ -100,7 +99,6 @@ class Desk:
         speaking: Speaking,
         charges: Charges,
         clock: Clock,
-        limits: Limits,
         invited: Callable[[Said, Place], None],
     ) -> None:
         """Have ``speaking`` say what ``house`` has done, to whom ``charges`` has; ``link`` says that we are at work.
@@ -114,7 +112,6 @@ class Desk:
         self._store = store
         self._link = link
         self._clock = clock
-        self._limits = limits
         self._people: dict[str, _Person] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._latest: dict[str, tuple[int, int]] = {}  # of what each said and stands in the store, what we had last
@@ -221,7 +218,7 @@ class Desk:
 
     async def _words(self, person: _Person, said: Said) -> str:
         """Return what to say, "" for nothing."""
-        per_minute = self._limits.commands_per_minute
+        per_minute = self._house.limits.commands_per_minute
         exceeded = await exceeded_limit(self._store.users, said, per_minute)
         if exceeded:
             if exceeded in person.told_too_fast or len(person.told_too_fast) >= _MOST_WAITING:
