@@ -159,7 +159,7 @@ async def _carry_out(requests: Requests, command: commands.Command, asked: Quest
         case commands.Verb("digest", words=words):
             return await preferring.settle(requests, words, wishes.gathered)
         case commands.Verb("timezone", words=words):
-            return await preferring.settle(requests, words, wishes.zoned)
+            return await preferring.settle(requests, words, wishes.in_zone)
         case commands.Verb("language", words=words):
             return await preferring.speak(requests, words)
         case commands.Verb("find", words=words):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bots.asking import Health, Limits, WhatItTold
+from bots.asking import Limits, WhatItTold
 from bots.atom import node_uri
 from bots.delivery import Delivery
 from bots.door import Door
@@ -126,15 +126,15 @@ class Queries:
         position = (await self._store.nodes.of(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
 
-    async def health(self, cids: tuple[ChannelId, ...]) -> Health:
-        """Return how these channels and the fleet are."""
+    async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
+        """Return how many workers there are, and which of these channels fail: outcome, since when (Unix s)."""
         workers, states = await asyncio.gather(self._store.ring.view(), self._store.channels.states(cids))
         failing = {}
         for state in states:
             if state is not None and state.failing_since_s is not None:
                 last = await self._store.channels.polls(state.channel.id, 1)
                 failing[state.channel.id] = (last[0].outcome if last else "", state.failing_since_s)
-        return Health(len(workers), failing)
+        return len(workers), failing
 
     async def habits(self) -> Habits:
         """Return when the person wants to hear from us."""

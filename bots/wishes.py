@@ -126,7 +126,7 @@ def gathered(habits: Habits, words: str) -> Habits | Reply:
     return msgspec.structs.replace(habits, digest=rhythm) if rhythm or off else UnreadableTime("digest", words)
 
 
-def zoned(habits: Habits, words: str) -> Habits | Reply:
+def in_zone(habits: Habits, words: str) -> Habits | Reply:
     """Return habits with the time zone of this name."""
     zones = zone_named(words)
     return msgspec.structs.replace(habits, zone=zones[0]) if len(zones) == 1 else NoSuchZone(words, zones)
