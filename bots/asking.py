@@ -26,10 +26,3 @@ class WhatItTold(msgspec.Struct, frozen=True):
 
     channels: tuple[ChannelId, ...]
     watches: tuple[int, ...]
-
-
-class Health(msgspec.Struct, frozen=True):
-    """How many workers poll, and which channels fail: id → (outcome, since when in Unix s)."""
-
-    workers: int
-    failing: dict[ChannelId, tuple[str, float]]

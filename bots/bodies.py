@@ -8,12 +8,10 @@ import msgspec
 from cachetools import FIFOCache
 
 from bots import stanzas
-from bots.notifications import ArticleKey, MetBy, notification
-from bots.replies.parts import title
+from bots.notifications import ArticleKey, MetBy, link_preview, notification
 from bots.templates import Template
 from bots.voice import Voice, voice
 from service.feeds.parts import marks, share
-from service.feeds.text import one_line
 from service.model import Change, Channel, ChannelId, Delta, UserId
 from service.preferences import NONE, ByNumber, template
 from service.store import Store
@@ -24,8 +22,6 @@ KEPT: Final = 512
 """Bodies remembered; each is at most some 4 kB."""
 MOST_VERSIONS: Final = 100
 """Versions that are read for one item: of a longer pause the latest are told, the others counted."""
-MOST_PREVIEW_BYTES: Final = 2_048
-"""Of what is longer, as written, a message goes without."""
 
 _Items = tuple[OutboxItem, ...]
 """Items without the time they were queued, which differs from person to person."""
@@ -154,29 +150,6 @@ def also_told_by(
             if cid not in found[key] and cid != key[0]:
                 found[key].append(cid)
     return dict(found)
-
-
-def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId, Channel]) -> str:
-    """Return what a message with this text says of its link (XEP-0511), as XML.
-
-    "" unless it tells of exactly one entry, shows its link, and leaves out its title or summary. The usual text has
-    both: a card would show them twice, and cost a fan-out a fifth of its rate. With a template like ``$link``, a client
-    that shows cards has the contents from us and need not ask the publisher.
-    """
-    changes = [(delta.channel, change) for delta in deltas if delta.channel in channels for change in delta.changes]
-    entries = {(cid, change.entry.key): (cid, change) for cid, change in changes}
-    if len(entries) != 1 or any(delta.notice is not None for delta in deltas):
-        return ""
-    ((cid, change),) = entries.values()
-    link, heading = one_line(change.entry.link, 2000), one_line(change.entry.title, 300)
-    summary = one_line(change.entry.summary, 300)
-    if change.line or not link.startswith(("http://", "https://")) or link not in text:
-        return ""
-    if heading in text and summary in text:
-        return ""
-    told = {"title": heading, "description": summary if summary != heading else "", "site_name": title(channels[cid])}
-    xml = stanzas.link_metadata(link, {name: value for name, value in told.items() if value})
-    return xml if len(xml.encode()) <= MOST_PREVIEW_BYTES else ""
 
 
 def _titled(channel: Channel, looks: Looks) -> Channel:

@@ -44,6 +44,7 @@ from service.feeds.sandbox import OpmlReader
 from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
+from service.store.heard import Place
 
 _APPEAR_WITHIN_S: Final = 30.0
 
@@ -92,7 +93,7 @@ class Bot:
             replies=self._replies,
             charges=charges,
             clock=clock,
-            invited=lambda said, place: self._rooms.invited(said, place),  # noqa: PLW0108 - the rooms are made below
+            invited=self._on_invitation,
         )
         self._rehearsing = Rehearsing(house)
         self._counter = Counter(store, self.connection, house, access=access, charges=charges, clock=clock)
@@ -130,6 +131,9 @@ class Bot:
         finally:
             await self._desk.close()
             await self._replies.close()
+
+    def _on_invitation(self, said: Said, place: Place) -> None:
+        self._rooms.invited(said, place)
 
     async def _appear(self) -> None:
         """Publish the picture and card of an account once in each session, until cancelled."""

@@ -20,7 +20,7 @@ from bots import adhoc, commands, forms, introduction, stanzas
 from bots.access import COMMAND, FORM, Access, Refused
 from bots.charges import Charges
 from bots.dialogue import answer
-from bots.house import House
+from bots.house import House, RequestHandler
 from bots.link import Link, Ordered
 from bots.replies.parts import Question, Refusal, Reply
 from bots.replies.talking import Failed, NotAdmitted, TooFast, broken
@@ -136,7 +136,7 @@ class Counter:
         if refused is not None:
             self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
             return
-        form = await forms.opening(ordered.node, speaker, self._house.handler(ordered.jid))
+        form = await forms.opening(ordered.node, speaker, RequestHandler(self._house, ordered.jid))
         errand = _Errand(form, None)
         if form.fields:
             self._keep(ordered, secrets.token_hex(8), errand)
@@ -180,7 +180,7 @@ class Counter:
             known = await self._access.check(jid, COMMAND)
             if isinstance(known, Refused):
                 return [*replies, known.reply]
-            replies.append(await answer(self._house.handler(jid, known.most_subscriptions), line, asked))
+            replies.append(await answer(RequestHandler(self._house, jid, known.most_subscriptions), line, asked))
         return replies
 
     def _keep(self, ordered: Ordered, session: str, errand: _Errand, note: str = "") -> None:

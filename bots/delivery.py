@@ -23,7 +23,7 @@ from bots.charges import Charges, part_of
 from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.ids import fresh_id, is_batch, is_own
-from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen
+from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen, send_in_any_session
 from bots.recipients import Receipts, Recipient, Recipients
 from bots.tasks import end, together
 from bots.withholding import Choice, Withholding
@@ -182,12 +182,8 @@ class Delivery:
         if jid in self._link.rooms:
             return
         ident = fresh_id(user_id(jid))
-        farewells = stanzas.no_contact(self._link.address, jid, ident, is_account=self._link.is_account)
-        while True:
-            await self._link.up.wait()
-            with contextlib.suppress(LinkLost):
-                await self._link.send(farewells)
-                return
+        written = stanzas.no_contact(self._link.address, jid, ident, is_account=self._link.is_account)
+        await send_in_any_session(self._link, written)
 
     def befriend(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""

@@ -16,7 +16,7 @@ from bots import muc, stanzas
 from bots.access import Access, Refused, limits_of
 from bots.charges import Charges
 from bots.dialogue import answer
-from bots.house import House
+from bots.house import House, RequestHandler
 from bots.ids import answer_id, fresh_id
 from bots.link import Link, Said
 from bots.replies.parts import LONGEST_MESSAGE_BYTES, Question, Reply, clip
@@ -213,7 +213,7 @@ class Desk:
                 self._link.hint(stanzas.composing(self._link.address, said.sender))
 
         reply = await answer(
-            self._house.handler(said.jid, known.most_subscriptions, at_work),
+            RequestHandler(self._house, said.jid, known.most_subscriptions, at_work),
             said.text,
             self._asked.get(whose),
             points_at=said.points_at,

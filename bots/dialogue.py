@@ -8,10 +8,12 @@ not name, the message names: the channel it told of. If it told of several of th
 which one; if of none, but it came of something they watch for, that is meant.
 """
 
+from typing import NoReturn, cast
+
 import msgspec
 
 from bots import commands, preferring, subscribing, wishes
-from bots.house import NotAllowed, Requests, admitted
+from bots.house import Requests
 from bots.replies.help import Explained, Incomplete
 from bots.replies.parts import Question, Reply
 from bots.replies.search import Found, NoSuchWatch, NothingMore, Unwatched, Watches, Watching
@@ -38,7 +40,6 @@ from bots.replies.talking import (
     OnlyManagers,
     ReallyForget,
 )
-from bots.verbs import LEAVE
 from service.discovery.grammar import parse_query, parse_watch
 from service.errors import CoronetError
 from service.feeds.urls import canonical_url, looks_like_url, page_url
@@ -60,42 +61,55 @@ async def answer(
     only send an invitation; what is answered without a request, like help, is answered to everybody.
     """
     command = commands.parse(text)
-    if not may_change and (not commands.is_harmless(command) or text.strip().lower() in LEAVE):
+    if not may_change and (not commands.is_harmless(command) or text.strip().lower() in commands.LEAVE):
         return OnlyManagers()
+    if not await requests.is_admitted():
+        requests = cast("Requests", _StrangersRequests(requests))
     try:
-        requests = await admitted(requests)
         if may_change and (points_at or reacted):
-            return await _pointed(requests, text, points_at, asked, reacted=reacted)
-        return await _converse(requests, command, asked if may_change else None)
-    except NotAllowed:
+            meant = await _pointed(requests, text, points_at, reacted=reacted)
+            if isinstance(meant, Reply):
+                return meant
+            command = meant
+        return await _carry_out(requests, command, asked if may_change and not reacted else None)
+    except _NotAllowed:
         return NotAdmitted()
+    except CoronetError as error:
+        return Failed(error, _subject(command, asked))
 
 
-async def _pointed(requests: Requests, text: str, message_id: str, asked: Question | None, *, reacted: bool) -> Reply:
-    """Carry out what was written under a message of ours."""
+class _NotAllowed(Exception):
+    """Somebody who is not admitted made a request."""
+
+
+class _StrangersRequests:
+    """Requests of somebody who is not admitted: all but an invitation are refused."""
+
+    def __init__(self, requests: Requests) -> None:
+        self.limits = requests.limits
+        self.accept_invitation = requests.accept_invitation
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _NotAllowed(name)
+
+
+async def _pointed(requests: Requests, text: str, message_id: str, *, reacted: bool) -> commands.Command | Reply:
+    """Return the command that was meant by what was written under a message of ours, or what to answer."""
     line = commands.lacking(text)
     told = await requests.told_by(message_id) if line or reacted else None
     if told is None and reacted:
         return ForgottenMessage()
     if told is None or not line:
-        return await _converse(requests, commands.parse(text), None if reacted else asked)
+        return commands.parse(text)
     mine = await requests.subscriptions()
     meant = tuple(followed for followed in mine if followed.channel.id in told.channels)
     if len(meant) == 1:
-        return await _converse(requests, commands.parse(line.format(meant[0].number)))
+        return commands.parse(line.format(meant[0].number))
     if meant:
         return WhichOne(line, meant)
     if line.startswith("unsubscribe") and len(told.watches) == 1:
-        return await _converse(requests, commands.Verb("unwatch", commands.Target(number=told.watches[0])))
+        return commands.Verb("unwatch", commands.Target(number=told.watches[0]))
     return NoSuchSubscription()
-
-
-async def _converse(requests: Requests, command: commands.Command, asked: Question | None = None) -> Reply:
-    """Carry out one command. Never raises a CoronetError."""
-    try:
-        return await _carry_out(requests, command, asked)
-    except CoronetError as error:
-        return Failed(error, _subject(command, asked))
 
 
 def _subject(command: commands.Command, asked: Question | None) -> str:
@@ -109,79 +123,72 @@ def _subject(command: commands.Command, asked: Question | None) -> str:
             return ""
 
 
-async def _carry_out(requests: Requests, command: commands.Command, asked: Question | None) -> Reply:
+async def _carry_out(requests: Requests, command: commands.Command, asked: Question | None) -> Reply:  # noqa: C901, PLR0911, PLR0912 - one arm per verb is the clearest table
     match command:
         case commands.Subscribe(""):
             return Incomplete("subscribe")
         case commands.Subscribe(url, selector, settings):
             return await subscribing.subscribe(requests, page_url(url, selector), settings, as_page=bool(selector))
+        case commands.Verb("unsubscribe", target) if target.everything:
+            mine = await requests.subscriptions()
+            return Confirm(len(mine)) if mine else Listing((), 0, "")
+        case commands.Verb("unsubscribe", target):
+            return await subscribing.unsubscribe(requests, target)
+        case commands.Verb("list", words=words):
+            return await subscribing.list_all(requests, words)
+        case commands.Verb("show", target, words):
+            return await subscribing.show(requests, target, commands.count(words))
+        case commands.Verb("why", target):
+            return await subscribing.why(requests, target)
+        case commands.Verb("status"):
+            return await subscribing.status(requests)
+        case commands.Verb("export"):
+            return await subscribing.export(requests)
+        case commands.Verb("import", words=words):
+            return await subscribing.import_list(requests, words)
+        case commands.Verb("pause", target):
+            return await preferring.pause(requests, target)
+        case commands.Verb("resume", target):
+            return await preferring.resume(requests, target)
+        case commands.Verb("set", target, words):
+            return await preferring.prefer(requests, target, words)
+        case commands.Verb("filter", target, words):
+            return await preferring.filter_entries(requests, target, words)
+        case commands.Verb("quiet", words=words):
+            return await preferring.settle(requests, words, wishes.quieted)
+        case commands.Verb("digest", words=words):
+            return await preferring.settle(requests, words, wishes.gathered)
+        case commands.Verb("timezone", words=words):
+            return await preferring.settle(requests, words, wishes.in_zone)
+        case commands.Verb("language", words=words):
+            return await preferring.speak(requests, words)
+        case commands.Verb("find", words=words):
+            return await _search(requests, words)
+        case commands.Verb("more"):
+            return await _more(requests, asked) if isinstance(asked, Found) else NothingMore()
+        case commands.Verb("watch", words=words):
+            return await _watch(requests, words)
+        case commands.Verb("unwatch", target) if not target.number:
+            return Incomplete("unwatch")
+        case commands.Verb("unwatch", target):
+            ended = await requests.unwatch(target.number)
+            return Unwatched(ended) if ended is not None else NoSuchWatch()
+        case commands.Verb("invite", words=words):
+            return Admitted() if await requests.accept_invitation(words.strip()) else NotAdmitted(refused=True)
+        case commands.Verb("forget"):
+            return ReallyForget()
+        case commands.Verb("help", words=words):
+            return Explained(words)
+        case commands.Verb("cancel"):
+            return LetBe() if asked else NothingToCancel()
         case commands.Verb():
-            return await _follow(requests, command, asked)
+            return Greeted()
         case commands.Pick(number):
             return await _pick(requests, number, asked)
         case commands.Answer(yes):
             return await _decide(requests, asked, yes=yes)
         case commands.Unknown(_, suggestion):
             return DidYouMean(suggestion) if suggestion else NotUnderstood()
-
-
-async def _follow(requests: Requests, command: commands.Verb, asked: Question | None) -> Reply:  # noqa: C901, PLR0911, PLR0912 - one arm per verb is the clearest table
-    target, words = command.target, command.words
-    match command.name:
-        case "unsubscribe" if target.everything:
-            mine = await requests.subscriptions()
-            return Confirm(len(mine)) if mine else Listing((), 0, "")
-        case "unsubscribe":
-            return await subscribing.unsubscribe(requests, target)
-        case "list":
-            return await subscribing.list_all(requests, words)
-        case "show":
-            return await subscribing.show(requests, target, commands.count(words))
-        case "why":
-            return await subscribing.why(requests, target)
-        case "status":
-            return await subscribing.status(requests)
-        case "export":
-            return await subscribing.export(requests)
-        case "import":
-            return await subscribing.import_list(requests, words)
-        case "pause":
-            return await preferring.pause(requests, target)
-        case "resume":
-            return await preferring.resume(requests, target)
-        case "set":
-            return await preferring.prefer(requests, target, words)
-        case "filter":
-            return await preferring.filter_entries(requests, target, words)
-        case "quiet":
-            return await preferring.settle(requests, words, wishes.quieted)
-        case "digest":
-            return await preferring.settle(requests, words, wishes.gathered)
-        case "timezone":
-            return await preferring.settle(requests, words, wishes.zoned)
-        case "language":
-            return await preferring.speak(requests, words)
-        case "find":
-            return await _search(requests, words)
-        case "more":
-            return await _more(requests, asked) if isinstance(asked, Found) else NothingMore()
-        case "watch":
-            return await _watch(requests, words)
-        case "unwatch" if not target.number:
-            return Incomplete("unwatch")
-        case "unwatch":
-            ended = await requests.unwatch(target.number)
-            return Unwatched(ended) if ended is not None else NoSuchWatch()
-        case "invite":
-            return Admitted() if await requests.accept_invitation(words.strip()) else NotAdmitted(refused=True)
-        case "forget":
-            return ReallyForget()
-        case "help":
-            return Explained(words)
-        case "cancel":
-            return LetBe() if asked else NothingToCancel()
-        case _:
-            return Greeted()
 
 
 async def _pick(requests: Requests, number: int, asked: Question | None) -> Reply:

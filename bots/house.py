@@ -9,12 +9,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, cast
 
 import msgspec
 
 from bots.access import Access
-from bots.asking import Health, Limits, WhatItTold
+from bots.asking import Limits, WhatItTold
 from bots.atom import node_uri
 from bots.delivery import Delivery
 from bots.importing import Importing, follow
@@ -78,19 +77,15 @@ class House:
         habits = msgspec.structs.replace(known.habits, client_language=client_language)
         return msgspec.structs.replace(known, habits=habits)
 
-    def handler(
-        self, jid: str, most_subscriptions: int | None = None, at_work: Callable[[], None] | None = None
-    ) -> "RequestHandler":
-        """Return what executes a person's requests; ``at_work`` is called before what takes long."""
-        return RequestHandler(self, jid, self.limits.of(most_subscriptions), at_work)
-
 
 class Queries:
     """Requests of the person with this bare JID that change nothing; each may raise a CoronetError."""
 
-    def __init__(self, house: House, jid: str, limits: Limits, at_work: Callable[[], None] | None = None) -> None:
-        """Serve a person with these limits; ``at_work`` is called before what takes long."""
-        self.limits = limits
+    def __init__(
+        self, house: House, jid: str, most_subscriptions: int | None = None, at_work: Callable[[], None] | None = None
+    ) -> None:
+        """Serve a person with a limit of their own, or None; ``at_work`` is called before what takes long."""
+        self.limits = house.limits.of(most_subscriptions)
         self._house = house
         self._store = house.store
         self._jid = jid
@@ -130,15 +125,15 @@ class Queries:
         position = (await self._store.nodes.of(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
 
-    async def health(self, cids: tuple[ChannelId, ...]) -> Health:
-        """Return how these channels and the fleet are."""
+    async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
+        """Return how many workers there are, and which of these channels fail: outcome, since when (Unix s)."""
         workers, states = await asyncio.gather(self._store.ring.view(), self._store.channels.states(cids))
         failing = {}
         for state in states:
             if state is not None and state.failing_since_s is not None:
                 last = await self._store.channels.polls(state.channel.id, 1)
                 failing[state.channel.id] = (last[0].outcome if last else "", state.failing_since_s)
-        return Health(len(workers), failing)
+        return len(workers), failing
 
     async def habits(self) -> Habits:
         """Return when the person wants to hear from us."""
@@ -269,9 +264,9 @@ class RequestHandler(Queries):
 class DryRun(Queries):
     """Requests of one person, answered without an effect; ``would`` is what would be done, a sentence each."""
 
-    def __init__(self, house: House, jid: str, limits: Limits) -> None:
-        """Answer for a person with these limits."""
-        super().__init__(house, jid, limits)
+    def __init__(self, house: House, jid: str, most_subscriptions: int | None) -> None:
+        """Answer for a person with a limit of their own, or None."""
+        super().__init__(house, jid, most_subscriptions)
         self.would: list[str] = []
         self._probed: dict[ChannelId, Channel] = {}
 
@@ -380,26 +375,6 @@ Requests = RequestHandler | DryRun
 """What dialogues may ask: mypy checks that both have every method."""
 
 _AND_WATCHES = ", and what they watch for"
-
-
-class NotAllowed(Exception):
-    """Somebody who is not admitted made a request."""
-
-
-class _StrangersRequests:
-    """Requests of somebody who is not admitted: all but an invitation are refused."""
-
-    def __init__(self, requests: Requests) -> None:
-        self.limits = requests.limits
-        self.accept_invitation = requests.accept_invitation
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NotAllowed(name)
-
-
-async def admitted(requests: Requests) -> Requests:
-    """Return the requests; for somebody who is not admitted, such as raise :class:`NotAllowed`."""
-    return requests if await requests.is_admitted() else cast("Requests", _StrangersRequests(requests))
 
 
 async def _encoded(text: str) -> bytes:

@@ -11,7 +11,7 @@ from bots import stanzas
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.ids import fresh_id
-from bots.link import Link, LinkLost
+from bots.link import Link, send_in_any_session
 from bots.replies.subscriptions import Imported
 from bots.tasks import end
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
@@ -169,11 +169,5 @@ class Importing:
     async def _tell(self, jid: str, came: Imported) -> None:
         (habits,) = await self._store.users.habits([user_id(jid)])
         content = stanzas.payload(came.text(habits.speaks)) + stanzas.REQUEST
-        stanza = stanzas.message(self._link.address, jid, fresh_id(user_id(jid)), content)
-        while True:
-            await self._link.up.wait()
-            try:
-                await self._link.send([stanza])
-            except LinkLost:
-                continue
-            return
+        ident = fresh_id(user_id(jid))
+        await send_in_any_session(self._link, [stanzas.message(self._link.address, jid, ident, content)])

@@ -12,10 +12,9 @@ from xml.etree.ElementTree import Element
 
 from bots import muc
 from bots.bounces import condition_of
-from bots.commands import cut, reaction
+from bots.commands import VERB_OF, cut, reaction
 from bots.link import Bounced, Receipt, Said, SaidInRoom
 from bots.stanzas import LONGEST_TOKEN, MARKERS, OUT_OF_BAND, RECEIPTS, bare
-from bots.verbs import VERB_OF
 
 _REPLY: Final = "urn:xmpp:reply:0"
 _FALLBACK: Final = "urn:xmpp:fallback:0"

@@ -1,6 +1,7 @@
 """The port between Coronet's chat side and XMPP: what comes in, and how to send. No slixmpp here."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Protocol
 from xml.etree.ElementTree import Element
@@ -210,6 +211,15 @@ class Link(Protocol):
     def hint(self, stanza: str) -> None:
         """Write a stanza whose loss does not matter; does nothing without a session."""
         ...
+
+
+async def send_in_any_session(link: Link, stanzas: Sequence[str]) -> None:
+    """Send stanzas in this session, or in the next one if it ends before the server has them."""
+    while True:
+        await link.up.wait()
+        with contextlib.suppress(LinkLost):
+            await link.send(stanzas)
+            return
 
 
 class AskingLink(Link, Protocol):

@@ -69,7 +69,7 @@ class Rehearsing:
             if known.suspended:
                 lines.append(Line(text, (), ("Say nothing: they are suspended.",)))
                 continue
-            dry_run = DryRun(self._house, jid, self._house.limits.of(known.most_subscriptions))
+            dry_run = DryRun(self._house, jid, known.most_subscriptions)
             reply = await answer(dry_run, text, asked)
             words = worded(known, reply)
             lines.append(Line(text, (words, *reply.others(known.habits.speaks)), tuple(dry_run.would)))

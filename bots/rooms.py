@@ -21,14 +21,14 @@ import structlog
 from bots import bounces, introduction, muc, stanzas
 from bots.access import Access
 from bots.charges import Charges
+from bots.commands import LEAVE
 from bots.delivery import Delivery
 from bots.desk import Desk
-from bots.house import House
+from bots.house import House, RequestHandler
 from bots.ids import fresh_id, is_batch
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
-from bots.replies.talking import NotAdmitted, in_a_room, kept_out, no_group_chat, too_many_rooms, who_is_it
+from bots.replies.talking import NotAdmitted, excuse, in_a_room
 from bots.tasks import end
-from bots.verbs import LEAVE
 from bots.visits import Check, Deed, Drop, Enter, Excuse, GiveUp, Inside, Keep, Leave, Settle, Visits
 from bots.voice import voice
 from service.clock import Clock
@@ -53,7 +53,6 @@ _MOST_WAITING: Final = 1_000
 _MOST_TASKS: Final = 2_000
 """Questions to other servers that are open."""
 _MOST_WAITING_OF_A_SITE: Final = 100
-_EXCUSES: Final = {"refused": kept_out, "no group chat": no_group_chat, "too many rooms": too_many_rooms}
 _STILL_IN: Final = frozenset(("service-unavailable", "feature-not-implemented", "item-not-found"))
 _UNCLEAR: Final = frozenset(("remote-server-not-found", "remote-server-timeout"))
 _log = structlog.get_logger()
@@ -268,7 +267,7 @@ class Rooms:
                 self._begin(self._forget_address(room))
             case Excuse(to, room, reason):
                 speaks = (await self._store.users.get(to)).habits.speaks
-                content = stanzas.payload(_EXCUSES[reason](room, voice(speaks)))
+                content = stanzas.payload(excuse(reason, room, voice(speaks)))
                 self._link.hint(stanzas.message(address, to, fresh_id(user_id(to)), content))
             case Inside(room):
                 self._delivery.presence(Seen(room))
@@ -328,7 +327,7 @@ class Rooms:
         by = event.by
         speaker = voice((await self._store.users.get(by)).habits.speaks if event.is_vouched else "")
         if not event.is_vouched and not self._door.is_open:
-            self._decline(event, who_is_it(event.room, speaker))
+            self._decline(event, excuse("not vouched for", event.room, speaker))
         elif not await self._door.admits(by):
             self._decline(event, NotAdmitted().text(speaker.language))
         elif not (event.through and event.is_vouched) or await self._may_invite(by, INVITATIONS_PER_HOUR):
@@ -408,7 +407,7 @@ class Rooms:
 
     async def _give_up(self, room: str) -> None:
         _log.info("out of a room", room=room)
-        await self._house.handler(room).forget_everything()
+        await RequestHandler(self._house, room).forget_everything()
         await self._store.rooms.drop(self._link.address, room)
         self._begin(self._forget_address(room))
         await self._bookmarked(muc.no_bookmark(room))

@@ -165,9 +165,9 @@ async def why(requests: Requests, target: Target) -> Reply:
 async def status(requests: Requests) -> Reply:
     """Tell whether all subscriptions can be reached."""
     mine = await requests.subscriptions()
-    health = await requests.health(tuple(followed.channel.id for followed in mine))
-    failing = tuple((f, *health.failing[f.channel.id]) for f in mine if f.channel.id in health.failing)
-    return StatusReport(len(mine), health.workers, failing, requests.now_s())
+    workers, trouble = await requests.health(tuple(followed.channel.id for followed in mine))
+    failing = tuple((f, *trouble[f.channel.id]) for f in mine if f.channel.id in trouble)
+    return StatusReport(len(mine), workers, failing, requests.now_s())
 
 
 async def export(requests: Requests) -> Reply:

@@ -13,6 +13,7 @@ from gettext import GNUTranslations, NullTranslations
 from importlib.resources import files
 from io import BytesIO
 from typing import Final
+from unicodedata import combining, normalize
 from zoneinfo import ZoneInfo
 
 from babel import Locale
@@ -22,8 +23,6 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 from babel.units import format_unit
-
-from bots.times import bare
 
 SOURCE: Final = "en"
 """What the code speaks, and who says nothing of their language is spoken to in."""
@@ -120,6 +119,15 @@ def language_named(words: str) -> str:
 @cache
 def _names() -> dict[str, str]:
     return {bare(_voice(speaker).name(named)): named for speaker in LANGUAGES for named in LANGUAGES}
+
+
+def bare(words: str) -> str:
+    """Return words as they compare: without capitals and accents, one space between them and none around.
+
+    Without long runs of white space, expressions over them take linear time.
+    """
+    plain = "".join(each for each in normalize("NFKD", words.casefold()) if not combining(each))
+    return " ".join(plain.split())
 
 
 def marked(sentence: str) -> str:

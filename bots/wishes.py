@@ -1,6 +1,7 @@
 """What people write of settings, as values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`. Pure.
 
-What is not understood is None, or the reply that says so.
+What is not understood is None, or the reply that says so. Days are known by their first three letters or more, with or
+without accents: no two languages disagree on those. German ones by two letters as well.
 """
 
 import re
@@ -8,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from bots import templates, times
+from bots import templates
 from bots.commands import MOST_SHOWN
 from bots.replies.help import Incomplete
 from bots.replies.parts import Reply
@@ -21,6 +22,7 @@ from bots.replies.settings import (
     UnreadableTime,
 )
 from bots.replies.subscriptions import Wishes
+from bots.voice import bare
 from service.feeds.text import one_line
 from service.habits import DAYS, EVERY_DAY, Digest, Habits, Quiet, zone_named
 from service.preferences import LEAST_INTERVAL_S, MOST_INTERVAL_S, MOST_RULES, Preferences, Rule, parse_test
@@ -29,6 +31,51 @@ ON: Final = frozenset(("on", "yes", "true", "an", "ein", "ja", "oui", "activer",
 OFF: Final = frozenset(
     ("off", "none", "no", "never", "stop", "aus", "nein", "nie", "non", "jamais", "arrêt", "nunca", "desactivar")
 )
+
+_WEEKDAYS: Final = EVERY_DAY[:5]
+_WEEKEND: Final = EVERY_DAY[5:]
+
+_DAYS: Final = (
+    ("monday", "montag", "lundi", "lunes"),
+    ("tuesday", "dienstag", "mardi", "martes"),
+    ("wednesday", "mittwoch", "mercredi", "miercoles"),
+    ("thursday", "donnerstag", "jeudi", "jueves"),
+    ("friday", "freitag", "vendredi", "viernes"),
+    ("saturday", "samstag", "samedi", "sabado"),
+    ("sunday", "sonntag", "dimanche", "domingo"),
+)
+_SHORT: Final = ("mo", "di", "mi", "do", "fr", "sa", "so")
+_SHORTEST: Final = 3
+
+NAMED_DAYS: Final = {
+    **dict.fromkeys(("weekdays", "werktags", "wochentags", "laborables"), _WEEKDAYS),
+    **dict.fromkeys(("weekend", "weekends", "wochenende", "wochenenden", "week-end", "week-ends", "finde"), _WEEKEND),
+    **dict.fromkeys(("daily", "always", "taglich", "immer", "toujours", "diario", "siempre"), EVERY_DAY),
+}
+
+RHYTHMS: Final = {
+    **dict.fromkeys(("hourly", "stundlich", "horaire", "toutes les heures", "cada hora"), "hour"),
+    **dict.fromkeys(("daily", "taglich", "jeden tag", "quotidien", "tous les jours"), "day"),
+    **dict.fromkeys(("chaque jour", "diario", "diariamente", "cada dia"), "day"),
+    **dict.fromkeys(("weekly", "wochentlich", "jede woche", "hebdomadaire", "toutes les semaines"), "week"),
+    **dict.fromkeys(("chaque semaine", "semanal", "semanalmente", "cada semana"), "week"),
+}
+
+AT_ONCE: Final = frozenset(("at once", "sofort", "tout de suite", "aussitot", "de inmediato", "enseguida"))
+EVERY: Final = re.compile(r"^(?:at most |every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+")
+UNITS_S: Final = {
+    **dict.fromkeys(("s", "sec", "second", "seconds", "sek", "sekunde", "sekunden"), 1),
+    **dict.fromkeys(("seconde", "secondes", "seg", "segundo", "segundos"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes", "minuten", "minuto", "minutos"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "std", "stunde", "stunden"), 3_600),
+    **dict.fromkeys(("heure", "heures", "hora", "horas"), 3_600),
+    **dict.fromkeys(("d", "day", "days", "tag", "tage", "tagen", "j", "jour", "jours", "dia", "dias"), 86_400),
+    **dict.fromkeys(("w", "week", "weeks", "woche", "wochen", "semaine", "semaines", "semana", "semanas"), 604_800),
+}
+
+FROM: Final = re.compile(r"^(?:from|von|de)\s+")
+TO: Final = re.compile(r"\s*(?:-|–|\b(?:to|bis|hasta|a)\b)\s*")  # noqa: RUF001 - people type it
+AT: Final = re.compile(r"\s(?:at|um|a las|a)\s")
 
 _TIME = re.compile(r"(\d{1,2})(?:h|[:.h](\d{2}))?")
 _SPAN = re.compile(r"\s*([0-9]{1,6})\s*([a-z]+)\.?(?![a-z])")
@@ -53,6 +100,15 @@ _PRESENCE: Final = frozenset(("presence", "away", "präsenz", "anwesenheit", "pr
 _NUMBER = re.compile(r"#?([0-9]{1,3})")
 
 
+def _day(name: str) -> int | None:
+    """Return which day of the week is called so; 0 is Monday."""
+    if name in _SHORT:
+        return _SHORT.index(name)
+    if len(name) < _SHORTEST:
+        return None
+    return next((number for number, names in enumerate(_DAYS) if any(full.startswith(name) for full in names)), None)
+
+
 def quieted(habits: Habits, words: str) -> Habits | Reply:
     """Return habits with these quiet hours, ``off`` or ``presence``."""
     if words.lower() in OFF:
@@ -70,7 +126,7 @@ def gathered(habits: Habits, words: str) -> Habits | Reply:
     return msgspec.structs.replace(habits, digest=rhythm) if rhythm or off else UnreadableTime("digest", words)
 
 
-def zoned(habits: Habits, words: str) -> Habits | Reply:
+def in_zone(habits: Habits, words: str) -> Habits | Reply:
     """Return habits with the time zone of this name."""
     zones = zone_named(words)
     return msgspec.structs.replace(habits, zone=zones[0]) if len(zones) == 1 else NoSuchZone(words, zones)
@@ -78,7 +134,7 @@ def zoned(habits: Habits, words: str) -> Habits | Reply:
 
 def quiet(words: str) -> Quiet | None:
     """Return hours to be quiet, from ``HH:MM-HH:MM`` and perhaps days: ``mon-fri``, ``sat,sun``, ``weekdays``."""
-    hours, _, days = times.TO.sub("-", times.FROM.sub("", times.bare(words))).partition(" ")
+    hours, _, days = TO.sub("-", FROM.sub("", bare(words))).partition(" ")
     begins, dash, ends = hours.partition("-")
     first, last, chosen = _minute(begins), _minute(ends), _days(days) if days.strip() else EVERY_DAY
     if not dash or first is None or last is None or chosen is None:
@@ -88,35 +144,35 @@ def quiet(words: str) -> Quiet | None:
 
 def digest(words: str) -> Digest | None:
     """Return how to gather news, from ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; times may be left out."""
-    plain = f"{times.bare(words)} "
-    named = next((name for name in times.RHYTHMS if plain.startswith(f"{name} ")), None)
+    plain = f"{bare(words)} "
+    named = next((name for name in RHYTHMS if plain.startswith(f"{name} ")), None)
     if named is None:
         return None
-    rest = times.AT.sub(" ", f" {plain.removeprefix(named).strip()}").split()
+    rest = AT.sub(" ", f" {plain.removeprefix(named).strip()}").split()
     at = _minute(rest[-1]) if rest else None
     before = rest[:-1] if at is not None else rest
     found = Digest("day") if at is None else Digest("day", at)
-    match times.RHYTHMS[named], before:
+    match RHYTHMS[named], before:
         case "hour", [] if not rest:
             return Digest("hour")
         case "day", []:
             return found
         case "week", []:
             return Digest("week", found.at)
-        case "week", [name] if (day := times.day(name)) is not None:
+        case "week", [name] if (day := _day(name)) is not None:
             return Digest("week", found.at, day)
     return None
 
 
 def interval_s(words: str) -> int | None:
     """Return how far apart to tell, in seconds, from ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``."""
-    plain = times.bare(words)
-    if plain in times.RHYTHMS:
-        return _RHYTHMS_S[times.RHYTHMS[plain]]
-    plain = times.EVERY.sub("", plain)
-    if plain in times.UNITS_S:
-        return times.UNITS_S[plain]
-    parts = [(int(each[1]), times.UNITS_S.get(each[2])) for each in _SPAN.finditer(plain)]
+    plain = bare(words)
+    if plain in RHYTHMS:
+        return _RHYTHMS_S[RHYTHMS[plain]]
+    plain = EVERY.sub("", plain)
+    if plain in UNITS_S:
+        return UNITS_S[plain]
+    parts = [(int(each[1]), UNITS_S.get(each[2])) for each in _SPAN.finditer(plain)]
     if not parts or _SPAN.sub("", plain).strip() or any(unit_s is None for _, unit_s in parts):
         return None
     return sum(count * (unit_s or 0) for count, unit_s in parts)
@@ -134,12 +190,12 @@ def _minute(text: str) -> int | None:
 
 
 def _days(words: str) -> tuple[int, ...] | None:
-    if (named := times.NAMED_DAYS.get(words.strip())) is not None:
+    if (named := NAMED_DAYS.get(words.strip())) is not None:
         return named
     found: set[int] = set()
     for part in re.split(r"[,\s]+", words.strip()):
         first, dash, last = part.partition("-")
-        begin, end = times.day(first), times.day(last) if dash else times.day(first)
+        begin, end = _day(first), _day(last) if dash else _day(first)
         if begin is None or end is None:
             return None
         found.update((begin + number) % len(DAYS) for number in range((end - begin) % len(DAYS) + 1))
@@ -186,7 +242,7 @@ def preferred(before: Preferences, named: str, value: str, *, for_all: bool) -> 
 
 def _with_interval(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
     seconds = interval_s(value)
-    if off or usual or times.bare(value) in times.AT_ONCE:
+    if off or usual or bare(value) in AT_ONCE:
         return msgspec.structs.replace(before, interval_s=None if usual else 0)
     if seconds is None or not LEAST_INTERVAL_S <= seconds <= MOST_INTERVAL_S:
         return UnreadableSetting("interval", value)

@@ -1,8 +1,6 @@
 """Replies about a person's settings: pauses, preferences and filters of subscriptions, times, language."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from zoneinfo import ZoneInfo
 
 from bots.commands import MOST_SHOWN
 from bots.replies.help import HELP
@@ -11,7 +9,7 @@ from bots.templates import MOST_CHARS, MOST_LINES, VARIABLES
 from bots.voice import LANGUAGES, Voice, marked
 from bots.voice import voice as voice_of
 from service.feeds.text import one_line
-from service.habits import EVERY_DAY, MINUTES_PER_HOUR, Digest, Habits, Quiet
+from service.habits import EVERY_DAY, MINUTES_PER_HOUR, Digest, Habits, Quiet, zoned
 from service.preferences import LEAST_INTERVAL_S, MOST_INTERVAL_S, NONE, USUAL_PROOF, Preferences, Rule, written
 
 
@@ -268,7 +266,7 @@ class HabitsTold(Reply, frozen=True):
         told = self._told(voice)
         if habits.quiet:
             told = voice.say("{told}, but nothing {hours}", told=told, hours=_quiet(habits.quiet, voice))
-        clock = datetime.fromtimestamp(self.now_s, ZoneInfo(habits.zone)).strftime("%H:%M")
+        clock = zoned(self.now_s, habits.zone).strftime("%H:%M")
         words = voice.say(
             "{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=habits.zone, time=clock
         )

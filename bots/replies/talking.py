@@ -30,37 +30,26 @@ def in_a_room(nick: str, voice: Voice) -> str:
     )
 
 
-def kept_out(room: str, voice: Voice) -> str:
-    """Say to who invited us that a room does not let us in."""
-    return voice.say(
-        "I was not let into {room}. If only members may enter it, or with a password, its owner has to let me in.",
-        room=one_line(room, 300),
-    )
-
-
-def no_group_chat(room: str, voice: Voice) -> str:
-    """Say to who invited us that an address is not a group chat's."""
-    return voice.say(
-        "I found no group chat at {room}. Please check the address. If the room is hidden, its owner has to show it.",
-        room=one_line(room, 300),
-    )
-
-
-def too_many_rooms(room: str, voice: Voice) -> str:
-    """Say to who invited us that we are in as many rooms as we can be."""
-    return voice.say(
-        "I cannot come to {room}: I am in too many rooms already. Please invite me again when I have left some.",
-        room=one_line(room, 300),
-    )
-
-
-def who_is_it(room: str, voice: Voice) -> str:
-    """Say to whoever had a room invite us that we cannot tell who it is."""
-    return voice.say(
+_EXCUSES: Final = {
+    "refused": marked(
+        "I was not let into {room}. If only members may enter it, or with a password, its owner has to let me in."
+    ),
+    "no group chat": marked(
+        "I found no group chat at {room}. Please check the address. If the room is hidden, its owner has to show it."
+    ),
+    "too many rooms": marked(
+        "I cannot come to {room}: I am in too many rooms already. Please invite me again when I have left some."
+    ),
+    "not vouched for": marked(
         "I am not here for everybody, and only {room} says who invites me there. "
-        "Invite me directly, if your client can do that, or ask whoever runs me.",
-        room=one_line(room, 300),
-    )
+        "Invite me directly, if your client can do that, or ask whoever runs me."
+    ),
+}
+
+
+def excuse(reason: str, room: str, voice: Voice) -> str:
+    """Return what is said to who invited us, for one of these reasons for which we do not come."""
+    return voice.say(_EXCUSES[reason], room=one_line(room, 300))
 
 
 def welcome_back(voice: Voice) -> str:

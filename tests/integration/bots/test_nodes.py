@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from bots.atom import ATOM, node_uri
+from bots.house import RequestHandler
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.stack.prosody import PrivateProsody
@@ -98,7 +99,9 @@ async def test_a_public_channels_entries_are_items_and_corrections_take_their_pl
         await reader.follow(channel.id)
         assert (await reader.nodes())[channel.id] == "A feed"
         assert await reader.kind(channel.id) == "urn:xmpp:pubsub-social-feed:1"
-        assert await bot._desk._house.handler("").node_of(channel.id) == node_uri(settings.pubsub_service, channel.id)
+        assert await RequestHandler(bot._desk._house, "").node_of(channel.id) == node_uri(
+            settings.pubsub_service, channel.id
+        )
         assert len(await reader.entries(channel.id)) == 1, "what was there before is on it, and nobody is told of that"
         await publish(store, channel, "a", "b")
         await store.nodes.changed(channel.id)

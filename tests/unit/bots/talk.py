@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from bots.asking import Health, Limits, WhatItTold
+from bots.asking import Limits, WhatItTold
 from bots.dialogue import answer
 from bots.house import Requests, followed
 from bots.replies.parts import Followed, Question, Reply
@@ -222,8 +222,8 @@ class FakeRequests:
     async def set_preferences(self, number: int, preferences: Preferences) -> None:
         self.person.preferences[number] = preferences
 
-    async def health(self, _cids: tuple[ChannelId, ...]) -> Health:
-        return Health(self.person.workers, self.person.failing)
+    async def health(self, _cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
+        return self.person.workers, self.person.failing
 
     async def told_by(self, message_id: str) -> WhatItTold | None:
         return self.person.told.get(message_id)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.bodies import MOST_PREVIEW_BYTES, link_preview
-from bots.notifications import notification
+from bots.notifications import MOST_PREVIEW_BYTES, link_preview, notification
 from bots.templates import Template
 from bots.voice import voice
 from service.feeds.urls import channel_id

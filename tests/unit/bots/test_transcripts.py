@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from bots.verbs import VERB_OF
+from bots.commands import VERB_OF
 from bots.voice import LANGUAGES, SOURCE
 from tests.unit.bots.visiting import visitor
 

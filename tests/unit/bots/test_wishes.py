@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots import times, wishes
+from bots import wishes
 from service.habits import EVERY_DAY, Digest, Quiet
 
 NIGHT = (22 * 60, 7 * 60)
@@ -95,7 +95,7 @@ def test_whatever_is_written_is_understood_or_not(words: str) -> None:
 
 def test_no_two_languages_mean_different_days_by_one_word() -> None:
     for first, second in combinations(range(7), 2):
-        for name, other in product(times._DAYS[first], times._DAYS[second]):
+        for name, other in product(wishes._DAYS[first], wishes._DAYS[second]):
             assert name[:3] != other[:3]
 
 
