@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 
+from bots.archive import past
 from bots.each_session import EachSession
 from bots.hearing import Hearing
 from bots.incoming import CLOCKS_DIFFER_S, STALE_S
 from bots.link import AskingLink
-from bots.past import past
 from bots.tasks import together
 from service.clock import Clock
 from service.errors import StoreUnavailable

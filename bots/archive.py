@@ -1,7 +1,12 @@
-"""An account's archive (XEP-0313): what the server has had of us and for us, read after a bot's death. Pure."""
+"""An account's archive (XEP-0313): what its server has received from us and for us.
 
+slixmpp's XEP-0313 plugin is not used: its ``iterate`` takes an error for the end of the archive, and its ``retrieve``
+leaves the collector of the results behind after a lost request.
+"""
+
+import asyncio
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
@@ -9,8 +14,8 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 
 from bots import incoming
-from bots.link import Receipt, Said
-from bots.stanzas import bare
+from bots.link import AskingLink, Receipt, Said
+from bots.stanzas import bare, data_form
 from service.store.outbox import MessageId
 
 MAM: Final = "urn:xmpp:mam:2"
@@ -18,10 +23,13 @@ RESULT: Final = f"{{{MAM}}}result"
 _FORWARDED: Final = "{urn:xmpp:forward:0}forwarded"
 _DELAY: Final = "{urn:xmpp:delay}delay"
 _RSM: Final = "http://jabber.org/protocol/rsm"
+MOST_PAGES: Final = 500
+PAGE: Final = 200
+_WITHIN_S: Final = 30.0
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What a stretch of the archive holds: the ids of what we sent, the receipts we got, and what people said to us."""
+    """What a page of the archive holds: the ids of what we sent, the receipts we got, and what people said to us."""
 
     sent: frozenset[MessageId]
     receipts: tuple[Receipt, ...]
@@ -31,13 +39,25 @@ class Kept(msgspec.Struct, frozen=True):
 def query(search: str, since_s: float, after: str, most: int) -> str:
     """Return what asks for at most so many messages since a moment (Unix s), beyond the one with the id ``after``."""
     start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    fields = f"<field var='FORM_TYPE' type='hidden'><value>{MAM}</value></field>"
-    fields += f"<field var='start'><value>{start}</value></field>"
     page = f"<max>{most}</max>" + (f"<after>{escape(after)}</after>" if after else "")
-    return (
-        f"<query xmlns='{MAM}' queryid={quoteattr(search)}><x xmlns='jabber:x:data' type='submit'>{fields}</x>"
-        f"<set xmlns='{_RSM}'>{page}</set></query>"
-    )
+    form = data_form("submit", MAM, {"start": start})
+    return f"<query xmlns='{MAM}' queryid={quoteattr(search)}>{form}<set xmlns='{_RSM}'>{page}</set></query>"
+
+
+async def past(link: AskingLink, since_s: float) -> AsyncIterator[Kept]:
+    """Return page by page what there was since a moment (Unix s); a server without an archive has none.
+
+    Raises LinkLost, and TimeoutError if a page takes too long.
+    """
+    after = ""
+    for _ in range(MOST_PAGES):
+        async with asyncio.timeout(_WITHIN_S):
+            results, answer = await link.search(since_s, after, PAGE)
+        yield read(results, link.address)
+        following = next_page(answer)
+        if following is None:
+            return
+        after = following
 
 
 def read(results: Iterable[Element], account: str) -> Kept:

@@ -1,7 +1,8 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
+from functools import partial
+
 from bots.absence import Absence
-from bots.appearance import Appearance
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.counter import Counter
@@ -12,6 +13,7 @@ from bots.each_session import EachSession
 from bots.hearing import Hearing
 from bots.house import House
 from bots.importing import Importing
+from bots.introduction import appear
 from bots.link import (
     Bounced,
     Event,
@@ -26,7 +28,6 @@ from bots.link import (
     Started,
     Wrote,
 )
-from bots.nodes import Nodes
 from bots.presences import Presences
 from bots.publishing import Publishing
 from bots.rehearsing import Rehearsing
@@ -90,8 +91,8 @@ class Bot:
             store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
         )
         self._absence = Absence(store.heard, self.connection, self._hearing, clock)
-        self._appearing = EachSession(self.connection, Appearance(self.connection).appear)
-        self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
+        self._appearing = EachSession(self.connection, partial(appear, self.connection))
+        self._publishing = _publishing(settings, store, self.connection, clock)
         self._undertaker = Undertaker(store, self.connection, self._hearing)
         self._rooms = Rooms(
             store,
@@ -109,8 +110,8 @@ class Bot:
         try:
             await self._rooms.load()
             keeping = [self._rooms.run(), self._appearing.run(), self._absence.run(), self._importing.run()]
-            if self._nodes is not None:
-                keeping.append(self._nodes.run())
+            if self._publishing is not None:
+                keeping.append(self._publishing.run())
             talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
             await together(self.connection.run(), *talking, self._presences.run(), self._delivery.run(), *keeping)
         finally:
@@ -183,13 +184,15 @@ def _files(settings: Settings) -> Files:
     return Files(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
 
 
-def _nodes(settings: Settings, store: Store, link: Connection, clock: Clock) -> Nodes:
-    service = settings.pubsub_service
-    return Nodes(
+def _publishing(settings: Settings, store: Store, link: Connection, clock: Clock) -> Publishing | None:
+    if not settings.pubsub_service:
+        return None
+    return Publishing(
         store,
-        Publishing(store, link, service, settings.public_from_subscribers),
+        link,
         clock,
-        service=service,
+        service=settings.pubsub_service,
+        least_subscribers=settings.public_from_subscribers,
         every_s=settings.maintenance_interval_s,
         lease_ttl_s=settings.lease_ttl_s,
     )

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots import commands, muc, stanzas
+from bots import commands, stanzas
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.dialogue import Dialogue, converse
@@ -39,6 +39,7 @@ from bots.replies.talking import broken, welcome, welcome_back
 from bots.speaking import Answer, Speaking
 from bots.tasks import end
 from bots.verbs import LEAVE
+from bots.visits import quoted
 from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -291,7 +292,7 @@ class Desk:
         """Return the content of what is said first, "" for nothing; in a room it names whom it is for."""
         if not words:
             return ""
-        return stanzas.payload(f"{muc.quoted(said.sender.partition('/')[2])}: {words}" if said.aloud else words)
+        return stanzas.payload(f"{quoted(said.sender.partition('/')[2])}: {words}" if said.aloud else words)
 
     def _stanza(self, task: _Task, content: str, count: int) -> str:
         said, uid = task.said, user_id(task.said.jid)

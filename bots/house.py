@@ -177,8 +177,8 @@ class House:
             case EndWatch(number):
                 return await self._store.standing.unwatch(jid, number)
             case ReadList(url):
-                if self.uploads.is_own(url):
-                    return await self.lists.read(lambda: self.uploads.read(url))
+                if self.uploads.files.is_own(url):
+                    return await self.lists.read(lambda: self.uploads.files.read(url))
                 return await self._store.requests.outline(url)
             case ReadListText(text):
                 return await self.lists.read(lambda: _encoded(text))

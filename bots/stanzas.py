@@ -7,6 +7,7 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from typing import Final
+from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
 RECEIPTS: Final = "urn:xmpp:receipts"
@@ -14,6 +15,8 @@ MARKERS: Final = "urn:xmpp:chat-markers:0"
 DELAY: Final = "urn:xmpp:delay"
 OUT_OF_BAND: Final = "jabber:x:oob"
 CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
+MUC: Final = "http://jabber.org/protocol/muc"
+_ERRORS: Final = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
 
 REQUEST: Final = f"<request xmlns='{RECEIPTS}'/>"
 """Asks for a receipt (XEP-0184)."""
@@ -107,6 +110,19 @@ def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") ->
     return f"<presence from={quoteattr(sender)}{whom}{stated}>{content}</presence>"
 
 
+def entering(sender: str, room: str, nick: str, password: str, content: str) -> str:
+    """Return the presence that enters a room (XEP-0045), without its history."""
+    secret = f"<password>{escape(clean(password))}</password>" if password else ""
+    asked = f"<x xmlns='{MUC}'><history maxstanzas='0'/>{secret}</x>"
+    return presence(sender, f"{room}/{nick}", content=asked + content)
+
+
+def declining(sender: str, room: str, to: str, reason: str) -> str:
+    """Return what has a room tell who invited us through it why we do not come (XEP-0045 §7.8.3)."""
+    told = f"<decline to={quoteattr(to)}><reason>{escape(clean(reason))}</reason></decline>"
+    return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{MUC}#user'>{told}</x></message>"
+
+
 def no_contact(sender: str, jid: str, ident: str, *, is_account: bool) -> list[str]:
     """Return what ends both presence subscriptions; an account's server has a roster to take the person out of."""
     if not is_account:
@@ -115,14 +131,18 @@ def no_contact(sender: str, jid: str, ident: str, *, is_account: bool) -> list[s
     return [request(sender, sender, ident, "set", f"<query xmlns='jabber:iq:roster'>{item}</query>")]
 
 
+def data_form(kind: str, form_type: str, values: Mapping[str, str]) -> str:
+    """Return a form that is filled in (XEP-0004, XEP-0068); ``kind`` is "submit" or "result"."""
+    fields = "".join(
+        f"<field var='{var}'><value>{escape(clean(value))}</value></field>" for var, value in values.items()
+    )
+    hidden = f"<field var='FORM_TYPE' type='hidden'><value>{form_type}</value></field>"
+    return f"<x xmlns='jabber:x:data' type='{kind}'>{hidden}{fields}</x>"
+
+
 def request(sender: str, to: str, ident: str, kind: str, content: str) -> str:
     """Return a request of ours; ``kind`` is "get" or "set"."""
     return f"<iq {_addressed(sender, to, ident)} type='{kind}'>{content}</iq>"
-
-
-def ping(sender: str, to: str, ident: str) -> str:
-    """Return a ping (XEP-0199)."""
-    return request(sender, to, ident, "get", "<ping xmlns='urn:xmpp:ping'/>")
 
 
 def result(sender: str, to: str, ident: str, content: str) -> str:
@@ -151,3 +171,10 @@ def _addressed(sender: str, to: str, ident: str) -> str:
 def bare(jid: str) -> str:
     """Return the JID without its resource."""
     return jid.partition("/")[0]
+
+
+def condition_of(stanza: Element) -> str:
+    """Return the condition of a stanza of the type error (RFC 6120 §8.3.3)."""
+    error = stanza.find("{*}error")
+    named = [child.tag for child in (error if error is not None else ()) if child.tag.startswith(_ERRORS)]
+    return named[0].removeprefix(_ERRORS) if named else "undefined-condition"

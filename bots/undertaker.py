@@ -11,12 +11,11 @@ from typing import Final
 
 import structlog
 
-from bots.archive import Kept
+from bots.archive import Kept, past
 from bots.hearing import Hearing
 from bots.ids import answer_id, is_batch
 from bots.incoming import CLOCKS_DIFFER_S
 from bots.link import AskingLink, LinkLost, Receipt, Said
-from bots.past import past
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.keys import user_id

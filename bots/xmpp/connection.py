@@ -9,22 +9,23 @@ most 32 kB are unconfirmed per sender) and show a dead connection.
 """
 
 import asyncio
+import contextlib
 import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
+from xml.etree.ElementTree import Element
 
 import msgspec
 import structlog
 from slixmpp import ClientXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots import adhoc, archive, incoming, introduction, muc, stanzas
+from bots import adhoc, archive, incoming, introduction, stanzas
 from bots.link import Event, LinkLost, Ordered, PresenceChanged, Said, Started, Wrote
 from bots.voice import voice
 from bots.xmpp import stream
-from bots.xmpp.questions import Answer, Questions
 from service.metrics import MESSAGES
 from service.settings import Settings
 
@@ -41,7 +42,11 @@ _STABLE_AFTER_S = 10.0
 _MAX_SEQ = 2**32
 _REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
 
+_PING: Final = "{urn:xmpp:ping}ping"
 _log = structlog.get_logger()
+
+Answer = asyncio.Future[Element]
+"""Becomes the answer to a request, be it a result or an error. May raise :class:`LinkLost`."""
 
 
 class Connection:
@@ -59,7 +64,8 @@ class Connection:
         self.is_account = settings.xmpp_login == "client"
         self.voice = f"{self.address}/{stream.resource(session)}" if self.is_account else self.address
         self._settings = settings
-        self._searches: dict[str, list[Any]] = {}
+        self._searches: dict[str, list[Element]] = {}
+        self._requests: dict[str, tuple[str, Answer]] = {}  # by id: whom it went to, and its answer
         self.rooms: set[str] = set()
         self._on_event = on_event
         self._host, self._port = stream.endpoint(settings)
@@ -69,7 +75,6 @@ class Connection:
         self._down = asyncio.Event()
         self._deadline = asyncio.timeout(None)
         self._session = 0
-        self._questions = Questions()
         self._heard_s = 0.0
         self._since_s = 0.0  # when the connection was last made
         self._told_slow = False
@@ -94,13 +99,9 @@ class Connection:
             await self.up.wait()
             if session != self._session:
                 raise LinkLost("The XMPP session ended before everything was written.")
-            try:
-                for stanza in chunk:
-                    self._write(stanza)
-                confirmed = self._ping()
-            except NotConnectedError:
-                raise LinkLost("The XMPP connection is gone.") from None
-            await confirmed
+            for stanza in chunk:
+                self._write(stanza)
+            await self._ping()
             MESSAGES.inc(len(chunk))
             started_s = self._notice_pace(sum(map(len, chunk)), started_s)
 
@@ -126,28 +127,36 @@ class Connection:
     def hint(self, stanza: str) -> None:
         """See :meth:`bots.link.Link.hint`."""
         if self.up.is_set():
-            try:
+            with contextlib.suppress(LinkLost):
                 self._write(stanza)
-            except NotConnectedError:
-                _log.debug("hint not written")
 
     def _write(self, stanza: str) -> None:
         if self._sm is not None and self._sm.enabled_out:
             self._sm.seq = (self._sm.seq + 1) % _MAX_SEQ
             self._sm.unacked_queue.append((self._sm.seq, stanza))
-        self._stream.send_raw(stanza)
+        self._send_raw(stanza)
 
-    async def ask(self, to: str, kind: str, content: str) -> Any:
-        """See :meth:`bots.link.AskingLink.ask`."""
-        await self.up.wait()
-        ident, answer = self._questions.opened(to)
+    def _send_raw(self, text: str) -> None:
         try:
-            self._write(stanzas.request(self.address, to, ident, kind, content))
+            self._stream.send_raw(text)
         except NotConnectedError:
             raise LinkLost("The XMPP connection is gone.") from None
-        return await answer
 
-    async def search(self, since_s: float, after: str, most: int) -> tuple[list[Any], Any]:
+    async def ask(self, to: str, kind: str, content: str) -> Element:
+        """See :meth:`bots.link.AskingLink.ask`."""
+        await self.up.wait()
+        return await self._request(to, kind, content)
+
+    def _request(self, to: str, kind: str, content: str) -> Answer:
+        """Send a request under an id that nobody can guess; only an answer from ``to`` counts."""
+        ident = secrets.token_hex(8)
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._requests[ident] = (to, answer)
+        answer.add_done_callback(lambda _: self._requests.pop(ident, None))  # also when nobody waits any more
+        self._write(stanzas.request(self.address, to, ident, kind, content))
+        return answer
+
+    async def search(self, since_s: float, after: str, most: int) -> tuple[list[Element], Element]:
         """See :meth:`bots.link.AskingLink.search`."""
         search = secrets.token_hex(8)
         results = self._searches[search] = []
@@ -167,10 +176,9 @@ class Connection:
             await stream.lay_to_rest(self._settings, session)
 
     def _ping(self) -> Answer:
-        ident, confirmed = self._questions.opened(self._ping_to)
-        self._write(stanzas.ping(self.address, self._ping_to, ident))
+        confirmed = self._request(self._ping_to, "get", "<ping xmlns='urn:xmpp:ping'/>")
         if self._sm is not None and self._sm.enabled_out:
-            self._stream.send_raw(_REQUEST_ACK)
+            self._send_raw(_REQUEST_ACK)
         return confirmed
 
     # Staying connected.
@@ -252,7 +260,10 @@ class Connection:
     def _session_ended(self, _event: Any) -> None:
         self.up.clear()
         self._session += 1
-        self._questions.lost()
+        unanswered, self._requests = self._requests, {}
+        for _, answer in unanswered.values():
+            if not answer.done():
+                answer.set_exception(LinkLost("The XMPP session ended before the server answered."))
 
     def _disconnected(self, _event: Any) -> None:
         self.up.clear()
@@ -275,15 +286,26 @@ class Connection:
         if isinstance(stanza, Presence):
             self._presence(stanza.xml)
             return None
-        if isinstance(stanza, Iq) and self._request(stanza.xml):
+        if isinstance(stanza, Iq) and (self._is_answer(stanza.xml) or self._is_answered(stanza.xml)):
             return None
         return stanza
 
-    def _request(self, iq: Any) -> bool:
-        """Whether a request, or the answer to one of ours, is seen to."""
+    def _is_answer(self, iq: Element) -> bool:
+        """Take the answer to a request of ours; a ping to ourselves that comes back is one, too."""
+        to, answer = self._requests.get(iq.get("id", ""), ("", None))
+        if answer is None:
+            return False
+        sender, kind = iq.get("from", to), iq.get("type", "")
+        came_back = kind == "get" and sender == self.address and iq.find(_PING) is not None
+        if not came_back and (kind not in ("result", "error") or sender != to):
+            return False
+        if not answer.done():
+            answer.set_result(iq)
+        return True
+
+    def _is_answered(self, iq: Element) -> bool:
+        """Answer a request, or have it answered, if we know how."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
-        if sender == self.address and self._questions.returned(iq):
-            return True
         if kind == "set" and (ordered := adhoc.read(iq)) is not None:
             if ordered.jid not in self.rooms:
                 self._has_written(ordered)
@@ -294,14 +316,14 @@ class Connection:
             if told is not None:
                 self.hint(stanzas.result(iq.get("to", self.address), sender, iq.get("id", ""), told))
                 return True
-        return self._questions.closed(iq)
+        return False
 
-    def _message(self, element: Any) -> None:
+    def _message(self, element: Element) -> None:
         sender = element.get("from", self.address)
         if stanzas.bare(sender) == self.address:
             result = element.find(archive.RESULT) if sender == self.address else None
-            if result is not None and result.get("queryid") in self._searches:
-                self._searches[result.get("queryid")].append(result)
+            if result is not None:
+                self._searches.get(result.get("queryid", ""), []).append(result)
             return
         event = incoming.read(element)
         if event is None:
@@ -315,12 +337,12 @@ class Connection:
     def _has_written(self, event: Said | Ordered) -> None:
         self._on_event(Wrote(event.jid, event.sender.partition("/")[2]))
 
-    def _presence(self, element: Any) -> None:
+    def _presence(self, element: Element) -> None:
         sender, kind = element.get("from", ""), element.get("type", "")
         jid, _, resource = sender.partition("/")
         if jid in ("", self.address):
             return
-        moved = muc.presence(element)
+        moved = incoming.room_presence(element)
         if moved is not None:
             self._on_event(moved)
             return
