@@ -49,7 +49,11 @@ def read(stanza: Element) -> Said | SaidInRoom | Receipt | Bounced | None:
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
         return Bounced(bare(sender), ident, condition_of(stanza), sender.partition("/")[2])
-    if kind not in ("chat", "normal", "groupchat") or not sender or _has_any(stanza, _CARBONS):
+    if (
+        kind not in ("chat", "normal", "groupchat")
+        or not sender
+        or any(stanza.find(tag) is not None for tag in _CARBONS)
+    ):
         return None
     if kind != "groupchat" and (has_come := _receipt(stanza, bare(sender))) is not None:
         return has_come
@@ -236,7 +240,3 @@ def _language(stanza: Element) -> str:
     body = stanza.find("{*}body")
     own = stanza.get(_LANGUAGE, "")
     return body.get(_LANGUAGE, own) if body is not None else own
-
-
-def _has_any(stanza: Element, tags: tuple[str, ...]) -> bool:
-    return any(stanza.find(tag) is not None for tag in tags)

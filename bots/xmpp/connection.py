@@ -14,23 +14,24 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 import msgspec
 import structlog
-from slixmpp import ClientXMPP, Iq, Message, Presence
+from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots import adhoc, archive, incoming, introduction, stanzas
 from bots.link import Event, LinkLost, Ordered, PresenceChanged, Said, Started, Wrote
 from bots.voice import voice
-from bots.xmpp import stream
 from service.metrics import MESSAGES
 from service.settings import Settings
 
 CHUNK_BYTES: Final = 32_768
 CONNECT_WITHIN_S: Final = 10.0
+_BOUND_WITHIN_S: Final = 10.0
 PING_EVERY_S: Final = 5.0
 SLOW_BYTES_PER_S: Final = 20_000
 """A server that takes less limits us; Debian's Prosody lets a client have 10 kB/s."""
@@ -62,14 +63,14 @@ class Connection:
         """Whether it is on us to answer those who want to see our account's presence."""
         self.address = settings.xmpp_jid
         self.is_account = settings.xmpp_login == "client"
-        self.voice = f"{self.address}/{stream.resource(session)}" if self.is_account else self.address
+        self.voice = f"{self.address}/{_resource(session)}" if self.is_account else self.address
         self._settings = settings
         self._searches: dict[str, list[Element]] = {}
         self._requests: dict[str, tuple[str, Answer]] = {}  # by id: whom it went to, and its answer
         self.rooms: set[str] = set()
         self._on_event = on_event
-        self._host, self._port = stream.endpoint(settings)
-        self._stream = stream.made(settings, session)
+        self._host, self._port = _endpoint(settings)
+        self._stream = _stream(settings, session)
         self._sm = self._stream.plugin["xep_0198"] if isinstance(self._stream, ClientXMPP) else None
         self._ping_to = self.address if self._sm is None else self.address.partition("@")[2]
         self._down = asyncio.Event()
@@ -172,8 +173,15 @@ class Connection:
 
     async def lay_to_rest(self, session: str) -> None:
         """See :meth:`bots.link.AskingLink.lay_to_rest`."""
-        if self.is_account:
-            await stream.lay_to_rest(self._settings, session)
+        if not self.is_account:
+            return
+        remains = _stream(self._settings, session)
+        remains.connect(self._host, self._port)
+        try:
+            await remains.wait_until("session_start", _BOUND_WITHIN_S)
+        finally:
+            remains.cancel_connection_attempt()
+            await _end(remains)
 
     def _ping(self) -> Answer:
         confirmed = self._request(self._ping_to, "get", "<ping xmlns='urn:xmpp:ping'/>")
@@ -233,7 +241,7 @@ class Connection:
 
     async def _close(self) -> None:
         self._stream.cancel_connection_attempt()
-        await stream.ended(self._stream)
+        await _end(self._stream)
         self._stream.abort()
         self._session_ended(None)
 
@@ -378,3 +386,39 @@ def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
 def _ignore_outcome(confirmed: Answer) -> None:
     if not confirmed.cancelled():
         confirmed.exception()
+
+
+def _resource(session: str) -> str:
+    """Return the resource of a bot's sessions. Whoever takes it replaces what was left behind there."""
+    return f"coronet-{session}"
+
+
+def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
+    """Return where to connect; None for what DNS says (clients only)."""
+    if settings.xmpp_login == "component":
+        return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
+    return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)
+
+
+def _stream(settings: Settings, session: str) -> ClientXMPP | ComponentXMPP:
+    """Return a stream that knows how to log in, not connected yet; an account's is known by ``session``."""
+    password = settings.xmpp_password.get_secret_value()
+    stream: ClientXMPP | ComponentXMPP
+    if settings.xmpp_login == "component":
+        stream = ComponentXMPP(settings.xmpp_jid.rpartition("@")[2], password)  # type: ignore[no-untyped-call] # slixmpp left it untyped
+    else:
+        stream = ClientXMPP(f"{settings.xmpp_jid}/{_resource(session)}", password)
+        stream.enable_direct_tls = not settings.xmpp_host  # a host of our own choice speaks STARTTLS
+        stream.register_plugin("xep_0198")
+        if settings.xmpp_ca_file:
+            stream.ca_certs = Path(settings.xmpp_ca_file)
+    return stream
+
+
+async def _end(stream: ClientXMPP | ComponentXMPP) -> None:
+    """End a stream in order, and what slixmpp would end only once the stream is garbage."""
+    await stream.disconnect(wait=2.0, ignore_send_queue=True)
+    sender = stream._run_out_filters  # noqa: SLF001 - see above
+    if sender is not None:
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
