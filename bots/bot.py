@@ -1,5 +1,6 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
+import asyncio
 from functools import partial
 
 from bots.absence import Absence
@@ -9,7 +10,7 @@ from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
-from bots.each_session import EachSession
+from bots.each_session import each_session
 from bots.hearing import Hearing
 from bots.house import House
 from bots.importing import Importing
@@ -91,7 +92,7 @@ class Bot:
             store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
         )
         self._absence = Absence(store.heard, self.connection, self._hearing, clock)
-        self._appearing = EachSession(self.connection, partial(appear, self.connection))
+        self._began = asyncio.Event()
         self._publishing = _publishing(settings, store, self.connection, clock)
         self._undertaker = Undertaker(store, self.connection, self._hearing)
         self._rooms = Rooms(
@@ -109,7 +110,8 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            keeping = [self._rooms.run(), self._appearing.run(), self._absence.run(), self._importing.run()]
+            appearing = each_session(self.connection, self._began, partial(appear, self.connection))
+            keeping = [self._rooms.run(), appearing, self._absence.run(), self._importing.run()]
             if self._publishing is not None:
                 keeping.append(self._publishing.run())
             talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
@@ -176,7 +178,7 @@ class Bot:
                 self._delivery.started()
                 self._presences.started()
                 self._rooms.started()
-                self._appearing.started()
+                self._began.set()
                 self._absence.started()
 
 

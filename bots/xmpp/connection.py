@@ -110,19 +110,11 @@ class Connection:
         """Say once if the server takes little from us; return the time (monotonic s)."""
         now_s = time.monotonic()
         pace = size_bytes / (now_s - started_s)
-        if (
-            not self._told_slow
-            and started_s > self._since_s
-            and size_bytes > CHUNK_BYTES / 2
-            and pace < SLOW_BYTES_PER_S
-        ):
+        is_measured = started_s > self._since_s and size_bytes > CHUNK_BYTES / 2
+        if is_measured and pace < SLOW_BYTES_PER_S and not self._told_slow:
             self._told_slow = True
-            _log.warning(
-                "xmpp server limits our rate: messages arrive, but slowly. Raise the limit for our account "
-                "(Prosody: unlimited_jids)",
-                jid=self.address,
-                bytes_per_s=round(pace),
-            )
+            what = "xmpp server limits our rate: messages arrive, but slowly. Raise the limit for our account"
+            _log.warning(f"{what} (Prosody: unlimited_jids)", jid=self.address, bytes_per_s=round(pace))
         return now_s
 
     def hint(self, stanza: str) -> None:
@@ -194,22 +186,22 @@ class Connection:
     async def run(self) -> None:
         """Stay connected until cancelled; then end the stream in order."""
         listening = asyncio.create_task(self._watch())
+        retry_s = _FIRST_RETRY_S
         try:
-            await self._stay_connected()
+            while True:
+                started_s = time.monotonic()
+                await self._connect_once()
+                lasted_s = time.monotonic() - started_s
+                retry_s = _FIRST_RETRY_S if lasted_s > _STABLE_AFTER_S else retry_s
+                _log.info("xmpp away", retry_s=round(retry_s, 1))
+                await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - it only spreads retries
+                retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
         finally:
             listening.cancel()
-            await self._close()
-
-    async def _stay_connected(self) -> None:
-        retry_s = _FIRST_RETRY_S
-        while True:
-            started_s = time.monotonic()
-            await self._connect_once()
-            lasted_s = time.monotonic() - started_s
-            retry_s = _FIRST_RETRY_S if lasted_s > _STABLE_AFTER_S else retry_s
-            _log.info("xmpp away", retry_s=round(retry_s, 1))
-            await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - it only spreads retries
-            retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+            self._stream.cancel_connection_attempt()
+            await _end(self._stream)
+            self._stream.abort()
+            self._session_ended(None)
 
     async def _connect_once(self) -> None:
         """Connect, and return when the connection is gone, or none came about in time."""
@@ -239,31 +231,25 @@ class Connection:
             else:
                 self._ping().add_done_callback(_ignore_outcome)
 
-    async def _close(self) -> None:
-        self._stream.cancel_connection_attempt()
-        await _end(self._stream)
-        self._stream.abort()
-        self._session_ended(None)
-
     # What slixmpp tells.
 
     def _session_started(self, _event: Any) -> None:
         self._session_ended(None)
-        self._heard_s = self._since_s = time.monotonic()
         if isinstance(self._stream, ClientXMPP):
             self.voice = self._stream.boundjid.full
             self._stream.get_roster()
             self._write(stanzas.presence(self.address, content=introduction.PRESENT))
-        self._deadline.reschedule(None)
         self._on_event(Started())
-        self.up.set()
-        _log.info("xmpp session", jid=self.address)
+        self._is_up("xmpp session")
 
     def _session_resumed(self, _event: Any) -> None:
+        self._is_up("xmpp session resumed")
+
+    def _is_up(self, how: str) -> None:
         self._heard_s = self._since_s = time.monotonic()
         self._deadline.reschedule(None)
         self.up.set()
-        _log.info("xmpp session resumed", jid=self.address)
+        _log.info(how, jid=self.address)
 
     def _session_ended(self, _event: Any) -> None:
         self.up.clear()
