@@ -82,25 +82,21 @@ def message(sender: str, to: str, message_id: str, content: str, thread: str = "
 
 def receipt(sender: str, to: str, message_id: str) -> str:
     """Return the receipt for a message."""
-    return (
-        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>"
-        f"<received xmlns='{RECEIPTS}' id={quoteattr(message_id)}/></message>"
-    )
+    return _signal(sender, to, f"<received xmlns='{RECEIPTS}' id={quoteattr(message_id)}/>")
 
 
 def displayed(sender: str, to: str, message_id: str, thread: str) -> str:
     """Return the marker of a message that was read (XEP-0333), in the thread in which that was said."""
-    return (
-        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>"
-        f"<displayed xmlns='{MARKERS}' id={quoteattr(message_id)}/>{_within(thread)}</message>"
-    )
+    return _signal(sender, to, f"<displayed xmlns='{MARKERS}' id={quoteattr(message_id)}/>{_within(thread)}")
 
 
 def composing(sender: str, to: str) -> str:
     """Return the sign that we are at work on an answer (XEP-0085)."""
-    return (
-        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'><composing xmlns='{CHAT_STATES}'/></message>"
-    )
+    return _signal(sender, to, f"<composing xmlns='{CHAT_STATES}'/>")
+
+
+def _signal(sender: str, to: str, content: str) -> str:
+    return f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>{content}</message>"
 
 
 def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") -> str:
@@ -141,13 +137,14 @@ def data_form(kind: str, form_type: str, values: Mapping[str, str]) -> str:
 
 
 def request(sender: str, to: str, ident: str, kind: str, content: str) -> str:
-    """Return a request of ours; ``kind`` is "get" or "set"."""
-    return f"<iq {_addressed(sender, to, ident)} type='{kind}'>{content}</iq>"
+    """Return a request of ours, or an answer; ``kind`` is "get", "set", "result" or "error"."""
+    known = quoteattr(clean(ident)[:LONGEST_TOKEN])
+    return f"<iq from={quoteattr(sender)} to={quoteattr(to)} id={known} type='{kind}'>{content}</iq>"
 
 
 def result(sender: str, to: str, ident: str, content: str) -> str:
     """Return the answer to a request."""
-    return f"<iq {_addressed(sender, to, ident)} type='result'>{content}</iq>"
+    return request(sender, to, ident, "result", content)
 
 
 def refusal(sender: str, to: str, ident: str, error: tuple[str, str], detail: str = "") -> str:
@@ -157,15 +154,11 @@ def refusal(sender: str, to: str, ident: str, error: tuple[str, str], detail: st
     """
     kind, condition = error
     told = f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
-    return f"<iq {_addressed(sender, to, ident)} type='error'>{told}</iq>"
+    return request(sender, to, ident, "error", told)
 
 
 def _within(thread: str) -> str:
     return f"<thread>{escape(thread)}</thread>" if thread else ""
-
-
-def _addressed(sender: str, to: str, ident: str) -> str:
-    return f"from={quoteattr(sender)} to={quoteattr(to)} id={quoteattr(clean(ident)[:LONGEST_TOKEN])}"
 
 
 def bare(jid: str) -> str:

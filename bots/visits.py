@@ -107,14 +107,10 @@ Deed = Check | Enter | Leave | Settle | GiveUp | Drop | Excuse
 class State(Enum):
     """How far a visit has come."""
 
-    OUTSIDE = auto()
-    """The address is being checked, or will be when the visit is due."""
-    ENTERING = auto()
-    """The address is a group chat, and was asked to let us in."""
-    ADMITTED = auto()
-    """It has let us in; the people behind it are being checked."""
-    INSIDE = auto()
-    """Settled: what is said there counts."""
+    OUTSIDE = auto()  # its address is being checked, or will be when the visit is due
+    ENTERING = auto()  # it is a group chat, and was asked to let us in
+    ADMITTED = auto()  # it has let us in; the people behind it are being checked
+    INSIDE = auto()  # settled: what is said there counts
 
 
 class _Visit:
@@ -204,10 +200,6 @@ class Visits:
             visit.reset(now_s)
             visit.wait_s = _RETRY_S[0]
         return dropped
-
-    def is_ours(self, room: str) -> bool:
-        """Whether this address is a room that messages are delivered to."""
-        return room in self._visits and self._visits[room].ours
 
     def is_visited(self, room: str) -> bool:
         """Whether this address is a room of ours, or may become one."""
