@@ -43,6 +43,7 @@ ANSWERS_WITHIN_S: Final = 60.0
 _RETRY_S: Final = (15.0, 3_600.0)
 _FINAL: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
 """Refusals of a room that was ours which no retry will change; of others, any refusal is final."""
+_MANAGERS: Final = ("owner", "admin")
 _AFTER_NICK: Final = ":,; \n\t"
 """Separates the nick of the person addressed from the rest."""
 
@@ -130,9 +131,7 @@ class _Visit:
         """Note that we are not in the room; the next attempt is at ``due_s``."""
         self.state = State.OUTSIDE
         self.due_s = due_s
-        self.managers: dict[str, UserId] = {}  # owners and admins, with their own ids, "" for who hides their JID
-        self.guests: dict[str, UserId] = {}
-        self.owners: set[str] = set()
+        self.occupants: dict[str, tuple[str, UserId]] = {}  # their affiliations and own ids, "" for hidden ones
 
     @property
     def is_admitted(self) -> bool:
@@ -142,23 +141,20 @@ class _Visit:
     def see(self, event: InRoom) -> None:
         """Note who is there, and what they may do."""
         nick, person = user_id(event.nick), user_id(event.jid) if event.jid else ""
-        self.managers.pop(nick, None)
-        self.guests.pop(nick, None)
-        self.owners.discard(nick)
-        if not event.present:
-            return
-        if event.affiliation in ("owner", "admin"):
-            if len(self.managers) < MOST_MANAGERS:
-                self.managers[nick] = person
-                if event.affiliation == "owner":
-                    self.owners.add(nick)
-        elif person and len(self.guests) < MOST_GUESTS:
-            self.guests[nick] = person
+        self.occupants.pop(nick, None)
+        manages = event.affiliation in _MANAGERS
+        count = sum((affiliation in _MANAGERS) == manages for affiliation, _ in self.occupants.values())
+        if event.present and (manages or person) and count < (MOST_MANAGERS if manages else MOST_GUESTS):
+            self.occupants[nick] = (event.affiliation, person)
+
+    def is_managed_by(self, nick: str) -> bool:
+        """Whether this is an owner or admin."""
+        return self.occupants.get(user_id(nick), ("", ""))[0] in _MANAGERS
 
     def people(self) -> frozenset[UserId]:
         """Return who invited us and which owners are there, as far as they are known."""
-        known = {self.managers[nick] for nick in self.owners} - {""}
-        return frozenset(known | {user_id(self.by)} if self.by else known)
+        owners = {person for affiliation, person in self.occupants.values() if affiliation == "owner" and person}
+        return frozenset(owners | {user_id(self.by)} if self.by else owners)
 
 
 class Spoken(msgspec.Struct, frozen=True):
@@ -211,13 +207,12 @@ class Visits:
 
     def is_manager(self, room: str, nick: str) -> bool:
         """Whether this is an owner or admin of a room of ours."""
-        return self.is_inside(room) and user_id(nick) in self._visits[room].managers
+        return self.is_inside(room) and self._visits[room].is_managed_by(nick)
 
     def person(self, room: str, nick: str) -> UserId:
         """Return who somebody in a room is, "" if the room hides that."""
         visit = self._visits.get(room)
-        key = user_id(nick)
-        return (visit.managers.get(key) or visit.guests.get(key) or "") if visit is not None else ""
+        return visit.occupants.get(user_id(nick), ("", ""))[1] if visit is not None else ""
 
     def inside(self) -> Iterable[tuple[str, str]]:
         """Return the rooms that we are inside, with our nick there."""
@@ -368,7 +363,7 @@ class Visits:
         if visit is None:
             return None
         ours = visit.told.get(event.points_at, "")
-        may_change = user_id(event.nick) in visit.managers
+        may_change = visit.is_managed_by(event.nick)
         if event.reacted:
             return Spoken(event.text, ours, may_change) if ours and may_change else None
         named = _addressed(event.text, visit.nick)
