@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from bots.archive import past
-from bots.each_session import each_session
+from bots.each_session import EachSession
 from bots.hearing import Hearing
 from bots.incoming import CLOCKS_DIFFER_S, STALE_S
 from bots.link import AskingLink
@@ -39,7 +39,7 @@ class Absence:
         self._hearing = hearing
         self._clock = clock
         self._is_over = asyncio.Event()
-        self._began = asyncio.Event()
+        self._sessions = EachSession(link, self._end, _WITHIN_S)
 
     def started(self) -> None:
         """A session began, and with it what has to be taken in before what is said in it."""
@@ -48,11 +48,11 @@ class Absence:
             self._hearing.hold()
         else:  # its server keeps nothing for it
             self._is_over.set()
-        self._began.set()
+        self._sessions.started()
 
     async def run(self) -> None:
         """Take in, and note until when all is taken in, until cancelled."""
-        await together(each_session(self._link, self._began, self._end, _WITHIN_S), self._note())
+        await together(self._sessions.run(), self._note())
 
     async def _end(self) -> None:
         self._hearing.hold()

@@ -1,8 +1,4 @@
-"""An account's archive (XEP-0313): what its server has received from us and for us.
-
-slixmpp's XEP-0313 plugin is not used: its ``iterate`` takes an error for the end of the archive, and its ``retrieve``
-leaves the collector of the results behind after a lost request.
-"""
+"""An account's message archive (XEP-0313): what the server received from us and for us, read page by page."""
 
 import asyncio
 import datetime as dt
@@ -54,10 +50,10 @@ async def past(link: AskingLink, since_s: float) -> AsyncIterator[Kept]:
         async with asyncio.timeout(_WITHIN_S):
             results, answer = await link.search(since_s, after, PAGE)
         yield read(results, link.address)
-        following = next_page(answer)
-        if following is None:
+        last = next_page(answer)
+        if last is None:
             return
-        after = following
+        after = last
 
 
 def read(results: Iterable[Element], account: str) -> Kept:

@@ -1,6 +1,5 @@
 """One bot: its parts, wired, and what comes in, handed to them."""
 
-import asyncio
 from functools import partial
 
 from bots.absence import Absence
@@ -10,11 +9,11 @@ from bots.counter import Counter
 from bots.delivery import Delivery
 from bots.desk import Desk
 from bots.door import Door
-from bots.each_session import each_session
+from bots.each_session import EachSession
 from bots.hearing import Hearing
 from bots.house import House
 from bots.importing import Importing
-from bots.introduction import appear
+from bots.introduction import publish
 from bots.link import (
     Bounced,
     Event,
@@ -92,7 +91,7 @@ class Bot:
             store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
         )
         self._absence = Absence(store.heard, self.connection, self._hearing, clock)
-        self._began = asyncio.Event()
+        self._appearing = EachSession(self.connection, partial(publish, self.connection))
         self._publishing = _publishing(settings, store, self.connection, clock)
         self._undertaker = Undertaker(store, self.connection, self._hearing)
         self._rooms = Rooms(
@@ -110,8 +109,7 @@ class Bot:
         """Serve until cancelled; then finish what is under way, in order."""
         try:
             await self._rooms.load()
-            appearing = each_session(self.connection, self._began, partial(appear, self.connection))
-            keeping = [self._rooms.run(), appearing, self._absence.run(), self._importing.run()]
+            keeping = [self._rooms.run(), self._appearing.run(), self._absence.run(), self._importing.run()]
             if self._publishing is not None:
                 keeping.append(self._publishing.run())
             talking = (self._speaking.run(), self._hearing.run(), self._rehearsing.run())
@@ -178,7 +176,7 @@ class Bot:
                 self._delivery.started()
                 self._presences.started()
                 self._rooms.started()
-                self._began.set()
+                self._appearing.started()
                 self._absence.started()
 
 

@@ -1,9 +1,9 @@
-"""The part of the dialogue that exports and imports subscriptions as OPML. Pure.
+"""The part of the dialogue that takes subscriptions out and in, as lists (OPML). Pure.
 
-A long list is exported as a file if the XMPP server takes files, else as several messages that can be imported alone.
+A list goes out as a file if it is too long for one message and the XMPP server takes files, else as messages.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any, Final
 
 from bots import commands
@@ -19,15 +19,14 @@ from bots.asking import (
     TakeNewUrl,
 )
 from bots.exchange import Exported, ExportedAsFile, ImportBegun, Incomplete, NewUrlsUsedUp, Reply
+from bots.exporting import documents, whole
 from bots.length import LONGEST_MESSAGE_BYTES
 from service.errors import UploadRefused
-from service.feeds import opml
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import canonical_url
 
 Part = Generator[Request, Any, Reply]
 
-_TITLE: Final = "Coronet"
 _FILE: Final = ("subscriptions.opml", "text/x-opml")
 
 
@@ -39,7 +38,7 @@ def exported() -> Part:
     if len(parts) > 1:
         name, media_type = _FILE
         try:
-            url: str | None = yield Share(name, opml.write(_TITLE, feeds), media_type)
+            url: str | None = yield Share(name, whole(feeds), media_type)
         except UploadRefused as error:
             refused = error
         else:
@@ -70,27 +69,3 @@ def _begun(outline: Outline) -> Part:
     if outline.feeds:
         yield ImportThese(outline.feeds)
     return ImportBegun(len(outline.feeds), outline.problems)
-
-
-def documents(feeds: Sequence[Subscribed], most_bytes: int) -> list[str]:
-    """Return the feeds as OPML documents of at most so many bytes each, in order.
-
-    What does not fit even alone, for its address is too long, is left out.
-    """
-    empty_bytes = len(_written([]).encode())
-    parts: list[list[Subscribed]] = [[]]
-    size_bytes = empty_bytes
-    for feed in feeds:
-        grows_bytes = len(_written([feed]).encode()) - empty_bytes
-        if empty_bytes + grows_bytes > most_bytes:
-            continue
-        if size_bytes + grows_bytes > most_bytes:
-            parts.append([])
-            size_bytes = empty_bytes
-        parts[-1].append(feed)
-        size_bytes += grows_bytes
-    return [_written(part) for part in parts if part]
-
-
-def _written(feeds: Sequence[Subscribed]) -> str:
-    return opml.write(_TITLE, feeds).decode().strip()

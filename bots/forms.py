@@ -9,9 +9,33 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from bots import exchange
-from bots.asking import Followed, MySubscriptions, MyWatches, Request
-from bots.exchange import Choose, Found, Question
+from bots.asking import (
+    Followed,
+    MySubscriptions,
+    MyWatches,
+    Request,
+)
+from bots.exchange import (
+    Choose,
+    Failed,
+    FiltersFull,
+    Found,
+    Incomplete,
+    NewUrlsUsedUp,
+    NoSuchFilter,
+    NoSuchLanguage,
+    NoSuchSetting,
+    NoSuchSubscription,
+    NoSuchWatch,
+    NoSuchZone,
+    NotAdmitted,
+    NotUnderstood,
+    Question,
+    SubscriptionsFull,
+    TooFast,
+    UnreadableSetting,
+    UnreadableTime,
+)
 from bots.replies.parts import title
 from bots.voice import Voice, marked
 from service.discovery.grammar import written
@@ -25,10 +49,9 @@ Values = Mapping[str, tuple[str, ...]]
 """What was filled in, by field."""
 
 TROUBLE: Final = (
-    exchange.Failed, exchange.FiltersFull, exchange.Incomplete, exchange.NewUrlsUsedUp, exchange.NoSuchFilter,
-    exchange.NoSuchLanguage, exchange.NoSuchSetting, exchange.NoSuchSubscription, exchange.NoSuchWatch,
-    exchange.NoSuchZone, exchange.NotAdmitted, exchange.NotUnderstood, exchange.SubscriptionsFull, exchange.TooFast,
-    exchange.UnreadableSetting, exchange.UnreadableTime,
+    Failed, FiltersFull, Incomplete, NewUrlsUsedUp, NoSuchFilter, NoSuchLanguage, NoSuchSetting, NoSuchSubscription,
+    NoSuchWatch, NoSuchZone, NotAdmitted, NotUnderstood, SubscriptionsFull, TooFast, UnreadableSetting,
+    UnreadableTime,
 )  # fmt: skip
 """Replies that say that something did not go as wanted."""
 

@@ -46,7 +46,8 @@ from bots.delivery import Delivery
 from bots.dialogue import Dialogue
 from bots.door import Door
 from bots.exchange import NotAdmitted, Reply
-from bots.importing import Importing, follow
+from bots.following import follow
+from bots.importing import Importing
 from bots.uploads import Uploads
 from bots.voice import spoken
 from service.discovery.grammar import Finding, Query

@@ -1,7 +1,6 @@
 """Subscribes people to the lists they sent, in the background, and tells them in the end what came of it."""
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,6 +11,7 @@ from bots import stanzas
 from bots.asking import Limits
 from bots.charges import Charges
 from bots.exchange import Imported
+from bots.following import follow
 from bots.ids import fresh_id
 from bots.link import Link, LinkLost
 from bots.replies import text
@@ -19,7 +19,7 @@ from bots.tasks import end
 from service.clock import Clock
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
 from service.feeds.opml import Subscribed
-from service.feeds.urls import channel_id, host_of
+from service.feeds.urls import channel_id
 from service.model import ChannelId, UserId
 from service.preferences import NONE
 from service.store import Store
@@ -166,21 +166,3 @@ class Importing:
             except LinkLost:
                 continue
             return
-
-
-async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[int, bool]:
-    """Subscribe a person to a channel; return the subscription's number and whether it is new. Raises CoronetError.
-
-    They have at most ``most`` subscriptions, or as many as an admin has set. A new subscription is polled.
-    """
-    followed = await store.channels.get(cid)
-    if followed is not None:
-        await store.blocks.refuse(host_of(followed.url))
-    subscription, new = await store.subscriptions.subscribe(jid, cid, most)
-    if new:
-        await store.requests.wanted(subscription.channel)
-        channel = await store.channels.get(subscription.channel)
-        if channel is not None and channel.dormant:  # it fell asleep since we looked it up
-            with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
-                await store.requests.probe(channel.url, as_page=channel.kind == "page")
-    return subscription.number, new

@@ -107,7 +107,7 @@ def answer(iq: Element, address: str, voice: Voice) -> str | None:
     return answers[asked.tag]() if asked.tag in answers else None
 
 
-async def appear(link: AskingLink) -> None:
+async def publish(link: AskingLink) -> None:
     """Publish the picture, name and card of our account that its server does not have yet. Raises LinkLost.
 
     Contacts are notified of each publication, so what is there is left alone. A component answers for itself.

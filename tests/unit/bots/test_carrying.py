@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.asking import Limits
-from bots.carrying import documents
 from bots.exchange import Exported, ExportedAsFile, Failed, ImportBegun, Imported, NewUrlsUsedUp
+from bots.exporting import documents
 from bots.length import LONGEST_MESSAGE_BYTES
 from bots.replies import others, text
 from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
