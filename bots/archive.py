@@ -11,7 +11,7 @@ import msgspec
 
 from bots import incoming
 from bots.link import AskingLink, Receipt, Said
-from bots.stanzas import bare
+from bots.stanzas import bare, data_form
 from service.store.outbox import MessageId
 
 MAM: Final = "urn:xmpp:mam:2"
@@ -25,7 +25,7 @@ _WITHIN_S: Final = 30.0
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What a stretch of the archive holds: the ids of what we sent, the receipts we got, and what people said to us."""
+    """What a page of the archive holds: the ids of what we sent, the receipts we got, and what people said to us."""
 
     sent: frozenset[MessageId]
     receipts: tuple[Receipt, ...]
@@ -35,13 +35,9 @@ class Kept(msgspec.Struct, frozen=True):
 def query(search: str, since_s: float, after: str, most: int) -> str:
     """Return what asks for at most so many messages since a moment (Unix s), beyond the one with the id ``after``."""
     start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    fields = f"<field var='FORM_TYPE' type='hidden'><value>{MAM}</value></field>"
-    fields += f"<field var='start'><value>{start}</value></field>"
     page = f"<max>{most}</max>" + (f"<after>{escape(after)}</after>" if after else "")
-    return (
-        f"<query xmlns='{MAM}' queryid={quoteattr(search)}><x xmlns='jabber:x:data' type='submit'>{fields}</x>"
-        f"<set xmlns='{_RSM}'>{page}</set></query>"
-    )
+    form = data_form("submit", MAM, {"start": start})
+    return f"<query xmlns='{MAM}' queryid={quoteattr(search)}>{form}<set xmlns='{_RSM}'>{page}</set></query>"
 
 
 async def past(link: AskingLink, since_s: float) -> AsyncIterator[Kept]:

@@ -1,7 +1,7 @@
-"""What a channel's versions say, as the items of a pubsub node: Atom entries (RFC 4287, XEP-0472). Pure.
+"""The versions of a channel as the items of a pubsub node: Atom entries (RFC 4287, XEP-0472). Pure.
 
-An item says the same however often it is made of the same versions, under an id that is always the entry's: so it can
-be published again, and a correction takes the place of what it corrects.
+The same versions always give the same items, under ids made of the entries' keys: so an item can be published again,
+and a correction takes the place of what it corrects.
 """
 
 from collections.abc import Sequence
@@ -63,48 +63,35 @@ def same(kept: Element, made: Element) -> bool:
 
 
 def _items(channel: Channel, delta: Delta, service: str) -> list[Item]:
-    if any(change.line for change in delta.changes):
-        return [_page(channel, delta, service)]
-    return [
-        _item(channel, change.entry, delta.detected_s, service, edited=change.kind == "replacement")
-        for change in delta.changes
-        if change.kind != "omission"
-    ]
+    if any(change.line for change in delta.changes):  # a page: one item with its changed lines
+        said = notification([channel], [delta], {}, {}, voice(SOURCE))
+        entry = Entry(f"version {delta.version}", channel.title, without_selector(channel.url), said)
+        return [_item(channel, entry, delta.detected_s, delta.detected_s, service)]
+    found = []
+    for change in delta.changes:
+        if change.kind != "omission":
+            stated_s = change.entry.published
+            dated = stated_s is not None and 0 <= stated_s <= delta.detected_s + _FUTURE_S
+            published_s = stated_s if dated and stated_s is not None else delta.detected_s
+            updated_s = delta.detected_s if change.kind == "replacement" else published_s
+            found.append(_item(channel, change.entry, published_s, updated_s, service))
+    return found
 
 
-def _item(channel: Channel, entry: Entry, detected_s: float, service: str, *, edited: bool) -> Item:
-    dated = entry.published is not None and 0 <= entry.published <= detected_s + _FUTURE_S
-    published_s = entry.published if dated and entry.published is not None else detected_s
-    return _written(
-        channel, entry, service, key=entry.key, dates_s=(published_s, detected_s if edited else published_s)
-    )
-
-
-def _page(channel: Channel, delta: Delta, service: str) -> Item:
-    """Return the one item of a page's version: its changed lines."""
-    said = notification([channel], [delta], {}, {}, voice(SOURCE))
-    entry = Entry("", channel.title, without_selector(channel.url), said)
-    dates_s = (delta.detected_s, delta.detected_s)
-    return _written(channel, entry, service, key=f"version {delta.version}", dates_s=dates_s)
-
-
-def _written(channel: Channel, entry: Entry, service: str, *, key: str, dates_s: tuple[float, float]) -> Item:
-    ident = str(uuid5(NAMESPACE_URL, f"{channel.id}/{key}"))
-    published, updated = map(_date, dates_s)
+def _item(channel: Channel, entry: Entry, published_s: float, updated_s: float, service: str) -> Item:
+    ident = str(uuid5(NAMESPACE_URL, f"{channel.id}/{entry.key}"))
     title = one_line(entry.title, _TITLE_CHARS) or one_line(entry.summary, _TITLE_CHARS) or entry.link or channel.url
     authors = entry.authors[:_MOST_NAMES] or (channel.title or channel.url,)
     parts = [
         f"<id>urn:uuid:{ident}</id>",
         f"<title type='text'>{_text(title)}</title>",
+        f"<link rel='alternate' type='text/html' href={_attribute(entry.link[:_LINK_CHARS])}/>" if entry.link else "",
         *(f"<author><name>{_text(one_line(name, _TITLE_CHARS))}</name></author>" for name in authors),
         f"<link rel='alternate' href={_attribute(node_uri(service, channel.id, ident))}/>",
-        f"<published>{published}</published><updated>{updated}</updated>",
+        f"<published>{_date(published_s)}</published><updated>{_date(updated_s)}</updated>",
         *(f"<category term={_attribute(one_line(tag, _TITLE_CHARS))}/>" for tag in entry.tags[:_MOST_NAMES]),
+        f"<content type='text'>{_text(entry.summary)}</content>" if entry.summary.strip() else "",
     ]
-    if entry.link:
-        parts.insert(2, f"<link rel='alternate' type='text/html' href={_attribute(entry.link[:_LINK_CHARS])}/>")
-    if entry.summary.strip():
-        parts.append(f"<content type='text'>{_text(entry.summary)}</content>")
     return Item(ident, f"<entry xmlns='{ATOM}'>{''.join(parts)}</entry>")
 
 

@@ -29,7 +29,6 @@ from bots.link import (
     Started,
     Wrote,
 )
-from bots.nodes import Nodes
 from bots.presences import Presences
 from bots.publishing import Publishing
 from bots.rehearsing import Rehearsing
@@ -99,7 +98,7 @@ class Bot:
         self._counter = Counter(store, self.connection, house, access=access, charges=charges, clock=clock)
         self._intake = Intake(store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock)
         self._has_session = asyncio.Event()
-        self._nodes = _nodes(settings, store, self.connection, clock) if settings.pubsub_service else None
+        self._publishing = _publishing(settings, store, self.connection, clock)
         self.takeover = Takeover(store, self.connection, self._intake)
         self._rooms = Rooms(
             store,
@@ -117,8 +116,8 @@ class Bot:
         try:
             await self._rooms.load()
             keeping = [self._rooms.run(), self._appear(), self._importing.run()]
-            if self._nodes is not None:
-                keeping.append(self._nodes.run())
+            if self._publishing is not None:
+                keeping.append(self._publishing.run())
             await together(self.connection.run(), self._talk(), self._presences.run(), self._delivery.run(), *keeping)
         finally:
             await self._desk.close()
@@ -204,13 +203,15 @@ def _files(settings: Settings) -> Files:
     return Files(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
 
 
-def _nodes(settings: Settings, store: Store, link: Connection, clock: Clock) -> Nodes:
-    service = settings.pubsub_service
-    return Nodes(
+def _publishing(settings: Settings, store: Store, link: Connection, clock: Clock) -> Publishing | None:
+    if not settings.pubsub_service:
+        return None
+    return Publishing(
         store,
-        Publishing(store, link, service, settings.public_from_subscribers),
+        link,
         clock,
-        service=service,
+        service=settings.pubsub_service,
+        least_subscribers=settings.public_from_subscribers,
         every_s=settings.maintenance_interval_s,
         lease_ttl_s=settings.lease_ttl_s,
     )

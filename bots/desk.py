@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from cachetools import LRUCache, TTLCache
 
-from bots import muc, stanzas
+from bots import stanzas
 from bots.access import Access, Refused, limits_of
 from bots.charges import Charges
 from bots.dialogue import answer
@@ -33,6 +33,7 @@ from bots.replies.talking import (
 )
 from bots.reply_sender import ReplySender
 from bots.tasks import end
+from bots.visits import quoted
 from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -245,7 +246,7 @@ class Desk:
         """Return the content of the first message of an answer, if it says anything; in a room it names its reader."""
         if not words:
             return []
-        named = f"{muc.quoted(said.sender.partition('/')[2])}: {words}" if said.aloud else words
+        named = f"{quoted(said.sender.partition('/')[2])}: {words}" if said.aloud else words
         return [stanzas.payload(named)]
 
     def _stanza(self, task: _Task, content: str, count: int) -> str:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from bots.house import Queries
-from bots.replies.parts import Followed, Question, title
+from bots.replies.parts import Question, title
 from bots.replies.search import Found
 from bots.replies.subscriptions import Choose
 from bots.voice import Voice, marked
@@ -27,7 +27,7 @@ _LONGEST_LABEL: Final = 120
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field of a form."""
+    """One field of a form; ``choice`` is what of the person's own there is to choose from, "" for ``options``."""
 
     var: str
     label: str
@@ -35,6 +35,7 @@ class Field(msgspec.Struct, frozen=True):
     required: bool = False
     options: Options = ()
     values: tuple[str, ...] = ()
+    choice: Literal["", "subscription", "subscription or all", "watch"] = ""
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -45,27 +46,20 @@ class Form(msgspec.Struct, frozen=True):
     fields: tuple[Field, ...]
 
 
-class _Mine(msgspec.Struct, frozen=True):
-    """A choice among the person's subscriptions; ``each``: of several, the command is carried out for each."""
-
-    var: str = "channel"
-    each: bool = False
-    all: bool = False
-
-
-class _MyWatches(msgspec.Struct, frozen=True):
-    """A choice among what the person watches for."""
-
-    var: str = "watch"
-
-
 class _Shape(msgspec.Struct, frozen=True):
-    """A command: its name, and its fields in the order of their words."""
+    """A command: its name, and its fields in the order of their words.
+
+    A command with the field ``_SEVERAL`` is carried out for each chosen subscription.
+    """
 
     name: str
-    fields: tuple[Field | _Mine | _MyWatches, ...] = ()
+    fields: tuple[Field, ...] = ()
 
 
+_ONE: Final = Field("channel", marked("Subscription"), "list-single", required=True, choice="subscription")
+_ONE_OR_ALL: Final = msgspec.structs.replace(_ONE, choice="subscription or all")
+_SEVERAL: Final = msgspec.structs.replace(_ONE_OR_ALL, kind="list-multi")
+_WATCH: Final = Field("watch", marked("Watch"), "list-single", required=True, choice="watch")
 _DAYS: Final = (
     ("mon", marked("Monday")), ("tue", marked("Tuesday")), ("wed", marked("Wednesday")), ("thu", marked("Thursday")),
     ("fri", marked("Friday")), ("sat", marked("Saturday")), ("sun", marked("Sunday")),
@@ -88,7 +82,7 @@ _SHAPES: Final[dict[str, _Shape]] = {
             Field("selector", marked("Only this part of the page (CSS selector)")),
         ),
     ),
-    "unsubscribe": _Shape(marked("End subscriptions"), (_Mine(each=True, all=True),)),
+    "unsubscribe": _Shape(marked("End subscriptions"), (_SEVERAL,)),
     "list": _Shape(marked("My subscriptions")),
     "find": _Shape(
         marked("Find channels"), (Field("words", marked("Words, or e.g. tag=python lang=en"), required=True),)
@@ -96,12 +90,12 @@ _SHAPES: Final[dict[str, _Shape]] = {
     "watch": _Shape(
         marked("Watch for a subject"), (Field("words", marked("“A phrase”, tag=python, or /regular expression/")),)
     ),
-    "unwatch": _Shape(marked("End a watch"), (_MyWatches(),)),
+    "unwatch": _Shape(marked("End a watch"), (_WATCH,)),
     "show": _Shape(
         marked("Latest entries of a subscription"),
-        (_Mine(), Field("count", marked("How many"), values=("3",))),
+        (_ONE, Field("count", marked("How many"), values=("3",))),
     ),
-    "why": _Shape(marked("How often is it looked at?"), (_Mine(),)),
+    "why": _Shape(marked("How often is it looked at?"), (_ONE,)),
     "status": _Shape(marked("Is everything in order?")),
     "quiet": _Shape(
         marked("Quiet hours"),
@@ -120,12 +114,12 @@ _SHAPES: Final[dict[str, _Shape]] = {
     ),
     "timezone": _Shape(marked("Time zone"), (Field("words", marked("A large city in it, or its name")),)),
     "language": _Shape(marked("Language"), (Field("words", marked("Its name")),)),
-    "pause": _Shape(marked("Pause subscriptions"), (_Mine(each=True, all=True),)),
-    "resume": _Shape(marked("Resume subscriptions"), (_Mine(each=True, all=True),)),
+    "pause": _Shape(marked("Pause subscriptions"), (_SEVERAL,)),
+    "resume": _Shape(marked("Resume subscriptions"), (_SEVERAL,)),
     "set": _Shape(
         marked("Settings of a subscription"),
         (
-            _Mine(all=True),
+            _ONE_OR_ALL,
             Field("setting", marked("Setting (none: show them)"), "list-single", options=_SETTINGS),
             Field("value", marked("What it shall be")),
         ),
@@ -154,17 +148,16 @@ async def opening(verb: str, voice: Voice, requests: Queries) -> Form:
     shape = _shape(verb)
     fields = []
     for blank in shape.fields:
-        match blank:
-            case _Mine(var, each, every):
-                mine = await requests.subscriptions()
-                fields.append(_among(var, voice.say("Subscription"), _channels(mine, voice, every=every), each=each))
-            case _MyWatches(var):
-                watches = await requests.watches()
-                told = tuple((f"#{watch.number}", _label(written(watch.standing))) for watch in watches)
-                fields.append(_among(var, voice.say("Watch"), told, each=False))
-            case Field():
-                options = tuple((value, voice.say(label)) for value, label in blank.options)
-                fields.append(msgspec.structs.replace(blank, label=voice.say(blank.label), options=options))
+        options: Options = tuple((value, voice.say(label)) for value, label in blank.options)
+        if blank.choice == "watch":
+            watches = await requests.watches()
+            options = tuple((f"#{watch.number}", _label(written(watch.standing))) for watch in watches)
+        elif blank.choice:
+            mine = await requests.subscriptions()
+            options = tuple((f"#{one.number}", _label(f"#{one.number} {title(one.channel)}")) for one in mine)
+            if blank.choice == "subscription or all" and mine:
+                options += (("all", voice.say("All of them")),)
+        fields.append(msgspec.structs.replace(blank, label=voice.say(blank.label), options=options))
     return Form(voice.say(shape.name), "", tuple(fields))
 
 
@@ -174,7 +167,7 @@ def lines(verb: str, values: Values) -> list[str]:
     each: list[str] = []
     for blank in _shape(verb).fields:
         filled = [one_line(value, 4096) for value in values.get(blank.var, ()) if value.strip()]
-        if isinstance(blank, _Mine) and blank.each:
+        if blank is _SEVERAL:
             each = ["all"] if "all" in filled else filled
         else:
             words += filled
@@ -183,11 +176,10 @@ def lines(verb: str, values: Values) -> list[str]:
 
 def left(verb: str, values: Values, done: int) -> Values:
     """Return what was filled in without what the first ``done`` commands were for."""
-    several = next((blank for blank in _shape(verb).fields if isinstance(blank, _Mine) and blank.each), None)
-    if several is None:
+    if _SEVERAL not in _shape(verb).fields:
         return values
-    chosen = [value for value in values.get(several.var, ()) if value.strip()]
-    return {**values, several.var: tuple(chosen[done:])}
+    chosen = [value for value in values.get(_SEVERAL.var, ()) if value.strip()]
+    return {**values, _SEVERAL.var: tuple(chosen[done:])}
 
 
 def question(asked: Question, instructions: str, voice: Voice) -> Form:
@@ -219,15 +211,6 @@ def again(form: Form, values: Values, instructions: str) -> Form:
     """Return a form as it was filled in, with what is wrong."""
     fields = tuple(msgspec.structs.replace(field, values=values.get(field.var, field.values)) for field in form.fields)
     return Form(form.title, instructions, fields)
-
-
-def _among(var: str, label: str, options: Options, *, each: bool) -> Field:
-    return Field(var, label, "list-multi" if each else "list-single", required=True, options=options)
-
-
-def _channels(mine: Sequence[Followed], voice: Voice, *, every: bool) -> Options:
-    named = tuple((f"#{one.number}", _label(f"#{one.number} {title(one.channel)}")) for one in mine)
-    return (*named, ("all", voice.say("All of them"))) if every and mine else named
 
 
 def _numbered(named: Sequence[str], others: Options, voice: Voice) -> Field:

@@ -156,8 +156,8 @@ class Queries:
     async def read_list(self, url: str) -> Outline:
         """Return what the list of feeds at a canonical URL says; a worker fetches it, unless our server has it."""
         self._at_work()
-        if self._house.uploads.is_own(url):
-            return await self._house.lists.read(lambda: self._house.uploads.read(url))
+        if self._house.uploads.files.is_own(url):
+            return await self._house.lists.read(lambda: self._house.uploads.files.read(url))
         return await self._store.requests.outline(url)
 
     async def read_list_text(self, text: str) -> Outline:

@@ -10,18 +10,18 @@ import re
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from bots import muc
-from bots.bounces import condition_of
 from bots.commands import VERB_OF, cut, reaction
-from bots.link import Bounced, Receipt, Said, SaidInRoom
-from bots.stanzas import LONGEST_TOKEN, MARKERS, OUT_OF_BAND, RECEIPTS, bare
+from bots.link import Bounced, InRoom, Invited, Receipt, RoomRefused, Said, SaidInRoom
+from bots.stanzas import LONGEST_TOKEN, MARKERS, MUC, OUT_OF_BAND, RECEIPTS, bare, clean, condition_of
 
 _REPLY: Final = "urn:xmpp:reply:0"
 _FALLBACK: Final = "urn:xmpp:fallback:0"
 _REACTIONS: Final = "urn:xmpp:reactions:0"
 _OCCUPANT: Final = "{urn:xmpp:occupant-id:0}occupant-id"
 _STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
-_OF_A_ROOM: Final = "{http://jabber.org/protocol/muc#user}x"
+_USER: Final = f"{{{MUC}#user}}"
+_DIRECT: Final = "{jabber:x:conference}x"
+_LONGEST_JID: Final = 3_071
 _MOST_REACTIONS: Final = 10
 _UNNAMED_S: Final = 10.0
 _BY_ARCHIVE: Final = "a "
@@ -47,14 +47,18 @@ def read(stanza: Element) -> Said | SaidInRoom | Receipt | Bounced | None:
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
         return Bounced(bare(sender), ident, condition_of(stanza), sender.partition("/")[2])
-    if kind not in ("chat", "normal", "groupchat") or not sender or _has_any(stanza, _CARBONS):
+    if (
+        kind not in ("chat", "normal", "groupchat")
+        or not sender
+        or any(stanza.find(tag) is not None for tag in _CARBONS)
+    ):
         return None
     if kind != "groupchat" and (has_come := _receipt(stanza, bare(sender))) is not None:
         return has_come
     at_s = _kept_since(stanza)
     if kind == "groupchat":
         return None if at_s else _in_room(stanza)
-    invited = muc.invitation(stanza)
+    invited = _invitation(stanza)
     if invited is not None:
         return Said(bare(sender), sender, ident, "", "", wants_receipt=False, at_s=at_s, invited=invited)
     return _said(stanza, at_s)
@@ -118,6 +122,38 @@ def _kept_since(stanza: Element) -> float:
     return max((said_at_s(found) for tag in _DELAYED for found in stanza.iterfind(tag)), default=0.0)
 
 
+def room_presence(stanza: Element) -> InRoom | RoomRefused | None:
+    """Return what a ``<presence/>`` says of a room (XEP-0045), or None if it is nobody's in a room."""
+    room, _, nick = stanza.get("from", "").partition("/")
+    kind = stanza.get("type", "")
+    if kind == "error" and stanza.find(f"{{{MUC}}}x") is not None:
+        return RoomRefused(room, condition_of(stanza))
+    told = stanza.find(f"{_USER}x")
+    if told is None or not nick or kind not in ("", "unavailable"):
+        return None
+    statuses = frozenset(status.get("code", "") for status in told.iterfind(f"{_USER}status"))
+    found = told.find(f"{_USER}item")
+    item = found if found is not None else Element("item")
+    destroyed = told.find(f"{_USER}destroy") is not None
+    affiliation, jid = item.get("affiliation", "none"), bare(item.get("jid", ""))
+    return InRoom(room, nick, affiliation, kind == "", statuses, destroyed, jid)
+
+
+def _invitation(stanza: Element) -> Invited | None:
+    """Return the room that a ``<message/>`` invites us to (XEP-0045 §7.8.2, XEP-0249), or None."""
+    sender = bare(stanza.get("from", ""))
+    invite, direct = stanza.find(f"{_USER}x/{_USER}invite"), stanza.find(_DIRECT)
+    if invite is not None:
+        through = invite.get("from", "")[:_LONGEST_JID] or sender
+        found = Invited(sender, bare(through), stanza.findtext(f"{_USER}x/{_USER}password", ""), through)
+    elif direct is not None:
+        found = Invited(bare(direct.get("jid", "")).lower(), sender, direct.get("password", ""), is_vouched=True)
+    else:
+        return None
+    sane = 0 < len(found.room) <= _LONGEST_JID and len(found.password) <= _LONGEST_JID and "@" in found.room
+    return found if sane and clean(found.room) == found.room else None
+
+
 def _said(stanza: Element, at_s: float) -> Said | None:
     text, points_at, reacted = _words(stanza)
     if text is None or _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or ""):
@@ -137,7 +173,7 @@ def _said(stanza: Element, at_s: float) -> Said | None:
         reacted,
         wants_marker=names_it and stanza.find(f"{{{MARKERS}}}markable") is not None,
         at_s=at_s,
-        is_private=stanza.find(_OF_A_ROOM) is not None,
+        is_private=stanza.find(f"{_USER}x") is not None,
     )
 
 
@@ -202,7 +238,3 @@ def _language(stanza: Element) -> str:
     body = stanza.find("{*}body")
     own = stanza.get(_LANGUAGE, "")
     return body.get(_LANGUAGE, own) if body is not None else own
-
-
-def _has_any(stanza: Element, tags: tuple[str, ...]) -> bool:
-    return any(stanza.find(tag) is not None for tag in tags)

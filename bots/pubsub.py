@@ -1,66 +1,76 @@
-"""What we ask of a pubsub service (XEP-0060), as the content of requests, and what its answers say. Pure.
+"""Requests to a pubsub service (XEP-0060), or to our own account as one (XEP-0163)."""
 
-A node is a social feed (XEP-0472): open to all, written by us alone.
-"""
-
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
-from bots.atom import Item
-from bots.stanzas import clean
+from bots.link import AskingLink
+from bots.stanzas import condition_of, data_form
+from service.errors import OperationalError
 
+ANSWERED_WITHIN_S: Final = 30.0
 _PUBSUB: Final = "http://jabber.org/protocol/pubsub"
-_SOCIAL_FEED: Final = "urn:xmpp:pubsub-social-feed:1"
 
 
-def creation(node: str, title: str, description: str) -> str:
-    """Return the request ("set") that makes a node."""
-    return (
-        f"<pubsub xmlns='{_PUBSUB}'><create node={quoteattr(node)}/>"
-        f"<configure>{_form(title, description)}</configure></pubsub>"
-    )
+class PubsubRefused(OperationalError):
+    """The service does not do what it was asked; ``condition`` says why (RFC 6120 §8.3.3)."""
+
+    code = "pubsub-refused"
+
+    def __init__(self, condition: str) -> None:
+        """Keep the condition."""
+        super().__init__(f"The pubsub service answers {condition}.")
+        self.condition = condition
 
 
-def configuration(node: str, title: str, description: str) -> str:
-    """Return the request ("set") that makes a node that is there what ours are."""
-    return (
-        f"<pubsub xmlns='{_PUBSUB}#owner'><configure node={quoteattr(node)}>"
-        f"{_form(title, description)}</configure></pubsub>"
-    )
+class Pubsub:
+    """One service. All methods may raise :class:`PubsubRefused`, LinkLost, or TimeoutError."""
+
+    def __init__(self, link: AskingLink, service: str) -> None:
+        """Ask through ``link``."""
+        self._link = link
+        self._service = service
+
+    async def create(self, node: str, config: Mapping[str, str]) -> None:
+        """Create a node."""
+        form = _form("node_config", config)
+        await self._ask("set", f"<create node={quoteattr(node)}/><configure>{form}</configure>")
+
+    async def configure(self, node: str, config: Mapping[str, str]) -> None:
+        """Change the configuration of a node."""
+        form = _form("node_config", config)
+        await self._ask("set", f"<configure node={quoteattr(node)}>{form}</configure>", "#owner")
+
+    async def delete(self, node: str) -> None:
+        """Delete a node with its items; its subscribers are notified."""
+        await self._ask("set", f"<delete node={quoteattr(node)}/>", "#owner")
+
+    async def items(self, node: str, idents: Sequence[str]) -> dict[str, Element]:
+        """Return the payloads of those of these items that the node has, by their ids."""
+        wanted = "".join(f"<item id={quoteattr(ident)}/>" for ident in idents)
+        answer = await self._ask("get", f"<items node={quoteattr(node)}>{wanted}</items>")
+        return {item.get("id", ""): item[0] for item in answer.iter(f"{{{_PUBSUB}}}item") if len(item)}
+
+    async def publish(self, node: str, ident: str, payload: str, options: Mapping[str, str] | None = None) -> None:
+        """Publish an item in the place of one with its id; subscribers are notified. ``options`` are for a new node."""
+        item = f"<item id={quoteattr(ident)}>{payload}</item>"
+        how = f"<publish-options>{_form('publish-options', options)}</publish-options>" if options else ""
+        await self._ask("set", f"<publish node={quoteattr(node)}>{item}</publish>{how}")
+
+    async def retract(self, node: str, ident: str) -> None:
+        """Delete an item; subscribers are notified."""
+        item = f"<item id={quoteattr(ident)}/>"
+        await self._ask("set", f"<retract node={quoteattr(node)} notify='true'>{item}</retract>")
+
+    async def _ask(self, kind: str, content: str, role: str = "") -> Element:
+        async with asyncio.timeout(ANSWERED_WITHIN_S):
+            answer = await self._link.ask(self._service, kind, f"<pubsub xmlns='{_PUBSUB}{role}'>{content}</pubsub>")
+        if answer.get("type") == "error":
+            raise PubsubRefused(condition_of(answer))
+        return answer
 
 
-def deletion(node: str) -> str:
-    """Return the request ("set") that deletes a node with all that is on it; its subscribers are told."""
-    return f"<pubsub xmlns='{_PUBSUB}#owner'><delete node={quoteattr(node)}/></pubsub>"
-
-
-def retrieval(node: str, idents: Sequence[str]) -> str:
-    """Return the request ("get") for items."""
-    wanted = "".join(f"<item id={quoteattr(ident)}/>" for ident in idents)
-    return f"<pubsub xmlns='{_PUBSUB}'><items node={quoteattr(node)}>{wanted}</items></pubsub>"
-
-
-def publication(node: str, item: Item) -> str:
-    """Return the request ("set") that publishes an item, in the place of one with its id; subscribers are told."""
-    return (
-        f"<pubsub xmlns='{_PUBSUB}'><publish node={quoteattr(node)}>"
-        f"<item id={quoteattr(item.id)}>{item.payload}</item></publish></pubsub>"
-    )
-
-
-def retrieved(answer: Element) -> dict[str, Element]:
-    """Return the payloads of the items that an answer holds, by their ids."""
-    return {item.get("id", ""): item[0] for item in answer.iter(f"{{{_PUBSUB}}}item") if len(item)}
-
-
-def _form(title: str, description: str) -> str:
-    fields = {
-        "FORM_TYPE": f"{_PUBSUB}#node_config", "pubsub#title": title, "pubsub#description": description,
-        "pubsub#type": _SOCIAL_FEED, "pubsub#persist_items": "1", "pubsub#max_items": "max",
-        "pubsub#access_model": "open", "pubsub#publish_model": "publishers", "pubsub#deliver_payloads": "1",
-        "pubsub#notify_delete": "1", "pubsub#notify_retract": "1", "pubsub#send_last_published_item": "never",
-    }  # fmt: skip
-    told = "".join(f"<field var='{var}'><value>{escape(clean(value))}</value></field>" for var, value in fields.items())
-    return f"<x xmlns='jabber:x:data' type='submit'>{told}</x>"
+def _form(kind: str, values: Mapping[str, str]) -> str:
+    return data_form("submit", f"{_PUBSUB}#{kind}", {f"pubsub#{name}": value for name, value in values.items()})

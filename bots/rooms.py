@@ -1,24 +1,26 @@
-"""Rooms: carries out what :mod:`bots.visits` decides, and brings what is said there to the desk.
+"""Group chats: carries out what :mod:`bots.visits` decides, and hands what is said in rooms to the desk.
 
-A room is a person with many mouths: what it follows is kept under its own address, and whoever is one of its owners
-or admins may change that. What the room gives back of our own words is their receipt.
+A room is served like a person: its subscriptions are stored under its own address, and its owners and admins may change
+them. The room's copy of a message of ours is its receipt.
 
-Nothing is believed because it is said. An invitation counts as its inviter's word if they sent it themselves, or if a
-service of their own server did (ADR 0069); quotas count who really sent it. Questions to other servers are asked in
-tasks, each for a bounded time, so that nobody waits for those who do not answer.
+An invitation counts as its inviter's word if they sent it themselves, or if a service of their own server did (ADR
+0069); quotas count who really sent it. Requests to other servers are made in tasks, each for a bounded time, so that
+nobody waits for those who do not answer.
 """
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
+from xml.sax.saxutils import escape
 
 import msgspec
 import structlog
 
-from bots import bounces, introduction, muc, stanzas
+from bots import introduction, stanzas
 from bots.access import Access
 from bots.charges import Charges
 from bots.commands import LEAVE
@@ -27,9 +29,10 @@ from bots.desk import Desk
 from bots.house import House, RequestHandler
 from bots.ids import fresh_id, is_batch
 from bots.link import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
+from bots.pubsub import Pubsub, PubsubRefused
 from bots.replies.talking import NotAdmitted, excuse, in_a_room
 from bots.tasks import end
-from bots.visits import Check, Deed, Drop, Enter, Excuse, GiveUp, Inside, Keep, Leave, Settle, Visits
+from bots.visits import Check, Deed, Drop, Enter, Excuse, GiveUp, Leave, Settle, Visits, can_vouch
 from bots.voice import voice
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -45,41 +48,32 @@ INVITATIONS_PER_HOUR_OF_A_SITE: Final = 100
 ANSWERS_WITHIN_S: Final = 20.0
 """An address that does not say within this time what it is, is taken to say nothing clear."""
 PING_EVERY_S: Final = 300.0
-"""How often we ask each room whether we are still in it (XEP-0410)."""
+"""How often each room is asked whether we are still in it (XEP-0410)."""
 PING_WITHIN_S: Final = 30.0
 _LOOK_EVERY_S: Final = 1.0
 _RETRY_S: Final = 1.0
 _MOST_WAITING: Final = 1_000
-_MOST_TASKS: Final = 2_000
-"""Questions to other servers that are open."""
 _MOST_WAITING_OF_A_SITE: Final = 100
-_STILL_IN: Final = frozenset(("service-unavailable", "feature-not-implemented", "item-not-found"))
-_UNCLEAR: Final = frozenset(("remote-server-not-found", "remote-server-timeout"))
+_MOST_TASKS: Final = 2_000
+"""Open requests to other servers."""
+_BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
+_BOOKMARK_OPTIONS: Final = {
+    "persist_items": "true", "max_items": "max", "send_last_published_item": "never", "access_model": "whitelist",
+}  # fmt: skip
+_DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
+_WHAT_IS_IT: Final = f"<query xmlns='{_DISCO_INFO}'/>"
+_UNCLEAR: Final = frozenset(
+    (
+        "service-unavailable", "feature-not-implemented", "item-not-found",  # we are in it
+        "remote-server-not-found", "remote-server-timeout",
+    )
+)  # fmt: skip
+"""Answers to a ping that do not say that we are out of the room."""
 _log = structlog.get_logger()
 
 
-class _Invitation(msgspec.Struct, frozen=True):
-    """What was said, and where that stands in the store, "" if it stands nowhere."""
-
-    said: Said
-    to: Invited
-    place: Place
-
-    @property
-    def site(self) -> str:
-        """The registrable domain that it comes from."""
-        return site_of_jid(self.said.jid)
-
-
-class _SendAway(msgspec.Struct, frozen=True):
-    """One of a room's managers, this person if that is known, wants us gone."""
-
-    room: str
-    person: UserId
-
-
 class Rooms:
-    """One bot's rooms. :meth:`run` drives them; the other methods tell what comes in and never wait."""
+    """One bot's rooms. :meth:`run` drives them; the other methods never wait."""
 
     def __init__(
         self,
@@ -105,10 +99,12 @@ class Rooms:
         self._house = house
         self._door = door
         self._clock = clock
+        self._bookmarks = Pubsub(link, link.address)
         self._visits = Visits()
-        self._deeds: asyncio.Queue[Deed | _Invitation | _SendAway] = asyncio.Queue()
+        self._jobs: asyncio.Queue[Callable[[], Coroutine[None, None, None]]] = asyncio.Queue()
+        """Done one after the other, because they use the store."""
         self._waiting: Counter[str] = Counter()
-        """Of the invitations that stand nowhere, how many wait, by site."""
+        """The number of waiting invitations that are not in the store, by registrable domain of their senders."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._pinged_s = clock.monotonic_s()
 
@@ -134,34 +130,39 @@ class Rooms:
         return self._charges.holds(user_id(room))
 
     async def run(self) -> None:
-        """Enter, leave and remember rooms until cancelled."""
+        """Enter, leave and store rooms until cancelled."""
         try:
-            await self._serve()
+            while True:
+                await self._link.up.wait()
+                self._look()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_EVERY_S):
+                        job = await self._jobs.get()
+                    await self._surely(job)
         finally:
             await end(*tuple(self._tasks))
 
-    async def _serve(self) -> None:
-        while True:
-            await self._link.up.wait()
-            now_s = self._clock.monotonic_s()
-            self._plan(self._visits.due(now_s))
-            if now_s - self._pinged_s > PING_EVERY_S:
-                self._pinged_s = now_s
-                for room, nick in self._visits.inside():
-                    self._begin(self._still_in(room, nick))
-                self._begin(self._leave_suspended())
-            deed: Deed | _Invitation | _SendAway | None = None
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY_S):
-                    deed = await self._deeds.get()
-            if deed is not None:
-                await self._surely(deed)
-            if isinstance(deed, _Invitation) and not deed.place:
-                self._waiting[deed.site] -= 1
-                self._waiting = +self._waiting
+    def _look(self) -> None:
+        """Begin what is due."""
+        now_s = self._clock.monotonic_s()
+        self._plan(self._visits.due(now_s))
+        if now_s - self._pinged_s > PING_EVERY_S:
+            self._pinged_s = now_s
+            for room, nick in self._visits.inside():
+                self._begin(self._still_in(room, nick))
+            self._begin(self._leave_suspended())
+
+    async def _surely(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do a job, however long Redis is away."""
+        with contextlib.suppress(LinkLost):
+            while True:
+                try:
+                    return await job()
+                except StoreUnavailable:
+                    await asyncio.sleep(_RETRY_S)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
-        """Do what waits for others, beside all else."""
+        """Do what waits for others in a task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -169,55 +170,55 @@ class Rooms:
     # What comes in.
 
     def started(self) -> None:
-        """A session began that continues no earlier one."""
+        """Enter all rooms again, as a session began that continues no earlier one."""
         self._plan(self._visits.restart(self._clock.monotonic_s()))
 
     def invited(self, said: Said, place: Place) -> None:
-        """Somebody wants us in a room; that stands at this place in the store until we have seen to it."""
+        """Consider an invitation, which stays at this place in the store, unless "", until that is done."""
         if said.invited is None:
             return
-        invitation = _Invitation(said, said.invited, place)
         if not place:
-            if self._waiting.total() >= _MOST_WAITING or self._waiting[invitation.site] >= _MOST_WAITING_OF_A_SITE:
+            site = site_of_jid(said.jid)
+            if self._waiting.total() >= _MOST_WAITING or self._waiting[site] >= _MOST_WAITING_OF_A_SITE:
                 return
-            self._waiting[invitation.site] += 1
-        self._deeds.put_nowait(invitation)
+            self._waiting[site] += 1
+        self._jobs.put_nowait(partial(self._see_to, said, said.invited, place))
 
     def moved(self, event: InRoom | RoomRefused) -> None:
-        """Somebody came or went, or we were not let in."""
+        """Note that somebody came or went, or that we were not let in."""
         now_s = self._clock.monotonic_s()
         self._plan(self._visits.refused(event) if isinstance(event, RoomRefused) else self._visits.moved(event, now_s))
 
     def bounced(self, event: Bounced) -> None:
-        """What we said came back: to a room that does not know us, we are not in it."""
+        """Enter a room again that does not know us, as a message to it came back."""
         if event.condition == "not-acceptable" and not event.resource:
             self._visits.lost(event.jid, self._clock.monotonic_s())
 
     def heard(self, event: SaidInRoom) -> None:
-        """Somebody spoke in a room."""
+        """Hand on what somebody said in a room, if it was said to us."""
         if self._visits.is_echo(event):
             self._delivery.receipt(Receipt(event.room, event.id))
-            if event.room_id and is_batch(user_id(event.room), event.id) and self._deeds.qsize() < _MOST_WAITING:
-                self._deeds.put_nowait(Keep(event.room, event.room_id, event.id))
+            if event.room_id and is_batch(user_id(event.room), event.id) and self._jobs.qsize() < _MOST_WAITING:
+                self._jobs.put_nowait(partial(self._store.rooms.keep_told, event.room, event.room_id, event.id))
             return
         spoken = self._visits.to_us(event)
         if spoken is None:
             return
+        person = self._visits.person(event.room, event.nick)
         if spoken.may_change and spoken.text.strip().lower().rstrip(".!") in LEAVE:
-            if self._deeds.qsize() < _MOST_WAITING:
-                self._deeds.put_nowait(_SendAway(event.room, self._visits.person(event.room, event.nick)))
+            if self._jobs.qsize() < _MOST_WAITING:
+                self._jobs.put_nowait(partial(self._leave, event.room, person))
             return
-        text, sender = spoken.text or "help", f"{event.room}/{event.nick}"
         self._desk.hear(
             Said(
-                event.room, sender, event.id, text, "", wants_receipt=False, language=event.language,
-                points_at=spoken.points_at, reacted=event.reacted, aloud=True, may_change=spoken.may_change,
-                occupant=event.occupant, person=self._visits.person(event.room, event.nick),
+                event.room, f"{event.room}/{event.nick}", event.id, spoken.text or "help", "", wants_receipt=False,
+                language=event.language, points_at=spoken.points_at, reacted=event.reacted, aloud=True,
+                may_change=spoken.may_change, occupant=event.occupant, person=person,
             )
         )  # fmt: skip
 
     def whispered(self, said: Said) -> None:
-        """Somebody in a room spoke to us alone."""
+        """Hand on what somebody in a room said to us alone."""
         nick = said.sender.partition("/")[2]
         if nick and not said.at_s and self._visits.is_inside(said.jid):
             may_change, person = self._visits.is_manager(said.jid, nick), self._visits.person(said.jid, nick)
@@ -230,35 +231,18 @@ class Rooms:
 
     def _plan(self, deeds: list[Deed]) -> None:
         for deed in deeds:
-            self._deeds.put_nowait(deed)
+            self._jobs.put_nowait(partial(self._do, deed))
 
-    async def _surely(self, deed: Deed | _Invitation | _SendAway) -> None:
-        """Do it, however long Redis is away."""
-        while True:
-            try:
-                await self._do(deed)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-            except LinkLost:
-                return
-            else:
-                return
-
-    async def _do(self, deed: Deed | _Invitation | _SendAway) -> None:  # noqa: C901 - one arm per deed
+    async def _do(self, deed: Deed) -> None:
         address = self._link.address
         match deed:
-            case _Invitation():
-                await self._see_to(deed)
-            case _SendAway(room, person):
-                if not await self._are_suspended([person]):
-                    self._plan(self._visits.left(room))
             case Check(room):
                 self._begin(self._check(room))
             case Enter(room, nick, password):
                 self._link.rooms.add(room)  # from now on its occupants can reach us
-                self._link.hint(muc.entering(address, room, nick, password, introduction.PRESENT))
+                self._link.hint(stanzas.entering(address, room, nick, password, introduction.PRESENT))
             case Leave(room, nick):
-                self._link.hint(muc.leaving(address, room, nick))
+                self._link.hint(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
             case Settle():
                 await self._settle(deed)
             case GiveUp(room):
@@ -267,40 +251,48 @@ class Rooms:
                 self._begin(self._forget_address(room))
             case Excuse(to, room, reason):
                 speaks = (await self._store.users.get(to)).habits.speaks
-                content = stanzas.payload(excuse(reason, room, voice(speaks)))
-                self._link.hint(stanzas.message(address, to, fresh_id(user_id(to)), content))
-            case Inside(room):
-                self._delivery.presence(Seen(room))
-            case Keep(room, room_id, message_id):
-                await self._store.rooms.keep_told(room, room_id, message_id)
+                self._write(to, excuse(reason, room, voice(speaks)))
 
-    # Whom to believe.
+    def _write(self, to: str, words: str, kind: str = "chat") -> None:
+        ident = fresh_id(user_id(to))
+        self._link.hint(stanzas.message(self._link.address, to, ident, stanzas.payload(words), kind=kind))
 
-    async def _see_to(self, invitation: _Invitation) -> None:
+    async def _leave(self, room: str, person: UserId) -> None:
+        """Leave a room, as one of its managers wants, unless they are suspended."""
+        if not await self._are_suspended([person]):
+            self._plan(self._visits.left(room))
+
+    # Invitations.
+
+    async def _see_to(self, said: Said, to: Invited, place: Place) -> None:
+        await self._surely(partial(self._consider, said, to, place))
+        if not place:
+            self._waiting[site_of_jid(said.jid)] -= 1
+            self._waiting = +self._waiting
+
+    async def _consider(self, said: Said, to: Invited, place: Place) -> None:
         """Follow an invitation, or say why not, unless too many come from there."""
-        uid, to = user_id(invitation.said.jid), invitation.to
-        if invitation.place and not self._charges.holds(uid):
-            return  # whoever serves them now has read it
+        if place and not self._charges.holds(user_id(said.jid)):
+            return  # the bot that serves them now has read it
         if to.is_accepted:
             self._plan(self._visits.invited(to, self._clock.monotonic_s()))
-        elif invitation.said.jid not in self._link.rooms and not await self._is_too_much(invitation):
+        elif said.jid not in self._link.rooms and not await self._is_too_much(said.jid, to):
             # nobody in a room invites us in its name
-            if to.through and muc.can_vouch(to.room, to.by) and len(self._tasks) < _MOST_TASKS:
-                self._begin(self._ask_service(invitation))
+            if to.through and can_vouch(to.room, to.by) and len(self._tasks) < _MOST_TASKS:
+                self._begin(self._ask_service(said, to, place))
                 return
             await self._decide(to)
-        await self._see_off(invitation)
+        await self._done(said, place)
 
-    async def _see_off(self, invitation: _Invitation) -> None:
-        if invitation.place:
-            await self._store.heard.done([(user_id(invitation.said.jid), invitation.place)])
+    async def _done(self, said: Said, place: Place) -> None:
+        if place:
+            await self._store.heard.done([(user_id(said.jid), place)])
 
-    async def _is_too_much(self, invitation: _Invitation) -> bool:
-        """Return whether this is not even looked at; who really sent it is counted, whomever it names."""
-        sender, to = invitation.said.jid, invitation.to
+    async def _is_too_much(self, sender: str, to: Invited) -> bool:
+        """Return whether an invitation is ignored; the real sender is counted, whomever it names."""
         if not await self._may_invite(sender, INVITATIONS_PER_HOUR):
             return True
-        site = f"@{invitation.site}"  # no address of anybody's
+        site = f"@{site_of_jid(sender)}"  # no address of anybody's
         if not await self._may_invite(site, INVITATIONS_PER_HOUR_OF_A_SITE):
             return True
         return await self._are_suspended(map(user_id, {sender, to.room, to.by}))
@@ -309,21 +301,18 @@ class Rooms:
         """Return whether these are not too many invitations from one address, and count one."""
         return await self._store.users.allow(jid, "invitation", per_hour, 3600.0)
 
-    async def _ask_service(self, invitation: _Invitation) -> None:
+    async def _ask_service(self, said: Said, to: Invited, place: Place) -> None:
         """Go on with an invitation once a service below the inviter's domain has said whether it has rooms."""
-        to = invitation.to
         is_vouched = await self._is_group_chat(to.room.rpartition("@")[2]) is True
-        while True:
-            try:
-                await self._decide(msgspec.structs.replace(to, is_vouched=is_vouched))
-                await self._see_off(invitation)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
+
+        async def decide() -> None:
+            await self._decide(msgspec.structs.replace(to, is_vouched=is_vouched))
+            await self._done(said, place)
+
+        await self._surely(decide)
 
     async def _decide(self, event: Invited) -> None:
-        """Follow an invitation, or say why not: to whoever is named only if it is surely they."""
+        """Follow an invitation, or say why not: to the inviter only if it is surely they."""
         by = event.by
         speaker = voice((await self._store.users.get(by)).habits.speaks if event.is_vouched else "")
         if not event.is_vouched and not self._door.is_open:
@@ -346,13 +335,13 @@ class Rooms:
         await self._store.heard.notify([Notice(user_id(room))])
 
     def _decline(self, event: Invited, words: str) -> None:
-        """Tell who invited us why we do not come: through the room, and directly if it is surely them."""
-        address = self._link.address
+        """Tell who invited us why we do not come: through the room, and directly if it is surely they."""
         if event.through:
-            self._link.hint(muc.declining(address, event.room, event.through, words))
+            self._link.hint(stanzas.declining(self._link.address, event.room, event.through, words))
         if event.is_vouched:
-            ident = fresh_id(user_id(event.by))
-            self._link.hint(stanzas.message(address, event.by, ident, stanzas.payload(words)))
+            self._write(event.by, words)
+
+    # What other servers say.
 
     async def _check(self, room: str) -> None:
         """Have a room's address say whether it is a group chat; if it says nothing clear, its domain."""
@@ -362,17 +351,28 @@ class Rooms:
         self._plan(self._visits.checked(room, is_group_chat=is_group_chat))
 
     async def _is_group_chat(self, jid: str) -> bool | None:
-        """Return what an address says that it is, None if it says nothing clear."""
-        answer = await self._asked(jid, muc.QUESTION, ANSWERS_WITHIN_S)
-        return None if answer is None else muc.is_group_chat(answer)
+        """Return whether an address is a room, or a service with rooms (XEP-0045 §6); None if it says nothing clear."""
+        answer = await self._asked(jid, _WHAT_IS_IT, ANSWERS_WITHIN_S)
+        told = answer.find(f"{{{_DISCO_INFO}}}query") if answer is not None else None
+        if answer is None or answer.get("type") != "result" or told is None:
+            return None
+        identities = [(each.get("category"), each.get("type")) for each in told.iterfind(f"{{{_DISCO_INFO}}}identity")]
+        features = [each.get("var") for each in told.iterfind(f"{{{_DISCO_INFO}}}feature")]
+        return ("conference", "text") in identities and stanzas.MUC in features
+
+    async def _still_in(self, room: str, nick: str) -> None:
+        answer = await self._asked(f"{room}/{nick}", "<ping xmlns='urn:xmpp:ping'/>", PING_WITHIN_S)
+        if answer is not None and answer.get("type") == "error" and stanzas.condition_of(answer) not in _UNCLEAR:
+            self._visits.lost(room, self._clock.monotonic_s())
 
     async def _asked(self, jid: str, question: str, within_s: float) -> Element | None:
         """Return the answer of an address, None if there is none in time."""
-        try:
+        with contextlib.suppress(TimeoutError, LinkLost):
             async with asyncio.timeout(within_s):
                 return await self._link.ask(jid, "get", question)
-        except (TimeoutError, LinkLost):
-            return None
+        return None
+
+    # Entering for good, and leaving.
 
     async def _are_suspended(self, people: Iterable[UserId]) -> bool:
         """Return whether any of these is suspended; "" is nobody."""
@@ -398,19 +398,23 @@ class Rooms:
         known = await self._store.users.get(room)
         if not known.welcomed:
             await self._store.users.mark(room, welcomed=True)
-            content = stanzas.payload(in_a_room(kept.nick, voice(known.habits.speaks)))
-            ident = fresh_id(user_id(room))
-            self._link.hint(stanzas.message(self._link.address, room, ident, content, kind="groupchat"))
-        self._plan(self._visits.settled(room))
-        if deed.is_new:
-            await self._bookmarked(muc.bookmark(room, kept.nick))
+            self._write(room, in_a_room(kept.nick, voice(known.habits.speaks)), "groupchat")
+        if self._visits.settled(room):
+            self._delivery.presence(Seen(room))
+        if deed.is_new and self._link.is_account:  # bookmarks (XEP-0402) are for people who look after the account
+            nick = f"<nick>{escape(kept.nick)}</nick>"
+            conference = f"<conference xmlns='{_BOOKMARKS}' autojoin='true'>{nick}</conference>"
+            with contextlib.suppress(TimeoutError, PubsubRefused):
+                await self._bookmarks.publish(_BOOKMARKS, room, conference, _BOOKMARK_OPTIONS)
 
     async def _give_up(self, room: str) -> None:
         _log.info("out of a room", room=room)
         await RequestHandler(self._house, room).forget_everything()
         await self._store.rooms.drop(self._link.address, room)
         self._begin(self._forget_address(room))
-        await self._bookmarked(muc.no_bookmark(room))
+        if self._link.is_account:
+            with contextlib.suppress(TimeoutError, PubsubRefused):
+                await self._bookmarks.retract(_BOOKMARKS, room)
 
     async def _forget_address(self, room: str) -> None:
         """Take a room's address for a person's again, once nothing is under way that its occupants sent us.
@@ -418,21 +422,6 @@ class Rooms:
         A room answers in order: what they sent before we left comes before its answer.
         """
         if room in self._link.rooms:
-            await self._asked(room, muc.QUESTION, ANSWERS_WITHIN_S)
+            await self._asked(room, _WHAT_IS_IT, ANSWERS_WITHIN_S)
         if not self._visits.is_visited(room):
             self._link.rooms.discard(room)
-
-    async def _bookmarked(self, request: str) -> None:
-        """Keep our account's bookmarks (XEP-0402) as our rooms are: for people who look after the account."""
-        if self._link.is_account:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PING_WITHIN_S):
-                    await self._link.ask(self._link.address, "set", request)
-
-    async def _still_in(self, room: str, nick: str) -> None:
-        answer = await self._asked(f"{room}/{nick}", "<ping xmlns='urn:xmpp:ping'/>", PING_WITHIN_S)
-        if answer is None:
-            return
-        condition = bounces.condition_of(answer) if answer.get("type") == "error" else ""
-        if condition and condition not in _STILL_IN | _UNCLEAR:
-            self._visits.lost(room, self._clock.monotonic_s())

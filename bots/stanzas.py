@@ -7,6 +7,7 @@ import datetime as dt
 import re
 from collections.abc import Mapping
 from typing import Final
+from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
 RECEIPTS: Final = "urn:xmpp:receipts"
@@ -14,6 +15,8 @@ MARKERS: Final = "urn:xmpp:chat-markers:0"
 DELAY: Final = "urn:xmpp:delay"
 OUT_OF_BAND: Final = "jabber:x:oob"
 CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
+MUC: Final = "http://jabber.org/protocol/muc"
+_ERRORS: Final = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
 
 REQUEST: Final = f"<request xmlns='{RECEIPTS}'/>"
 """Asks for a receipt (XEP-0184)."""
@@ -79,25 +82,21 @@ def message(sender: str, to: str, message_id: str, content: str, thread: str = "
 
 def receipt(sender: str, to: str, message_id: str) -> str:
     """Return the receipt for a message."""
-    return (
-        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>"
-        f"<received xmlns='{RECEIPTS}' id={quoteattr(message_id)}/></message>"
-    )
+    return _signal(sender, to, f"<received xmlns='{RECEIPTS}' id={quoteattr(message_id)}/>")
 
 
 def displayed(sender: str, to: str, message_id: str, thread: str) -> str:
     """Return the marker of a message that was read (XEP-0333), in the thread in which that was said."""
-    return (
-        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>"
-        f"<displayed xmlns='{MARKERS}' id={quoteattr(message_id)}/>{_within(thread)}</message>"
-    )
+    return _signal(sender, to, f"<displayed xmlns='{MARKERS}' id={quoteattr(message_id)}/>{_within(thread)}")
 
 
 def composing(sender: str, to: str) -> str:
     """Return the sign that we are at work on an answer (XEP-0085)."""
-    return (
-        f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'><composing xmlns='{CHAT_STATES}'/></message>"
-    )
+    return _signal(sender, to, f"<composing xmlns='{CHAT_STATES}'/>")
+
+
+def _signal(sender: str, to: str, content: str) -> str:
+    return f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>{content}</message>"
 
 
 def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") -> str:
@@ -105,6 +104,19 @@ def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") ->
     whom = f" to={quoteattr(to)}" if to else ""
     stated = f" type={quoteattr(kind)}" if kind else ""
     return f"<presence from={quoteattr(sender)}{whom}{stated}>{content}</presence>"
+
+
+def entering(sender: str, room: str, nick: str, password: str, content: str) -> str:
+    """Return the presence that enters a room (XEP-0045), without its history."""
+    secret = f"<password>{escape(clean(password))}</password>" if password else ""
+    asked = f"<x xmlns='{MUC}'><history maxstanzas='0'/>{secret}</x>"
+    return presence(sender, f"{room}/{nick}", content=asked + content)
+
+
+def declining(sender: str, room: str, to: str, reason: str) -> str:
+    """Return what has a room tell who invited us through it why we do not come (XEP-0045 §7.8.3)."""
+    told = f"<decline to={quoteattr(to)}><reason>{escape(clean(reason))}</reason></decline>"
+    return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{MUC}#user'>{told}</x></message>"
 
 
 def no_contact(sender: str, jid: str, ident: str, *, is_account: bool) -> list[str]:
@@ -115,19 +127,24 @@ def no_contact(sender: str, jid: str, ident: str, *, is_account: bool) -> list[s
     return [request(sender, sender, ident, "set", f"<query xmlns='jabber:iq:roster'>{item}</query>")]
 
 
+def data_form(kind: str, form_type: str, values: Mapping[str, str]) -> str:
+    """Return a form that is filled in (XEP-0004, XEP-0068); ``kind`` is "submit" or "result"."""
+    fields = "".join(
+        f"<field var='{var}'><value>{escape(clean(value))}</value></field>" for var, value in values.items()
+    )
+    hidden = f"<field var='FORM_TYPE' type='hidden'><value>{form_type}</value></field>"
+    return f"<x xmlns='jabber:x:data' type='{kind}'>{hidden}{fields}</x>"
+
+
 def request(sender: str, to: str, ident: str, kind: str, content: str) -> str:
-    """Return a request of ours; ``kind`` is "get" or "set"."""
-    return f"<iq {_addressed(sender, to, ident)} type='{kind}'>{content}</iq>"
-
-
-def ping(sender: str, to: str, ident: str) -> str:
-    """Return a ping (XEP-0199)."""
-    return request(sender, to, ident, "get", "<ping xmlns='urn:xmpp:ping'/>")
+    """Return a request of ours, or an answer; ``kind`` is "get", "set", "result" or "error"."""
+    known = quoteattr(clean(ident)[:LONGEST_TOKEN])
+    return f"<iq from={quoteattr(sender)} to={quoteattr(to)} id={known} type='{kind}'>{content}</iq>"
 
 
 def result(sender: str, to: str, ident: str, content: str) -> str:
     """Return the answer to a request."""
-    return f"<iq {_addressed(sender, to, ident)} type='result'>{content}</iq>"
+    return request(sender, to, ident, "result", content)
 
 
 def refusal(sender: str, to: str, ident: str, error: tuple[str, str], detail: str = "") -> str:
@@ -137,17 +154,20 @@ def refusal(sender: str, to: str, ident: str, error: tuple[str, str], detail: st
     """
     kind, condition = error
     told = f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
-    return f"<iq {_addressed(sender, to, ident)} type='error'>{told}</iq>"
+    return request(sender, to, ident, "error", told)
 
 
 def _within(thread: str) -> str:
     return f"<thread>{escape(thread)}</thread>" if thread else ""
 
 
-def _addressed(sender: str, to: str, ident: str) -> str:
-    return f"from={quoteattr(sender)} to={quoteattr(to)} id={quoteattr(clean(ident)[:LONGEST_TOKEN])}"
-
-
 def bare(jid: str) -> str:
     """Return the JID without its resource."""
     return jid.partition("/")[0]
+
+
+def condition_of(stanza: Element) -> str:
+    """Return the condition of a stanza of the type error (RFC 6120 §8.3.3)."""
+    error = stanza.find("{*}error")
+    named = [child.tag for child in (error if error is not None else ()) if child.tag.startswith(_ERRORS)]
+    return named[0].removeprefix(_ERRORS) if named else "undefined-condition"

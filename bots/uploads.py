@@ -1,14 +1,14 @@
 """Files that we give people by way of our XMPP server (XEP-0363), if it takes any, and those that they give us."""
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import quoteattr
 
 import structlog
 
-from bots import bounces
 from bots.link import AskingLink, LinkLost
+from bots.stanzas import condition_of
 from service.errors import CoronetError, UploadRefused
 from service.net.uploads import Uploads as Files
 
@@ -28,20 +28,12 @@ _log = structlog.get_logger()
 
 
 class Uploads:
-    """Shares files through our server, and reads what lies there."""
+    """Shares files through our server; ``files`` reads what lies there."""
 
     def __init__(self, link: AskingLink, files: Files) -> None:
         """Ask the server through ``link``; write and read ``files``."""
         self._link = link
-        self._files = files
-
-    def is_own(self, url: str) -> bool:
-        """Say whether a file lies on our own server, so that no worker need fetch it."""
-        return self._files.is_own(url)
-
-    async def read(self, url: str) -> bytes:
-        """Return a file of our own server. Raises what keeps it from being read."""
-        return await self._files.read(url)
+        self.files = files
 
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
         """Put a file where everybody can read it who knows its URL, and return that; None if no server takes files.
@@ -67,14 +59,14 @@ class Uploads:
     async def _written(self, service: str, slot: Element, body: bytes, media_type: str) -> str:
         put, get = slot.find(f".//{{{_UPLOAD}}}put"), slot.find(f".//{{{_UPLOAD}}}get")
         if slot.get("type") == "error" or put is None or get is None:
-            said = slot.findtext(".//{urn:ietf:params:xml:ns:xmpp-stanzas}text") or bounces.condition_of(slot)
+            said = slot.findtext(".//{urn:ietf:params:xml:ns:xmpp-stanzas}text") or condition_of(slot)
             raise UploadRefused(f"{service} says: {said[:200]}.")
         headers = {"Content-Type": media_type}
         for header in put.iterfind(f"{{{_UPLOAD}}}header"):
             if known := _PASSED_ON.get(header.get("name", "").strip().lower()):
                 headers[known] = "".join((header.text or "").splitlines())
         try:
-            await self._files.write(put.get("url", ""), body, headers)
+            await self.files.write(put.get("url", ""), body, headers)
         except CoronetError as error:
             _log.warning("a file was not uploaded", service=service, error=str(error))
             raise UploadRefused(str(error)) from error
@@ -82,18 +74,15 @@ class Uploads:
 
     async def _service(self) -> tuple[str, int] | None:
         """Return who takes files, and of how many bytes at most: our server itself, or one of its services."""
-        domain = self._link.address.partition("/")[0].rpartition("@")[2]
+        domain = self._link.address.rpartition("@")[2]
         server = domain if self._link.is_account else domain.partition(".")[2]
-        if (most_bytes := takes(await self._asked(server, _INFO))) is not None:
-            return server, most_bytes
         items = await self._asked(server, _ITEMS)
-        others = [item.get("jid", "") for item in items.iter(f"{{{_ITEMS}}}item") if not item.get("node")]
-        others = [jid for jid in others if jid not in ("", domain)][:_MOST_SERVICES]
-        answers = await asyncio.gather(*(self._asked(jid, _INFO) for jid in others))
-        found = ((jid, takes(answer)) for jid, answer in zip(others, answers, strict=True))
-        return next(((jid, most) for jid, most in found if most is not None), None)
+        listed = [item.get("jid", "") for item in items.iter(f"{{{_ITEMS}}}item") if item.get("jid")]
+        jids = [server, *listed[:_MOST_SERVICES]]
+        found = zip(jids, map(takes, await asyncio.gather(*(self._asked(jid, _INFO) for jid in jids))), strict=True)
+        return next(((jid, most_bytes) for jid, most_bytes in found if most_bytes is not None), None)
 
-    async def _asked(self, jid: str, namespace: str) -> Any:
+    async def _asked(self, jid: str, namespace: str) -> Element:
         """Return the answer, an empty one from who does not give any in time."""
         try:
             async with asyncio.timeout(_ASKED_WITHIN_S):

@@ -1,26 +1,33 @@
-"""Our visits to rooms: events in, deeds out. Pure; times (monotonic s) are arguments.
+"""The state of the bot's stay in each room: events in, actions out. Pure; times (monotonic s) are arguments.
 
-A visit begins with an invitation, or with what is remembered. Each time, the address is asked first whether it is a
-group chat (service discovery), then it is asked to let us in, and its presence for us (status 110) admits us. A room
-becomes one of ours then, not before: so nobody makes somebody's address a room by inviting us there. What is said in it
-counts from the moment the visit is settled, that is, once nobody suspended turns out to be behind it.
+A visit begins with an invitation, or with a stored room. Before each entry the address is asked whether it is a group
+chat (service discovery, ADR 0069). Then the bot asks to enter, and its own presence (status 110) admits it: from then
+on the room is ours, not before, so that nobody makes somebody's address a room by an invitation. What is said in the
+room counts once the visit is settled, that is, once nobody suspended turned out to be behind it.
 
-Whoever turns us out (ban, kick, a room that closes or is destroyed) wants us gone: the visit ends for good. Whatever
-else ends our stay, we come back, later each time.
+A ban, a kick, or the end of a room ends the visit for good. After any other loss the bot enters again, with back-off.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from typing import Final, Literal
 
 import msgspec
+from cachetools import FIFOCache
 
-from bots import muc
+from bots.introduction import NAME
 from bots.link import InRoom, Invited, RoomRefused, SaidInRoom
 from service.model import UserId
-from service.net.sites import site_of_jid
+from service.net.sites import site_of, site_of_jid
 from service.store.keys import user_id
 from service.store.rooms import TOLD_KEPT, Room
+
+CREATED: Final = "201"
+MYSELF: Final = "110"
+RENAMED: Final = "210"
+"""The room gave us another nick than we asked for."""
+TURNED_OUT: Final = frozenset(("301", "307", "321", "322"))
+"""Banned, kicked, no longer a member, or no longer open to strangers."""
 
 MOST_ROOMS: Final = 1_000
 MOST_ROOMS_OF_A_SITE: Final = 500
@@ -32,10 +39,13 @@ MOST_GUESTS: Final = 200
 """Others in one room whose JID we know."""
 MOST_NICKS: Final = 9
 ANSWERS_WITHIN_S: Final = 60.0
-"""Whoever invited us to what does not answer is not waited for."""
+"""An invitation to an address that does not answer within this time is dropped."""
 _RETRY_S: Final = (15.0, 3_600.0)
 _FINAL: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
 """Refusals of a room that was ours which no retry will change; of others, any refusal is final."""
+_MANAGERS: Final = ("owner", "admin")
+_AFTER_NICK: Final = ":,; \n\t"
+"""Separates the nick of the person addressed from the rest."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -53,14 +63,14 @@ class Enter(msgspec.Struct, frozen=True):
 
 
 class Leave(msgspec.Struct, frozen=True):
-    """Go."""
+    """Leave the room."""
 
     room: str
     nick: str
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """The room has let us in: unless one of ``people`` is suspended, remember it and call :meth:`Visits.settled`.
+    """The room has let us in: unless one of ``people`` is suspended, store it and call :meth:`Visits.settled`.
 
     ``people`` are who invited us and the owners who are there, as far as their JIDs are known; ``is_new``: the room was
     not ours before.
@@ -73,7 +83,7 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """The room is ours no more: forget it and what it is told."""
+    """The room is ours no more: delete it and its subscriptions."""
 
     room: str
 
@@ -92,68 +102,59 @@ class Excuse(msgspec.Struct, frozen=True):
     reason: Literal["refused", "no group chat", "too many rooms"]
 
 
-class Inside(msgspec.Struct, frozen=True):
-    """We are in: what waits for the room can be said."""
-
-    room: str
+Deed = Check | Enter | Leave | Settle | GiveUp | Drop | Excuse
 
 
-class Keep(msgspec.Struct, frozen=True):
-    """Remember, also after a restart, how the room calls a message of ours: so that replies to it are understood."""
+class State(Enum):
+    """How far a visit has come."""
 
-    room: str
-    room_id: str
-    message_id: str
-
-
-Deed = Check | Enter | Leave | Settle | GiveUp | Drop | Excuse | Inside | Keep
+    OUTSIDE = auto()  # its address is being checked, or will be when the visit is due
+    ENTERING = auto()  # it is a group chat, and was asked to let us in
+    ADMITTED = auto()  # it has let us in; the people behind it are being checked
+    INSIDE = auto()  # settled: what is said there counts
 
 
 class _Visit:
-    """One room: ours, or not yet.
+    """One room. Occupants are kept by hashes of their nicks, because names may be long."""
 
-    It is ``asked`` to let us in, then we are ``admitted``, then ``inside``. ``by`` is who invited us, "" unless vouched
-    for. Occupants are kept by hashes of their nicks: names may be long.
-    """
-
-    def __init__(self, nick: str, password: str, by: str, due_s: float, *, ours: bool) -> None:
-        self.nick = nick
-        self.password = password
-        self.by = by
+    def __init__(self, kept: Room, due_s: float, *, ours: bool) -> None:
+        """``kept.by`` is who invited us, "" unless vouched for; ``ours``: the room has let us in at some time."""
+        self.nick, self.password, self.by = kept.nick, kept.password, kept.by
         self.ours = ours
         self.attempt = 0
         self.wait_s = _RETRY_S[0]
-        self.told: OrderedDict[str, str] = OrderedDict()  # the room's id of a message of ours, and ours
+        self.told: FIFOCache[str, str] = FIFOCache(TOLD_KEPT)
+        """The room's id of each of our latest messages → our own id."""
         self.reset(due_s)
 
     def reset(self, due_s: float) -> None:
-        """We are not in the room, and have not asked it; that is to be tried at ``due_s``."""
-        self.asked = self.admitted = self.inside = False
+        """Note that we are not in the room; the next attempt is at ``due_s``."""
+        self.state = State.OUTSIDE
         self.due_s = due_s
-        self.managers: dict[str, UserId] = {}  # with their own ids, "" for who hides their JID
-        self.guests: dict[str, UserId] = {}
-        self.owners: set[str] = set()
+        self.occupants: dict[str, tuple[str, UserId]] = {}  # their affiliations and own ids, "" for hidden ones
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the room has let us in, settled or not."""
+        return self.state in (State.ADMITTED, State.INSIDE)
 
     def see(self, event: InRoom) -> None:
         """Note who is there, and what they may do."""
         nick, person = user_id(event.nick), user_id(event.jid) if event.jid else ""
-        for each in (self.managers, self.guests):
-            each.pop(nick, None)
-        self.owners.discard(nick)
-        if not event.present:
-            return
-        if event.affiliation in ("owner", "admin"):
-            if len(self.managers) < MOST_MANAGERS:
-                self.managers[nick] = person
-                if event.affiliation == "owner":
-                    self.owners.add(nick)
-        elif person and len(self.guests) < MOST_GUESTS:
-            self.guests[nick] = person
+        self.occupants.pop(nick, None)
+        manages = event.affiliation in _MANAGERS
+        count = sum((affiliation in _MANAGERS) == manages for affiliation, _ in self.occupants.values())
+        if event.present and (manages or person) and count < (MOST_MANAGERS if manages else MOST_GUESTS):
+            self.occupants[nick] = (event.affiliation, person)
+
+    def is_managed_by(self, nick: str) -> bool:
+        """Whether this is an owner or admin."""
+        return self.occupants.get(user_id(nick), ("", ""))[0] in _MANAGERS
 
     def people(self) -> frozenset[UserId]:
         """Return who invited us and which owners are there, as far as they are known."""
-        known = {self.managers[nick] for nick in self.owners} - {""}
-        return frozenset(known | {user_id(self.by)} if self.by else known)
+        owners = {person for affiliation, person in self.occupants.values() if affiliation == "owner" and person}
+        return frozenset(owners | {user_id(self.by)} if self.by else owners)
 
 
 class Spoken(msgspec.Struct, frozen=True):
@@ -168,20 +169,27 @@ class Visits:
     """All rooms of one bot."""
 
     def __init__(self) -> None:
-        """Know of no room yet."""
+        """Begin without any room."""
         self._visits: dict[str, _Visit] = {}
 
+    def _in(self, room: str, *states: State) -> _Visit | None:
+        """Return the visit to a room if it is in one of these states."""
+        visit = self._visits.get(room)
+        return visit if visit is not None and visit.state in states else None
+
     def remember(self, rooms: Mapping[str, Room], told: Mapping[str, Mapping[str, str]], now_s: float) -> None:
-        """Enter these rooms again, which were ours.
+        """Enter these stored rooms again.
 
         ``told`` is how a room calls messages of ours, oldest first: JID → its id → ours.
         """
         for room, kept in rooms.items():
-            visit = self._visits.setdefault(room, _Visit(kept.nick, kept.password, kept.by, now_s, ours=True))
-            visit.told = OrderedDict(told.get(room, {})) | visit.told
+            visit = self._visits.setdefault(room, _Visit(kept, now_s, ours=True))
+            latest = {**told.get(room, {}), **visit.told}
+            visit.told.clear()
+            visit.told.update(latest)
 
     def restart(self, now_s: float) -> list[Deed]:
-        """A new session: we are in no room."""
+        """Start over in a new session, in which we are in no room."""
         dropped: list[Deed] = [Drop(room) for room, visit in self._visits.items() if not visit.ours]
         self._visits = {room: visit for room, visit in self._visits.items() if visit.ours}
         for visit in self._visits.values():
@@ -189,46 +197,40 @@ class Visits:
             visit.wait_s = _RETRY_S[0]
         return dropped
 
-    def is_ours(self, room: str) -> bool:
-        """Whether this address is a room that is told things."""
-        visit = self._visits.get(room)
-        return visit is not None and visit.ours
-
     def is_visited(self, room: str) -> bool:
         """Whether this address is a room of ours, or may become one."""
         return room in self._visits
 
     def is_inside(self, room: str) -> bool:
         """Whether what is said in this room counts."""
-        visit = self._visits.get(room)
-        return visit is not None and visit.inside
+        return self._in(room, State.INSIDE) is not None
 
     def is_manager(self, room: str, nick: str) -> bool:
         """Whether this is an owner or admin of a room of ours."""
-        return self.is_inside(room) and user_id(nick) in self._visits[room].managers
+        return self.is_inside(room) and self._visits[room].is_managed_by(nick)
 
     def person(self, room: str, nick: str) -> UserId:
         """Return who somebody in a room is, "" if the room hides that."""
         visit = self._visits.get(room)
-        key = user_id(nick)
-        return (visit.managers.get(key) or visit.guests.get(key) or "") if visit is not None else ""
+        return visit.occupants.get(user_id(nick), ("", ""))[1] if visit is not None else ""
 
     def inside(self) -> Iterable[tuple[str, str]]:
-        """Return the rooms we take ourselves to be in, with our nick there."""
-        return [(room, visit.nick) for room, visit in self._visits.items() if visit.inside]
+        """Return the rooms that we are inside, with our nick there."""
+        return [(room, visit.nick) for room, visit in self._visits.items() if visit.state is State.INSIDE]
 
     def people(self) -> dict[str, frozenset[UserId]]:
-        """Return the rooms that we are in, with who invited us and the owners who are there, if they are known."""
-        return {room: visit.people() for room, visit in self._visits.items() if visit.inside}
+        """Return the rooms that we are inside, with who invited us and the owners who are there, if known."""
+        return {room: visit.people() for room, visit in self._visits.items() if visit.state is State.INSIDE}
 
     def invited(self, event: Invited, now_s: float) -> list[Deed]:
-        """Somebody who may wants us in a room."""
+        """Follow an invitation of somebody who may invite us."""
         by = event.by if event.is_vouched else ""
         if event.room in self._visits:
             return []
         if not self._has_space(event.room, by):
             return [Excuse(by, event.room, "too many rooms")] if by else []
-        self._visits[event.room] = _Visit(muc.named(0), event.password, by, now_s + ANSWERS_WITHIN_S, ours=False)
+        kept = Room(_nick(0), event.password, by)
+        self._visits[event.room] = _Visit(kept, now_s + ANSWERS_WITHIN_S, ours=False)
         return [Check(event.room)]
 
     def _has_space(self, room: str, by: str) -> bool:
@@ -236,143 +238,163 @@ class Visits:
         if len(self._visits) >= MOST_ROOMS:
             return False
         service, home = site_of_jid(room), site_of_jid(by)
-        here = of_site = of_inviter = 0
-        for other, visit in self._visits.items():
-            here += site_of_jid(other) == service
-            of_site += bool(by) and site_of_jid(visit.by) == home
-            of_inviter += bool(by) and visit.by == by
-        return max(here, of_site) < MOST_ROOMS_OF_A_SITE and of_inviter < MOST_ROOMS_OF_AN_INVITER
+        here = sum(site_of_jid(other) == service for other in self._visits)
+        inviters = [visit.by for visit in self._visits.values() if by and visit.by]
+        of_site = sum(site_of_jid(inviter) == home for inviter in inviters)
+        return max(here, of_site) < MOST_ROOMS_OF_A_SITE and inviters.count(by) < MOST_ROOMS_OF_AN_INVITER
 
     def checked(self, room: str, *, is_group_chat: bool | None) -> list[Deed]:
-        """The address has said whether it is a group chat; None: it has not said so clearly."""
-        visit = self._visits.get(room)
-        if visit is None or visit.asked:
+        """Enter an address that says that it is a group chat; None: it has not said so clearly."""
+        visit = self._in(room, State.OUTSIDE)
+        if visit is None or (visit.ours and is_group_chat is None):
             return []
-        if is_group_chat:
-            visit.asked = True
-            return [Enter(room, visit.nick, visit.password)]
-        if visit.ours and is_group_chat is None:
-            return []
-        excuse: list[Deed] = [Excuse(visit.by, room, "no group chat")] if visit.by and not visit.ours else []
-        return [*self._ended(room), *excuse]
+        if not is_group_chat:
+            return self._ended(room, "no group chat")
+        visit.state = State.ENTERING
+        return [Enter(room, visit.nick, visit.password)]
 
     def due(self, now_s: float) -> list[Deed]:
-        """Return what is to be tried now; invitations to where nobody answers are forgotten."""
+        """Return what is to be tried now; invitations to addresses that do not answer are dropped."""
         deeds: list[Deed] = []
         for room, visit in list(self._visits.items()):
-            if visit.admitted or visit.due_s > now_s:
+            if visit.is_admitted or visit.due_s > now_s:
                 continue
-            if not visit.ours:
-                deeds += [Leave(room, visit.nick)] if visit.asked else []
-                deeds += self._ended(room)
-                continue
-            visit.reset(now_s + visit.wait_s)
-            visit.wait_s = min(visit.wait_s * 2, _RETRY_S[1])
-            deeds.append(Check(room))
+            if visit.ours:
+                visit.reset(now_s + visit.wait_s)
+                visit.wait_s = min(visit.wait_s * 2, _RETRY_S[1])
+                deeds.append(Check(room))
+            else:
+                deeds += self.left(room) if visit.state is State.ENTERING else self._ended(room)
         return deeds
 
     def lost(self, room: str, now_s: float) -> None:
-        """The room says that we are not in it."""
-        visit = self._visits.get(room)
-        if visit is not None and visit.admitted:
+        """Note that we are not in a room any more."""
+        visit = self._in(room, State.ADMITTED, State.INSIDE)
+        if visit is not None:
             visit.reset(now_s)
             visit.wait_s = _RETRY_S[0]
 
     def moved(self, event: InRoom, now_s: float) -> list[Deed]:
-        """Somebody came, changed, or went; where we have not asked to be let in, that means nothing."""
-        visit = self._visits.get(event.room)
-        if visit is None or not visit.asked:
+        """Note that somebody came, changed, or went; unless we have asked to enter, that means nothing."""
+        visit = self._in(event.room, State.ENTERING, State.ADMITTED, State.INSIDE)
+        if visit is None:
             return []
-        if event.present and not visit.admitted:
-            is_own = muc.MYSELF in event.statuses and (event.nick == visit.nick or muc.RENAMED in event.statuses)
+        if event.present and not visit.is_admitted:
+            is_own = MYSELF in event.statuses and (event.nick == visit.nick or RENAMED in event.statuses)
         else:
-            is_own = event.nick == visit.nick or muc.MYSELF in event.statuses
+            is_own = event.nick == visit.nick or MYSELF in event.statuses
         if is_own:
             return self._we_moved(event, visit, now_s)
         visit.see(event)
         return []
 
     def _we_moved(self, event: InRoom, visit: _Visit, now_s: float) -> list[Deed]:
-        if event.present:
-            if muc.CREATED in event.statuses:  # there was no such room: we made it, and had better not
-                visit.reset(now_s + visit.wait_s)
-                return [Leave(event.room, event.nick), *([] if visit.ours else self._ended(event.room))]
-            visit.nick = event.nick
-            if visit.admitted:
-                return []
-            is_new, visit.ours, visit.admitted = not visit.ours, True, True
-            visit.wait_s = _RETRY_S[0]
-            return [Settle(event.room, Room(visit.nick, visit.password, visit.by), visit.people(), is_new)]
-        if event.destroyed or event.statuses & muc.TURNED_OUT:
-            return self._ended(event.room)
-        self.lost(event.room, now_s)
-        return []
-
-    def settled(self, room: str) -> list[Deed]:
-        """Nobody suspended is behind the room: from now on what is said there counts."""
-        visit = self._visits.get(room)
-        if visit is None or not visit.admitted:
+        if not event.present:
+            if event.destroyed or event.statuses & TURNED_OUT:
+                return self._ended(event.room)
+            self.lost(event.room, now_s)
             return []
-        visit.inside = True
-        return [Inside(room)]
+        if CREATED in event.statuses:  # there was no such room: entering it made it
+            visit.reset(now_s + visit.wait_s)
+            return [Leave(event.room, event.nick), *([] if visit.ours else self._ended(event.room))]
+        visit.nick = event.nick
+        if visit.is_admitted:
+            return []
+        is_new, visit.ours, visit.state = not visit.ours, True, State.ADMITTED
+        visit.wait_s = _RETRY_S[0]
+        return [Settle(event.room, Room(visit.nick, visit.password, visit.by), visit.people(), is_new)]
+
+    def settled(self, room: str) -> bool:
+        """Be inside from now on, as nobody suspended is behind the room; return whether we are still there."""
+        visit = self._in(room, State.ADMITTED, State.INSIDE)
+        if visit is not None:
+            visit.state = State.INSIDE
+        return visit is not None
 
     def suspended(self, room: str, now_s: float, *, is_new: bool) -> list[Deed]:
-        """Somebody suspended is behind the room: leave, and forget it if it is new, else look again later."""
-        visit = self._visits.get(room)
-        if visit is None or not visit.admitted:
+        """Leave a room behind which somebody suspended is: for good if it is new, else look again later."""
+        visit = self._in(room, State.ADMITTED, State.INSIDE)
+        if visit is None:
             return []
         visit.reset(now_s + _RETRY_S[1])
         visit.ours = not is_new
         return [Leave(room, visit.nick), *(self._ended(room) if is_new else [])]
 
     def refused(self, event: RoomRefused) -> list[Deed]:
-        """A room does not let us in."""
-        visit = self._visits.get(event.room)
-        if visit is None or visit.admitted or not visit.asked:
+        """Try another nick, or later, or not again, as a room does not let us in."""
+        visit = self._in(event.room, State.ENTERING)
+        if visit is None:
             return []
         if event.condition == "conflict" and visit.attempt + 1 < MOST_NICKS:
             visit.attempt += 1
-            visit.nick = muc.named(visit.attempt)
+            visit.nick = _nick(visit.attempt)
             return [Enter(event.room, visit.nick, visit.password)]
-        if visit.ours and event.condition not in _FINAL:
-            return []
-        excuse: list[Deed] = [Excuse(visit.by, event.room, "refused")] if visit.by and not visit.ours else []
-        return [*self._ended(event.room), *excuse]
+        return [] if visit.ours and event.condition not in _FINAL else self._ended(event.room, "refused")
 
     def left(self, room: str) -> list[Deed]:
-        """The room's managers want us gone."""
+        """Leave a room for good."""
         visit = self._visits.get(room)
         return [Leave(room, visit.nick), *self._ended(room)] if visit is not None else []
 
     def handed_over(self, room: str) -> list[Deed]:
-        """Another bot of ours is in the room now, or will be."""
+        """Leave a room to another bot of ours."""
         visit = self._visits.pop(room, None)
-        return [Leave(room, visit.nick)] if visit is not None and visit.asked else []
+        return [Leave(room, visit.nick)] if visit is not None and visit.state is not State.OUTSIDE else []
 
-    def _ended(self, room: str) -> list[Deed]:
-        return [GiveUp(room)] if self._visits.pop(room).ours else [Drop(room)]
+    def _ended(self, room: str, reason: Literal["", "refused", "no group chat"] = "") -> list[Deed]:
+        """End a visit; for this reason, who invited us to a new room is told."""
+        visit = self._visits.pop(room)
+        if visit.ours:
+            return [GiveUp(room)]
+        return [Drop(room), *([Excuse(visit.by, room, reason)] if reason and visit.by else [])]
 
     def is_echo(self, event: SaidInRoom) -> bool:
-        """Whether this is a message of ours, as all in the room get it; how the room calls it is kept."""
-        visit = self._visits.get(event.room)
-        if visit is None or not visit.inside or event.nick != visit.nick:
+        """Whether this is a message of ours, as all in the room get it; the room's id of it is kept."""
+        visit = self._in(event.room, State.INSIDE)
+        if visit is None or event.nick != visit.nick:
             return False
         if event.room_id:
             visit.told[event.room_id] = event.id
-            if len(visit.told) > TOLD_KEPT:
-                visit.told.popitem(last=False)
         return True
 
     def to_us(self, event: SaidInRoom) -> Spoken | None:
         """Return what was said to us: by our name, or under a message of ours; None if it was not."""
-        visit = self._visits.get(event.room)
-        if visit is None or not visit.inside:
+        visit = self._in(event.room, State.INSIDE)
+        if visit is None:
             return None
         ours = visit.told.get(event.points_at, "")
-        may_change = user_id(event.nick) in visit.managers
+        may_change = visit.is_managed_by(event.nick)
         if event.reacted:
             return Spoken(event.text, ours, may_change) if ours and may_change else None
-        named = muc.addressed(event.text, visit.nick)
+        named = _addressed(event.text, visit.nick)
         if named is None and not (ours and event.text):
             return None
         return Spoken(event.text if named is None else named, ours, may_change)
+
+
+def can_vouch(room: str, jid: str) -> bool:
+    """Say whether a room is on a service of a person's own server, if it is a service: its domain is below theirs.
+
+    Not on their very domain: it has accounts. Nor below a domain under which anybody can have one.
+    """
+    service, home = room.rpartition("@")[2], jid.rpartition("@")[2]
+    return service.endswith(f".{home}") and ("." not in home or site_of(service) == site_of(home))
+
+
+def quoted(nick: str) -> str:
+    """Return a nick as an answer begins with it: in quotation marks if it could be another's nick and a command."""
+    return f"“{nick}”" if any(char in nick for char in _AFTER_NICK) else nick
+
+
+def _addressed(text: str, nick: str) -> str | None:
+    """Return what was said to ``nick``, without their name; None if it was said to nobody, or somebody else."""
+    rest = text.strip().removeprefix("@")
+    if not rest.lower().startswith(nick.lower()):
+        return None
+    after = rest[len(nick) :]
+    return None if after and after[0] not in _AFTER_NICK else after.lstrip(_AFTER_NICK)
+
+
+def _nick(attempt: int) -> str:
+    """Return our name in a room, the next one if others have the first ones."""
+    return NAME if attempt == 0 else f"{NAME}-{attempt + 1}"

@@ -9,27 +9,29 @@ most 32 kB are unconfirmed per sender) and show a dead connection.
 """
 
 import asyncio
+import contextlib
 import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
+from xml.etree.ElementTree import Element
 
 import msgspec
 import structlog
-from slixmpp import ClientXMPP, Iq, Message, Presence
+from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots import adhoc, archive, incoming, introduction, muc, stanzas
+from bots import adhoc, archive, incoming, introduction, stanzas
 from bots.link import Event, LinkLost, Ordered, PresenceChanged, Said, Started, Wrote
 from bots.voice import voice
-from bots.xmpp import stream
-from bots.xmpp.questions import Answer, Questions
 from service.metrics import MESSAGES
 from service.settings import Settings
 
 CHUNK_BYTES: Final = 32_768
 CONNECT_WITHIN_S: Final = 10.0
+_BOUND_WITHIN_S: Final = 10.0
 PING_EVERY_S: Final = 5.0
 SLOW_BYTES_PER_S: Final = 20_000
 """A server that takes less limits us; Debian's Prosody lets a client have 10 kB/s."""
@@ -41,7 +43,11 @@ _STABLE_AFTER_S = 10.0
 _MAX_SEQ = 2**32
 _REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
 
+_PING: Final = "{urn:xmpp:ping}ping"
 _log = structlog.get_logger()
+
+Answer = asyncio.Future[Element]
+"""Becomes the answer to a request, be it a result or an error. May raise :class:`LinkLost`."""
 
 
 class Connection:
@@ -57,19 +63,19 @@ class Connection:
         """Whether it is on us to answer those who want to see our account's presence."""
         self.address = settings.xmpp_jid
         self.is_account = settings.xmpp_login == "client"
-        self.voice = f"{self.address}/{stream.resource(session)}" if self.is_account else self.address
+        self.voice = f"{self.address}/{_resource(session)}" if self.is_account else self.address
         self._settings = settings
-        self._searches: dict[str, list[Any]] = {}
+        self._searches: dict[str, list[Element]] = {}
+        self._requests: dict[str, tuple[str, Answer]] = {}  # by id: whom it went to, and its answer
         self.rooms: set[str] = set()
         self._on_event = on_event
-        self._host, self._port = stream.endpoint(settings)
-        self._stream = stream.made(settings, session)
+        self._host, self._port = _endpoint(settings)
+        self._stream = _stream(settings, session)
         self._sm = self._stream.plugin["xep_0198"] if isinstance(self._stream, ClientXMPP) else None
         self._ping_to = self.address if self._sm is None else self.address.partition("@")[2]
         self._down = asyncio.Event()
         self._deadline = asyncio.timeout(None)
         self._session = 0
-        self._questions = Questions()
         self._heard_s = 0.0
         self._since_s = 0.0  # when the connection was last made
         self._told_slow = False
@@ -94,13 +100,9 @@ class Connection:
             await self.up.wait()
             if session != self._session:
                 raise LinkLost("The XMPP session ended before everything was written.")
-            try:
-                for stanza in chunk:
-                    self._write(stanza)
-                confirmed = self._ping()
-            except NotConnectedError:
-                raise LinkLost("The XMPP connection is gone.") from None
-            await confirmed
+            for stanza in chunk:
+                self._write(stanza)
+            await self._ping()
             MESSAGES.inc(len(chunk))
             started_s = self._notice_pace(sum(map(len, chunk)), started_s)
 
@@ -108,46 +110,46 @@ class Connection:
         """Say once if the server takes little from us; return the time (monotonic s)."""
         now_s = time.monotonic()
         pace = size_bytes / (now_s - started_s)
-        if (
-            not self._told_slow
-            and started_s > self._since_s
-            and size_bytes > CHUNK_BYTES / 2
-            and pace < SLOW_BYTES_PER_S
-        ):
+        is_measured = started_s > self._since_s and size_bytes > CHUNK_BYTES / 2
+        if is_measured and pace < SLOW_BYTES_PER_S and not self._told_slow:
             self._told_slow = True
-            _log.warning(
-                "xmpp server limits our rate: messages arrive, but slowly. Raise the limit for our account "
-                "(Prosody: unlimited_jids)",
-                jid=self.address,
-                bytes_per_s=round(pace),
-            )
+            what = "xmpp server limits our rate: messages arrive, but slowly. Raise the limit for our account"
+            _log.warning(f"{what} (Prosody: unlimited_jids)", jid=self.address, bytes_per_s=round(pace))
         return now_s
 
     def hint(self, stanza: str) -> None:
         """See :meth:`bots.link.Link.hint`."""
         if self.up.is_set():
-            try:
+            with contextlib.suppress(LinkLost):
                 self._write(stanza)
-            except NotConnectedError:
-                _log.debug("hint not written")
 
     def _write(self, stanza: str) -> None:
         if self._sm is not None and self._sm.enabled_out:
             self._sm.seq = (self._sm.seq + 1) % _MAX_SEQ
             self._sm.unacked_queue.append((self._sm.seq, stanza))
-        self._stream.send_raw(stanza)
+        self._send_raw(stanza)
 
-    async def ask(self, to: str, kind: str, content: str) -> Any:
-        """See :meth:`bots.link.AskingLink.ask`."""
-        await self.up.wait()
-        ident, answer = self._questions.opened(to)
+    def _send_raw(self, text: str) -> None:
         try:
-            self._write(stanzas.request(self.address, to, ident, kind, content))
+            self._stream.send_raw(text)
         except NotConnectedError:
             raise LinkLost("The XMPP connection is gone.") from None
-        return await answer
 
-    async def search(self, since_s: float, after: str, most: int) -> tuple[list[Any], Any]:
+    async def ask(self, to: str, kind: str, content: str) -> Element:
+        """See :meth:`bots.link.AskingLink.ask`."""
+        await self.up.wait()
+        return await self._request(to, kind, content)
+
+    def _request(self, to: str, kind: str, content: str) -> Answer:
+        """Send a request under an id that nobody can guess; only an answer from ``to`` counts."""
+        ident = secrets.token_hex(8)
+        answer: Answer = asyncio.get_running_loop().create_future()
+        self._requests[ident] = (to, answer)
+        answer.add_done_callback(lambda _: self._requests.pop(ident, None))  # also when nobody waits any more
+        self._write(stanzas.request(self.address, to, ident, kind, content))
+        return answer
+
+    async def search(self, since_s: float, after: str, most: int) -> tuple[list[Element], Element]:
         """See :meth:`bots.link.AskingLink.search`."""
         search = secrets.token_hex(8)
         results = self._searches[search] = []
@@ -163,14 +165,20 @@ class Connection:
 
     async def lay_to_rest(self, session: str) -> None:
         """See :meth:`bots.link.AskingLink.lay_to_rest`."""
-        if self.is_account:
-            await stream.lay_to_rest(self._settings, session)
+        if not self.is_account:
+            return
+        remains = _stream(self._settings, session)
+        remains.connect(self._host, self._port)
+        try:
+            await remains.wait_until("session_start", _BOUND_WITHIN_S)
+        finally:
+            remains.cancel_connection_attempt()
+            await _end(remains)
 
     def _ping(self) -> Answer:
-        ident, confirmed = self._questions.opened(self._ping_to)
-        self._write(stanzas.ping(self.address, self._ping_to, ident))
+        confirmed = self._request(self._ping_to, "get", "<ping xmlns='urn:xmpp:ping'/>")
         if self._sm is not None and self._sm.enabled_out:
-            self._stream.send_raw(_REQUEST_ACK)
+            self._send_raw(_REQUEST_ACK)
         return confirmed
 
     # Staying connected.
@@ -178,22 +186,22 @@ class Connection:
     async def run(self) -> None:
         """Stay connected until cancelled; then end the stream in order."""
         listening = asyncio.create_task(self._watch())
+        retry_s = _FIRST_RETRY_S
         try:
-            await self._stay_connected()
+            while True:
+                started_s = time.monotonic()
+                await self._connect_once()
+                lasted_s = time.monotonic() - started_s
+                retry_s = _FIRST_RETRY_S if lasted_s > _STABLE_AFTER_S else retry_s
+                _log.info("xmpp away", retry_s=round(retry_s, 1))
+                await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - it only spreads retries
+                retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
         finally:
             listening.cancel()
-            await self._close()
-
-    async def _stay_connected(self) -> None:
-        retry_s = _FIRST_RETRY_S
-        while True:
-            started_s = time.monotonic()
-            await self._connect_once()
-            lasted_s = time.monotonic() - started_s
-            retry_s = _FIRST_RETRY_S if lasted_s > _STABLE_AFTER_S else retry_s
-            _log.info("xmpp away", retry_s=round(retry_s, 1))
-            await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - it only spreads retries
-            retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+            self._stream.cancel_connection_attempt()
+            await _end(self._stream)
+            self._stream.abort()
+            self._session_ended(None)
 
     async def _connect_once(self) -> None:
         """Connect, and return when the connection is gone, or none came about in time."""
@@ -223,36 +231,33 @@ class Connection:
             else:
                 self._ping().add_done_callback(_ignore_outcome)
 
-    async def _close(self) -> None:
-        self._stream.cancel_connection_attempt()
-        await stream.ended(self._stream)
-        self._stream.abort()
-        self._session_ended(None)
-
     # What slixmpp tells.
 
     def _session_started(self, _event: Any) -> None:
         self._session_ended(None)
-        self._heard_s = self._since_s = time.monotonic()
         if isinstance(self._stream, ClientXMPP):
             self.voice = self._stream.boundjid.full
             self._stream.get_roster()
             self._write(stanzas.presence(self.address, content=introduction.PRESENT))
-        self._deadline.reschedule(None)
         self._on_event(Started())
-        self.up.set()
-        _log.info("xmpp session", jid=self.address)
+        self._is_up("xmpp session")
 
     def _session_resumed(self, _event: Any) -> None:
+        self._is_up("xmpp session resumed")
+
+    def _is_up(self, how: str) -> None:
         self._heard_s = self._since_s = time.monotonic()
         self._deadline.reschedule(None)
         self.up.set()
-        _log.info("xmpp session resumed", jid=self.address)
+        _log.info(how, jid=self.address)
 
     def _session_ended(self, _event: Any) -> None:
         self.up.clear()
         self._session += 1
-        self._questions.lost()
+        unanswered, self._requests = self._requests, {}
+        for _, answer in unanswered.values():
+            if not answer.done():
+                answer.set_exception(LinkLost("The XMPP session ended before the server answered."))
 
     def _disconnected(self, _event: Any) -> None:
         self.up.clear()
@@ -275,15 +280,26 @@ class Connection:
         if isinstance(stanza, Presence):
             self._presence(stanza.xml)
             return None
-        if isinstance(stanza, Iq) and self._request(stanza.xml):
+        if isinstance(stanza, Iq) and (self._is_answer(stanza.xml) or self._is_answered(stanza.xml)):
             return None
         return stanza
 
-    def _request(self, iq: Any) -> bool:
-        """Whether a request, or the answer to one of ours, is seen to."""
+    def _is_answer(self, iq: Element) -> bool:
+        """Take the answer to a request of ours; a ping to ourselves that comes back is one, too."""
+        to, answer = self._requests.get(iq.get("id", ""), ("", None))
+        if answer is None:
+            return False
+        sender, kind = iq.get("from", to), iq.get("type", "")
+        came_back = kind == "get" and sender == self.address and iq.find(_PING) is not None
+        if not came_back and (kind not in ("result", "error") or sender != to):
+            return False
+        if not answer.done():
+            answer.set_result(iq)
+        return True
+
+    def _is_answered(self, iq: Element) -> bool:
+        """Answer a request, or have it answered, if we know how."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
-        if sender == self.address and self._questions.returned(iq):
-            return True
         if kind == "set" and (ordered := adhoc.read(iq)) is not None:
             if ordered.jid not in self.rooms:
                 self._has_written(ordered)
@@ -294,14 +310,14 @@ class Connection:
             if told is not None:
                 self.hint(stanzas.result(iq.get("to", self.address), sender, iq.get("id", ""), told))
                 return True
-        return self._questions.closed(iq)
+        return False
 
-    def _message(self, element: Any) -> None:
+    def _message(self, element: Element) -> None:
         sender = element.get("from", self.address)
         if stanzas.bare(sender) == self.address:
             result = element.find(archive.RESULT) if sender == self.address else None
-            if result is not None and result.get("queryid") in self._searches:
-                self._searches[result.get("queryid")].append(result)
+            if result is not None:
+                self._searches.get(result.get("queryid", ""), []).append(result)
             return
         event = incoming.read(element)
         if event is None:
@@ -315,12 +331,12 @@ class Connection:
     def _has_written(self, event: Said | Ordered) -> None:
         self._on_event(Wrote(event.jid, event.sender.partition("/")[2]))
 
-    def _presence(self, element: Any) -> None:
+    def _presence(self, element: Element) -> None:
         sender, kind = element.get("from", ""), element.get("type", "")
         jid, _, resource = sender.partition("/")
         if jid in ("", self.address):
             return
-        moved = muc.presence(element)
+        moved = incoming.room_presence(element)
         if moved is not None:
             self._on_event(moved)
             return
@@ -356,3 +372,39 @@ def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
 def _ignore_outcome(confirmed: Answer) -> None:
     if not confirmed.cancelled():
         confirmed.exception()
+
+
+def _resource(session: str) -> str:
+    """Return the resource of a bot's sessions. Whoever takes it replaces what was left behind there."""
+    return f"coronet-{session}"
+
+
+def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
+    """Return where to connect; None for what DNS says (clients only)."""
+    if settings.xmpp_login == "component":
+        return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
+    return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)
+
+
+def _stream(settings: Settings, session: str) -> ClientXMPP | ComponentXMPP:
+    """Return a stream that knows how to log in, not connected yet; an account's is known by ``session``."""
+    password = settings.xmpp_password.get_secret_value()
+    stream: ClientXMPP | ComponentXMPP
+    if settings.xmpp_login == "component":
+        stream = ComponentXMPP(settings.xmpp_jid.rpartition("@")[2], password)  # type: ignore[no-untyped-call] # slixmpp left it untyped
+    else:
+        stream = ClientXMPP(f"{settings.xmpp_jid}/{_resource(session)}", password)
+        stream.enable_direct_tls = not settings.xmpp_host  # a host of our own choice speaks STARTTLS
+        stream.register_plugin("xep_0198")
+        if settings.xmpp_ca_file:
+            stream.ca_certs = Path(settings.xmpp_ca_file)
+    return stream
+
+
+async def _end(stream: ClientXMPP | ComponentXMPP) -> None:
+    """End a stream in order, and what slixmpp would end only once the stream is garbage."""
+    await stream.disconnect(wait=2.0, ignore_send_queue=True)
+    sender = stream._run_out_filters  # noqa: SLF001 - see above
+    if sender is not None:
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)

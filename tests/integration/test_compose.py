@@ -23,7 +23,7 @@ from aiohttp.test_utils import unused_port
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
-from bots import pubsub
+from bots.pubsub import Pubsub
 from bots.uploads import Uploads
 from bots.xmpp import Connection
 from service.doctor import Finding, server
@@ -381,8 +381,7 @@ async def test_prosody_takes_the_bots_files_and_nodes(secrets: Path, prosody: Pr
         url = await Uploads(connection, files).share("a.opml", b"<opml/>", "text/x-opml")
         assert url is not None
         assert await files.read(url) == b"<opml/>"
-        made = await connection.ask("pubsub.localhost", "set", pubsub.creation("node", "A node", ""))
-        assert made.get("type") == "result"
+        await Pubsub(connection, "pubsub.localhost").create("node", {"title": "A node"})
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots.link import LinkLost
-from bots.publishing import MOST_AT_FIRST, Publishing, PubsubRefused
+from bots.publishing import MOST_AT_FIRST, Publishing
+from bots.pubsub import PubsubRefused
+from service.clock import SystemClock
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry
 from service.store.nodes import Position
@@ -125,7 +127,15 @@ async def go_on(publishing: Publishing, most: int) -> bool:
 
 async def lives(story: Sequence[tuple[str, int]], fails: Sequence[Fails]) -> tuple[Store, Service]:
     store, service, entries = Store(), Service(fails), ["first"]
-    publishing = Publishing(store, service, "pubsub.example.org", 3)  # type: ignore[arg-type] # as much as is used
+    publishing = Publishing(
+        store,  # type: ignore[arg-type] # as much as is used
+        service,  # type: ignore[arg-type] # as much as is used
+        SystemClock(),
+        service="pubsub.example.org",
+        least_subscribers=3,
+        every_s=1e9,
+        lease_ttl_s=1e9,
+    )
     for what, number in story:
         match what:
             case "publish":

@@ -147,8 +147,9 @@ async def test_nobody_can_say_on_the_servers_behalf_that_it_has_a_message(bot: B
     """Who answers a ping of ours has to be whom we asked, even if they know its id."""
     eve = await person()
     await eve.say("status")
-    ident, confirmed = bot.connection._questions.opened("localhost")
-    eve.send_raw(f"<iq to='{bot.connection.address}' type='result' id='{ident}'/>")
+    confirmed = asyncio.get_running_loop().create_future()
+    bot.connection._requests["known"] = ("localhost", confirmed)
+    eve.send_raw(f"<iq to='{bot.connection.address}' type='result' id='known'/>")
     await eve.say("status")
     assert not confirmed.done()
 
@@ -157,8 +158,9 @@ async def test_nobody_else_can_bring_back_our_question_to_ourselves(bot: Bot, pe
     """A component's server sends our ping back to us; a person who knew its id could do no more than ask us."""
     eve = await person()
     await eve.say("status")
-    ident, confirmed = bot.connection._questions.opened(bot.connection.address)
-    eve.send_raw(f"<iq to='{bot.connection.address}' type='get' id='{ident}'><ping xmlns='urn:xmpp:ping'/></iq>")
+    confirmed = asyncio.get_running_loop().create_future()
+    bot.connection._requests["known"] = (bot.connection.address, confirmed)
+    eve.send_raw(f"<iq to='{bot.connection.address}' type='get' id='known'><ping xmlns='urn:xmpp:ping'/></iq>")
     await eve.say("status")
     assert not confirmed.done()
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from bots import incoming, muc, stanzas
+from bots import incoming, stanzas
 from bots.link import InRoom, SaidInRoom
 from bots.notifications import notification
 from bots.visits import Visits
@@ -111,7 +111,7 @@ def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
     for nick in filter(None, map(stanzas.clean, STRINGS)):
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
-        there = muc.presence(come)
+        there = incoming.room_presence(come)
         assert isinstance(there, InRoom)
         visits.moved(there, 0.0)
         spoken = ET.Element("message", {"from": f"{ROOM}/{nick}", "type": "groupchat"})
