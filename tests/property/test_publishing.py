@@ -87,15 +87,18 @@ class Store:
         self.channel = Channel(CID, URL, title="A feed", version=1)
         self.is_public = True
         self.positions: dict[ChannelId, Position] = {}
-        self.search = self.nodes = self.channels = self
+        self.subscriptions = self.nodes = self.channels = self
 
     def version(self, *changes: Change) -> None:
         version = len(self.log) + 1
         self.log.append(Delta(CID, version - 1, version, 1_000.0 + version, changes))
         self.channel = structs.replace(self.channel, version=version)
 
-    async def public(self, _cids: Sequence[ChannelId], _least: int) -> dict[ChannelId, Channel]:
-        return {CID: self.channel} if self.is_public else {}
+    async def many(self, _cids: Sequence[ChannelId]) -> list[Channel]:
+        return [structs.replace(self.channel, listed=self.is_public)]
+
+    async def counts(self, _cids: Sequence[ChannelId]) -> list[int]:
+        return [0]
 
     async def of(self, _service: str, _cids: Sequence[ChannelId]) -> dict[ChannelId, Position]:
         return dict(self.positions)
