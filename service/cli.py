@@ -212,7 +212,9 @@ def main() -> None:
     try:
         sys.exit(app(prog_name="coronet", standalone_mode=False))
     except typer.TyperException as error:
-        _fail(f"{error.format_message().rstrip('.')}. See coronet --help.", 2)
+        context = getattr(error, "ctx", None)  # of the command that was called wrongly
+        path = context.command_path if context else "coronet"
+        _fail(f"{error.format_message().rstrip('.')}. See {path} --help.", 2)
     except WrongUse as error:
         _fail(f"{error}.", 2)
     except CoronetError as error:
