@@ -22,7 +22,7 @@ import msgspec
 
 from service.net.client_address import network_of
 from service.store import console_keys
-from service.store.link import Link
+from service.store.link import Part
 
 SETUP_TTL_S = 7 * 24 * 3600
 """How long a link lasts that makes the first account, or lets an account choose its password."""
@@ -105,13 +105,7 @@ class _PasswordLink(msgspec.Struct, frozen=True):
         return is_same and time.time() < self.until_s
 
 
-class _OverLink:
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
-
-
-class Accounts(_OverLink):
+class Accounts(Part):
     """The console's accounts, by name. Every method may raise :class:`StoreUnavailable`."""
 
     async def exist(self) -> bool:
@@ -225,7 +219,7 @@ class _Held(msgspec.Struct, frozen=True):
     browser: str
 
 
-class Sessions(_OverLink):
+class Sessions(Part):
     """The sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def open(self, name: str, account: Account, address: str = "", browser: str = "") -> str:
@@ -280,7 +274,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     created_s: float
 
 
-class ApiKeys(_OverLink):
+class ApiKeys(Part):
     """The keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def make(
@@ -323,7 +317,7 @@ class ApiKeys(_OverLink):
         return bool(tokens)
 
 
-class LoginLimits(_OverLink):
+class LoginLimits(Part):
     """Counts login attempts and knows browsers. Every method may raise :class:`StoreUnavailable`."""
 
     async def attempt(self, name: str, address: str, known_browser: str = "") -> float:

@@ -10,7 +10,7 @@ import msgspec
 
 from service.store import console_keys
 from service.store.accounts import digest
-from service.store.link import Link, script
+from service.store.link import Part, script
 
 KEPT: Final = 10_000
 _ENDS_WITHIN_S = 300.0
@@ -44,12 +44,8 @@ class Noted(msgspec.Struct, frozen=True):
     deed: Deed
 
 
-class Audit:
+class Audit(Part):
     """The log of deeds, the newest ``KEPT``. Every method may raise :class:`StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def begin(self, note: str, deed: Deed) -> None:
         """Note under a name of its own that this is about to be done."""
@@ -91,12 +87,8 @@ class Kept(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class Repeats:
+class Repeats(Part):
     """Answers by the keys that clients chose. Every method may raise :class:`StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def begin(self, who: str, key: str, request: str) -> Kept | None:
         """Note that a request is under way; return what is known of an earlier one with this key of theirs, if any."""

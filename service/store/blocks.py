@@ -7,7 +7,7 @@ import msgspec
 from service.errors import HostBlocked, LimitReached
 from service.net.sites import names_over
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 
 MOST_BLOCKED = 10_000
 """Every worker holds all of them."""
@@ -21,12 +21,8 @@ class Block(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Blocks:
+class Blocks(Part):
     """The list. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def all(self) -> dict[str, Block]:
         """Return the whole list, by host or domain."""

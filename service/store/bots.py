@@ -3,17 +3,13 @@
 import time
 
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 
 _BELIEVED_S = 60.0
 
 
-class Bots:
+class Bots(Part):
     """The bots that live, whether they serve or stand by."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def announce(self, metrics_url: str) -> None:
         """Tell where a bot's metrics are; to be repeated well within a minute. Raises :class:`StoreUnavailable`."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import Command, Together, script
+from service.store.link import BatchedPart, Command, script
 
 SECONDS_PER_HOUR = 3600.0
 _POLLS_IN_A_ROW = 3
@@ -34,12 +34,8 @@ class Waits(NamedTuple):
     network_s: float
 
 
-class Hosts:
+class Hosts(BatchedPart):
     """Budgets of sites and networks, by name, and of single channels, whether or not the store has these."""
-
-    def __init__(self, link: Together) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def take(self, site: Bound, egress: Bound | None = None) -> float:
         """Take one request's token; return 0.0 if granted, else the seconds until one is there.

@@ -17,7 +17,7 @@ from service.feeds.parts import Marks, Parts
 from service.model import ChannelId, UserId
 from service.preferences import MOST_INTERVAL_S
 from service.store import keys
-from service.store.link import BLOCK_AT_MOST_S, Link, Value, script
+from service.store.link import BLOCK_AT_MOST_S, Part, Value, script
 from service.store.stamps import stamp
 
 MessageId = str
@@ -124,12 +124,8 @@ _BATCH: Final = msgspec.json.Decoder(Batch)
 _TOLD: Final = msgspec.json.Decoder(ToldMessage)
 
 
-class Outbox:
+class Outbox(Part):
     """Queues per person, in order; enqueueing is idempotent, delivery at least once under one id."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: Parts

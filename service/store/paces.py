@@ -12,7 +12,7 @@ import msgspec
 from service.corona.pacing import NOTABLE
 from service.model import ChannelId
 from service.store import keys
-from service.store.link import Together, script
+from service.store.link import BatchedPart, script
 
 KEPT: Final = 24
 _PACE: Final = struct.Struct("<If")
@@ -26,12 +26,8 @@ class Pace(msgspec.Struct, frozen=True):
     interval_s: float
 
 
-class Paces:
+class Paces(BatchedPart):
     """Note and read them. Every method may raise :class:`StoreUnavailable`."""
-
-    def __init__(self, link: Together) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def note(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Note how often channels are polled from now on; what differs little from what was noted last is left out."""

@@ -4,7 +4,7 @@ import msgspec
 
 from service.corona.policy import Aims
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 
 REVISIONS_KEPT = 100
 
@@ -27,12 +27,8 @@ class _Written(msgspec.Struct, frozen=True):
     aims: str | None
 
 
-class PolicyStore:
+class PolicyStore(Part):
     """The fleet's aims. Without any, each node has those of its settings."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def get(self) -> Aims | None:
         """Return what was set last; None if nothing was."""

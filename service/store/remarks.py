@@ -7,7 +7,7 @@ import msgspec
 from service.corona.estimates import Updates
 from service.model import Channel, ChannelId
 from service.store import keys
-from service.store.link import Together, script
+from service.store.link import BatchedPart, script
 from service.store.paces import PACE_BYTES, Pace, unpacked
 from service.store.state import OF_CHANNEL, present, state_of
 
@@ -34,12 +34,8 @@ class Remarked(msgspec.Struct, frozen=True):
     pace: Pace | None = None
 
 
-class Remarks:
+class Remarks(BatchedPart):
     """Read and set them. What is said of a channel that is not there is not kept."""
-
-    def __init__(self, link: Together) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def read(self, cids: Sequence[ChannelId]) -> list[Remarked | None]:
         """Return channels with what is said of them, in the order asked for; None for those that are not there."""

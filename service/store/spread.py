@@ -8,7 +8,7 @@ that that nothing of what it began is still under way. Redis's clock is the only
 import msgspec
 
 from service.store import keys
-from service.store.link import Link
+from service.store.link import Part
 
 
 class Dead(msgspec.Struct, frozen=True):
@@ -26,12 +26,8 @@ class Spread(msgspec.Struct, frozen=True):
     dead: tuple[Dead, ...]
 
 
-class Spreads:
+class Spreads(Part):
     """Shared-out parts, by name. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def beat(
         self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
