@@ -42,7 +42,7 @@ from service.store.policy import PolicyStore
 from service.store.rehearsals import Rehearsals
 from service.store.remarks import Remarks
 from service.store.requests import Requests
-from service.store.ring import Leases, Ring
+from service.store.ring import Ring
 from service.store.rooms import Rooms
 from service.store.spread import Spreads
 from service.store.standing import Standings
@@ -84,7 +84,6 @@ class Store:
         self.bounds = BoundsStore(link)
         self.remarks = Remarks(together)
         self.moves = Moves(self.channels, self.subscriptions, self.remarks, self.bounds)
-        self.leases = Leases(link)
         self.spreads = Spreads(link)
         self.heard = Heard(link, together)
         self.hosts = Hosts(together)

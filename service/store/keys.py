@@ -19,7 +19,6 @@ key                          type    meaning
 ``cn:{p}:revision``          string  how many revisions there were
 ``cn:{p}:bounds``            hash    channel id → what admins want of its polls, and wanted before (JSON)
 ``cn:{p}:bounds:edition``    string  grows with each change of that
-``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
 ``cn:{l:NAME}:holders``      zset    processes that share parts of something → when their leases end (ms)
 ``cn:{l:NAME}:parts``        hash    number of a part → the process that has it
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
@@ -175,7 +174,6 @@ push_rate = _key("cn:{c:*}:pushes")
 push_excess = _key("cn:{c:*}:pushes:excess")
 keyspace_told = _key("cn:{clash:*}:told")
 keyspace_rates = _key("cn:{clash:*}:load")
-lease = _key("cn:{l:*}")
 matrices = _key("cn:{mx}:*")
 user = _key("cn:{u:*}")
 restrictions = _key("cn:{u:*}:restrictions")

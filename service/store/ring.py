@@ -1,4 +1,4 @@
-"""The ring as leases in Redis: who is alive, on Redis's clock alone; and named leases with one holder."""
+"""The ring as leases in Redis: who is alive, on Redis's clock alone."""
 
 from collections.abc import Callable, Sequence
 
@@ -116,19 +116,3 @@ def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
         except (msgspec.MsgspecError, ValueError) as error:
             raise StoreUnavailable(f"The ring holds a node of another version of Coronet: {error}") from error
     return tuple(sorted(nodes, key=lambda info: info.id))
-
-
-class Leases(Part):
-    """Named leases on Redis's clock."""
-
-    async def hold(self, name: str, holder: str, ttl_s: float) -> int | None:
-        """Take or renew the lease; return its epoch, or None if another has it.
-
-        The epoch grows with every change of holder.
-        """
-        epoch: int = await self._link.script("lease_hold", (keys.lease(name),), holder, int(ttl_s * 1000))
-        return epoch or None
-
-    async def release(self, name: str, holder: str) -> None:
-        """Give it back, if it is ours."""
-        await self._link.script("lease_release", (keys.lease(name),), holder)
