@@ -20,7 +20,7 @@ from bots.link import AskingLink, LinkLost, Said
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.keys import user_id
-from service.store.spread import Dead
+from service.store.ring import Dead
 
 _UID_LENGTH: Final = len(user_id(""))
 _log = structlog.get_logger()

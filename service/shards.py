@@ -12,8 +12,7 @@ from service.clash.transitions import arrives_in
 from service.errors import BadKey, StepRefused
 from service.settings import Settings
 from service.store import Store, keys
-from service.store.carrying import carried_out, completed
-from service.store.loads import Weighed
+from service.store.keyspaces import Weighed, carried_out, completed
 
 
 class Shard(msgspec.Struct, frozen=True):

@@ -20,8 +20,7 @@ from service.metrics import GROUP_MOVES
 from service.model import NodeId
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.carrying import carried_out, completed
-from service.store.loads import Weighed
+from service.store.keyspaces import Weighed, carried_out, completed
 from workers.tasks import Tasks
 
 _REFUSED = (BadKey, StepRefused, UnknownKeyspace)

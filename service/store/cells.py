@@ -20,8 +20,7 @@ from redis.exceptions import NoScriptError
 
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing, transition
-from service.discovery.head import Load, Matrix, rate_per_s
-from service.discovery.matrix import Pair, Place, Size
+from service.discovery.matrix import Load, Matrix, Pair, Place, Size, rate_per_s
 from service.store import keys
 from service.store import link as redis
 from service.store.link import BatchedPart

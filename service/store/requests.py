@@ -22,7 +22,7 @@ from service.feeds.urls import channel_id, host_of
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.overlay.ids import BITS, to_hex
 from service.store import keys
-from service.store.blocks import Blocks
+from service.store.hosts import Blocks
 from service.store.inbox import Inboxes, Letter
 from service.store.link import BLOCK_AT_MOST_S, Link
 from service.store.ring import Ring

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from service.errors import LeaseLost, StoreUnavailable
-from service.overlay.joining import balanced_id
+from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect, keys
 from service.store.inbox import Letter

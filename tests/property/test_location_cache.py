@@ -3,8 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.location.cache import _BESIDES_BYTES, Cache
-from service.location.contents import Content, decode, digest_of, encode, newest, packed, unpacked
+from service.location.contents import (
+    _BESIDES_BYTES,
+    Cache,
+    Content,
+    decode,
+    digest_of,
+    encode,
+    newest,
+    packed,
+    unpacked,
+)
 from service.model import Change, Entry
 
 MOST_BYTES, KEPT_S = 4_000, 100.0

@@ -13,8 +13,7 @@ from service.clash.table import AT_REST, Move, Standing
 from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store, keys
-from service.store.carrying import carried_out
-from service.store.keyspaces import KeyspaceStore
+from service.store.keyspaces import KeyspaceStore, carried_out
 from service.store.link import Together
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
