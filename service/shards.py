@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from service.clash.groups import KeyGroup, Keyspace
-from service.clash.load import Memory
+from service.clash.policy import Memory
 from service.clash.steps import MergeGroup, SplitGroup
 from service.clash.table import LEAVES, Kind, ServerTable, Standing
 from service.clash.transitions import arrives_in

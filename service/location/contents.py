@@ -130,11 +130,6 @@ class Cache:
         self._kept.move_to_end(cid)
         return kept.content
 
-    def last(self, cid: ChannelId) -> Content | None:
-        """Return a channel's content as it was last known here, which may be outdated."""
-        kept = self._kept.get(cid)
-        return kept.content if kept else None
-
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         """Have this content of a channel instead of another one."""
         self.drop(cid)

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from service.store import console_keys
+from service.store import keys
 from service.store.accounts import digest
 from service.store.link import Part, script
 
@@ -49,25 +49,25 @@ class Audit(Part):
 
     async def begin(self, note: str, deed: Deed) -> None:
         """Note under a name of its own that this is about to be done."""
-        await self._link.call("HSET", console_keys.BEGUN, note, msgspec.msgpack.encode(deed))
+        await self._link.call("HSET", keys.CONSOLE_BEGUN, note, msgspec.msgpack.encode(deed))
 
     async def end(self, note: str, deed: Deed) -> None:
         """Note how it ended."""
-        own = (console_keys.BEGUN, console_keys.AUDIT)
+        own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
         await self._link.script("console_audit", own, note, msgspec.msgpack.encode(deed), KEPT)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[Noted], str]:
         """Return deeds, newest first, and the place to go on from; "" begins and ends."""
         await self._end_the_lost()
         newest = f"({before}" if before else "+"
-        found = await self._link.call("XREVRANGE", console_keys.AUDIT, newest, "-", "COUNT", count + 1)
+        found = await self._link.call("XREVRANGE", keys.CONSOLE_AUDIT, newest, "-", "COUNT", count + 1)
         noted = [Noted(place.decode(), msgspec.msgpack.decode(fields[b"d"], type=Deed)) for place, fields in found]
         return noted[:count], noted[count - 1].id if len(noted) > count else ""
 
     async def _end_the_lost(self) -> None:
         """Log what a console began and did not live to end."""
-        begun = await self._link.call("HGETALL", console_keys.BEGUN)
-        own = (console_keys.BEGUN, console_keys.AUDIT)
+        begun = await self._link.call("HGETALL", keys.CONSOLE_BEGUN)
+        own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
         long_ago_s = time.time() - _ENDS_WITHIN_S
         lost = [
             script("console_audit", own, note, packed, KEPT)
@@ -92,7 +92,7 @@ class Repeats(Part):
 
     async def begin(self, who: str, key: str, request: str) -> Kept | None:
         """Note that a request is under way; return what is known of an earlier one with this key of theirs, if any."""
-        place = console_keys.repeat(digest(f"{who} {key}"))
+        place = keys.console_repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(Kept(request))
         if await self._link.call("SET", place, packed, "NX", "EX", _UNDER_WAY_S):
             return None
@@ -101,7 +101,7 @@ class Repeats(Part):
 
     async def end(self, who: str, key: str, kept: Kept | None) -> None:
         """Keep the answer; None if there is none that is worth it: then the request can be sent anew."""
-        place = console_keys.repeat(digest(f"{who} {key}"))
+        place = keys.console_repeat(digest(f"{who} {key}"))
         await self._link.call(
             *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _ANSWERS_KEPT_S))
         )

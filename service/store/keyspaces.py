@@ -16,7 +16,7 @@ it was read. The pages of a keyspace hold subscriptions, 28 bytes each, in the o
 A record's ``id`` is its channel and user, a character for each byte, so that it stands where its bytes do.
 
 Loads are measured by the keepers of keyspaces and may be lost. A rate is stored by its prefix, not by leaf, with the
-time when it was measured, and fades from then on (:class:`service.clash.load.Rate`).
+time when it was measured, and fades from then on (:class:`service.clash.policy.Rate`).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ import msgspec
 
 from service.clash import steps
 from service.clash.groups import KeyGroup, Keyspace, Keyspaces, check_key
-from service.clash.load import Memory, Rate, loads, parted
+from service.clash.policy import Memory, Rate, loads, parted
 from service.clash.search import Probe
 from service.clash.steps import Begun, Finish, MergeGroup, Outcome, Step, following
 from service.clash.table import LEAVES, Move, ServerTable, empty_table, from_fields, root_table, to_fields

@@ -149,9 +149,9 @@ class Spreads(Part):
         reply = await self._link.vital(
             "spread_beat", keys.spread(name), holder, int(ttl_s * 1000), parts, " ".join(map(str, sorted(back)))
         )
-        mine, most, dead, undertaker = reply
+        mine, most, dead, recoverer = reply
         found = (Dead(dead[i].decode(), float(dead[i + 1]) / 1000) for i in range(0, len(dead), 2))
-        return Spread(frozenset(mine), most, tuple(found) if undertaker.decode() == holder else ())
+        return Spread(frozenset(mine), most, tuple(found) if recoverer.decode() == holder else ())
 
     async def bury(self, name: str, holder: str) -> bool:
         """Free what a dead process held; False if it lives after all."""

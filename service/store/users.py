@@ -98,11 +98,6 @@ class Users(Part):
         """Remember which language a person's client says it speaks."""
         await self._remember(jid, "client_language", tag)
 
-    async def receipts(self, uids: Sequence[UserId]) -> list[bool]:
-        """Return whose clients are known to send receipts, in the same order."""
-        found = await self._link.many([("HGET", keys.user(uid), "receipts") for uid in uids])
-        return [value == b"1" for value in found]
-
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Remember that these people's clients send receipts."""
         await self._link.many([script("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])

@@ -15,8 +15,7 @@ import structlog
 from service.clock import Clock
 from service.errors import PeerRefused, PeerSilent
 from service.location import wire
-from service.location.bloom import LEAST_WIDTH, Shape, best_hashes, resized
-from service.location.links import Query
+from service.location.bloom import LEAST_WIDTH, Query, Shape, best_hashes, resized
 from service.location.neighbours import Effect, Limits, Linked, Neighbourhood, Offer, Offered, Unlinked
 from service.location.protocol import Node
 from service.location.wire import MOST_FRAMES, Batch, Send, Stream

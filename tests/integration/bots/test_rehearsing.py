@@ -65,7 +65,8 @@ async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Pe
         await alice.say(FEED)
 
         async def settled() -> bool:
-            return (await store.users.receipts([keys.user_id(alice.jid)]))[0] and not await store.heard.unread()
+            ((_, sends_receipts),) = await store.users.recipients([keys.user_id(alice.jid)])
+            return sends_receipts and not await store.heard.unread()
 
         await until(settled, "the bot knows that she sends receipts")
         before = await _held(store)

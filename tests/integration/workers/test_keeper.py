@@ -6,8 +6,7 @@ import pytest
 import pytest_asyncio
 
 from service.clash.groups import KeyGroup
-from service.clash.load import Memory
-from service.clash.policy import Limits
+from service.clash.policy import Limits, Memory
 from service.clash.steps import Outcome, SplitGroup, Step
 from service.clash.table import AT_REST, Move, Standing
 from service.model import ChannelId, NodeInfo
