@@ -54,8 +54,8 @@ from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
-from service.store.inbox import Letter
 from service.store.policy import AllBounds
+from service.store.requests import Letter
 from workers.directory import Directories
 from workers.fanout import FanOut
 from workers.keeper import Keeper

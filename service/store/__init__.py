@@ -22,7 +22,6 @@ from service.store.heard import Heard
 from service.store.hosts import Blocks, Hosts
 from service.store.identity_watch import IdentityWatch
 from service.store.imports import Imports
-from service.store.inbox import Inboxes
 from service.store.index import ChannelIndex
 from service.store.keyspaces import KeyspaceStore, LoadStore
 from service.store.link import Link, Together
@@ -33,7 +32,7 @@ from service.store.people import Invites, People
 from service.store.policy import BoundsStore, PolicyStore
 from service.store.rehearsals import Rehearsals
 from service.store.remarks import Paces, Remarks
-from service.store.requests import Requests
+from service.store.requests import Inboxes, Requests
 from service.store.ring import Bots, Ring, Spreads
 from service.store.rooms import Rooms
 from service.store.standing import Standings

@@ -9,7 +9,7 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect, keys
-from service.store.inbox import Letter
+from service.store.requests import Letter
 from tests.support.waiting import until
 
 
