@@ -15,7 +15,7 @@ from bots.link import Said
 from bots.replies.talking import NotAdmitted, TooFast
 from service.model import UserId
 from service.settings import WhoMayUse
-from service.store.invites import Invites
+from service.store.people import Invites
 from service.store.users import Users, UserState
 
 GUESTS: Final = 3

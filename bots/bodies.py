@@ -1,11 +1,20 @@
-"""What batches say: the content of each message, rendered once per language and look however many people get it."""
+"""The content of the messages of batches, and which batches are corrections of earlier messages.
+
+A body is rendered once per language and look, however many people get it.
+
+Edits become corrections (XEP-0308). A batch of edits replaces the newest message that told one of them, if it is among
+the person's last 20, all it told is still kept, and the person left none of its channels: the whole earlier text is
+sent again, with the entries as they are now. Edits of what other messages told stand in the same text. If no message
+can be corrected, the batch stays a short message "Edited: …"; that also ends a message that was corrected too often.
+Clients that do not support corrections show one as a new message, so it has to make sense alone.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
-from cachetools import FIFOCache
+from cachetools import FIFOCache, LRUCache
 
 from bots import stanzas
 from bots.notifications import ArticleKey, MetBy, link_preview, notification
@@ -16,7 +25,7 @@ from service.model import Change, Channel, ChannelId, Delta, UserId
 from service.preferences import NONE, ByNumber, template
 from service.store import Store
 from service.store.channels import Channels
-from service.store.outbox import Batch, OutboxItem
+from service.store.outbox import Batch, MessageId, OutboxItem, ToldMessage
 
 KEPT: Final = 512
 """Bodies remembered; each is at most some 4 kB."""
@@ -155,3 +164,55 @@ def also_told_by(
 def _titled(channel: Channel, looks: Looks) -> Channel:
     own = looks[channel.id].title if channel.id in looks else ""
     return msgspec.structs.replace(channel, title=own) if own else channel
+
+
+MOST_ITEMS: Final = 40
+"""Of a message with all its corrections."""
+ITEMS_KEPT: Final = 512
+"""Items of which we remember the entries."""
+
+_Entries = frozenset[tuple[ChannelId, str]]
+
+
+class Corrections:
+    """Finds the earlier messages, and has the store tie the batches to them."""
+
+    def __init__(self, store: Store) -> None:
+        """Look in this store."""
+        self._store = store
+        self._known: LRUCache[OutboxItem, _Entries] = LRUCache(ITEMS_KEPT)
+
+    async def made(self, claimed: Mapping[UserId, Batch]) -> dict[UserId, Batch]:
+        """Return freshly claimed batches, those of edits as corrections where that can be. Raises StoreUnavailable."""
+        edits = {uid: batch for uid, batch in claimed.items() if batch.items[0].edits}
+        earlier = await self._store.outbox.told(list(edits))
+        found: list[tuple[UserId, MessageId, MessageId]] = []
+        for (uid, batch), messages in zip(edits.items(), earlier, strict=True):
+            edited = await self._told_by(batch.items) or frozenset()
+            if (message := await self._newest(messages, edited)) is not None:
+                found.append((uid, batch.message_id, message.message_id))
+        return {**claimed, **await self._store.outbox.correct(found, MOST_ITEMS)}
+
+    async def _newest(self, messages: Sequence[ToldMessage], edited: _Entries) -> ToldMessage | None:
+        channels = {cid for cid, _ in edited}
+        for message in messages:
+            if not channels.isdisjoint(item.channel for item in message.items):
+                told = await self._told_by(message.items)
+                if told is not None and not told.isdisjoint(edited):
+                    return message
+        return None
+
+    async def _told_by(self, items: Sequence[OutboxItem]) -> _Entries | None:
+        """Return the entries that these items tell of; None if one of them is not kept any more."""
+        found: set[tuple[ChannelId, str]] = set()
+        for each in items:
+            item = msgspec.structs.replace(each, queued_s=0.0)  # it differs from person to person
+            entries = self._known.get(item)
+            if entries is None:
+                kept = await versions(self._store.channels, item)
+                if kept.gone:
+                    return None
+                told = [change for delta in shares(item, kept.deltas) for change in delta.changes]
+                entries = self._known[item] = frozenset((item.channel, change.entry.key) for change in told)
+            found |= entries
+        return frozenset(found)

@@ -98,7 +98,7 @@ class Bot:
         self._counter = Counter(store, self.connection, house, access=access, charges=charges, clock=clock)
         self._intake = Intake(store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock)
         self._has_session = asyncio.Event()
-        self._publishing = _publishing(settings, store, self.connection, clock)
+        self._publishing = _publishing(settings, store, self.connection, clock, charges)
         self.takeover = Takeover(store, self.connection, self._intake)
         self._rooms = Rooms(
             store,
@@ -158,6 +158,8 @@ class Bot:
         self.connection.leads = self._charges.leads
         await self._rooms.load()
         await self._importing.lost()
+        if self._publishing is not None:
+            await self._publishing.finished()
         await self._desk.finished()
         await self._delivery.finished()
         self._delivery.lost()
@@ -203,15 +205,17 @@ def _files(settings: Settings) -> Files:
     return Files(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
 
 
-def _publishing(settings: Settings, store: Store, link: Connection, clock: Clock) -> Publishing | None:
+def _publishing(
+    settings: Settings, store: Store, link: Connection, clock: Clock, charges: Charges
+) -> Publishing | None:
     if not settings.pubsub_service:
         return None
     return Publishing(
         store,
         link,
         clock,
+        charges,
         service=settings.pubsub_service,
         least_subscribers=settings.public_from_subscribers,
         every_s=settings.maintenance_interval_s,
-        lease_ttl_s=settings.lease_ttl_s,
     )

@@ -39,6 +39,11 @@ class Charges:
         """Whether this is the one bot of its address that does what is done once."""
         return 0 in self.parts
 
+    @property
+    def publishes(self) -> bool:
+        """Whether this is the one bot of all addresses that publishes nodes."""
+        return self.leads and self._address == self._addresses[0]
+
     def hold(self, parts: frozenset[int], until_s: float = math.inf) -> None:
         """These parts are ours, for sure until this moment."""
         self.parts, self._until_s = parts, until_s

@@ -18,9 +18,8 @@ import msgspec
 import structlog
 
 from bots import stanzas
-from bots.bodies import Bodies, Body
+from bots.bodies import Bodies, Body, Corrections
 from bots.charges import Charges, part_of
-from bots.corrections import Corrections
 from bots.dispatch import Dispatch
 from bots.ids import fresh_id, is_batch, is_own
 from bots.link import Absent, Bounced, Link, LinkLost, Receipt, Seen, send_in_any_session

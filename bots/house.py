@@ -37,8 +37,8 @@ from service.store import Store
 from service.store.forgetting import RESTRICTIONS_KEPT_DAYS
 from service.store.keys import user_id
 from service.store.outbox import Batch, MessageId, ToldMessage
-from service.store.pauses import Resumed
 from service.store.requests import Probed
+from service.store.subscriptions import Resumed
 from service.store.users import UserState
 
 _HOUR_S = 3600.0

@@ -1,6 +1,6 @@
 """The states of the partitions that a process holds. Pure.
 
-Several processes share numbered partitions by leases in the store (:mod:`service.store.spread`). A process serves a
+Several processes share numbered partitions by leases in the store (:mod:`service.store.ring`). A process serves a
 partition while it has the lease. It drains one before it gives it back, and one that others took over: nothing that it
 began for it may go on while another process serves it.
 """

@@ -23,7 +23,7 @@ from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store import Store
-from service.store.spread import Dead
+from service.store.ring import Dead
 
 BEAT_EVERY_S: Final = 1.0
 DRAIN_WITHIN_S: Final = 10.0

@@ -1,8 +1,8 @@
 """Publishes each public channel as a node of a pubsub service, and deletes the nodes of channels that are not public.
 
-Of all bots with this service one publishes, by a lease. Workers report new versions, and all channels and nodes are
-walked over again and again, so that no report is needed. One request is under way at a time, so that deliveries to
-people go on beside it, however slow the service is.
+One bot of all publishes, the one that serves the first partition of the first address. Workers report new versions, and
+all channels and nodes are walked over again and again, so that no report is needed. One request is under way at a time,
+so that deliveries to people go on beside it, however slow the service is.
 
 The stored position of a node moves once the service has all versions up to it; an interrupted step is done again.
 Before an item is published, the service is asked whether it has the same one, because subscribers are notified of each
@@ -11,8 +11,6 @@ is not public any more.
 """
 
 import asyncio
-import contextlib
-import secrets
 from collections.abc import Sequence
 from typing import Final
 from xml.etree.ElementTree import fromstring
@@ -21,6 +19,7 @@ import structlog
 
 from bots import atom
 from bots.atom import Item
+from bots.charges import Charges
 from bots.link import AskingLink, LinkLost
 from bots.pubsub import Pubsub, PubsubRefused
 from bots.tasks import together
@@ -46,7 +45,7 @@ _TITLE_CHARS: Final = 200
 _LOOKED_AT_ONCE: Final = 100
 _BETWEEN_LOOKS_S: Final = 0.1
 _BUCKETS_AT_ONCE: Final = 16
-_RENEW_EVERY_S: Final = 1.0
+_LEADERSHIP_EVERY_S: Final = 1.0
 _RETRY_S: Final = 1.0
 _LONGEST_RETRY_S: Final = 300.0
 _OF_THE_NODE: Final = frozenset(("bad-request", "not-acceptable", "conflict", "not-allowed"))
@@ -68,11 +67,11 @@ class Publishing:
         store: Store,
         link: AskingLink,
         clock: Clock,
+        charges: Charges,
         *,
         service: str,
         least_subscribers: int,
         every_s: float,
-        lease_ttl_s: float,
     ) -> None:
         """Walk over all channels each ``every_s``, or longer; ``least_subscribers`` make a channel public."""
         self._store = store
@@ -81,29 +80,24 @@ class Publishing:
         self._service = service
         self._search = Searcher(store, least_subscribers)
         self._every_s = every_s
-        self._lease_ttl_s = lease_ttl_s
-        self._lease = f"nodes:{service}"
-        self._holder = secrets.token_hex(8)
-        self._mine = asyncio.Event()
+        self._charges = charges
+        self._step = asyncio.Lock()
         self._due: dict[ChannelId, None] = {}
         self._has_due = asyncio.Event()
         self._resting_s: dict[ChannelId, float] = {}
 
     async def run(self) -> None:
-        """Publish until cancelled, whenever no other bot does."""
-        try:
-            await together(self._hold(), self._hear(), self._walk(), self._work())
-        finally:
-            with contextlib.suppress(StoreUnavailable):
-                await self._store.leases.release(self._lease, self._holder)
+        """Publish until cancelled, while this bot is the one that publishes."""
+        await together(self._hear(), self._walk(), self._work())
 
-    async def _hold(self) -> None:
-        """Hold the lease whenever it can be had; while Redis is away nobody can publish anyway."""
-        while True:
-            with contextlib.suppress(StoreUnavailable):
-                held = await self._store.leases.hold(self._lease, self._holder, self._lease_ttl_s)
-                (self._mine.clear if held is None else self._mine.set)()
-            await asyncio.sleep(_RENEW_EVERY_S)
+    async def finished(self) -> None:
+        """Return when no step is under way, so that another bot may begin."""
+        async with self._step:
+            pass
+
+    async def _wait_until_leading(self) -> None:
+        while not self._charges.publishes:  # noqa: ASYNC110 - heartbeats decide
+            await asyncio.sleep(_LEADERSHIP_EVERY_S)
 
     # Finding the channels that are due.
 
@@ -113,7 +107,7 @@ class Publishing:
         while True:
             try:
                 cids, after = await self._store.nodes.news(after, 5.0)
-                if self._mine.is_set():
+                if self._charges.publishes:
                     await self._look(cids)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
@@ -121,7 +115,7 @@ class Publishing:
     async def _walk(self) -> None:
         """Look at all channels and all nodes."""
         while True:
-            await self._mine.wait()
+            await self._wait_until_leading()
             try:
                 for first in range(0, len(REGISTRY_BUCKETS), _BUCKETS_AT_ONCE):
                     buckets = REGISTRY_BUCKETS[first : first + _BUCKETS_AT_ONCE]
@@ -157,14 +151,15 @@ class Publishing:
     async def _work(self) -> None:
         retry_s = _RETRY_S
         while True:
-            await self._mine.wait()
             await self._has_due.wait()
+            await self._wait_until_leading()
             cid = next(iter(self._due))
             del self._due[cid]
             if not self._due:
                 self._has_due.clear()
             try:
-                await self.bring_up(cid)
+                async with self._step:
+                    await self.bring_up(cid)
                 await self._look([cid])  # there may be more
             except PubsubRefused as error:
                 hint = "a node is refused: may the bot make nodes on the service? (Prosody: admins of the component)"

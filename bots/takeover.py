@@ -20,7 +20,7 @@ from bots.link import AskingLink, LinkLost, Said
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.keys import user_id
-from service.store.spread import Dead
+from service.store.ring import Dead
 
 _UID_LENGTH: Final = len(user_id(""))
 _log = structlog.get_logger()
@@ -66,7 +66,8 @@ class Takeover:
         outbox = self._store.outbox
         await outbox.completed(received=sorted(received))
         uids = sorted({uid for uid, _ in sent})
-        awaits = dict(zip(uids, await self._store.users.receipts(uids), strict=True))
+        recipients = await self._store.users.recipients(uids)
+        awaits = {uid: sends_receipts for uid, (_, sends_receipts) in zip(uids, recipients, strict=True)}
         flying = await outbox.inflight(uids)
         unconfirmed = sorted(sent & {(uid, each.message_id) for uid in uids for each in flying[uid] if not each.acked})
         acked = [pair for pair in unconfirmed if awaits[pair[0]]]

@@ -23,8 +23,8 @@ from service.feeds.urls import host_of, without_selector
 from service.model import Channel, ChannelId
 from service.net.sites import site_of
 from service.store import Store
+from service.store.channels import ChannelState
 from service.store.directory import Directory
-from service.store.state import ChannelState
 
 _OWN_AT_ONCE = 50
 _LATEST = 20

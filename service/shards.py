@@ -5,15 +5,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from service.clash.groups import KeyGroup, Keyspace
-from service.clash.load import Memory
+from service.clash.policy import Memory
 from service.clash.steps import MergeGroup, SplitGroup
 from service.clash.table import LEAVES, Kind, ServerTable, Standing
 from service.clash.transitions import arrives_in
 from service.errors import BadKey, StepRefused
 from service.settings import Settings
 from service.store import Store, keys
-from service.store.carrying import carried_out, completed
-from service.store.loads import Weighed
+from service.store.keyspaces import Weighed, carried_out, completed
 
 
 class Shard(msgspec.Struct, frozen=True):

@@ -26,13 +26,13 @@ from service.location.contents import unpacked
 from service.model import Channel, Entry, Validators
 from service.net.peers import peer_of
 from service.store import Store
-from service.store.inbox import Letter
 from service.store.requests import (
     Answer,
     Ask,
     Coordinated,
     Explained,
     Failed,
+    Letter,
     ListDirectories,
     LookedUp,
     Lookup,

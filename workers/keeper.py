@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from service.clash.groups import Keyspace
-from service.clash.load import Memory
-from service.clash.policy import Limits, lone_rights, merge_due, pairs, recall_due, split_due
+from service.clash.policy import Limits, Memory, lone_rights, merge_due, pairs, recall_due, split_due
 from service.clash.steps import Finish, SplitGroup, Step, resumed
 from service.clash.table import Kind, ServerTable, empty_table
 from service.errors import BadKey, StepRefused, StoreUnavailable, UnknownKeyspace
@@ -20,8 +19,7 @@ from service.metrics import GROUP_MOVES
 from service.model import NodeId
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.carrying import carried_out, completed
-from service.store.loads import Weighed
+from service.store.keyspaces import Weighed, carried_out, completed
 from workers.tasks import Tasks
 
 _REFUSED = (BadKey, StepRefused, UnknownKeyspace)

@@ -18,7 +18,7 @@ from service.model import NodeInfo
 from service.net.fetch import Fetcher
 from service.net.health import serve_health
 from service.net.useragent import user_agent
-from service.overlay.joining import balanced_id
+from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.shutdown import until_stopped
 from service.store import open_store

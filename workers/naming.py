@@ -17,8 +17,8 @@ from service.errors import CellsLost
 from service.model import ChannelId
 from service.search import name_of
 from service.store import Store
+from service.store.channels import ChannelState
 from service.store.directory import Name
-from service.store.state import ChannelState
 
 KEPT_S = 6 * 3600.0
 REFRESHED_S = KEPT_S / 3

@@ -2,17 +2,20 @@
 
 What happens becomes an event for the protocol. What the protocol asks for is carried out, in batches, by ``polling``
 (as a member) and ``owning`` (as an owner). Effects lost to a failing store are asked for again by the protocol's soft
-state.
+state. Its periodic phases are run by apscheduler: late runs are coalesced and never overlap, so a phase that takes
+longer than its interval runs less often.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from random import random
-from typing import Any
+from typing import Any, Self
 
 import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from service.clash.policy import Limits
 from service.clock import Clock
@@ -51,8 +54,8 @@ from service.overlay.ids import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
-from service.store.bounds import AllBounds
-from service.store.inbox import Letter
+from service.store.policy import AllBounds
+from service.store.requests import Letter
 from workers.directory import Directories
 from workers.fanout import FanOut
 from workers.keeper import Keeper
@@ -61,9 +64,43 @@ from workers.owning import Owning
 from workers.peers.main import Peers
 from workers.poller import Poller
 from workers.polling import Polling
-from workers.scheduling import Phases
 from workers.tasks import Tasks
 from workers.websub import UPKEEP_S, Hubs
+
+
+class Phases:
+    """Coroutine functions run every so many seconds while this context is open."""
+
+    def __init__(self) -> None:
+        self._scheduler = AsyncIOScheduler(
+            timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        )
+
+    def every(self, interval_s: float, phase: Callable[[], Awaitable[None]], share: float = 1.0) -> None:
+        """Run ``phase`` every ``interval_s``, at first after this share of it.
+
+        What it raises is its own bug: it is logged.
+        """
+
+        async def uncancelled() -> None:
+            # The end of the program is no failure of a phase, which the scheduler would log.
+            with contextlib.suppress(asyncio.CancelledError):
+                await phase()
+
+        first = datetime.now(UTC) + timedelta(seconds=interval_s * share)
+        self._scheduler.add_job(
+            uncancelled, "interval", seconds=interval_s, next_run_time=first, name=phase.__qualname__
+        )
+
+    def __enter__(self) -> Self:
+        """Start the clockwork, in the running event loop."""
+        self._scheduler.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it; phases under way are cancelled with the loop's other tasks."""
+        self._scheduler.shutdown(wait=False)
+
 
 _TICKS_PER_MAINTENANCE = 4
 _BEATS_PER_LEASE = 4

@@ -29,7 +29,7 @@ from service.location.contents import digest_of
 from service.model import ChannelId, Delta, NodeId, Notice
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
-from service.store.state import ChannelState
+from service.store.channels import ChannelState
 from service.tracing import TRACING
 from workers.courtesy import charged_site
 from workers.fanout import FanOut

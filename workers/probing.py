@@ -27,9 +27,8 @@ from service.location.contents import digest_of, newest
 from service.model import Change, Channel, FeedLink, Validators
 from service.net.fetch import Fetched
 from service.store import Store
-from service.store.channels import Snapshot
+from service.store.channels import ChannelState, Snapshot
 from service.store.requests import Probe, Probed
-from service.store.state import ChannelState
 from workers.courtesy import public_group
 from workers.lanes import Lanes
 from workers.node import Node

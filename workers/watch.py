@@ -10,8 +10,7 @@ from service.corona.messages import Base, Candidate
 from service.feeds.wire import Document, Findings
 from service.location.contents import newest
 from service.model import Channel, Delta, Entry, Validators, Wishes
-from service.store.channels import Snapshot
-from service.store.state import ChannelState
+from service.store.channels import ChannelState, Snapshot
 
 _DOCUMENTS_KEPT = 8
 _BYTES_KEPT = 8 * 1024 * 1024

@@ -12,9 +12,8 @@ Nobody knows the whole tree: each keyspace has a ``ServerTable`` of its own grou
 - ``table``           a keyspace's table, and its form in a Redis hash
 - ``transitions``     splits, merges and answers as transitions of tables: each is one script in one keyspace's slot
 - ``search``          the client's search for the depth and for all leaf groups under a prefix, and what it remembers
-- ``records``         subscriptions as they lie in a keyspace, and how two versions of one become one
-- ``walk``            prefix queries: all subscriptions under a prefix, page by page
-- ``load``, ``policy``  what a group weighs; what a keeper splits and merges
+- ``walk``            subscriptions as they lie in a keyspace, and prefix queries for them, page by page
+- ``policy``          what a group weighs; what a keeper splits and merges
 - ``steps``           the steps of a move between two keyspaces, and which follows which
 
 We deviate: *moves are live* (the paper leaves the transfer of state open). A keyspace that gives a group away says so

@@ -2,7 +2,7 @@
 
 A key says in turn the publisher's registrable domain, the channel and the subscriber, each as the first bits of a hash.
 So one publisher's subscriptions have a common prefix, and those of one channel a longer one; and even a single channel
-can be split, by subscriber. Two that share a key are told apart by their id (:mod:`service.clash.records`).
+can be split, by subscriber. Two that share a key are told apart by their id (:mod:`service.clash.walk`).
 
 A group's label is its prefix and, if keys go on after it, ``*``: ``0110*`` is the group of depth 4 and virtual key
 0110000 among keys of 7 bits.

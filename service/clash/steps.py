@@ -18,8 +18,8 @@ import msgspec
 
 from service.clash import transitions
 from service.clash.groups import KeyGroup, Keyspace, Map
-from service.clash.records import Record
 from service.clash.table import AT_REST, Kind, Move, ServerTable, Stage
+from service.clash.walk import Record
 
 
 class SplitGroup(msgspec.Struct, frozen=True):

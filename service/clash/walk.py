@@ -1,19 +1,74 @@
-"""Prefix queries: all subscriptions under a prefix, each exactly once, page by page (the paper's future work, §VII).
+"""Records of subscriptions, and prefix queries for those under a prefix.
+
+A query returns each record exactly once, page by page (the paper's future work, §VII).
 
 The reader's place is a position among the keys, not in any store. It finds the leaf at its place, reads a page there,
 and goes on behind what it read; the end of one leaf is where the search for the next begins. So groups may split and
 merge between two pages, and a reader that crashed goes on from the place it had noted. A leaf that is still being
 filled is read after its donor: records go over before they leave, so whatever the donor does not have any more is
 in the leaf by then.
+
+Records are ordered by key and id; a group is a range of them. A record carries the ``seq`` of its subscriber's change:
+the greater one is the newer, wherever and in whatever order two versions meet, so copies can be taken while people go
+on writing, and taken twice. An end leaves a record that is not ``present`` (a tombstone) in a leaf that is still being
+filled, for the beginning that may yet arrive there; once it is filled, tombstones go.
 """
+
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from service.clash.groups import KeyGroup, Map
-from service.clash.records import Page, Position, Record, joined, present
 from service.clash.search import Depths, DepthSearch, Probe
 from service.clash.table import Move
 from service.clash.transitions import Accepted, Answer
+
+Position = tuple[int, str]
+"""A key and an id: where a record stands, and so where a reader goes on."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One subscription. ``id`` tells those of one key apart: channel and subscriber."""
+
+    key: int
+    id: str
+    seq: int
+    present: bool = True
+
+    @property
+    def position(self) -> Position:
+        """Where it stands."""
+        return self.key, self.id
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Records of one range in their order. ``complete`` says that none follow in the range."""
+
+    records: tuple[Record, ...]
+    complete: bool
+
+
+def newer(one: Record, other: Record) -> Record:
+    """Return which of two records of one subscription counts; of equal ones, the end does."""
+    return max(one, other, key=lambda record: (record.seq, not record.present))
+
+
+def joined(earlier: Page, later: Page) -> Page:
+    """Return the page of a leaf that is being filled: of its donor, read *earlier*, and of the leaf itself.
+
+    What went over in between is in both, and counts once. It reaches as far as both pages do.
+    """
+    end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
+    found: dict[Position, Record] = {}
+    for record in (*earlier.records, *later.records):
+        if end is None or record.position <= end:
+            found[record.position] = newer(record, found.get(record.position, record))
+    return Page(tuple(found[position] for position in sorted(found)), complete=end is None)
+
+
+def present(records: Iterable[Record]) -> Sequence[Record]:
+    """Return the records without tombstones."""
+    return [record for record in records if record.present]
 
 
 class ReadLeaf(msgspec.Struct, frozen=True):

@@ -18,9 +18,8 @@ from service.feeds.websub import HubState, Status
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
 from service.net.sites import site_of
 from service.store import Store
-from service.store.bounds import Bounded
-from service.store.paces import Pace
-from service.store.remarks import Remarked
+from service.store.policy import Bounded
+from service.store.remarks import Pace, Remarked
 from service.store.requests import Source
 
 _ID = re.compile(r"[0-9a-f]{40}")

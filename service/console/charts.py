@@ -14,7 +14,7 @@ from service.corona.reasons import Turn
 from service.model import ChannelId, NodeId, NodeInfo, PollResult
 from service.overlay.ids import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
-from service.store.paces import Pace
+from service.store.remarks import Pace
 
 _ON_LEFT: Final = 130
 _ON_RIGHT: Final = 24

@@ -26,8 +26,8 @@ from service.feeds.urls import canonical_url
 from service.model import ChannelId, PollResult
 from service.net.sites import site_of
 from service.store import Store
-from service.store.blocks import Block
 from service.store.channels import POLLS_KEPT
+from service.store.hosts import Block
 
 _PAGE: Final = 50
 _POLLS_OF: Final = 250

@@ -20,8 +20,7 @@ from service.errors import UserError
 from service.model import ChannelId
 from service.settings import Settings
 from service.store import Store
-from service.store.bounds import AllBounds
-from service.store.policy import Revision
+from service.store.policy import AllBounds, Revision
 
 GOALS: Final[Mapping[Goal, tuple[str, str]]] = {
     Goal.LITE: ("Lite", "News reaches the average subscriber soonest, with a fixed number of polls."),

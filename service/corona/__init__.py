@@ -11,7 +11,6 @@ n = clip(c·√(weight/cost), least, most) with one number c, on which the fleet
 
 - ``goals``       what is wanted, as one weight per channel (Table 1), and the model of delay
 - ``honeycomb``   c and the sizes n, real numbers; what a site's channels may be polled together, as bounds of each
-- ``levels``      the paper's own n = N/bˡ, by Lagrange multiplier
 - ``clusters``    a node's channels in 20 kB: c from summaries of all nodes
 - ``aggregation``  how those summaries reach every node, each channel counted once
 - ``estimates``   how often a channel is updated, learnt from its polls

@@ -87,7 +87,7 @@ class Clusters:
         return honeycomb.scale_for_delay(self._lines(), delay_s, poll_interval_s, total_weight=float(self.weight.sum()))
 
     def levelled(self) -> Problem:
-        """Return each cluster as if it were one channel, for the paper's levels (see ``levels``).
+        """Return each cluster as if it were one channel, for the paper's levels (``simulate.paper_levels``).
 
         The channels' least must have been 1, one node, as it is in the paper: so what they cost at their least is
         the sum of their costs.

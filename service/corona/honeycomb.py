@@ -2,7 +2,7 @@
 
 Minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel. By
 Lagrange the optimum is n = clip(c·√(w/s), least, most) with one c for all channels, so that a fleet
-only has to agree on that *scale*. We deviate: the paper chooses among n = N/bˡ (see ``levels``).
+only has to agree on that *scale*. We deviate: the paper chooses among n = N/bˡ (``simulate.paper_levels``).
 
 n counts a channel's polls per τ, by all its nodes together. Below 1, one node polls every τ/n.
 

@@ -13,10 +13,10 @@ address, so that Redis Cluster is the DHT below; the head's upkeep is done by wo
 - ``pairs``, ``names``, ``grammar``  what names and queries are made of, and how people write them
 - ``secrecy``, ``standing``          what is nobody else's business; standing queries, found by their rarest pair
 - ``results``                        what a search asks for and shows
-- ``matrix``, ``cell``               addresses, sizes and homes; what one cell does: the commands of a store
-- ``head``                           what cells carry and ask for; the head's record and its transitions
+- ``matrix``                         addresses, sizes and homes; the head's record and its transitions
+- ``cell``                           what one cell does: the commands of a store
 - ``dialogue``                       what is asked of cells, round by round; the sizes of matrices
-- ``placing``, ``finding``, ``upkeep``  the dialogues: registering; queries and listings; what heads want done
+- ``finding``, ``upkeep``            the dialogues: registering, queries and listings; what heads want done
 - ``partial``                        partial lookup: a directory kept by several servers
 
 We deviate: *nothing is frozen and nothing refused* while a matrix changes. Records are joined (the newer one stays),

@@ -1,7 +1,7 @@
 """What one cell does: the commands of a store of cells, each of them atomic in its cell's slot.
 
 A cell holds records of names that have its pair, its *membership* (how it stands in its matrix, and the size it was
-told), and, at (0,0), the matrix's record (:class:`service.discovery.head.Matrix`). All three are soft state: what
+told), and, at (0,0), the matrix's record (:class:`service.discovery.matrix.Matrix`). All three are soft state: what
 nobody refreshes expires. A cell that has neither membership nor records *is absent*: it has never been, or is lost.
 
 All that is written is a join: the newer of two records stays, and only later epochs are believed. So each command may
@@ -13,8 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from service.discovery.head import Load, Matrix
-from service.discovery.matrix import Pair, Place, Size
+from service.discovery.matrix import Load, Matrix, Pair, Place, Size
 
 
 class Standing(StrEnum):

@@ -11,8 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import TypeVar
 
 from service.discovery.cell import Answer, Command, Lead, Look, Standing
-from service.discovery.head import Limits, Matrix, recovered
-from service.discovery.matrix import Pair, Size, head_of, probed
+from service.discovery.matrix import Limits, Matrix, Pair, Size, head_of, probed, recovered
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Matrices of cells: their sizes, and where in them a name lies (content discovery §IV.A).
+"""Matrices of cells: their sizes, where in them a name lies, and their heads (content discovery §IV.A, §IV.C).
 
 The partition of a name, its *home*, follows from its *draw*, a number that belongs to the name: with P partitions it
 is ``draw mod 2^k``, for the smallest 2^k that holds P, less its top bit where that is beyond P. That is linear hashing,
@@ -6,7 +6,16 @@ and just how the paper shrinks: partition p goes to p - 2^(k-1). So whatever siz
 its few homes, and nobody has to remember where.
 
 We deviate: the paper draws anew for each registration; a name that changes could then not be found to be replaced.
+
+A cell asks the matrix's head for more or fewer partitions or replicas at three thresholds and their low counterparts. A
+rate is that of the last ``WINDOW`` events, as the paper's nodes measure it (§V.A). One request is acted upon at a time:
+the head's record changes first, and then upkeep (:mod:`service.discovery.upkeep`) makes the cells follow. Until that is
+complete, the matrix is not *settled*, and requests are dropped; we deviate by not keeping them for later, because a
+cell that is still overloaded asks again.
 """
+
+from collections.abc import Iterable
+from enum import StrEnum
 
 import msgspec
 
@@ -62,3 +71,161 @@ def probed(pair: Pair, partitions: int, replicas: int) -> tuple[Place, ...]:
     down = (Place(pair, 1 << bit) for bit in range((partitions - 1).bit_length()))
     across = (Place(pair, 0, 1 << bit) for bit in range((replicas - 1).bit_length()))
     return (*down, *across)
+
+
+WINDOW = 20
+"""Events, registrations or queries, by which a rate is told."""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What one cell carries, of its own pair."""
+
+    names: int = 0
+    registrations_s: float = 0.0
+    queries_s: float = 0.0
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one cell is to carry at most (T_CN, T_reg, T_q), and how large a matrix may become.
+
+    A cell below the share ``low`` of its thresholds is one too many: with at most a half, what merges two cells leaves
+    room before the next growth.
+    """
+
+    names: int = 4000
+    registrations_s: float = 50.0
+    queries_s: float = 200.0
+    low: float = 0.25
+    partitions: int = 256
+    replicas: int = 64
+
+
+class Kind(StrEnum):
+    """What a cell asks for: more or fewer partitions or replicas."""
+
+    INC_P = "INC_P"
+    DEC_P = "DEC_P"
+    INC_R = "INC_R"
+    DEC_R = "DEC_R"
+
+
+def rate_per_s(events: int, since_s: float) -> float:
+    """Return the rate of the last events, the first of them so long ago; fewer than ``WINDOW`` tell none."""
+    return events / since_s if events >= WINDOW and since_s > 0 else 0.0
+
+
+def share(load: Load, limits: Limits) -> float:
+    """Return how much of what a cell may carry in names and registrations it does carry."""
+    return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
+
+
+def wanted(load: Load, limits: Limits) -> tuple[Kind, ...]:
+    """Return what a cell under this load asks for.
+
+    We deviate: a partition is one too many if *both* its rate and its names are low (§IV.C.2 says either). A partition
+    full of names that nobody registers any more would otherwise be merged with a full one.
+    """
+    kinds = []
+    if load.names >= limits.names or load.registrations_s >= limits.registrations_s:
+        kinds.append(Kind.INC_P)
+    elif load.names < limits.low * limits.names and load.registrations_s < limits.low * limits.registrations_s:
+        kinds.append(Kind.DEC_P)
+    if load.queries_s >= limits.queries_s:
+        kinds.append(Kind.INC_R)
+    elif load.queries_s < limits.low * limits.queries_s:
+        kinds.append(Kind.DEC_R)
+    return tuple(kinds)
+
+
+class Leaving(StrEnum):
+    """What is being removed from a matrix: its last partition, or its last replica of each."""
+
+    PARTITION = "partition"
+    REPLICA = "replica"
+
+
+class Matrix(msgspec.Struct, frozen=True):
+    """What the head keeps. What leaves is still part of the size.
+
+    ``new_partitions`` and ``new_replicas`` are where the *expansion regions* begin: what was last added.
+    """
+
+    size: Size = Size(epoch=1)
+    new_partitions: int = 0
+    new_replicas: int = 0
+    leaving: Leaving | None = None
+    settled: bool = True
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A cell's wish."""
+
+    kind: Kind
+    place: Place
+
+
+def asked(matrix: Matrix, request: Request, limits: Limits) -> Matrix:
+    """Return the record after a request; the very same if the head ignores it.
+
+    Growth is asked for by the expansion region alone, because only there the load is what it will be: both after the
+    growth before it, and under the same share of it. Shrinking is asked for by the last partition, or the last row.
+    """
+    size, place = matrix.size, request.place
+    if not matrix.settled or place.partition >= size.partitions or place.replica >= size.replicas:
+        return matrix
+    match request.kind:
+        case Kind.INC_P if place.partition >= matrix.new_partitions and size.partitions < limits.partitions:
+            return _grown(matrix, min(2 * size.partitions, limits.partitions), size.replicas)
+        case Kind.INC_R if place.replica >= matrix.new_replicas and size.replicas < limits.replicas:
+            return _grown(matrix, size.partitions, min(2 * size.replicas, limits.replicas))
+        case Kind.DEC_P if place.partition == size.partitions - 1 > 0:
+            return msgspec.structs.replace(matrix, leaving=Leaving.PARTITION, settled=False)
+        case Kind.DEC_R if place.replica == size.replicas - 1 > 0:
+            return msgspec.structs.replace(matrix, leaving=Leaving.REPLICA, settled=False)
+    return matrix
+
+
+def _grown(matrix: Matrix, partitions: int, replicas: int) -> Matrix:
+    size = matrix.size
+    return Matrix(
+        Size(size.epoch + 1, partitions, replicas),
+        size.partitions if partitions > size.partitions else matrix.new_partitions,
+        size.replicas if replicas > size.replicas else matrix.new_replicas,
+        settled=False,
+    )
+
+
+def smaller(matrix: Matrix) -> Matrix:
+    """Return the record once what was leaving has left.
+
+    When all of an expansion region has been removed, the half of what is left becomes the new one (§IV.C.2).
+    """
+    size, less_p, less_r = matrix.size, 0, 0
+    match matrix.leaving:
+        case Leaving.PARTITION:
+            less_p = 1
+        case Leaving.REPLICA:
+            less_r = 1
+    partitions, replicas = size.partitions - less_p, size.replicas - less_r
+    return Matrix(
+        Size(size.epoch + 1, partitions, replicas),
+        _region(matrix.new_partitions, partitions),
+        _region(matrix.new_replicas, replicas),
+    )
+
+
+def _region(begin: int, length: int) -> int:
+    return begin if begin < length else length // 2
+
+
+def next_term(matrix: Matrix) -> Matrix:
+    """Return the record in a new epoch, in which one pass of upkeep opens cells."""
+    size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
+    return msgspec.structs.replace(matrix, size=size, settled=False)
+
+
+def recovered(told: Iterable[Size]) -> Matrix:
+    """Return the record of a matrix whose head was lost, given the sizes its cells know, not none (§IV.C.5)."""
+    latest = max(told)
+    partitions, replicas = latest.partitions, latest.replicas
+    return Matrix(Size(latest.epoch + 1, partitions, replicas), partitions // 2, replicas // 2, settled=False)

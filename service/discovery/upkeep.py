@@ -21,8 +21,20 @@ import msgspec
 
 from service.discovery.cell import Answer, Close, Drop, Fetch, Lead, Look, Open, Put, Ready, Record, Standing, Tell
 from service.discovery.dialogue import Dialogue, led, together
-from service.discovery.head import Leaving, Limits, Matrix, next_term, recovered, smaller
-from service.discovery.matrix import Pair, Place, Size, head_of, heir, probed
+from service.discovery.matrix import (
+    Leaving,
+    Limits,
+    Matrix,
+    Pair,
+    Place,
+    Size,
+    head_of,
+    heir,
+    next_term,
+    probed,
+    recovered,
+    smaller,
+)
 
 PAGE = 256
 """Records that are copied in one round."""

@@ -8,8 +8,8 @@ nearest neighbour among those that match in the first row where any does, and ne
 where nothing matches, and then a deterministic way takes over. A document that comes or goes flips bits, and an
 *update* carries these outward, one row deeper per hop, until row d.
 
-- ``bloom``       stable hashing, the filters' shape and size, and a node's own filter, which counts and so can forget
-- ``links``       per neighbour: the rows heard from it, and those told to it; a query's next hop
+- ``bloom``       stable hashing, the filters' shape and size, a node's own filter, which counts and so can forget, and
+                  the rows heard from each neighbour and told to it; a query's next hop
 - ``wire``        what nodes say to each other, and its bytes
 - ``protocol``    a node: documents, links and messages in, messages out
 - ``neighbours``  who is whose neighbour, by measured round-trip times, without a centre

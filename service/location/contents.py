@@ -1,18 +1,19 @@
-"""What is located: a channel's content at one of its versions, named by its own digest.
+"""Contents of channels at one of their versions, named by their digests, and the cache of those that a worker has.
 
 Who looks for a content knows its digest from the channel's owner or from the store, so a copy proves itself, whoever
 hands it over. Versions that leave the content as it was (notices) are the same document.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import KeysView, Sequence
 from hashlib import blake2b
 from itertools import chain
 
 import msgspec
 
 from service.errors import PeerRefused
-from service.model import Change, Entry
+from service.model import Change, ChannelId, Entry
 
 Digest = bytes
 """16 bytes of BLAKE2b; b"" where it is not known."""
@@ -83,3 +84,71 @@ def unpacked(latest: bytes) -> tuple[Entry, ...]:
         )
     except (zlib.error, msgspec.MsgspecError) as error:
         raise PeerRefused(f"A content's entries cannot be read: {error}.", reason="malformed") from error
+
+
+_BESIDES_BYTES = 400
+"""What Python needs for one content besides it."""
+
+
+class _Kept(msgspec.Struct, gc=False):
+    digest: Digest
+    content: Content
+    used_s: float
+
+
+class Cache:
+    """Contents by channel, found by digest too. Times are of one monotonic clock."""
+
+    def __init__(self, most_bytes: int, kept_s: float) -> None:
+        """Keep at most so many bytes, and nothing that was not used for so long."""
+        self._most_bytes = most_bytes
+        self._kept_s = kept_s
+        self._bytes = 0
+        self._kept: OrderedDict[ChannelId, _Kept] = OrderedDict()
+        self._channels: dict[Digest, ChannelId] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """What all of it takes."""
+        return self._bytes
+
+    @property
+    def digests(self) -> KeysView[Digest]:
+        """What is here."""
+        return self._channels.keys()
+
+    def get(self, digest: Digest, now_s: float) -> Content | None:
+        """Return the content of this digest, which is used by that; None if it is not here."""
+        cid = self._channels.get(digest)
+        if cid is None:
+            return None
+        kept = self._kept[cid]
+        if now_s - kept.used_s > self._kept_s:
+            self.drop(cid)
+            return None
+        kept.used_s = now_s
+        self._kept.move_to_end(cid)
+        return kept.content
+
+    def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
+        """Have this content of a channel instead of another one."""
+        self.drop(cid)
+        if (same := self._channels.get(digest)) is not None:
+            self.drop(same)
+        self._kept[cid] = _Kept(digest, content, now_s)
+        self._channels[digest] = cid
+        self._bytes += content.size_bytes + _BESIDES_BYTES
+        while self._bytes > self._most_bytes:
+            self.drop(next(iter(self._kept)))
+
+    def drop(self, cid: ChannelId) -> None:
+        """Be without a channel's content."""
+        kept = self._kept.pop(cid, None)
+        if kept is not None:
+            del self._channels[kept.digest]
+            self._bytes -= kept.content.size_bytes + _BESIDES_BYTES
+
+    def expire(self, now_s: float) -> None:
+        """Be without what was not used for too long."""
+        while self._kept and now_s - next(iter(self._kept.values())).used_s > self._kept_s:
+            self.drop(next(iter(self._kept)))

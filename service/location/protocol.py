@@ -19,8 +19,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from service.errors import PeerRefused
-from service.location.bloom import Own, Shape, documents_in, mask
-from service.location.links import Link, Query, heard_of, next_hop
+from service.location.bloom import Link, Own, Query, Shape, documents_in, heard_of, mask, next_hop
 from service.location.wire import Hello, Ignore, Lost, Message, Send, Update, Want
 from service.model import NodeId
 

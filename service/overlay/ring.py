@@ -4,6 +4,10 @@ Sorted ids are a binary trie written flat: the ids below any prefix are neighbou
 A query walks that trie from its root, always to the side nearer to the target first, and skips
 bits on which all ids of a range agree. It costs one step per branching, about log2 N for even
 ids, whatever the target.
+
+Joining nodes take balanced ids (we deviate from Corona §4, where an id is a hash of the address), so that every node
+owns nearly the same share of the channels. The store writes an id only if the ring's version is still the one that the
+id was computed from, and asks again otherwise.
 """
 
 from bisect import bisect_left
@@ -13,7 +17,7 @@ from functools import cached_property
 from itertools import islice
 
 from service.model import ChannelId, NodeId, NodeInfo
-from service.overlay.ids import BITS, from_hex
+from service.overlay.ids import BITS, from_hex, to_hex
 
 _MOST_SETS_KNOWN = 1_000
 
@@ -118,3 +122,23 @@ def _nearest(points: Sequence[int], prefix: int, bits: int) -> Sequence[int]:
         agreeing = [point for point in points if point >> (BITS - 1 - place) & 1 == wanted]
         points = agreeing or points
     return points
+
+
+def balanced_id(existing: Sequence[NodeId]) -> NodeId:
+    """Return the id that splits the emptiest part of the id space.
+
+    Walks down the binary trie of ids, always to the side with fewer nodes (zeros when equal),
+    until a side is empty, and takes that side's first id. Ids taken one after another from an
+    empty ring own shares that differ at most by a factor of 2, and are equal at powers of two.
+    """
+    points = sorted(map(from_hex, existing))
+    low, high, start, width = 0, len(points), 0, BITS
+    while low < high:
+        width -= 1
+        ones = start | 1 << width
+        middle = bisect_left(points, ones, low, high)
+        if middle - low <= high - middle:
+            high = middle
+        else:
+            low, start = middle, ones
+    return to_hex(start)

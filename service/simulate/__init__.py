@@ -25,5 +25,5 @@ schedulers, ``ours`` is Corona's.
 ``partial_lookup``: ``partial_lookup_static`` are placements, ``partial_lookup_updates`` adds and deletes.
 
 ``location``: ``location_graph`` is §III's network and who is linked in it; ``location_net`` runs production's nodes
-there, and ``location_tapestry`` is what they fall back on; ``location_static`` and ``location_dynamic`` measure.
+there, and has what they fall back on; ``location_static`` and ``location_dynamic`` measure.
 """

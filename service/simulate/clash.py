@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.clash.groups import KeyGroup, Keyspace, Keyspaces, Map
-from service.clash.load import group_load
-from service.clash.policy import Limits
+from service.clash.policy import Limits, group_load
 from service.clash.search import Depths, DepthSearch
 from service.clash.table import Standing
 from service.clash.transitions import answer

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from service.clash import steps
 from service.clash.groups import HASH_BITS, KeyGroup, Keyspace, Map, hash_key
-from service.clash.load import group_load
-from service.clash.policy import Limits, lone_rights, merge_due, pairs, recall_due, split_due
+from service.clash.policy import Limits, group_load, lone_rights, merge_due, pairs, recall_due, split_due
 from service.clash.steps import following
 from service.clash.table import LEAVES, ServerTable, empty_table, root_table
 from service.clash.transitions import emptied, given

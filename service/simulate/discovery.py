@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from service.discovery.head import Limits
+from service.discovery.matrix import Limits
 from service.simulate.discovery_matrices import (
     PER_NAME,
     Matrices,

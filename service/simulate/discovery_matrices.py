@@ -5,8 +5,8 @@ names than there are, so that we cut it off at what the five most popular have, 
 with the probability 0.5/rank, by itself; of 100,000 such queries 0.56 % are empty, and the paper has 99,473. They have
 4.9 pairs on average (the paper: four). The ranks of pairs are the same in both.
 
-Matrices are production's records and transitions. What a node asks for is :func:`service.discovery.load.wanted`, what
-the head does :func:`service.discovery.head.asked`; cells follow after the time that messages take.
+Matrices are production's records and transitions. What a node asks for is :func:`service.discovery.matrix.wanted`, what
+the head does :func:`service.discovery.matrix.asked`; cells follow after the time that messages take.
 
 Nodes observe rates (§V.A). We deviate: places come from a 64-bit mixing function instead of SHA-1, which would take a
 minute for each run.
@@ -17,8 +17,7 @@ from heapq import heapify, heappop, heappush
 import msgspec
 import numpy as np
 
-from service.discovery.head import WINDOW, Kind, Limits, Load, Matrix, Request, asked, wanted
-from service.discovery.matrix import Place, Size
+from service.discovery.matrix import WINDOW, Kind, Limits, Load, Matrix, Place, Request, Size, asked, wanted
 from service.simulate.trace import Floats, Ints
 
 ATTRIBUTES = 50

@@ -9,7 +9,7 @@ anew, and who takes a channel over begins its rota anew, knowing only its own si
 
 *Owners* decide how often each of their channels is polled, from what their node knows of the fleet.
 
-The problem, the summaries and the solution are production's (``goals``, ``clusters``, ``honeycomb``, ``levels``). What
+The problem, the summaries and the solution are production's (``goals``, ``clusters``, ``honeycomb``). What
 differs in the paper's mode is what a size means: n = N/bˡ is a wish for the wedge of l common digits, which holds as
 many nodes as happen to have them. A channel whose wedge of K - 1 digits is empty is an *orphan* (§4): its owner polls
 it alone, and it counts in the slack cluster, because its least is its most.
@@ -27,12 +27,21 @@ from service.corona.aggregation import BASE, Aggregation
 from service.corona.clusters import HELD_BACK, Clusters, decode, encode, merged, summarise
 from service.corona.goals import Goal, size_for_wait, weights
 from service.corona.honeycomb import Problem, load, sizes
-from service.corona.levels import Solution, level_sizes, levels_for_budget, levels_for_delay, sizes_at
 from service.corona.messages import Part, Summary
 from service.corona.policy import SILENT_INTERVALS
 from service.model import NodeId
 from service.overlay.ring import RingView
-from service.simulate.paper_levels import followed, merged_by_level, summarised, told_most
+from service.simulate.paper_levels import (
+    Solution,
+    followed,
+    level_sizes,
+    levels_for_budget,
+    levels_for_delay,
+    merged_by_level,
+    sizes_at,
+    summarised,
+    told_most,
+)
 from service.simulate.timetable import Rotas, Timetable
 from service.simulate.trace import HOUR_S, Bools, Floats, Ints
 from service.simulate.workload import DRAWN_BITS, Bins, Channels, Setup, Trie, first_nodes, new_id, node_info, point_of

@@ -29,9 +29,8 @@ import msgspec
 import numpy as np
 
 from service.simulate.location_graph import Edges, Ways
-from service.simulate.location_net import Network, Updates
+from service.simulate.location_net import Found, Network, Tapestry, Updates
 from service.simulate.location_static import Index, shape
-from service.simulate.location_tapestry import Found, Tapestry
 
 LEAST_BYTES, MOST_BYTES = 75, 8_690_000
 TAIL_SHARE, TAIL_BYTES, TAIL_ALPHA = 0.002, 133_000, 1.1

@@ -11,8 +11,7 @@ import numpy as np
 
 from service.location.bloom import Shape, best_hashes, documents_in, false_positives
 from service.simulate.location_graph import Edges, Overlay, Ways, around, overlay, reached
-from service.simulate.location_net import Network, Updates, Walk
-from service.simulate.location_tapestry import Tapestry, home_s
+from service.simulate.location_net import Network, Tapestry, Updates, Walk, home_s
 
 DEPTHS = (1, 2, 3, 4)
 INDEX_BYTES = 1830.0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from service.corona.goals import Goal
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.ids import BITS, from_hex, to_hex
-from service.overlay.joining import balanced_id
+from service.overlay.ring import balanced_id
 from service.simulate.trace import HOUR_S, MINUTE_S, ZIPF_EXPONENT, Floats, Ints, draw_intervals_s
 
 Points = NDArray[np.uint64]

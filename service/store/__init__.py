@@ -14,39 +14,29 @@ from service.model import ChannelId
 from service.settings import Settings
 from service.store.accounts import Accounts, ApiKeys, LoginLimits, Sessions
 from service.store.audit import Audit, Repeats
-from service.store.blocks import Blocks
-from service.store.bots import Bots
-from service.store.bounds import BoundsStore
 from service.store.cells import Cells
 from service.store.channels import Channels
-from service.store.dead_letters import DeadLetters
 from service.store.directory import Directory
 from service.store.forgetting import Forgetting
 from service.store.heard import Heard
-from service.store.hosts import Hosts
+from service.store.hosts import Blocks, Hosts
 from service.store.identity_watch import IdentityWatch
 from service.store.imports import Imports
-from service.store.inbox import Inboxes
 from service.store.index import ChannelIndex
-from service.store.invites import Invites
-from service.store.keyspaces import KeyspaceStore
+from service.store.keyspaces import KeyspaceStore, LoadStore
 from service.store.link import Link, Together
-from service.store.loads import LoadStore
 from service.store.moves import Moves
 from service.store.nodes import Nodes
-from service.store.outbox import Outbox
-from service.store.paces import Paces
-from service.store.pauses import Pauses
-from service.store.people import People
-from service.store.policy import PolicyStore
+from service.store.outbox import DeadLetters, Outbox
+from service.store.people import Invites, People
+from service.store.policy import BoundsStore, PolicyStore
 from service.store.rehearsals import Rehearsals
-from service.store.remarks import Remarks
-from service.store.requests import Requests
-from service.store.ring import Leases, Ring
+from service.store.remarks import Paces, Remarks
+from service.store.requests import Inboxes, Requests
+from service.store.ring import Bots, Ring, Spreads
 from service.store.rooms import Rooms
-from service.store.spread import Spreads
 from service.store.standing import Standings
-from service.store.subscriptions import Subscriptions
+from service.store.subscriptions import Pauses, Subscriptions
 from service.store.users import PreferenceStore, Users
 from service.store.websub import WebSub
 
@@ -84,7 +74,6 @@ class Store:
         self.bounds = BoundsStore(link)
         self.remarks = Remarks(together)
         self.moves = Moves(self.channels, self.subscriptions, self.remarks, self.bounds)
-        self.leases = Leases(link)
         self.spreads = Spreads(link)
         self.heard = Heard(link, together)
         self.hosts = Hosts(together)

@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 
 from service.net.client_address import network_of
-from service.store import console_keys
-from service.store.link import Link
+from service.store import keys
+from service.store.link import Part
 
 SETUP_TTL_S = 7 * 24 * 3600
 """How long a link lasts that makes the first account, or lets an account choose its password."""
@@ -105,26 +105,20 @@ class _PasswordLink(msgspec.Struct, frozen=True):
         return is_same and time.time() < self.until_s
 
 
-class _OverLink:
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
-
-
-class Accounts(_OverLink):
+class Accounts(Part):
     """The console's accounts, by name. Every method may raise :class:`StoreUnavailable`."""
 
     async def exist(self) -> bool:
         """Return whether there is any account."""
-        return bool(await self._link.call("HLEN", console_keys.ACCOUNTS))
+        return bool(await self._link.call("HLEN", keys.CONSOLE_ACCOUNTS))
 
     async def get(self, name: str) -> Account | None:
         """Return an account by its name."""
-        return _unpacked(await self._link.call("HGET", console_keys.ACCOUNTS, name))
+        return _unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, name))
 
     async def all(self) -> dict[str, Account]:
         """Return all accounts by name."""
-        found = await self._link.call("HGETALL", console_keys.ACCOUNTS)
+        found = await self._link.call("HGETALL", keys.CONSOLE_ACCOUNTS)
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
@@ -137,7 +131,7 @@ class Accounts(_OverLink):
         before = expected.get(name)
         identity = None if account is None else (account.created_s, account.secret)
         is_other = before is None or identity != (before.created_s, before.secret)
-        own = [console_keys.ACCOUNTS, console_keys.LINKS, console_keys.SETUP]
+        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS, keys.CONSOLE_SETUP]
         return bool(await self._link.script("console_accounts", own, name, packed, int(is_other), *known))
 
     async def new_setup_token(self) -> str:
@@ -148,8 +142,8 @@ class Accounts(_OverLink):
         token = new_token()
         await self._link.many(
             [
-                ("SADD", console_keys.SETUP, digest(token)),
-                ("EXPIRE", console_keys.SETUP, SETUP_TTL_S),
+                ("SADD", keys.CONSOLE_SETUP, digest(token)),
+                ("EXPIRE", keys.CONSOLE_SETUP, SETUP_TTL_S),
             ]
         )
         return token
@@ -157,14 +151,14 @@ class Accounts(_OverLink):
     async def setup_token_valid(self, token: str) -> bool:
         """Return whether the token would make the first account."""
         accounts, is_known = await self._link.many(
-            [("HLEN", console_keys.ACCOUNTS), ("SISMEMBER", console_keys.SETUP, digest(token))]
+            [("HLEN", keys.CONSOLE_ACCOUNTS), ("SISMEMBER", keys.CONSOLE_SETUP, digest(token))]
         )
         return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
         """Make the first account and use up every setup token, at once; False if the token is not good."""
         packed = msgspec.msgpack.encode(account)
-        setup = [console_keys.ACCOUNTS, console_keys.SETUP]
+        setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP]
         return bool(await self._link.script("console_first", setup, digest(token), name, packed))
 
     async def invite(self, name: str, account: Account) -> str | None:
@@ -175,7 +169,7 @@ class Accounts(_OverLink):
         """
         token = new_token()
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
-        own = [console_keys.ACCOUNTS, console_keys.LINKS]
+        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, link))
         return token if await self._link.script("console_invite", own, name, *packed, SETUP_TTL_S) else None
 
@@ -191,13 +185,13 @@ class Accounts(_OverLink):
             return False
         _, account, link = found
         chosen = msgspec.structs.replace(account, password_hash=password_hash)
-        own = [console_keys.ACCOUNTS, console_keys.LINKS]
+        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, chosen, link))
         return bool(await self._link.script("console_accept", own, name, *packed))
 
     async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
         """Return the link with this token, and its account by name; None if it is over or never was."""
-        links, accounts = await self._link.many([("HGETALL", console_keys.LINKS), ("HGETALL", console_keys.ACCOUNTS)])
+        links, accounts = await self._link.many([("HGETALL", keys.CONSOLE_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)])
         wanted = digest(token)
         for name, packed in links.items():
             link = msgspec.msgpack.decode(packed, type=_PasswordLink)
@@ -225,31 +219,31 @@ class _Held(msgspec.Struct, frozen=True):
     browser: str
 
 
-class Sessions(_OverLink):
+class Sessions(Part):
     """The sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def open(self, name: str, account: Account, address: str = "", browser: str = "") -> str:
         """Return the token of a new session of this account; it lasts ``SESSION_TTL_S``, or as long as the password."""
         token = new_token()
         held = _Held(name, account.secret, time.time(), address, browser)
-        own = [console_keys.SESSIONS, console_keys.session(digest(token))]
+        own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
         await self._link.script("console_login", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held))
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
         """Return whose session this is, by name and account; None if it is over or never was."""
-        packed = await self._link.call("GET", console_keys.session(digest(token)))
+        packed = await self._link.call("GET", keys.console_session(digest(token)))
         if packed is None:
             return None
         held = msgspec.msgpack.decode(packed, type=_Held)
-        account = _unpacked(await self._link.call("HGET", console_keys.ACCOUNTS, held.account))
+        account = _unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, held.account))
         return (held.account, account) if account is not None and account.secret == held.secret else None
 
     async def all(self) -> list[Session]:
         """Return the sessions that are open, newest first."""
-        ids = [held.decode() for held in await self._link.call("ZREVRANGE", console_keys.SESSIONS, 0, -1)]
-        found = await self._link.many([("GET", console_keys.session(each)) for each in ids])
-        accounts = await self._link.call("HGETALL", console_keys.ACCOUNTS)
+        ids = [held.decode() for held in await self._link.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
+        found = await self._link.many([("GET", keys.console_session(each)) for each in ids])
+        accounts = await self._link.call("HGETALL", keys.CONSOLE_ACCOUNTS)
         opened = []
         for session, packed in zip(ids, found, strict=True):
             if packed is None:
@@ -266,7 +260,7 @@ class Sessions(_OverLink):
 
     async def end(self, session: str) -> None:
         """End a session by its id."""
-        await self._link.many([("DEL", console_keys.session(session)), ("ZREM", console_keys.SESSIONS, session)])
+        await self._link.many([("DEL", keys.console_session(session)), ("ZREM", keys.CONSOLE_SESSIONS, session)])
 
 
 class ApiKey(msgspec.Struct, frozen=True):
@@ -280,7 +274,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     created_s: float
 
 
-class ApiKeys(_OverLink):
+class ApiKeys(Part):
     """The keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def make(
@@ -290,24 +284,24 @@ class ApiKeys(_OverLink):
         token = KEY_PREFIX + new_token()
         account_name, account = owner
         key = ApiKey(digest(token)[:_ID_DIGITS], name, account_name, account.created_s, scopes, now_s)
-        await self._link.call("HSET", console_keys.KEYS, digest(token), msgspec.msgpack.encode(key))
+        await self._link.call("HSET", keys.CONSOLE_KEYS, digest(token), msgspec.msgpack.encode(key))
         return key, token
 
     async def find(self, token: str, now_s: float) -> tuple[ApiKey, Account] | None:
         """Return the key with this token and its account; None if there is no such key, or no account any more."""
         if not token.startswith(KEY_PREFIX):
             return None
-        own = (console_keys.KEYS, console_keys.KEYS_USED)
+        own = (keys.CONSOLE_KEYS, keys.CONSOLE_KEYS_USED)
         packed = await self._link.script("console_key", own, digest(token), repr(now_s), _USE_NOTED_EVERY_S)
         if packed is None:
             return None
         key = msgspec.msgpack.decode(packed, type=ApiKey)
-        account = _unpacked(await self._link.call("HGET", console_keys.ACCOUNTS, key.account))
+        account = _unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, key.account))
         return (key, account) if account is not None and account.created_s == key.account_since_s else None
 
     async def all(self) -> list[tuple[ApiKey, float | None]]:
         """Return all keys with the time of their last use (Unix s, to the minute), newest first."""
-        held, used = await self._link.many([("HGETALL", console_keys.KEYS), ("HGETALL", console_keys.KEYS_USED)])
+        held, used = await self._link.many([("HGETALL", keys.CONSOLE_KEYS), ("HGETALL", keys.CONSOLE_KEYS_USED)])
         found = [
             (msgspec.msgpack.decode(packed, type=ApiKey), float(used[token]) if token in used else None)
             for token, packed in held.items()
@@ -316,14 +310,14 @@ class ApiKeys(_OverLink):
 
     async def revoke(self, key: str) -> bool:
         """Have a key, by its id, open nothing any more; False if there is none."""
-        held = await self._link.call("HKEYS", console_keys.KEYS)
+        held = await self._link.call("HKEYS", keys.CONSOLE_KEYS)
         tokens = [token for token in held if token.startswith(key.encode())] if len(key) == _ID_DIGITS else []
         for token in tokens:
-            await self._link.many([("HDEL", console_keys.KEYS, token), ("HDEL", console_keys.KEYS_USED, token)])
+            await self._link.many([("HDEL", keys.CONSOLE_KEYS, token), ("HDEL", keys.CONSOLE_KEYS_USED, token)])
         return bool(tokens)
 
 
-class LoginLimits(_OverLink):
+class LoginLimits(Part):
     """Counts login attempts and knows browsers. Every method may raise :class:`StoreUnavailable`."""
 
     async def attempt(self, name: str, address: str, known_browser: str = "") -> float:
@@ -360,13 +354,13 @@ class LoginLimits(_OverLink):
 
 def _pairs(what: str, limits: dict[tuple[str, int], int]) -> list[tuple[str, int, int]]:
     return [
-        (console_keys.attempts(window, digest(what)), limit, window_s * 1000)
+        (keys.login_attempts(window, digest(what)), limit, window_s * 1000)
         for (window, window_s), limit in limits.items()
     ]
 
 
 def _browsers_of(name: str) -> str:
-    return console_keys.known_browsers(digest(name))
+    return keys.known_browsers(digest(name))
 
 
 def _member(account: Account, token: str) -> str:

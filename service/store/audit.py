@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from service.store import console_keys
+from service.store import keys
 from service.store.accounts import digest
-from service.store.link import Link, script
+from service.store.link import Part, script
 
 KEPT: Final = 10_000
 _ENDS_WITHIN_S = 300.0
@@ -44,34 +44,30 @@ class Noted(msgspec.Struct, frozen=True):
     deed: Deed
 
 
-class Audit:
+class Audit(Part):
     """The log of deeds, the newest ``KEPT``. Every method may raise :class:`StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def begin(self, note: str, deed: Deed) -> None:
         """Note under a name of its own that this is about to be done."""
-        await self._link.call("HSET", console_keys.BEGUN, note, msgspec.msgpack.encode(deed))
+        await self._link.call("HSET", keys.CONSOLE_BEGUN, note, msgspec.msgpack.encode(deed))
 
     async def end(self, note: str, deed: Deed) -> None:
         """Note how it ended."""
-        own = (console_keys.BEGUN, console_keys.AUDIT)
+        own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
         await self._link.script("console_audit", own, note, msgspec.msgpack.encode(deed), KEPT)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[Noted], str]:
         """Return deeds, newest first, and the place to go on from; "" begins and ends."""
         await self._end_the_lost()
         newest = f"({before}" if before else "+"
-        found = await self._link.call("XREVRANGE", console_keys.AUDIT, newest, "-", "COUNT", count + 1)
+        found = await self._link.call("XREVRANGE", keys.CONSOLE_AUDIT, newest, "-", "COUNT", count + 1)
         noted = [Noted(place.decode(), msgspec.msgpack.decode(fields[b"d"], type=Deed)) for place, fields in found]
         return noted[:count], noted[count - 1].id if len(noted) > count else ""
 
     async def _end_the_lost(self) -> None:
         """Log what a console began and did not live to end."""
-        begun = await self._link.call("HGETALL", console_keys.BEGUN)
-        own = (console_keys.BEGUN, console_keys.AUDIT)
+        begun = await self._link.call("HGETALL", keys.CONSOLE_BEGUN)
+        own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
         long_ago_s = time.time() - _ENDS_WITHIN_S
         lost = [
             script("console_audit", own, note, packed, KEPT)
@@ -91,16 +87,12 @@ class Kept(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class Repeats:
+class Repeats(Part):
     """Answers by the keys that clients chose. Every method may raise :class:`StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def begin(self, who: str, key: str, request: str) -> Kept | None:
         """Note that a request is under way; return what is known of an earlier one with this key of theirs, if any."""
-        place = console_keys.repeat(digest(f"{who} {key}"))
+        place = keys.console_repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(Kept(request))
         if await self._link.call("SET", place, packed, "NX", "EX", _UNDER_WAY_S):
             return None
@@ -109,7 +101,7 @@ class Repeats:
 
     async def end(self, who: str, key: str, kept: Kept | None) -> None:
         """Keep the answer; None if there is none that is worth it: then the request can be sent anew."""
-        place = console_keys.repeat(digest(f"{who} {key}"))
+        place = keys.console_repeat(digest(f"{who} {key}"))
         await self._link.call(
             *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _ANSWERS_KEPT_S))
         )

@@ -20,11 +20,10 @@ from redis.exceptions import NoScriptError
 
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing, transition
-from service.discovery.head import Load, Matrix, rate_per_s
-from service.discovery.matrix import Pair, Place, Size
+from service.discovery.matrix import Load, Matrix, Pair, Place, Size, rate_per_s
 from service.store import keys
 from service.store import link as redis
-from service.store.link import Together
+from service.store.link import BatchedPart
 
 PAIR_BYTES = 8
 
@@ -45,15 +44,11 @@ def pair_key(pair: str) -> Pair:
     return blake2b(pair.encode(), digest_size=PAIR_BYTES).digest().decode("latin-1")
 
 
-class Cells:
+class Cells(BatchedPart):
     """All cells of a store. Calls of one turn of the event loop share a round trip.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
-
-    def __init__(self, link: Together) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def carry_out(self, commands: Sequence[Command]) -> list[Answer]:
         """Do commands, each atomically, in any order; return their answers in theirs."""

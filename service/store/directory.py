@@ -16,11 +16,25 @@ from typing import TypeVar
 import msgspec
 from cachetools import LRUCache
 
-from service.discovery import cell, finding, placing
+from service.discovery import cell, finding
 from service.discovery.cell import Answer, Command, Match, Record, Standing
 from service.discovery.dialogue import Dialogue, led, together
-from service.discovery.head import Kind, Limits, Load, Matrix, Request, asked, share, wanted
-from service.discovery.matrix import Pair, Place, Size, head_of, heir, home
+from service.discovery.matrix import (
+    Kind,
+    Limits,
+    Load,
+    Matrix,
+    Pair,
+    Place,
+    Request,
+    Size,
+    asked,
+    head_of,
+    heir,
+    home,
+    share,
+    wanted,
+)
 from service.discovery.pairs import About
 from service.discovery.pairs import Pair as AvPair
 from service.discovery.upkeep import upkeep
@@ -86,7 +100,7 @@ class Directory:
         if not changed and (left := await self._put(left)):
             await self._begin({pair for pair, _ in left})
             left = await self._put(left)
-        register = placing.replace if changed else placing.place
+        register = finding.replace if changed else finding.place
         dialogues = [
             register(pair, record, _draw(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
         ]
@@ -142,7 +156,7 @@ class Directory:
         record = Record(name, version, frozenset(), int((time.time() + kept_s) * 1000))
         draw, known = _draw(name), self._sizes
         gone = [self.key(pair) for pair in pairs]
-        await self._led(together([placing.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone]))
+        await self._led(together([finding.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone]))
 
     async def find(self, pairs: Iterable[AvPair], limit: int) -> Explained:
         """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsLost`."""

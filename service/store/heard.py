@@ -13,7 +13,7 @@ from service.model import UserId
 from service.store import keys
 from service.store.keys import user_id
 from service.store.link import BLOCK_AT_MOST_S, Command, Link, Together, script
-from service.store.stamps import stamp
+from service.store.outbox import stamp
 
 MOST_UNREAD: Final = 100
 KNOWN_S: Final = 90_000

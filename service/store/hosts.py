@@ -1,15 +1,19 @@
-"""What the whole fleet may ask of publishers: token buckets and pauses, on Redis's clock.
+"""Limits of requests to publishers: token buckets and pauses of the fleet, on Redis's clock, and blocked hosts.
 
 Whatever its parts, a bucket of ``most`` tokens and a rate grants at most ``most + rate · t`` requests in
 any t seconds. Taking is all or nothing within a slot; across slots a refusal may cost a token, never give one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
+from service.errors import HostBlocked, LimitReached
 from service.model import ChannelId
+from service.net.sites import names_over
 from service.store import keys
-from service.store.link import Command, Together, script
+from service.store.link import BatchedPart, Command, Part, script
 
 SECONDS_PER_HOUR = 3600.0
 _POLLS_IN_A_ROW = 3
@@ -34,12 +38,8 @@ class Waits(NamedTuple):
     network_s: float
 
 
-class Hosts:
+class Hosts(BatchedPart):
     """Budgets of sites and networks, by name, and of single channels, whether or not the store has these."""
-
-    def __init__(self, link: Together) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def take(self, site: Bound, egress: Bound | None = None) -> float:
         """Take one request's token; return 0.0 if granted, else the seconds until one is there.
@@ -108,3 +108,53 @@ def _take(name: str, buckets: Mapping[str, Bound], *, least: int = 0) -> Command
     """Return what takes a token of each bucket, all of them in the slot of ``name``, if ``least`` tokens stay."""
     shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
     return script("host_take", (keys.host_rate(name), *buckets), least, *shapes)
+
+
+MOST_BLOCKED = 10_000
+"""Every worker holds all of them."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Who wants a host left alone, since when (Unix s), and ``why``, in their words."""
+
+    by: str
+    at_s: float
+    why: str = ""
+
+
+class Blocks(Part):
+    """Hosts and domains that admins have blocked. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    async def all(self) -> dict[str, Block]:
+        """Return the whole list, by host or domain."""
+        found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.BLOCKED_HOSTS)
+        return {name.decode(): msgspec.json.decode(raw, type=Block) for name, raw in found.items()}
+
+    async def over(self, hosts: Sequence[str]) -> list[str]:
+        """Return what stands in the list for each of these hosts, in order; "" for nothing."""
+        names = {host: names_over(host) for host in hosts if host}
+        asked = list(dict.fromkeys(name for each in names.values() for name in each))
+        if not asked:
+            return [""] * len(hosts)
+        found = await self._link.call("HMGET", keys.BLOCKED_HOSTS, *asked)
+        listed = {name for name, raw in zip(asked, found, strict=True) if raw is not None}
+        return [next((name for name in names.get(host, ()) if name in listed), "") for host in hosts]
+
+    async def refuse(self, host: str) -> None:
+        """Raise :class:`HostBlocked` if a host, or a domain that it is of, is in the list."""
+        (name,) = await self.over([host])
+        if name:
+            raise HostBlocked("{host} is blocked here by an admin.", host=name)
+
+    async def add(self, name: str, block: Block) -> None:
+        """Have nobody ask a host, or the hosts of a domain, from the next maintenance interval on.
+
+        Raises :class:`LimitReached` when ``MOST_BLOCKED`` are blocked.
+        """
+        if await self._link.call("HLEN", keys.BLOCKED_HOSTS) >= MOST_BLOCKED:
+            raise LimitReached(f"{MOST_BLOCKED:,} hosts are blocked already. Block a domain instead of its hosts.")
+        await self._link.call("HSET", keys.BLOCKED_HOSTS, name, msgspec.json.encode(block))
+
+    async def lift(self, name: str) -> bool:
+        """Take a host or domain off the list; False if it is not in it."""
+        return bool(await self._link.call("HDEL", keys.BLOCKED_HOSTS, name))

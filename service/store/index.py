@@ -13,10 +13,9 @@ from sys import intern
 from cachetools import LRUCache
 
 from service.clash.groups import Keyspace, Layout
-from service.clash.records import Position, Record
 from service.clash.search import Depths, DepthSearch, Units
 from service.clash.transitions import Accepted
-from service.clash.walk import ReadDonor, ReadLeaf, Walk
+from service.clash.walk import Position, ReadDonor, ReadLeaf, Record, Walk
 from service.errors import GroupsMoving, StoreUnavailable
 from service.feeds.urls import host_of
 from service.model import ChannelId, UserId

@@ -1,4 +1,4 @@
-"""Every Redis key, with its type and meaning; ``console_keys`` has the console's. Nothing else builds key names.
+"""Every Redis key, with its type and meaning. Nothing else builds key names.
 
 What stands in braces is the hash tag: keys that one script changes together share it, and so live
 in one slot of a Redis Cluster.
@@ -19,7 +19,6 @@ key                          type    meaning
 ``cn:{p}:revision``          string  how many revisions there were
 ``cn:{p}:bounds``            hash    channel id → what admins want of its polls, and wanted before (JSON)
 ``cn:{p}:bounds:edition``    string  grows with each change of that
-``cn:{l:NAME}``              hash    a single-holder lease: ``holder``, ``epoch``, ``until_ms``
 ``cn:{l:NAME}:holders``      zset    processes that share parts of something → when their leases end (ms)
 ``cn:{l:NAME}:parts``        hash    number of a part → the process that has it
 ``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
@@ -108,6 +107,20 @@ key                          type    meaning
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
 ``cn:{hosts}:rates``         hash    all that admins set of that, by site: for those who plan; a site's own key counts
 ``cn:{hosts}:blocked``       hash    host, or domain, that nobody is to ask → who wants that, and why (JSON)
+``cn:{console}:accounts``    hash    name → Account (msgpack)
+``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
+``cn:{console}:links``       hash    name → the one link (msgpack) that sets the account's password; expires
+``cn:{console}:login:H``     string  H: a session token's hash → the session (msgpack); expires
+``cn:{console}:logins``      zset    those hashes → when the session ends (Unix s); expires
+``cn:{console}:keys``        hash    an API key's hash → ApiKey (msgpack)
+``cn:{console}:keys:used``   hash    an API key's hash → when it was used last (Unix s)
+``cn:{console}:begun``       hash    a note → Deed (msgpack) that was begun and has not ended
+``cn:{console}:audit``       stream  ``d``: Deed (msgpack) that has ended; ~10,000
+``cn:{console}:repeat:H``    string  H: hash of who asked and the key they chose → Kept (msgpack); expires
+``cn:{console}:attempts:WINDOW:H`` string  H: hash of a network, account, both, or browser → logins tried in the
+                                     present WINDOW (``minute`` or ``hour``); expires
+``cn:{console}:browsers:H``  zset    H: hash of an account's name → hashes of known browsers' tokens → until when
+                                     (Unix s); expires
 ===========================  ======  =====================================================================
 """
 
@@ -132,6 +145,14 @@ BOUNDS = "cn:{p}:bounds"
 BOUNDS_EDITION = "cn:{p}:bounds:edition"
 INTENT_USERS = "cn:{i}:users"
 USERS = "cn:{a}:users"
+CONSOLE_ACCOUNTS = "cn:{console}:accounts"
+CONSOLE_SETUP = "cn:{console}:setup"
+CONSOLE_LINKS = "cn:{console}:links"
+CONSOLE_SESSIONS = "cn:{console}:logins"
+CONSOLE_KEYS = "cn:{console}:keys"
+CONSOLE_KEYS_USED = "cn:{console}:keys:used"
+CONSOLE_BEGUN = "cn:{console}:begun"
+CONSOLE_AUDIT = "cn:{console}:audit"
 IMPORTING = "cn:{i}:importing"
 LEAVING = "cn:{a}:leaving"
 RESTRICTED = "cn:{a}:restricted"
@@ -168,6 +189,9 @@ channel = _key("cn:{c:*}")
 log = _key("cn:{c:*}:log")
 polls = _key("cn:{c:*}:polls")
 joining = _key("cn:{c:*}:joining")
+console_session = _key("cn:{console}:login:*")
+console_repeat = _key("cn:{console}:repeat:*")
+known_browsers = _key("cn:{console}:browsers:*")
 pause = _key("cn:{c:*}:pause")
 poll_budget = _key("cn:{c:*}:budget")
 hub = _key("cn:{c:*}:hub")
@@ -175,7 +199,6 @@ push_rate = _key("cn:{c:*}:pushes")
 push_excess = _key("cn:{c:*}:pushes:excess")
 keyspace_told = _key("cn:{clash:*}:told")
 keyspace_rates = _key("cn:{clash:*}:load")
-lease = _key("cn:{l:*}")
 matrices = _key("cn:{mx}:*")
 user = _key("cn:{u:*}")
 restrictions = _key("cn:{u:*}:restrictions")
@@ -259,3 +282,8 @@ def all_of_user(uid: UserId) -> tuple[str, ...]:
 def host_egress(site: str, egress: str) -> str:
     """What one egress group may still ask of a site."""
     return f"cn:{{h:{site}}}:from:{egress}"
+
+
+def login_attempts(window: str, what_hash: str) -> str:
+    """How often a login was tried from a network, on an account, or both, in the present window of time."""
+    return f"cn:{{console}}:attempts:{window}:{what_hash}"

@@ -24,7 +24,17 @@ from service.settings import Settings
 from service.store.identity import IdentityGuard
 from service.store.routing import ANSWER_WITHIN_S, READS_ONLY, Address, Command, Lane, Slots, Value, without_errors
 
-__all__ = ["BLOCK_AT_MOST_S", "Command", "Link", "Part", "Together", "Value", "script", "script_digest"]
+__all__ = [
+    "BLOCK_AT_MOST_S",
+    "BatchedPart",
+    "Command",
+    "Link",
+    "Part",
+    "Together",
+    "Value",
+    "script",
+    "script_digest",
+]
 
 _PER_ROUND_TRIP = 500
 """Commands written at once: more would cost memory that a process keeps for good, and hold up others."""
@@ -210,7 +220,7 @@ _Asked = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 
 
 class Part:
-    """A part of the store that needs nothing but a link to Redis."""
+    """Base of the parts of the store that need nothing but a link to Redis."""
 
     def __init__(self, link: Link) -> None:
         """Use this link to Redis."""
@@ -274,3 +284,11 @@ class Together:
                 replies.set_exception(wrong)
             else:
                 replies.set_result(own)
+
+
+class BatchedPart:
+    """Base of the parts of the store whose commands are sent together with others."""
+
+    def __init__(self, link: Together) -> None:
+        """Use this link to Redis."""
+        self._link = link

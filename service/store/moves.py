@@ -16,10 +16,9 @@ import msgspec
 from service.errors import LimitReached
 from service.feeds.urls import channel_id, without_selector
 from service.model import Channel, ChannelId, Delta, Entry, Validators
-from service.store.bounds import BoundsStore
-from service.store.channels import Channels, Snapshot
+from service.store.channels import Channels, ChannelState, Snapshot
+from service.store.policy import BoundsStore
 from service.store.remarks import Remarks
-from service.store.state import ChannelState
 from service.store.subscriptions import Subscriptions
 
 _LATEST = 20

@@ -5,20 +5,30 @@ channel's log when it is sent. A batch gets its message id when it is claimed an
 after a crash is recognisable.
 
 An article that another of the person's channels has told is left out when a batch is claimed. The last
-messages are remembered, by what they told, so that a batch of edits can become the correction of one.
+messages are remembered, by what they told, so that a batch of edits can become the correction of one. A message that
+cannot be delivered becomes a dead letter.
 """
 
+import re
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
 
+from service.errors import UserError
 from service.feeds.parts import Marks, Parts
 from service.model import ChannelId, UserId
 from service.preferences import MOST_INTERVAL_S
 from service.store import keys
-from service.store.link import BLOCK_AT_MOST_S, Link, Value, script
-from service.store.stamps import stamp
+from service.store.link import BLOCK_AT_MOST_S, Link, Part, Value, script
+
+
+def stamp() -> float:
+    """Return a score that sorts by time (ms) and that no two writers share, so that a removal knows its own."""
+    return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
+
 
 MessageId = str
 _Pair = tuple[UserId, MessageId]
@@ -124,12 +134,8 @@ _BATCH: Final = msgspec.json.Decoder(Batch)
 _TOLD: Final = msgspec.json.Decoder(ToldMessage)
 
 
-class Outbox:
+class Outbox(Part):
     """Queues per person, in order; enqueueing is idempotent, delivery at least once under one id."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: Parts
@@ -367,3 +373,76 @@ def _age(batch: Batch) -> tuple[int, int]:
     """Order by the stream id that ends the message id."""
     _, at_ms, serial = batch.message_id.rsplit("-", 2)
     return int(at_ms), int(serial)
+
+
+_PLACE = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """One of them; ``at_s`` is when it was given up (Unix s).
+
+    What is not ``readable`` may lack anything: it can only be dropped.
+    """
+
+    id: str
+    user: UserId
+    message_id: MessageId
+    why: str
+    at_s: float
+    items: tuple[OutboxItem, ...]
+    readable: bool = True
+
+
+class DeadLetters:
+    """The newest ~10,000. Every method may raise :class:`StoreUnavailable`."""
+
+    def __init__(self, link: Link, outbox: Outbox) -> None:
+        """Use this link to Redis; the outbox is where they go back to."""
+        self._link = link
+        self._outbox = outbox
+
+    async def page(self, before: str = "", count: int = 50) -> tuple[list[DeadLetter], str]:
+        """Return letters, newest first, and the place to go on from; "" begins and ends."""
+        newest = f"({before}" if before else "+"
+        found = await self._link.call("XREVRANGE", keys.DEAD_LETTERS, newest, "-", "COUNT", count + 1)
+        letters = [_letter(place, fields) for place, fields in found]
+        return letters[:count], letters[count - 1].id if len(letters) > count else ""
+
+    async def count(self) -> int:
+        """Return how many there are."""
+        return int(await self._link.call("XLEN", keys.DEAD_LETTERS))
+
+    async def requeue(self, letter: str) -> bool:
+        """Have what a letter would have told be told, but for what its person has ended; False if there is none.
+
+        Can be repeated after a crash. Raises :class:`UserError` for one that cannot be read.
+        """
+        found = await self._link.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _PLACE.fullmatch(letter) else ()
+        if not found:
+            return False
+        fields = found[0][1]
+        uid = _letter(*found[0]).user
+        if not uid:
+            raise UserError("That message cannot be read: nobody knows what it would have told. It can be forgotten.")
+        own = (keys.user_index(uid), keys.outbox(uid), keys.revived(uid, letter))
+        await self._link.script("outbox_revive", own, fields[b"items"])
+        await self._outbox.wake_up([uid])
+        await self._link.call("XDEL", keys.DEAD_LETTERS, letter)
+        return True
+
+    async def drop(self, letter: str) -> bool:
+        """Forget a letter; False if there is none."""
+        return bool(_PLACE.fullmatch(letter) and await self._link.call("XDEL", keys.DEAD_LETTERS, letter))
+
+
+def _letter(place: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+    at_s = int(place.partition(b"-")[0]) / 1000
+    try:
+        user, message_id, why = (fields[name].decode() for name in (b"u", b"m", b"why"))
+        items = msgspec.json.decode(fields[b"items"], type=Batch).items
+    except (KeyError, UnicodeDecodeError, msgspec.MsgspecError):
+        user, items = "", ()
+    if not user:
+        said = fields.get(b"why", b"").decode(errors="replace")
+        return DeadLetter(place.decode(), "", "", said, at_s, (), readable=False)
+    return DeadLetter(place.decode(), user, message_id, why, at_s, items)

@@ -1,5 +1,10 @@
-"""People as admins see them: listed, found, suspended, bounded and forgotten."""
+"""People as admins see them: listed, found, suspended, bounded and forgotten; and invitations.
 
+The code of an invitation is random and stored only as SHA-256, so that nobody can use what they find in Redis.
+"""
+
+import hashlib
+import secrets
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +14,7 @@ import msgspec
 from service.model import UserId
 from service.store import keys
 from service.store.forgetting import Forgetting
-from service.store.link import Link
+from service.store.link import Link, Part
 from service.store.outbox import Outbox
 
 _RESTRICTIONS = ("jid", "suspended", "most_subscriptions")
@@ -130,3 +135,36 @@ def _person(uid: UserId, replies: Sequence[Any]) -> Person | None:
         waiting_since_s=int(oldest[0][0].partition(b"-")[0]) / 1000 if oldest else None,
         receipts=receipts == b"1",
     )
+
+
+_CODE_BYTES = 9
+
+
+class Invites(Part):
+    """Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    async def create(self, uses: int, lasts_s: float) -> str:
+        """Return the code of a new invitation, good for so many people and so long."""
+        code = secrets.token_urlsafe(_CODE_BYTES)
+        await self._link.call("HSET", keys.INVITES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
+        return code
+
+    async def accept(self, jid: str, code: str) -> bool:
+        """Use a code up for one person; False if it is not good. For who is a guest already it need not be."""
+        own = (keys.INVITES, keys.GUESTS)
+        uid = keys.user_id(jid)
+        return bool(await self._link.script("invite_accept", own, _digest(code), uid, int(time.time())))
+
+    async def is_good(self, code: str) -> bool:
+        """Return whether an invitation would let somebody in."""
+        found = await self._link.call("HGET", keys.INVITES, _digest(code))
+        uses, until = map(int, (found or b"0 0").split())
+        return uses > 0 and until > time.time()
+
+    async def is_guest(self, jid: str) -> bool:
+        """Return whether a person came with an invitation."""
+        return bool(await self._link.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code.encode("utf-8", "replace")).hexdigest()

@@ -13,7 +13,7 @@ import msgspec
 from service.errors import NoWorker
 from service.model import Channel, Entry
 from service.store import keys
-from service.store.link import BLOCK_AT_MOST_S, Link
+from service.store.link import BLOCK_AT_MOST_S, Part
 from service.store.requests import Failed, expected, next_answer, send_answer
 
 _WITHIN_S = 12.0
@@ -67,12 +67,8 @@ class Question(msgspec.Struct, frozen=True):
     until_s: float
 
 
-class Rehearsals:
+class Rehearsals(Part):
     """Ask the bot, and wait for its answer. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def rehearse(self, jid: str, commands: tuple[str, ...]) -> tuple[Line, ...]:
         """Return what a person would be answered. Raises what the bot met, or :class:`NoWorker`."""

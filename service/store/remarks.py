@@ -1,15 +1,54 @@
-"""What admins say of single channels: the words they file them under, a note, and that nobody is to poll them."""
+"""Remarks about single channels: the tags, notes and pauses that admins set, and the polling intervals over time.
 
-from collections.abc import Sequence
+Only changes of an interval are stored, and only the last ``KEPT``: at most ``8 * KEPT`` bytes of a channel's hash.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from service.corona.estimates import Updates
+from service.corona.pacing import NOTABLE
 from service.model import Channel, ChannelId
 from service.store import keys
-from service.store.link import Together, script
-from service.store.paces import PACE_BYTES, Pace, unpacked
-from service.store.state import OF_CHANNEL, present, state_of
+from service.store.channels import OF_CHANNEL, present, state_of
+from service.store.link import BatchedPart, script
+
+KEPT: Final = 24
+_PACE: Final = struct.Struct("<If")
+PACE_BYTES: Final = _PACE.size
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """From ``since_s`` on (Unix s), the fleet polled a channel each ``interval_s``; 0 if not at all."""
+
+    since_s: float
+    interval_s: float
+
+
+class Paces(BatchedPart):
+    """Note and read them. Every method may raise :class:`StoreUnavailable`."""
+
+    async def note(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
+        """Note how often channels are polled from now on; what differs little from what was noted last is left out."""
+        await self._link.many(
+            [
+                script("channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE, KEPT)
+                for cid, interval_s in intervals_s
+            ]
+        )
+
+    async def of(self, cid: ChannelId) -> tuple[Pace, ...]:
+        """Return how often a channel was polled since when, oldest first."""
+        return unpacked(await self._link.call("HGET", keys.channel(cid), "paces") or b"")
+
+
+def unpacked(packed: bytes) -> tuple[Pace, ...]:
+    """Return what a channel's field ``paces`` holds, oldest first."""
+    return tuple(Pace(float(since_s), interval_s) for since_s, interval_s in _PACE.iter_unpack(packed))
+
 
 _REMARKED = (
     *OF_CHANNEL,
@@ -34,12 +73,8 @@ class Remarked(msgspec.Struct, frozen=True):
     pace: Pace | None = None
 
 
-class Remarks:
+class Remarks(BatchedPart):
     """Read and set them. What is said of a channel that is not there is not kept."""
-
-    def __init__(self, link: Together) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def read(self, cids: Sequence[ChannelId]) -> list[Remarked | None]:
         """Return channels with what is said of them, in the order asked for; None for those that are not there."""

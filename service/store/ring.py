@@ -1,5 +1,11 @@
-"""The ring as leases in Redis: who is alive, on Redis's clock alone; and named leases with one holder."""
+"""Processes and their leases, on Redis's clock alone: the ring of workers, and the partitions that bots share.
 
+A bot process renews its lease once a second. It is given free partitions up to its fair share, and gives back what it
+has above that when it has finished with them. The partitions of a failed process are free only after another process
+has recovered its work and *buried* it.
+"""
+
+import time
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -118,17 +124,66 @@ def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
     return tuple(sorted(nodes, key=lambda info: info.id))
 
 
-class Leases(Part):
-    """Named leases on Redis's clock."""
+class Dead(msgspec.Struct, frozen=True):
+    """A process whose lease ended, at this moment of Redis's clock (Unix s), and that nobody has buried."""
 
-    async def hold(self, name: str, holder: str, ttl_s: float) -> int | None:
-        """Take or renew the lease; return its epoch, or None if another has it.
+    holder: str
+    ended_s: float
 
-        The epoch grows with every change of holder.
-        """
-        epoch: int = await self._link.script("lease_hold", (keys.lease(name),), holder, int(ttl_s * 1000))
-        return epoch or None
 
-    async def release(self, name: str, holder: str) -> None:
-        """Give it back, if it is ours."""
-        await self._link.script("lease_release", (keys.lease(name),), holder)
+class Spread(msgspec.Struct, frozen=True):
+    """What a heartbeat brought: our parts, how many we may have, and the dead, if it is on us to bury them."""
+
+    mine: frozenset[int]
+    most: int
+    dead: tuple[Dead, ...]
+
+
+class Spreads(Part):
+    """Partitions shared by processes, by name. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    async def beat(
+        self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
+    ) -> Spread:
+        """Say that a process lives, for ``ttl_s``; give parts ``back``; return what it has of all ``parts``."""
+        reply = await self._link.vital(
+            "spread_beat", keys.spread(name), holder, int(ttl_s * 1000), parts, " ".join(map(str, sorted(back)))
+        )
+        mine, most, dead, recoverer = reply
+        found = (Dead(dead[i].decode(), float(dead[i + 1]) / 1000) for i in range(0, len(dead), 2))
+        return Spread(frozenset(mine), most, tuple(found) if recoverer.decode() == holder else ())
+
+    async def bury(self, name: str, holder: str) -> bool:
+        """Free what a dead process held; False if it lives after all."""
+        return bool(await self._link.script("spread_leave", keys.spread(name), holder, "dead"))
+
+    async def leave(self, name: str, holder: str) -> None:
+        """Free what a process held that ends in order."""
+        await self._link.script("spread_leave", keys.spread(name), holder)
+
+    async def holders(self, name: str) -> dict[int, str]:
+        """Return who holds which part."""
+        found = await self._link.call("HGETALL", keys.spread(name)[1])
+        return {int(number): holder.decode() for number, holder in found.items()}
+
+
+_BELIEVED_S = 60.0
+
+
+class Bots(Part):
+    """Addresses of the metrics of all running bots, which are not on the ring."""
+
+    async def announce(self, metrics_url: str) -> None:
+        """Tell where a bot's metrics are; to be repeated well within a minute. Raises :class:`StoreUnavailable`."""
+        now_s = time.time()
+        await self._link.many(
+            [
+                ("ZADD", keys.BOTS, now_s, metrics_url),
+                ("ZREMRANGEBYSCORE", keys.BOTS, "-inf", now_s - _BELIEVED_S),
+            ]
+        )
+
+    async def metrics_urls(self) -> list[str]:
+        """Return where the metrics of bots are that told so within the last minute."""
+        found = await self._link.call("ZRANGEBYSCORE", keys.BOTS, time.time() - _BELIEVED_S, "+inf")
+        return [url.decode() for url in found]

@@ -15,19 +15,15 @@ from service.discovery.standing import Matcher, Standing, Subject, Watch, WatchI
 from service.errors import LimitReached
 from service.model import UserId
 from service.store import keys
-from service.store.link import Together
+from service.store.link import BatchedPart
 
 BUCKETS = 16
 _CHANGES_AT_ONCE = 1_000
 _LOG_LENGTH = 10_000
 
 
-class Standings:
+class Standings(BatchedPart):
     """Everybody's standing queries. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Together) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def watch(self, jid: str, standing: Standing, most: int) -> Watch:
         """Keep a standing query, durably once this returns; the same one is kept once.

@@ -10,7 +10,7 @@ from service.model import UserId
 from service.preferences import NONE as NO_PREFERENCES
 from service.preferences import ByNumber, Preferences
 from service.store import keys
-from service.store.link import Command, Link, script
+from service.store.link import Command, Part, script
 
 
 class UserState(msgspec.Struct, frozen=True):
@@ -39,12 +39,8 @@ def _habits(written: bytes | None, client_language: bytes | None) -> Habits:
     return msgspec.structs.replace(habits, client_language=client_language.decode())
 
 
-class Users:
+class Users(Part):
     """People, by bare JID."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
@@ -102,11 +98,6 @@ class Users:
         """Remember which language a person's client says it speaks."""
         await self._remember(jid, "client_language", tag)
 
-    async def receipts(self, uids: Sequence[UserId]) -> list[bool]:
-        """Return whose clients are known to send receipts, in the same order."""
-        found = await self._link.many([("HGET", keys.user(uid), "receipts") for uid in uids])
-        return [value == b"1" for value in found]
-
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Remember that these people's clients send receipts."""
         await self._link.many([script("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
@@ -133,12 +124,8 @@ _NOTHING: Final[ByNumber] = {}
 """Of nearly everybody: it is remembered for each who is told something."""
 
 
-class PreferenceStore:
+class PreferenceStore(Part):
     """Preferences by person and number. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, link: Link) -> None:
-        """Use this link to Redis."""
-        self._link = link
 
     async def of_users(self, uids: Sequence[UserId]) -> list[ByNumber]:
         """Return what these people prefer, in the same order."""

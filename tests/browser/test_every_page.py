@@ -11,8 +11,8 @@ from service.feeds.parts import parts
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store, keys
-from service.store.blocks import Block
 from service.store.channels import Snapshot
+from service.store.hosts import Block
 from service.store.requests import Answer, Probed, Show, Shown
 from tests.support.browser import COLOURS, enter_as, violations
 from tests.support.channels import change, make_channel, polled

@@ -5,7 +5,7 @@ from service.clash.groups import KeyGroup
 from service.clash.steps import GiveKeyGroup, RecallGroup
 from service.settings import Settings
 from service.store import Store
-from service.store.carrying import carried_out
+from service.store.keyspaces import carried_out
 
 
 async def test_a_recalled_leaf_is_shown_as_one_and_splits_on_demand_like_any(store: Store) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Record, Standing
-from service.discovery.head import Matrix
-from service.discovery.matrix import Place, Size, head_of
+from service.discovery.matrix import Matrix, Place, Size, head_of
 from service.store import Store, keys
 from service.store.cells import pair_key
 from tests.support.cells import MemoryCells

@@ -13,8 +13,8 @@ from service.feeds.parts import Parts
 from service.settings import Settings
 from service.store import Store, connect, keys
 from service.store.identity import READ
-from service.store.inbox import Letter
 from service.store.link import Link
+from service.store.requests import Letter
 from service.store.routing import slot_of
 from tests.support.channels import make_channel
 from tests.support.everywhere import everywhere

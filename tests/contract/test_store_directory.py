@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from service.discovery import cell
-from service.discovery.head import Limits
-from service.discovery.matrix import Size, home
+from service.discovery.matrix import Limits, Size, home
 from service.store import Store, keys
 from service.store.directory import Directory, Name, _draw
 from tests.support.waiting import until

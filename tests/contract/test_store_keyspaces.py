@@ -9,11 +9,10 @@ import pytest
 
 from service.clash import steps
 from service.clash.groups import KeyGroup, Keyspace, Keyspaces
-from service.clash.records import Page, Record
 from service.clash.search import Probe
 from service.clash.table import Kind, Move
 from service.clash.transitions import Accepted, Answer
-from service.clash.walk import ReadDonor, ReadLeaf
+from service.clash.walk import Page, ReadDonor, ReadLeaf, Record
 from service.errors import BadKey, CoronetError, StepRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store, keys

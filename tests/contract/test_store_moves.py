@@ -10,8 +10,8 @@ from service.errors import StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry, Notice, UserId
 from service.store import Store, keys
+from service.store.channels import ChannelState
 from service.store.moves import agreed_version
-from service.store.state import ChannelState
 from tests.contract.test_store_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, make_channel, publish
 from tests.support.everywhere import everywhere

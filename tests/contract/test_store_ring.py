@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from service.errors import LeaseLost, StoreUnavailable
-from service.overlay.joining import balanced_id
+from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect, keys
-from service.store.inbox import Letter
+from service.store.requests import Letter
 from tests.support.waiting import until
 
 
@@ -96,22 +96,11 @@ async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever
     assert [letter.payload for letter in (await store.inboxes.read(node, place))[0]] == [b"three"]
 
 
-async def test_one_holder_at_a_time_holds_a_lease_and_epochs_grow(store: Store) -> None:
-    first = await store.leases.hold("bot", "a", 60)
-    assert first == 1
-    assert await store.leases.hold("bot", "a", 60) == first
-    assert await store.leases.hold("bot", "b", 60) is None
-    await store.leases.release("bot", "b")
-    assert await store.leases.hold("bot", "b", 60) is None
-    await store.leases.release("bot", "a")
-    assert await store.leases.hold("bot", "b", 60) == 2
-
-
 async def test_a_closed_store_opens_no_connection_for_whoever_comes_too_late(store: Store) -> None:
     await store.ping()
     await store.close()
     with pytest.raises(StoreUnavailable):
-        await store.leases.hold("bot", "a", 60)
+        await store.ping()
     with pytest.raises(StoreUnavailable):
         await store.link.many([("GET", "a"), ("GET", "b")])
 

@@ -31,7 +31,7 @@ from service.errors import StoreUnavailable
 from service.feeds.parts import Parts
 from service.net.health import serve_health
 from service.net.uploads import Uploads as Files
-from service.overlay.joining import balanced_id
+from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.stack import ports
 from service.stack.supervisor import Child, Program

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from service.discovery.head import Limits
+from service.discovery.matrix import Limits
 from service.errors import CellsLost, StoreUnavailable
 from service.settings import Settings
 from service.stack.redis import PrivateRedis

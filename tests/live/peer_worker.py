@@ -18,8 +18,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from service.location.cache import Cache
-from service.location.contents import DIGEST_BYTES, Content, Digest
+from service.location.contents import DIGEST_BYTES, Cache, Content, Digest
 from service.model import ChannelId, NodeId
 from service.net.peers import Peer, PeerClient
 from service.net.seals import Sealer

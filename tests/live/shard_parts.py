@@ -17,7 +17,7 @@ from service.clash.steps import Outcome, Step
 from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import ChannelId, UserId
-from service.overlay.joining import balanced_id
+from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect, keys
 from service.store.keyspaces import KeyspaceStore

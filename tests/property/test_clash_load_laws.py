@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.clash.groups import KeyGroup, Keyspaces
-from service.clash.load import SUBSCRIPTIONS_PER_DELIVERY_S, Memory, Rate, loads, parted
-from service.clash.policy import Limits
+from service.clash.policy import SUBSCRIPTIONS_PER_DELIVERY_S, Limits, Memory, Rate, loads, parted
 
 BITS = 6
 KEYS = st.integers(0, (1 << BITS) - 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.corona.clusters import CLUSTER_BYTES, MAX_CLUSTERS, Clusters, decode, encode, merged, summarise
 from service.corona.goals import Goal, weights
 from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
-from service.corona.levels import level_sizes, levels_for_budget, sizes_at
+from service.simulate.paper_levels import level_sizes, levels_for_budget, sizes_at
 from tests.support.tradeoffs import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, part, problems
 
 NEAR = 0.002

@@ -13,10 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from service.discovery.cell import Answer, Command, Lead, Record, Standing
 from service.discovery.dialogue import led
-from service.discovery.finding import Found, find
-from service.discovery.head import Kind, Leaving, Limits, Request, asked
-from service.discovery.matrix import Place, Size, head_of, home
-from service.discovery.placing import place, replace
+from service.discovery.finding import Found, find, place, replace
+from service.discovery.matrix import Kind, Leaving, Limits, Place, Request, Size, asked, head_of, home
 from service.discovery.upkeep import upkeep
 from tests.support.cells import MemoryCells
 

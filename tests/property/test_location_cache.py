@@ -3,8 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.location.cache import _BESIDES_BYTES, Cache
-from service.location.contents import Content, decode, digest_of, encode, newest, packed, unpacked
+from service.location.contents import (
+    _BESIDES_BYTES,
+    Cache,
+    Content,
+    decode,
+    digest_of,
+    encode,
+    newest,
+    packed,
+    unpacked,
+)
 from service.model import Change, Entry
 
 MOST_BYTES, KEPT_S = 4_000, 100.0
@@ -24,7 +33,7 @@ def test_a_cache_keeps_within_its_bounds_and_each_channel_once(puts: list[tuple[
         digest = digest_of(content)
         cache.put(cid, digest, content, now_s)
         put_s[digest] = now_s
-        assert cache.last(cid) == content
+        assert cache.get(digest, now_s) == content
         kept = {digest: cache._kept[owner].content for digest, owner in cache._channels.items()}
         assert cache.size_bytes == sum(each.size_bytes + _BESIDES_BYTES for each in kept.values()) <= MOST_BYTES
         assert all(digest_of(each) == digest for digest, each in kept.items())

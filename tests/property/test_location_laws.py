@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.location.bloom import Shape, mask
-from service.location.links import first_row
+from service.location.bloom import Shape, first_row, mask
 from service.location.protocol import Filtering
 from tests.support.location import Network, name
 

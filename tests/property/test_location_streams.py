@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import PeerRefused
-from service.location.streams import Batch, Stream
+from service.location.wire import Batch, Stream
 
 _names = count()
 

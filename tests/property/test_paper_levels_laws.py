@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 from service.corona.clusters import Clusters
 from service.corona.goals import Floats
 from service.corona.honeycomb import Problem, load
-from service.corona.levels import level_sizes, levels_for_budget, levels_for_delay
-from service.simulate.paper_levels import followed, merged_by_level, summarised, told_most
+from service.simulate.paper_levels import (
+    followed,
+    level_sizes,
+    levels_for_budget,
+    levels_for_delay,
+    merged_by_level,
+    summarised,
+    told_most,
+)
 from service.simulate.workload import Points
 from tests.support.tradeoffs import POLL_INTERVAL_S, delay, part
 

@@ -134,10 +134,10 @@ async def lives(story: Sequence[tuple[str, int]], fails: Sequence[Fails]) -> tup
         store,  # type: ignore[arg-type] # as much as is used
         service,  # type: ignore[arg-type] # as much as is used
         SystemClock(),
+        None,  # type: ignore[arg-type] # steps are taken by hand
         service="pubsub.example.org",
         least_subscribers=3,
         every_s=1e9,
-        lease_ttl_s=1e9,
     )
     for what, number in story:
         match what:

@@ -7,8 +7,7 @@ from typing import TypeVar
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing
 from service.discovery.dialogue import Dialogue
-from service.discovery.head import Load, Matrix
-from service.discovery.matrix import Pair, Place
+from service.discovery.matrix import Load, Matrix, Pair, Place
 
 T = TypeVar("T")
 

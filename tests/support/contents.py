@@ -1,7 +1,7 @@
 """Contents as tests want them."""
 
 from service.clock import SystemClock
-from service.location.cache import Cache
+from service.location.contents import Cache
 from service.store import Store
 from workers.peers.contents import Contents
 

@@ -17,8 +17,7 @@ from service.corona.estimates import Updates
 from service.corona.policy import Aims, Bounds, Policy
 from service.corona.protocol import NodeProtocol
 from service.model import ChannelId, Delta, NodeId, NodeInfo, Notice, Validators
-from service.overlay.joining import balanced_id
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, balanced_id
 
 POLICY = Policy(poll_interval_s=6.0, max_polls_per_hour=3600.0, maintenance_interval_s=4.0)
 TICK_S = 1.0

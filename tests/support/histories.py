@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from service.clash.groups import KeyGroup
-from service.clash.records import Position, Record
 from service.clash.search import Depths, DepthSearch, Units
 from service.clash.steps import First, MergeGroup, RecallGroup, SplitGroup, Step, following, keyspace_of, resumed
 from service.clash.table import AT_REST, Standing
-from service.clash.walk import Walk
+from service.clash.walk import Position, Record, Walk
 from service.errors import StepRefused
 from tests.support.keyspaces import (
     PAGE,

@@ -4,12 +4,11 @@ from collections.abc import Iterable
 
 from service.clash import steps
 from service.clash.groups import KeyGroup, Keyspaces
-from service.clash.records import Page, Position, Record, newer
 from service.clash.search import Depths, DepthSearch, Probe, Units
 from service.clash.steps import following
 from service.clash.table import LEAVES, Kind, Move, Stage, empty_table, root_table
 from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
-from service.clash.walk import ReadDonor, ReadLeaf, Walk
+from service.clash.walk import Page, Position, ReadDonor, ReadLeaf, Record, Walk, newer
 
 PAGE = 2
 MOST_STEPS = 1000

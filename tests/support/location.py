@@ -6,8 +6,7 @@ from random import Random
 
 from service.errors import PeerRefused
 from service.location import wire
-from service.location.bloom import Shape
-from service.location.links import Query
+from service.location.bloom import Query, Shape
 from service.location.protocol import Filtering, Node
 from service.location.wire import Send
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from service.model import NodeId, NodeInfo
 from service.overlay.ids import to_hex
-from service.overlay.joining import balanced_id
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, balanced_id
 
 points = st.one_of(
     st.integers(0, (1 << 160) - 1),

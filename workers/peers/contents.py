@@ -8,8 +8,7 @@ import msgspec
 from cachetools import LRUCache
 
 from service.clock import Clock
-from service.location.cache import Cache
-from service.location.contents import MOST_BYTES, Content, Digest, digest_of, newest, packed, unpacked
+from service.location.contents import MOST_BYTES, Cache, Content, Digest, digest_of, newest, packed, unpacked
 from service.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BYTES, CONTENTS
 from service.model import Channel, ChannelId, Delta, NodeId
 from service.store.channels import Channels

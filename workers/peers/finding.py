@@ -11,9 +11,8 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PeerRefused, PeerSilent
-from service.location.bloom import MOST_DEPTH
+from service.location.bloom import MOST_DEPTH, Query
 from service.location.contents import DIGEST_BYTES, MOST_BYTES, Content, Digest, decode, digest_of
-from service.location.links import Query
 from service.metrics import LOCAL_FAILURES, PEER_REFUSALS
 from service.model import ChannelId, NodeId
 from service.net.peers import Peer, PeerClient

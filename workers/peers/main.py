@@ -15,10 +15,9 @@ from aiohttp import web
 
 from service.clock import Clock
 from service.errors import PeerRefused
-from service.location.cache import Cache
-from service.location.contents import encode
+from service.location.contents import Cache, encode
 from service.location.neighbours import Limits
-from service.location.streams import Batch
+from service.location.wire import Batch
 from service.metrics import PEER_REFUSALS
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import client_of

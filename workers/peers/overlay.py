@@ -15,12 +15,10 @@ import structlog
 from service.clock import Clock
 from service.errors import PeerRefused, PeerSilent
 from service.location import wire
-from service.location.bloom import LEAST_WIDTH, Shape, best_hashes, resized
-from service.location.links import Query
+from service.location.bloom import LEAST_WIDTH, Query, Shape, best_hashes, resized
 from service.location.neighbours import Effect, Limits, Linked, Neighbourhood, Offer, Offered, Unlinked
 from service.location.protocol import Node
-from service.location.streams import MOST_FRAMES, Batch, Stream
-from service.location.wire import Send
+from service.location.wire import MOST_FRAMES, Batch, Send, Stream
 from service.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
 from service.model import NodeId
 from service.net.peers import MOST_REQUEST_BYTES, Peer, PeerClient

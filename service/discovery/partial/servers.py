@@ -144,7 +144,20 @@ def rank(entry: str, salt: float) -> bytes:
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 
-class KeepingServer(Server):
+class BroadcastServer(Server):
+    """Broadcasts every update."""
+
+    def requested(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
+        match request:
+            case Place(entries):
+                return self.all(Keep(entries))
+            case Add(entry):
+                return self.all(Store(entry))
+            case Delete(entry):
+                return self.all(Drop(entry))
+
+
+class KeepingServer(BroadcastServer):
     """Keeps every entry that it is told of, until it is told that it is gone."""
 
     def __init__(self, me: int, servers: int) -> None:
@@ -169,19 +182,10 @@ class KeepingServer(Server):
 
 
 class FullServer(KeepingServer):
-    """Has everything; every update is a broadcast."""
-
-    def requested(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
-        match request:
-            case Place(entries):
-                return self.all(Keep(entries))
-            case Add(entry):
-                return self.all(Store(entry))
-            case Delete(entry):
-                return self.all(Drop(entry))
+    """Has everything."""
 
 
-class FixedServer(FullServer):
+class FixedServer(KeepingServer):
     """Has the same x entries as all others, and is silent about updates of the rest.
 
     There is no concurrency control, as in the paper: two adds at two servers with x - 1 entries are both kept, so that
@@ -203,8 +207,8 @@ class FixedServer(FullServer):
         return []
 
 
-class SampledServer(Server):
-    """Has a random x of all entries; every update is a broadcast.
+class SampledServer(BroadcastServer):
+    """Has a random x of all entries.
 
     While nothing is deleted, all subsets stay equally likely (Vitter's reservoir). What is deleted is replaced by what
     comes next, so that the newest are kept more often (§6.3).
@@ -220,15 +224,6 @@ class SampledServer(Server):
     @property
     def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
         return self._kept
-
-    def requested(self, request: Request) -> Sends:  # noqa: D102 - same
-        match request:
-            case Place(entries):
-                return self.all(Keep(entries))
-            case Add(entry):
-                return self.all(Store(entry))
-            case Delete(entry):
-                return self.all(Drop(entry))
 
     def told(self, message: Message, draw: float) -> Sends:
         """Take in what a server sends. One number draws whole subsets: it stands for an order of all entries."""

@@ -8,7 +8,7 @@ from service.errors import AddressRefused, BadStatus
 from service.feeds.urls import channel_id, page_url
 from service.model import FeedLink
 from service.store import Store, keys
-from service.store.blocks import Block
+from service.store.hosts import Block
 from service.store.requests import Probed
 from tests.support.bot import Person
 from tests.support.channels import make_channel

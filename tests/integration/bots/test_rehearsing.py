@@ -8,7 +8,7 @@ import pytest
 from service.errors import NoWorker
 from service.model import Channel, Entry
 from service.store import Store, keys
-from service.store.blocks import Block
+from service.store.hosts import Block
 from tests.support.bot import Person
 from tests.support.channels import make_channel
 from tests.support.waiting import until
@@ -65,7 +65,8 @@ async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Pe
         await alice.say(FEED)
 
         async def settled() -> bool:
-            return (await store.users.receipts([keys.user_id(alice.jid)]))[0] and not await store.heard.unread()
+            ((_, sends_receipts),) = await store.users.recipients([keys.user_id(alice.jid)])
+            return sends_receipts and not await store.heard.unread()
 
         await until(settled, "the bot knows that she sends receipts")
         before = await _held(store)

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from service.console.access import SCOPES
 from service.console.accounts import Passwords
-from service.store import Store, console_keys
+from service.store import Store, keys
 from service.store.accounts import Role
 from tests.support.console import TOKEN, Visitor, logged_in, make_account, stranger
 
@@ -245,7 +245,7 @@ async def test_what_a_console_began_and_did_not_live_to_end_is_in_the_log(store:
     await ada.post("/settings/accounts", name="bob", role="viewer")
     ((noted,), _) = await store.audit.page()
     await store.audit.begin("lost", noted.deed)
-    assert await store.link.call("HLEN", console_keys.BEGUN) == 1
+    assert await store.link.call("HLEN", keys.CONSOLE_BEGUN) == 1
     long_ago = type(noted.deed)(0.0, "ada", "", "", "Drain a node.", "/nodes")
     await store.audit.begin("longer", long_ago)
     (newest, *_), _ = await store.audit.page()

@@ -7,7 +7,7 @@ from yarl import URL
 
 from service.console.accounts import Passwords
 from service.console.login import browser_cookie
-from service.store import Store, console_keys
+from service.store import Store, keys
 from service.store.accounts import MOST_KNOWN_BROWSERS, Account
 from tests.support.console import Visitor, console, make_account, stranger
 
@@ -122,7 +122,7 @@ async def test_an_account_has_a_bounded_number_of_known_browsers(store: Store, a
     tokens = [await store.login_limits.remember("ada", account, "") for _ in range(MOST_KNOWN_BROWSERS + 5)]
     assert not await store.login_limits.is_known("ada", account, tokens[4])
     assert await store.login_limits.is_known("ada", account, tokens[5])
-    (key,) = await store.link.call("KEYS", console_keys.known_browsers("*"))
+    (key,) = await store.link.call("KEYS", keys.known_browsers("*"))
     assert await store.link.call("ZCARD", key) == MOST_KNOWN_BROWSERS
     assert await store.link.call("TTL", key) > 0
 

@@ -11,7 +11,7 @@ from yarl import URL
 from service.console.accounts import Passwords
 from service.console.guard import SESSION_COOKIE
 from service.console.login import PASSWORDS, setup_link
-from service.store import Store, console_keys
+from service.store import Store, keys
 from service.store.accounts import Account
 from tests.support.console import Visitor, console, make_account, stranger
 from tests.support.waiting import until_so
@@ -191,7 +191,7 @@ async def test_sessions_and_setup_tokens_end_by_themselves(store: Store) -> None
     await store.sessions.open("ada", account)
     await store.accounts.new_setup_token()
     assert await store.accounts.invite("ada", account)
-    kept = [key for key in await store.link.call("KEYS", "cn:{console}:*") if key.decode() != console_keys.ACCOUNTS]
+    kept = [key for key in await store.link.call("KEYS", "cn:{console}:*") if key.decode() != keys.CONSOLE_ACCOUNTS]
     assert len(kept) == 4
     for key in kept:
         assert await store.link.call("TTL", key) > 0

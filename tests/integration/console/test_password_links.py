@@ -8,7 +8,7 @@ from aiohttp import web
 
 from service.console.accounts import Passwords
 from service.console.login import setup_link
-from service.store import Store, console_keys
+from service.store import Store, keys
 from service.store.accounts import Account, Role
 from tests.support.console import TOKEN, Visitor, make_account, stranger
 
@@ -70,7 +70,7 @@ async def test_a_change_of_the_password_ends_links(
     assert changed == (303, "/settings?done=password")
     async with stranger(served[0]) as another:
         assert not await _is_good(another, token)
-    assert await store.link.call("HLEN", console_keys.LINKS) == 0
+    assert await store.link.call("HLEN", keys.CONSOLE_LINKS) == 0
 
 
 async def test_a_setup_link_is_over_once_somebody_else_can_come_in(
@@ -81,4 +81,4 @@ async def test_a_setup_link_is_over_once_somebody_else_can_come_in(
     async with api.post("/api/v1/accounts", json={"name": "ada", "role": "admin"}) as answer:
         assert answer.status == 201
     assert (await eve.get(link.removeprefix(served[0])))[0] == 403
-    assert await store.link.call("EXISTS", console_keys.SETUP) == 0
+    assert await store.link.call("EXISTS", keys.CONSOLE_SETUP) == 0

@@ -11,9 +11,9 @@ from prometheus_client import REGISTRY
 
 from service.console.site import ROSTER
 from service.model import PollResult
-from service.overlay.joining import balanced_id
+from service.overlay.ring import balanced_id
 from service.store import Store, keys
-from service.store.blocks import Block
+from service.store.hosts import Block
 from tests.support.channels import make_channel, polled
 from tests.support.console import Visitor
 from tests.support.waiting import until

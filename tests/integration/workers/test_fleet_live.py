@@ -23,7 +23,7 @@ from service.model import Channel
 from service.settings import Settings
 from service.stack.publisher import SamplePublisher
 from service.store import Store, keys
-from service.store.blocks import Block
+from service.store.hosts import Block
 from tests.integration.workers.conftest import StartWorker
 from tests.support.waiting import until
 

@@ -6,15 +6,13 @@ import pytest
 import pytest_asyncio
 
 from service.clash.groups import KeyGroup
-from service.clash.load import Memory
-from service.clash.policy import Limits
+from service.clash.policy import Limits, Memory
 from service.clash.steps import Outcome, SplitGroup, Step
 from service.clash.table import AT_REST, Move, Standing
 from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store, keys
-from service.store.carrying import carried_out
-from service.store.keyspaces import KeyspaceStore
+from service.store.keyspaces import KeyspaceStore, carried_out
 from service.store.link import Together
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so

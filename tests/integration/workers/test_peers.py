@@ -166,7 +166,7 @@ async def test_who_found_a_version_has_its_content_without_asking(store: Store) 
         finder.peers.contents.versioned(delta, b"after", finder.has(channel, before), digest_of(after))
         assert (await finder.locate(channel, digest_of(after))).source == "cache"
         finder.peers.contents.versioned(delta, b"not what the owner says", digest_of(after), b"\4" * 16)
-        assert finder.peers.contents._cache.last(channel.id) == after
+        assert finder.peers.contents._cache._kept[channel.id].content == after
 
 
 async def test_a_worker_that_starts_again_is_another_one_and_learns_anew(store: Store) -> None:

@@ -9,8 +9,7 @@ from aiohttp import web
 from service.errors import PeerRefused, PeerSilent
 from service.location import wire
 from service.location.bloom import MOST_WIDTH, Shape
-from service.location.streams import Batch
-from service.location.wire import Hello, Update
+from service.location.wire import Batch, Hello, Update
 from service.net.peers import MOST_REQUEST_BYTES, PeerClient
 from service.net.seals import WINDOW_S, Sealer
 from service.store import Store

@@ -20,7 +20,7 @@ from service.store import Store, keys
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.waiting import until
-from workers.verdicts import Place, Verdicts
+from workers.polling import Place, Verdicts
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)

@@ -18,8 +18,8 @@ from service.feeds.urls import channel_id
 from service.habits import NONE, Habits
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.preferences import FOR_ALL, Preferences
-from service.store.pauses import Resumed
 from service.store.requests import Probed
+from service.store.subscriptions import Resumed
 
 NOW_S = 1_700_000_000.0
 T = TypeVar("T")

@@ -1,11 +1,11 @@
 """One split and one merge, step by step, as the tables show them; and the cases that random histories found."""
 
 from service.clash.groups import KeyGroup
-from service.clash.records import Record
 from service.clash.search import Depths
 from service.clash.steps import GiveKeyGroup, MergeGroup, Put, RecallGroup, Settle, SplitGroup, Step, following, resumed
 from service.clash.table import Kind, Move, Stage, Standing
 from service.clash.transitions import Accepted, IncorrectDepth, answer
+from service.clash.walk import Record
 from tests.support.keyspaces import MemoryKeyspaces, carried_through, everything, search, write
 
 BITS = 4

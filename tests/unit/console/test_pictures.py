@@ -17,7 +17,7 @@ from service.corona.reasons import Turn
 from service.errors import UserError
 from service.model import PollResult
 from service.shards import Shard
-from service.store.paces import Pace
+from service.store.remarks import Pace
 
 HOSTILE = "<script>&"
 

@@ -3,9 +3,8 @@
 import pytest
 
 from service.discovery.cell import Record
-from service.discovery.finding import find
-from service.discovery.head import Limits
-from service.discovery.placing import place
+from service.discovery.finding import find, place
+from service.discovery.matrix import Limits
 from tests.support.cells import MemoryCells
 
 PAIR = "a=1"

@@ -7,20 +7,25 @@ from hypothesis import strategies as st
 from service.discovery.cell import Answer, Membership, Standing
 from service.discovery.dialogue import latest
 from service.discovery.finding import chosen, partitions_wanted, unsure
-from service.discovery.head import (
+from service.discovery.matrix import (
     Kind,
     Leaving,
     Limits,
     Load,
     Matrix,
+    Place,
     Request,
+    Size,
     asked,
+    heir,
+    home,
+    homes,
+    probed,
     rate_per_s,
     recovered,
     smaller,
     wanted,
 )
-from service.discovery.matrix import Place, Size, heir, home, homes, probed
 
 LIMITS = Limits(partitions=8, replicas=4)
 

@@ -4,10 +4,8 @@ import pytest
 
 from service.discovery.cell import Find, Lead, Record
 from service.discovery.dialogue import led
-from service.discovery.finding import find
-from service.discovery.head import Kind, Limits, Request, asked
-from service.discovery.matrix import Place, Size, head_of
-from service.discovery.placing import place, replace
+from service.discovery.finding import find, place, replace
+from service.discovery.matrix import Kind, Limits, Place, Request, Size, asked, head_of
 from service.discovery.upkeep import upkeep
 from tests.support.cells import MemoryCells
 

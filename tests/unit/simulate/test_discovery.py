@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.head import WINDOW, Limits
+from service.discovery.matrix import WINDOW, Limits
 from service.simulate import discovery
 from service.simulate.cli import run
 from service.simulate.discovery import Outcome

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from workers.scheduling import Phases
+from workers.node import Phases
 
 LONG_S = 3600.0
 
