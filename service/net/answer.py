@@ -10,6 +10,7 @@ from aiohttp import StreamReader
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
+from cachetools import LRUCache
 from multidict import CIMultiDictProxy
 
 from service.errors import TooLarge
@@ -113,7 +114,7 @@ class Bodies:
     """
 
     def __init__(self) -> None:
-        self._sha256_of: dict[tuple[str, int, int], str] = {}
+        self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_BODIES_KNOWN)
 
     async def read(self, response: Response, known_sha256: str) -> tuple[bytes | None, str]:
         """Return the body, or None if it is the known one, and its SHA-256 in hex.
@@ -123,14 +124,12 @@ class Bodies:
         coding = encoding.coding_of(response.headers.getall("Content-Encoding", []))
         received = await _received(response)
         arrived = (coding, len(received), hash(received))
-        sha256 = self._sha256_of.pop(arrived, "")
+        sha256 = self._sha256_of.get(arrived, "")
         body = None
         if not sha256 or sha256 != known_sha256:
             body = encoding.decoded(received, coding, MAX_BODY_BYTES)
             sha256 = sha256 or hashlib.sha256(body).hexdigest()
         self._sha256_of[arrived] = sha256
-        if len(self._sha256_of) > _MAX_BODIES_KNOWN:
-            del self._sha256_of[next(iter(self._sha256_of))]
         return (None if sha256 == known_sha256 else body), sha256
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from math import inf
-from types import TracebackType
 from typing import Self, TypeVar, cast
 
 import aiohttp
@@ -140,9 +139,7 @@ class Fetcher:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close every connection."""
         if self._session is not None:
             await self._session.close()

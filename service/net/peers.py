@@ -6,7 +6,6 @@ The socket guard is for publishers; workers are where their leases say, mostly o
 import secrets
 from collections.abc import Callable
 from hashlib import sha1
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -56,9 +55,7 @@ class PeerClient:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close every connection."""
         if self._session is not None:
             await self._session.close()
