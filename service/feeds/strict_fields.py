@@ -49,28 +49,20 @@ def _media_title(reader: Reader, element: Element, depth: int) -> None:
     reader.title_depth = kept
 
 
-def _description(reader: Reader, element: Element, depth: int) -> None:
-    fields = reader.fields
-    if fields.summary is not None and not reader.has_content:
-        _content(reader, element, depth)
-        return
-    value, _ = prose(reader.names, element, "text/html", may_be_xhtml=reader.speaks_atom)
-    if fields.is_entry and fields.may_say("summary", depth):
-        fields.summary = mended(value)
+def _summary(default: str, *, of_feeds: bool) -> Meaning:
+    def meaning(reader: Reader, element: Element, depth: int) -> None:
+        fields = reader.fields
+        if fields.summary is not None and not reader.has_content:
+            _content(reader, element, depth)
+            return
+        value, _ = prose(reader.names, element, default, may_be_xhtml=reader.speaks_atom)
+        if (fields.is_entry or of_feeds) and fields.may_say("summary", depth):
+            fields.summary = mended(value)
+
+    return meaning
 
 
-def _summary(reader: Reader, element: Element, depth: int) -> None:
-    fields = reader.fields
-    if fields.summary is not None and not reader.has_content:
-        _content(reader, element, depth)
-        return
-    value, _ = prose(reader.names, element, "text/plain", may_be_xhtml=reader.speaks_atom)
-    if fields.may_say("summary", depth):
-        fields.summary = mended(value)
-
-
-def _content(reader: Reader, element: Element, depth: int, default: str = "text/plain") -> None:
-    del depth
+def _content(reader: Reader, element: Element, _depth: int, default: str = "text/plain") -> None:
     fields = reader.fields
     if not fields.is_entry:
         raise Declined
@@ -98,8 +90,7 @@ def _id(reader: Reader, element: Element, depth: int) -> None:
         fields.link = value
 
 
-def _link(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _link(reader: Reader, element: Element, _depth: int) -> None:
     fields, found = reader.fields, attributes(element)
     base = based(found, reader.base)
     rel = found.get("rel", "alternate")
@@ -119,35 +110,30 @@ def _link(reader: Reader, element: Element, depth: int) -> None:
     fields.links.append((rel, fields.link or None))
 
 
-def _enclosure(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _enclosure(reader: Reader, element: Element, _depth: int) -> None:
     found = attributes(element)
     if "uri" in found or len(element):
         raise Declined
     reader.fields.links.append(("enclosure", found.get("url") or found.get("href")))
 
 
-def _published(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _published(reader: Reader, element: Element, _depth: int) -> None:
     if reader.fields.is_entry:
         reader.fields.published = time_s(text_of(element))
 
 
-def _updated(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _updated(reader: Reader, element: Element, _depth: int) -> None:
     if reader.fields.is_entry:
         reader.fields.updated = time_s(text_of(element))
 
 
-def _category(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _category(reader: Reader, element: Element, _depth: int) -> None:
     found = attributes(element)
     tag = found.get("term"), found.get("scheme", found.get("domain")), found.get("label")
     reader.fields.tags.take_in(tag, mended(text_of(element)))
 
 
-def _media_category(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _media_category(reader: Reader, element: Element, _depth: int) -> None:
     found = attributes(element)
     tag = found.get("term"), found.get("scheme", _MEDIA_SCHEME), found.get("label")
     reader.fields.tags.take_in(tag, mended(text_of(element)))
@@ -167,8 +153,7 @@ def _itunes_category(reader: Reader, element: Element, depth: int) -> None:
 
 
 def _keywords(scheme: str | None) -> Meaning:
-    def meaning(reader: Reader, element: Element, depth: int) -> None:
-        del depth
+    def meaning(reader: Reader, element: Element, _depth: int) -> None:
         if element.items():
             raise Declined
         for term in mended(text_of(element)).split(","):
@@ -211,8 +196,7 @@ def _name(reader: Reader, person: Element) -> str:
     return name
 
 
-def _contributor(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _contributor(reader: Reader, element: Element, _depth: int) -> None:
     _name(reader, element)
 
 
@@ -242,20 +226,17 @@ def _picture(reader: Reader, element: Element, depth: int) -> None:
             reader.title_depth = depth + 1
 
 
-def _owner(reader: Reader, element: Element, depth: int) -> None:
+def _owner(reader: Reader, element: Element, _depth: int) -> None:
     """Leave out whose podcast it is."""
-    del depth
     if any(reader.names[part.tag] not in ("itunes_name", "itunes_email") or len(part) for part in element):
         raise Declined
 
 
-def _language(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _language(reader: Reader, element: Element, _depth: int) -> None:
     reader.fields.language = mended(text_of(element))
 
 
-def _generator(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _generator(reader: Reader, element: Element, _depth: int) -> None:
     text = text_of(element)
     if "&" in text and ";" in text:
         raise Declined
@@ -263,9 +244,8 @@ def _generator(reader: Reader, element: Element, depth: int) -> None:
         reader.fields.generator = mended(text), attributes(element).get("version")
 
 
-def _plain(reader: Reader, element: Element, depth: int) -> None:
+def _plain(_reader: Reader, element: Element, _depth: int) -> None:
     """Leave out what is known and not needed."""
-    del reader, depth
     if len(element):
         raise Declined
 
@@ -309,8 +289,8 @@ def _decline(*_: object) -> None:
 
 ENTRY: dict[str, Meaning] = {
     **dict.fromkeys(("title", "dc_title"), _title),
-    **dict.fromkeys(("description", "dc_description", "media_description"), _description),
-    **dict.fromkeys(("summary", "itunes_summary"), _summary),
+    **dict.fromkeys(("description", "dc_description", "media_description"), _summary("text/html", of_feeds=False)),
+    **dict.fromkeys(("summary", "itunes_summary"), _summary("text/plain", of_feeds=True)),
     **dict.fromkeys(("id", "guid"), _id),
     **dict.fromkeys(("published", "issued", "pubdate", "dcterms_issued"), _published),
     **dict.fromkeys(("updated", "modified", "lastbuilddate", "dc_date", "dcterms_modified"), _updated),
