@@ -103,7 +103,7 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    changed: Sequence[bool], changes_before: Sequence[int], days: Sequence[int], *, quiet_until: int, today: int
+    changed: Sequence[bool], changes_before: Sequence[int], days: Sequence[int], quiet_until: int, today: int
 ) -> Verdict:
     """Return which changes to tell of a document's known entries, in document order.
 
@@ -250,21 +250,11 @@ def _verdicts(before: IdentityState, known: Mapping[int, Item], kin: Kin, *, tod
     others = [row for row in last_offsets(before.rows, SAMPLE) if row not in known] if any(pairs) else []
     seen = [seen_at(before.rows, row) for row in (*known, *others)]
     days = [each.day for each in seen]
+    titles = [pair is not None and differ(pair[0].title, pair[1].title) for pair in pairs]
+    texts = [pair is not None and differ(pair[0].gist, pair[1].gist) for pair in pairs]
     return (
-        judge(
-            [pair is not None and differ(pair[0].title, pair[1].title) for pair in pairs],
-            [each.title_changes for each in seen],
-            days,
-            quiet_until=before.titles_quiet_until,
-            today=today,
-        ),
-        judge(
-            [pair is not None and differ(pair[0].gist, pair[1].gist) for pair in pairs],
-            [each.text_changes for each in seen],
-            days,
-            quiet_until=before.texts_quiet_until,
-            today=today,
-        ),
+        judge(titles, [each.title_changes for each in seen], days, before.titles_quiet_until, today),
+        judge(texts, [each.text_changes for each in seen], days, before.texts_quiet_until, today),
     )
 
 

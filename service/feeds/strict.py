@@ -24,8 +24,7 @@ from service.feeds.limits import (
     newest,
     title_line,
 )
-from service.feeds.strict_fields import ROOTS
-from service.feeds.strict_reader import Fields, Reader, based
+from service.feeds.strict_fields import ROOTS, Fields, Reader, based
 from service.feeds.strict_text import Declined, Element, Names, attributes
 from service.feeds.traces import site_mark
 from service.feeds.wishes import relations, wishes

@@ -1,11 +1,13 @@
-"""Reading one answer within the caps: its body, its validators, and the headers that somebody asks for."""
+"""Reading one answer within the caps: its body, its validators, its links, and the headers that somebody asks for."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import cast
 
 import aiohttp
+import msgspec
 from aiohttp import StreamReader
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
@@ -13,7 +15,8 @@ from aiohttp.http import RawResponseMessage
 from cachetools import LRUCache
 from multidict import CIMultiDictProxy
 
-from service.errors import TooLarge
+from service.errors import BadUrl, TooLarge
+from service.feeds.urls import redirect_target
 from service.model import Validators
 from service.net import encoding, guard
 
@@ -185,3 +188,48 @@ def kept_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
 
 def _text(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+MAX_HUBS = 5
+_MAX_LINK_CHARS = 8 * 1024
+
+# A "<" inside a quoted parameter would begin another link; no publisher has one there.
+_LINK = re.compile(r"<([^<>]*)>([^<]*)")
+_PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
+
+
+class Links(msgspec.Struct, frozen=True):
+    """The hubs and the topic (absolute URLs) that an answer's headers name, in their order (WebSub §4, RFC 8288 §3)."""
+
+    hubs: tuple[str, ...] = ()
+    topic: str = ""
+
+
+def links(values: Iterable[str], base: str) -> Links:
+    """Return the hubs and the topic in the values of an answer's ``Link`` headers, relative to ``base``.
+
+    What cannot be read is passed over: these headers carry much that is not for us.
+    """
+    hubs: dict[str, None] = {}
+    topic = ""
+    for target, parameters in _LINK.findall(",".join(values)[:_MAX_LINK_CHARS]):
+        relations = _relations(parameters)
+        if not relations & {"hub", "self"}:
+            continue
+        try:
+            url = redirect_target(base, target)
+        except BadUrl:
+            continue
+        if "hub" in relations and len(hubs) < MAX_HUBS:
+            hubs[url] = None
+        if "self" in relations:
+            topic = topic or url
+    return Links(tuple(hubs), topic)
+
+
+def _relations(parameters: str) -> set[str]:
+    """Return a link's relation types in lower case; none if it is a link of something else ("anchor")."""
+    first: dict[str, str] = {}
+    for name, quoted, plain in _PARAMETER.findall(parameters):
+        first.setdefault(name.lower(), quoted or plain)
+    return set() if "anchor" in first else set(first.get("rel", "").lower().split())
