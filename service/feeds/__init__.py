@@ -9,7 +9,7 @@ it only through ``sandbox``, whose children the kernel kills when one document u
 - A feed: ``parse`` turns bytes (``charset``) into a ParsedFeed, by ``strict`` where the fast path applies (it skips
   entries that are ``familiar``), else by ``tolerant``, or ``jsonfeed``; ``limits`` and ``wishes`` read the rest.
   ``identity`` says which entries are new or edited, by the ``traces`` of each and those ``remembered``.
-- A page: ``page`` and ``pagelines`` turn bytes into lines; ``compare`` says what is new (``linediff``) without what
+- A page: ``page`` turns bytes into lines; ``compare`` says what is new (``linediff``) without what
   changes by itself (``volatile``).
 - Which document: ``urls`` (one channel per canonical URL), ``discover`` and ``likely`` (from a page to its feed),
   ``opml`` (lists of them, which ``opml_parser`` reads).
