@@ -1,4 +1,4 @@
-"""From a web page's bytes to its core content as lines of text; runs in a killable child (``sandbox``).
+"""From a web page's bytes to its core content as lines, and to the feeds it names; runs in a killable child (``sandbox``).
 
 We deviate from article extractors, which lose the price lists, tables and indexes that people watch: all
 that is shown counts, except what the page itself marks as being around its content. ``<main>``, or the only
@@ -15,14 +15,17 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import urljoin
 
 import cssselect
 from lxml import etree, html
 
-from service.errors import EmptyBody, NotAFeed
+from service.errors import BadUrl, EmptyBody, NotAFeed
 from service.feeds.charset import text_of
+from service.feeds.limits import FIELD_CHARS
 from service.feeds.text import one_line
-from service.model import ParsedPage
+from service.feeds.urls import canonical_url
+from service.model import FeedLink, ParsedPage
 
 MAX_ATTRIBUTES = 200
 _CHARSET = re.compile(rb"<meta\s[^<>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
@@ -370,3 +373,44 @@ def _core(lines: Sequence[Line]) -> list[Line]:
             content = bulk
             break
     return [line for line in lines if line.part in content]
+
+
+MAX_LINKS = 20
+_FEED_TYPES = {
+    "application/rss+xml",
+    "application/atom+xml",
+    "application/rdf+xml",
+    "application/feed+json",
+    "application/json",
+}
+
+
+def feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
+    """Return the feeds named by the page's ``<link rel=alternate>``, in document order, at most 20.
+
+    Links that are no usable URLs are left out. A document that is no HTML names none.
+    """
+    page = html_tree(html_text(body, ""))
+    if page is None:
+        return ()
+    base = urljoin(url, next((base.get("href") or "" for base in page.iter("base")), ""))
+    found: dict[str, FeedLink] = {}
+    for link in page.iter("link"):
+        target = _feed_url(link, base)
+        if target and target not in found:
+            found[target] = FeedLink(target, one_line(link.get("title") or "", FIELD_CHARS))
+            if len(found) == MAX_LINKS:
+                break
+    return tuple(found.values())
+
+
+def _feed_url(link: html.HtmlElement, base: str) -> str | None:
+    kind = (link.get("type") or "").partition(";")[0].strip().lower()
+    relations = (link.get("rel") or "").lower().split()
+    target = (link.get("href") or "").strip()
+    if "alternate" not in relations or kind not in _FEED_TYPES or not target:
+        return None
+    try:
+        return canonical_url(urljoin(base, target))
+    except (BadUrl, ValueError):
+        return None

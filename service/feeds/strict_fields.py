@@ -7,6 +7,7 @@ on who reads it; where that would take more than a line or two, the document is 
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from service.feeds.familiar import Marks, Unread
 from service.feeds.limits import ABSOLUTE_URL
@@ -73,29 +74,26 @@ _UNREAD = -2
 HINTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
 
 
+@dataclass(slots=True, eq=False)
 class Fields:
     """What an entry, or the feed itself, has said so far. ``depths``: how deep in the document it said it."""
 
-    __slots__ = (
-        "authors", "contents", "depths", "generator", "hints", "id", "is_entry", "language", "link", "links",
-        "published", "summary", "tags", "title", "title_type", "updated",
-    )  # fmt: skip
-
-    def __init__(self, *, is_entry: bool, language: str = "") -> None:
-        self.is_entry = is_entry
-        self.language = language
-        self.id = self.title = self.title_type = ""
-        self.link: str | None = None
-        self.summary: str | None = None
-        self.contents: list[str] = []
-        self.authors: list[str] = []
-        self.tags = Tags()
-        self.links: list[tuple[str, str | None]] = []
-        self.hints: dict[str, str] = {}
-        self.generator: tuple[str, str | None] = ("", None)
-        self.published: float | None = None
-        self.updated: float | None = None
-        self.depths: dict[str, int] = {}
+    is_entry: bool
+    language: str = ""
+    id: str = ""
+    title: str = ""
+    title_type: str = ""
+    link: str | None = None
+    summary: str | None = None
+    contents: list[str] = field(default_factory=list)
+    authors: list[str] = field(default_factory=list)
+    tags: Tags = field(default_factory=Tags)
+    links: list[tuple[str, str | None]] = field(default_factory=list)
+    hints: dict[str, str] = field(default_factory=dict)
+    generator: tuple[str, str | None] = ("", None)
+    published: float | None = None
+    updated: float | None = None
+    depths: dict[str, int] = field(default_factory=dict)
 
     def may_say(self, name: str, depth: int) -> bool:
         """Say whether what stands at this depth replaces what was said before: in an entry, not what is deeper."""
@@ -454,11 +452,7 @@ ENTRY: dict[str, Meaning] = {
             "channel", "feed", "item", "entry", "image", "textinput", "itunes_owner", "itunes_name", "itunes_email",
             "georssgeom", "geom", "gml_exterior", "gml_linearring", "gml_linestring", "gml_point", "gml_polygon",
             "gml_pos", "gml_poslist", "psc_chapter", "psc_chapters", "creativecommons_license",
-        ),
-        _decline,
-    ),
-    **dict.fromkeys(
-        (  # fields of feedparser's own, into which it would write what stands there
+            # Fields of feedparser's own, into which it would write what stands there.
             "links", "authors", "author_detail", "contributors", "publisher_detail", "title_detail",
             "published_parsed", "updated_parsed", "guidislink", "svg", "math",
         ),

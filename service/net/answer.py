@@ -125,7 +125,9 @@ class Bodies:
         Raises :class:`BadHttp` or :class:`TooLarge`.
         """
         coding = encoding.coding_of(response.headers.getall("Content-Encoding", []))
-        received = await _received(response)
+        received = await read_at_most(response, MAX_BODY_BYTES)
+        if received is None:
+            raise TooLarge(f"{response.host_name}: its answer is larger than {MAX_BODY_BYTES:,} bytes.")
         arrived = (coding, len(received), hash(received))
         sha256 = self._sha256_of.get(arrived, "")
         body = None
@@ -136,15 +138,15 @@ class Bodies:
         return (None if sha256 == known_sha256 else body), sha256
 
 
-async def _received(response: Response) -> bytes:
-    too_large = f"{response.host_name}: its answer is larger than {MAX_BODY_BYTES:,} bytes."
-    if (response.content_length or 0) > MAX_BODY_BYTES:
-        raise TooLarge(too_large)
+async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
+    """Return the body as it came; None if it is larger than ``max_bytes``."""
+    if (response.content_length or 0) > max_bytes:
+        return None
     received = bytearray()
     async for chunk in response.content.iter_any():
         received += chunk
-        if len(received) > MAX_BODY_BYTES:
-            raise TooLarge(too_large)
+        if len(received) > max_bytes:
+            return None
     return bytes(received)
 
 

@@ -21,6 +21,7 @@ import msgspec
 
 from service.errors import PeerRefused, PeerSilent
 from service.model import NodeId, NodeInfo
+from service.net.answer import read_at_most
 
 SEAL = "Coronet-Seal"
 MOST_REQUEST_BYTES = 1024 * 1024
@@ -169,7 +170,10 @@ class PeerClient:
                 timeout=aiohttp.ClientTimeout(total=within_s),
                 allow_redirects=False,
             ) as response:
-                answer = await _bounded(response, most_bytes)
+                answer = await read_at_most(response, most_bytes)
+                if answer is None:
+                    response.close()
+                    raise PeerRefused(f"A worker answers with more than {most_bytes} bytes.", reason="size")
                 mac = response.headers.get(SEAL, "")
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise PeerSilent(f"Worker {peer.id[:8]} does not answer at {peer.url}: {error!r}") from error
@@ -179,16 +183,3 @@ class PeerClient:
         if response.status == BEGIN_ANEW:
             raise PeerRefused(f"Worker {peer.id[:8]} has forgotten what was said.", reason="stream")
         return answer
-
-
-async def _bounded(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    if (response.content_length or 0) > most_bytes:
-        response.close()
-        raise PeerRefused(f"A worker answers with {response.content_length} bytes.", reason="size")
-    parts = bytearray()
-    async for part in response.content.iter_any():
-        parts += part
-        if len(parts) > most_bytes:
-            response.close()
-            raise PeerRefused(f"A worker answers with more than {most_bytes} bytes.", reason="size")
-    return bytes(parts)
