@@ -1,4 +1,4 @@
-"""From a web page's bytes to its core content as lines, and to the feeds it names; runs in a killable child (``sandbox``).
+"""From a web page's bytes to its core content as lines, and to the feeds it names; runs in a killable child.
 
 We deviate from article extractors, which lose the price lists, tables and indexes that people watch: all
 that is shown counts, except what the page itself marks as being around its content. ``<main>``, or the only

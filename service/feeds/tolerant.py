@@ -4,11 +4,11 @@ What a document claims is bounded: the number of entries, the length of each fie
 """
 
 import calendar
-import io
 import re
 import sys
 import time
 import unicodedata
+from types import SimpleNamespace
 from typing import Any
 
 import feedparser
@@ -89,10 +89,11 @@ def _is_character(reference: re.Match[str]) -> bool:
 
 
 def _loaded(text: str, url: str, language: str) -> Any:
+    body = _without_impossible_references(_ends_of(text)).encode()
     try:
         return feedparser.parse(
-            # Bytes themselves, feedparser would take for a file's name first, and open that.
-            io.BytesIO(_without_impossible_references(_ends_of(text)).encode()),
+            # An open file: feedparser would take bytes for a file's name first, and open that.
+            SimpleNamespace(read=lambda: body),
             response_headers={
                 "content-type": "application/xml; charset=utf-8",
                 "content-language": language,
