@@ -12,10 +12,8 @@ from service.errors import OperationalError
 from service.model import UserId
 
 
-class LinkLost(OperationalError):
+class LinkLost(OperationalError, code="link-lost"):
     """The session with the XMPP server ended before it confirmed what was sent."""
-
-    code = "link-lost"
 
 
 class Invited(msgspec.Struct, frozen=True):

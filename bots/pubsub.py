@@ -14,10 +14,8 @@ ANSWERED_WITHIN_S: Final = 30.0
 _PUBSUB: Final = "http://jabber.org/protocol/pubsub"
 
 
-class PubsubRefused(OperationalError):
+class PubsubRefused(OperationalError, code="pubsub-refused"):
     """The service does not do what it was asked; ``condition`` says why (RFC 6120 §8.3.3)."""
-
-    code = "pubsub-refused"
 
     def __init__(self, condition: str) -> None:
         """Keep the condition."""

@@ -13,8 +13,7 @@ from service.feeds.sandbox import ParserPool
 from service.feeds.urls import canonical_url
 from service.feeds.wire import Document, Reading
 from service.model import FeedLink, ParsedFeed, ParsedPage, Validators
-from service.net.fetch import Fetched, Fetcher
-from service.net.useragent import user_agent
+from service.net.fetch import Fetched, Fetcher, user_agent
 from service.settings import Settings
 
 _SHOWN = 20

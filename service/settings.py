@@ -34,10 +34,8 @@ WhoMayUse = Literal["open", "listed", "invited"]
 _PRIVATE_NETWORKS = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10")
 
 
-class SettingsInvalid(UserError):
+class SettingsInvalid(UserError, code="settings-invalid"):
     """A setting is missing, unknown, or has an impossible value."""
-
-    code = "settings-invalid"
 
 
 def _comma_separated(value: object) -> object:

@@ -15,9 +15,8 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox import ParserPool
 from service.metrics import LOOP_LAG
 from service.model import NodeInfo
-from service.net.fetch import Fetcher
+from service.net.fetch import Fetcher, user_agent
 from service.net.health import serve_health
-from service.net.useragent import user_agent
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.shutdown import until_stopped

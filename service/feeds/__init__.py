@@ -9,9 +9,9 @@ it only through ``sandbox``, whose children the kernel kills when one document u
 - A feed: ``parse`` turns bytes (``charset``) into a ParsedFeed, by ``strict`` where the fast path applies (it skips
   entries that are ``familiar``), else by ``tolerant``, or ``jsonfeed``; ``limits`` and ``wishes`` read the rest.
   ``identity`` says which entries are new or edited, by the ``traces`` of each and those ``remembered``.
-- A page: ``page`` and ``pagelines`` turn bytes into lines; ``compare`` says what is new (``linediff``) without what
+- A page: ``page`` turns bytes into lines; ``compare`` says what is new (``linediff``) without what
   changes by itself (``volatile``).
-- Which document: ``urls`` (one channel per canonical URL), ``discover`` and ``likely`` (from a page to its feed),
+- Which document: ``urls`` (one channel per canonical URL), ``page`` and ``likely`` (from a page to its feed),
   ``opml`` (lists of them, which ``opml_parser`` reads).
 - What follows: ``pace`` (when to poll next), ``verdicts`` (what failures prove), ``websub`` (hubs), ``parts`` (what
   is delivered together, and what only once).

@@ -10,9 +10,8 @@ import msgspec
 
 from service.errors import NotAFeed
 from service.feeds.compare import PageState, compare
-from service.feeds.discover import feed_links
 from service.feeds.identity import IdentityState, decide
-from service.feeds.page import parse_page
+from service.feeds.page import feed_links, parse_page
 from service.feeds.parse import parse
 from service.feeds.urls import selector_of, without_selector
 from service.feeds.wire import Examine, Findings, Read, Reading

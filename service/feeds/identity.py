@@ -53,18 +53,6 @@ _NAME_COUNT = 8
 CLOCK_ERROR_S = 86400.0
 
 
-def newest_first(entries: Sequence[ParsedEntry], *, now_s: float) -> list[ParsedEntry]:
-    """Return the entries by date where every one has a possible date, else in document order.
-
-    Publishers put the newest first; entries of the same date keep the document's order.
-    """
-    dates = [published_s(entry, now_s=now_s) for entry in entries]
-    by_date = sorted(
-        ((date, place) for place, date in enumerate(dates) if date is not None), key=lambda each: (-each[0], each[1])
-    )
-    return [entries[place] for _, place in by_date] if len(by_date) == len(entries) else list(entries)
-
-
 def published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
     """Return when the entry was published, or else updated; None if that is more than a day ahead of ``now_s``."""
     date = entry.published if entry.published is not None else entry.updated
@@ -103,7 +91,7 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    changed: Sequence[bool], changes_before: Sequence[int], days: Sequence[int], *, quiet_until: int, today: int
+    changed: Sequence[bool], changes_before: Sequence[int], days: Sequence[int], quiet_until: int, today: int
 ) -> Verdict:
     """Return which changes to tell of a document's known entries, in document order.
 
@@ -250,21 +238,11 @@ def _verdicts(before: IdentityState, known: Mapping[int, Item], kin: Kin, *, tod
     others = [row for row in last_offsets(before.rows, SAMPLE) if row not in known] if any(pairs) else []
     seen = [seen_at(before.rows, row) for row in (*known, *others)]
     days = [each.day for each in seen]
+    titles = [pair is not None and differ(pair[0].title, pair[1].title) for pair in pairs]
+    texts = [pair is not None and differ(pair[0].gist, pair[1].gist) for pair in pairs]
     return (
-        judge(
-            [pair is not None and differ(pair[0].title, pair[1].title) for pair in pairs],
-            [each.title_changes for each in seen],
-            days,
-            quiet_until=before.titles_quiet_until,
-            today=today,
-        ),
-        judge(
-            [pair is not None and differ(pair[0].gist, pair[1].gist) for pair in pairs],
-            [each.text_changes for each in seen],
-            days,
-            quiet_until=before.texts_quiet_until,
-            today=today,
-        ),
+        judge(titles, [each.title_changes for each in seen], days, before.titles_quiet_until, today),
+        judge(texts, [each.text_changes for each in seen], days, before.texts_quiet_until, today),
     )
 
 
@@ -281,8 +259,13 @@ def _rows_after(rows: bytes, items: Sequence[Item], seen: Mapping[int, Seen], *,
 
 
 def _newest_first(items: Sequence[Item], *, now_s: float) -> list[Item]:
-    by_entry = {item.entry: item for item in items}
-    return [by_entry[entry] for entry in newest_first(list(by_entry), now_s=now_s)]
+    """Return the items by date where every one has a possible date, else in document order.
+
+    Publishers put the newest first; items of the same date keep the document's order.
+    """
+    dated = [(date, item) for item in items if (date := published_s(item.entry, now_s=now_s)) is not None]
+    newest = [item for _, item in sorted(dated, key=lambda pair: pair[0], reverse=True)]
+    return newest if len(newest) == len(items) else list(items)
 
 
 def _since(first_poll_s: float, items: Sequence[Item], *, now_s: float) -> list[Item]:

@@ -42,12 +42,10 @@ def parse(text: str, *, url: str) -> ParsedFeed:
     return ParsedFeed(
         title=one_line(_string(document, "title", FIELD_CHARS), FIELD_CHARS),
         link=absolute_link(document.get("home_page_url"), url),
-        id=related.topic,
+        id=related["topic"],
         language=_string(document, "language", NAME_CHARS),
         entries=tuple(_entry(item, url) for item in _objects(document, "items")[:MAX_ENTRIES]),
-        hubs=related.hubs,
-        topic=related.topic,
-        older=related.older,
+        **related,
     )
 
 

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
@@ -34,6 +33,7 @@ from service.feeds.wire import (
     Reading,
     ReadOpml,
     Ready,
+    Result,
     frame,
 )
 from service.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
@@ -45,7 +45,7 @@ _MOST_LISTS = 8
 """Lists of feeds that are held at once, of 5 MiB each: one is read, the others wait or are on their way."""
 _TURN_WITHIN_S = 7.0
 _PACKAGES = str(Path(service.__file__).parent.parent)
-_Message = TypeVar("_Message", Ready, Answer)
+_Message = TypeVar("_Message")
 _log = structlog.get_logger(__name__)
 _DEATHS = {
     -signal.SIGPROF: "took more processor time than one document gets",
@@ -71,9 +71,7 @@ class ParserPool:
         """Start nothing yet: a child costs about 30 MB."""
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """End the children."""
         while self._idle:
             await self._idle.pop().end()
@@ -84,34 +82,25 @@ class ParserPool:
         Raises what :func:`service.feeds.examine.read` raises, :class:`ParseKilled` when the document
         used up its time or memory, and :class:`OperationalError` when no child can be started.
         """
-        reading = (await self._ask(Read(document, selector))).reading
-        if reading is None:
-            raise FeedError("The parser gave no answer.")
-        return reading
+        return await self._ask(Read(document, selector), Answer[Reading])
 
     async def examine(self, job: Examine, patience_s: float = PATIENCE_S) -> Findings:
         """Return what documents of a channel say that is new; waits and raises as :meth:`read` does.
 
         They are given up when they take longer than ``patience_s`` to read; the wait for a child is not counted.
         """
-        findings = (await self._ask(job, patience_s)).findings
-        if findings is None:
-            raise FeedError("The parser gave no answer.")
-        return findings
+        return await self._ask(job, Answer[Findings], patience_s)
 
     async def read_opml(self, body: bytes) -> Outline:
         """Return what an OPML file lists; waits and raises as :meth:`read` does, or :class:`UserError`."""
-        outline = (await self._ask(ReadOpml(body))).outline
-        if outline is None:
-            raise FeedError("The parser gave no answer.")
-        return outline
+        return await self._ask(ReadOpml(body), Answer[Outline])
 
-    async def _ask(self, job: Job, patience_s: float = PATIENCE_S) -> Answer:
+    async def _ask(self, job: Job, kind: type[Answer[Result]], patience_s: float = PATIENCE_S) -> Result:
         async with self._free:
             child = self._take() or await _Child.start(self._niceness)
             began_s = time.monotonic()
             try:
-                answer = await child.ask(job, patience_s)
+                answer = await child.ask(job, kind, patience_s)
             except BaseException as error:
                 self.cpu_s += min(time.monotonic() - began_s, job.cpu_s if isinstance(job, Examine) else PATIENCE_S)
                 # Also when cancelled: the child is amid a document nobody waits for.
@@ -127,7 +116,9 @@ class ParserPool:
                 self._idle.append(child)
         if answer.fault is not None:
             raise from_fault(answer.fault)
-        return answer
+        if answer.result is None:
+            raise FeedError("The parser gave no answer.")
+        return answer.result
 
     def _take(self) -> "_Child | None":
         while self._idle:
@@ -223,7 +214,7 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, job: Job, patience_s: float) -> Answer:
+    async def ask(self, job: Job, kind: type[Answer[Result]], patience_s: float) -> Answer[Result]:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise RuntimeError("the child was started without pipes")
@@ -234,7 +225,7 @@ class _Child:
                 if self.confinement is None:
                     self.confinement = (await _received(stdout, Ready)).confinement
                     _note(self.confinement)
-                return await _received(stdout, Answer)
+                return await _received(stdout, kind)
         except TimeoutError as error:
             raise ParseKilled("The document took longer than one document may.") from error
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError) as error:

@@ -18,14 +18,13 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib.machinery import BuiltinImporter, FrozenImporter
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
 from service.errors import FeedError, UserError, to_fault
-from service.feeds.opml import Outline
 from service.feeds.sandbox_confinement import confine
-from service.feeds.wire import LENGTH_BYTES, Answer, Examine, Findings, Job, Read, Reading, ReadOpml, Ready, frame
+from service.feeds.wire import LENGTH_BYTES, Answer, Examine, Job, Read, ReadOpml, Ready, frame
 
 CPU_S = 5.0
 WALL_S = 10.0
@@ -60,23 +59,16 @@ def _processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _answer(job: Job) -> Answer:
-    read, examine, read_opml = _readers()
+def _answer(job: Job) -> Answer[Any]:
     try:
-        match job:
-            case Read():
-                return Answer(reading=read(job), bloated=_is_bloated())
-            case Examine():
-                return Answer(findings=examine(job), bloated=_is_bloated())
-            case ReadOpml(body):
-                return Answer(outline=read_opml(body), bloated=_is_bloated())
+        return Answer(_readers()[type(job)](job), bloated=_is_bloated())
     except (FeedError, UserError) as error:
         return Answer(fault=to_fault(error), bloated=_is_bloated())
 
 
 @functools.cache
-def _readers() -> tuple[Callable[[Read], Reading], Callable[[Examine], Findings], Callable[[bytes], Outline]]:
-    """Load the parsers, and whatever else any document may need: 0.3 s."""
+def _readers() -> dict[type[Job], Callable[[Any], Any]]:
+    """Return what reads each kind of job; the first call loads all that any document may need (0.3 s)."""
     # The programs import this module, too, for its limits: they must not load the parsers.
     from service.feeds.examine import examine, read  # noqa: PLC0415 - see above
     from service.feeds.opml_parser import read as read_opml  # noqa: PLC0415 - see above
@@ -89,7 +81,7 @@ def _readers() -> tuple[Callable[[Read], Reading], Callable[[Examine], Findings]
     # What is loaded lives as long as the child: no collection of garbage has to look at it again.
     gc.collect()
     gc.freeze()
-    return read, examine, read_opml
+    return {Read: read, Examine: examine, ReadOpml: lambda job: read_opml(job.body)}
 
 
 def _is_bloated() -> bool:

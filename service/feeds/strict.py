@@ -24,8 +24,7 @@ from service.feeds.limits import (
     newest,
     title_line,
 )
-from service.feeds.strict_fields import ROOTS
-from service.feeds.strict_reader import Fields, Reader, based
+from service.feeds.strict_fields import ROOTS, Fields, Reader, based
 from service.feeds.strict_text import Declined, Element, Names, attributes
 from service.feeds.traces import site_mark
 from service.feeds.wishes import relations, wishes
@@ -84,15 +83,8 @@ def _feed(root: Element, text: str, url: str, language: str, marks: Marks | None
         id=about.id[:FIELD_CHARS].strip(),
         language=about.language[:NAME_CHARS].strip(),
         entries=tuple(_entry(each, url) for each in newest(entries, _date_s)),
-        wishes=wishes(
-            text,
-            ttl=about.hints.get("ttl"),
-            period=about.hints.get("sy_updateperiod"),
-            frequency=about.hints.get("sy_updatefrequency"),
-        ),
-        hubs=related.hubs,
-        topic=related.topic,
-        older=related.older,
+        wishes=wishes(text, about.hints),
+        **related,
         marks=marked,
         imprint=imprint(about.tags.names(), *about.generator),
     )
@@ -124,15 +116,8 @@ def _entry(fields: Fields, url: str) -> ParsedEntry:
         tags=names(fields.tags.names()),
         published=fields.published,
         updated=fields.updated,
-        enclosure=absolute_link(_enclosure(fields.links), url),
+        enclosure=absolute_link(next((href for rel, href in fields.links if rel == "enclosure"), None), url),
     )
-
-
-def _enclosure(links: list[tuple[str, str | None]]) -> str | None:
-    for rel, href in links:
-        if rel == "enclosure":
-            return href
-    return None
 
 
 def _date_s(fields: Fields) -> float | None:

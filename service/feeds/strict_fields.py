@@ -1,4 +1,4 @@
-"""What the elements of an entry or a feed mean to feedparser, one function for each kind of element.
+"""A walk through a well-formed feed: what its elements mean to feedparser, one function for each kind of element.
 
 feedparser's ways are odd in places: a second description is content, an empty link is a link, the first title
 counts unless a deeper one came before. They are followed here, because what a document says must not depend
@@ -6,11 +6,15 @@ on who reads it; where that would take more than a line or two, the document is 
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from service.feeds.strict_reader import HINTS, Fields, Meaning, Reader, based
+from service.feeds.familiar import Marks, Unread
+from service.feeds.limits import ABSOLUTE_URL
 from service.feeds.strict_text import (
     Declined,
     Element,
+    Names,
     address,
     attributes,
     looks_like_html,
@@ -27,6 +31,139 @@ _PICTURE_PARTS = {"title", "url", "link", "description", "width", "height", "nam
 _MEDIA_SCHEME = "http://search.yahoo.com/mrss/category_schema"
 _ITUNES_SCHEME = "http://www.itunes.com/"
 _AUTHOR = re.compile(r"([a-zA-Z0-9_.+-]+@(?:[a-zA-Z0-9-]+\.)+[a-zA-Z]{2,4})(?: \(([^()@<>&]*[^()@<>&\s])\))?")
+
+Tag = tuple[str | None, str | None, str | None]
+"""A category: its term, scheme and label, any of which may be missing or empty."""
+
+
+class Tags:
+    """The categories so far."""
+
+    __slots__ = ("_known", "_listed")
+
+    def __init__(self) -> None:
+        self._listed: list[Tag] = []
+        self._known: set[Tag] = set()
+
+    def names(self) -> list[str | None]:
+        """Return what people call them."""
+        return [label or term for term, _, label in self._listed]
+
+    def add(self, tag: Tag) -> None:
+        """Add a category that says anything and is not there yet."""
+        if tag not in self._known and any(tag):
+            self._known.add(tag)
+            self._listed.append(tag)
+
+    def take_in(self, tag: Tag, text: str) -> None:
+        """Add an element's category; its text is the term that the last category lacks, or another category."""
+        if any(tag):
+            self.add(tag)
+        if not text:
+            return
+        if self._listed and not self._listed[-1][0]:
+            lacking = self._listed.pop()
+            self._known.discard(lacking)
+            self._listed.append((text, *lacking[1:]))
+            self._known.add(self._listed[-1])
+        else:
+            self.add((text, None, None))
+
+
+_UNREAD = -2
+HINTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
+
+
+@dataclass(slots=True, eq=False)
+class Fields:
+    """What an entry, or the feed itself, has said so far. ``depths``: how deep in the document it said it."""
+
+    is_entry: bool
+    language: str = ""
+    id: str = ""
+    title: str = ""
+    title_type: str = ""
+    link: str | None = None
+    summary: str | None = None
+    contents: list[str] = field(default_factory=list)
+    authors: list[str] = field(default_factory=list)
+    tags: Tags = field(default_factory=Tags)
+    links: list[tuple[str, str | None]] = field(default_factory=list)
+    hints: dict[str, str] = field(default_factory=dict)
+    generator: tuple[str, str | None] = ("", None)
+    published: float | None = None
+    updated: float | None = None
+    depths: dict[str, int] = field(default_factory=dict)
+
+    def may_say(self, name: str, depth: int) -> bool:
+        """Say whether what stands at this depth replaces what was said before: in an entry, not what is deeper."""
+        if self.is_entry and depth > self.depths.get(name, depth):
+            return False
+        self.depths[name] = depth
+        return True
+
+
+class Reader:
+    """One walk through a document. ``fields`` and ``base`` are those of the innermost entry or feed.
+
+    If there are ``marks``, it goes past entries that are familiar.
+    """
+
+    def __init__(self, names: Names, *, speaks_atom: bool, base: str, fields: Fields, marks: Marks | None) -> None:
+        self.names = names
+        self.marks = marks
+        self.speaks_atom = speaks_atom
+        self._dialect = " Atom " if speaks_atom else " RSS "
+        self.base = base
+        self.fields = fields
+        self.entries: list[Fields] = []
+        self.title_depth = -1
+        self.has_content = False
+
+    def read(self, parent: Element, depth: int, meanings: dict[str, "Meaning"]) -> None:
+        """Take in the children of ``parent``, which stand at ``depth``."""
+        names = self.names
+        for element in parent:
+            name = names[element.tag]
+            meaning = meanings.get(name)
+            if meaning:
+                meaning(self, element, depth)
+            elif name in HINTS or len(element):
+                self._pass_over(element, depth, name, meanings)
+
+    def is_familiar(self, element: Element, depth: int) -> bool:
+        """Say whether to go past an entry. Whether its title counts for those that come after it is not known then."""
+        if not self.marks or not self.marks.passes_over(element, f"{depth}{self._dialect}{self.base}"):
+            return False
+        self.title_depth = _UNREAD
+        return True
+
+    def title_counts(self, depth: int) -> bool:
+        """Say whether a title counts: not if one that is no deeper has come before. Raises :class:`Unread`."""
+        if self.title_depth == _UNREAD:
+            raise Unread
+        return not -1 < self.title_depth <= depth
+
+    def _pass_over(self, element: Element, depth: int, name: str, meanings: dict[str, "Meaning"]) -> None:
+        """Go on within an element that means nothing to feedparser."""
+        if name in HINTS:
+            self.fields.hints[name] = "" if element.items() else mended(text_of(element))
+        if len(element):
+            if based(attributes(element), self.base) != self.base:
+                raise Declined
+            self.read(element, depth + 1, meanings)
+
+
+Meaning = Callable[[Reader, Element, int], None]
+"""Takes in an element that stands at a depth."""
+
+
+def based(found: dict[str, str], base: str) -> str:
+    """Return the base of links within an element that has these attributes."""
+    given = found.get("xml:base", found.get("base"))
+    if given and not ABSOLUTE_URL.fullmatch(given):
+        raise Declined
+    return given or base
 
 
 def _title(reader: Reader, element: Element, depth: int) -> None:
@@ -49,28 +186,20 @@ def _media_title(reader: Reader, element: Element, depth: int) -> None:
     reader.title_depth = kept
 
 
-def _description(reader: Reader, element: Element, depth: int) -> None:
-    fields = reader.fields
-    if fields.summary is not None and not reader.has_content:
-        _content(reader, element, depth)
-        return
-    value, _ = prose(reader.names, element, "text/html", may_be_xhtml=reader.speaks_atom)
-    if fields.is_entry and fields.may_say("summary", depth):
-        fields.summary = mended(value)
+def _summary(default: str, *, of_feeds: bool) -> Meaning:
+    def meaning(reader: Reader, element: Element, depth: int) -> None:
+        fields = reader.fields
+        if fields.summary is not None and not reader.has_content:
+            _content(reader, element, depth)
+            return
+        value, _ = prose(reader.names, element, default, may_be_xhtml=reader.speaks_atom)
+        if (fields.is_entry or of_feeds) and fields.may_say("summary", depth):
+            fields.summary = mended(value)
+
+    return meaning
 
 
-def _summary(reader: Reader, element: Element, depth: int) -> None:
-    fields = reader.fields
-    if fields.summary is not None and not reader.has_content:
-        _content(reader, element, depth)
-        return
-    value, _ = prose(reader.names, element, "text/plain", may_be_xhtml=reader.speaks_atom)
-    if fields.may_say("summary", depth):
-        fields.summary = mended(value)
-
-
-def _content(reader: Reader, element: Element, depth: int, default: str = "text/plain") -> None:
-    del depth
+def _content(reader: Reader, element: Element, _depth: int, default: str = "text/plain") -> None:
     fields = reader.fields
     if not fields.is_entry:
         raise Declined
@@ -98,8 +227,7 @@ def _id(reader: Reader, element: Element, depth: int) -> None:
         fields.link = value
 
 
-def _link(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _link(reader: Reader, element: Element, _depth: int) -> None:
     fields, found = reader.fields, attributes(element)
     base = based(found, reader.base)
     rel = found.get("rel", "alternate")
@@ -119,35 +247,30 @@ def _link(reader: Reader, element: Element, depth: int) -> None:
     fields.links.append((rel, fields.link or None))
 
 
-def _enclosure(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _enclosure(reader: Reader, element: Element, _depth: int) -> None:
     found = attributes(element)
     if "uri" in found or len(element):
         raise Declined
     reader.fields.links.append(("enclosure", found.get("url") or found.get("href")))
 
 
-def _published(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _published(reader: Reader, element: Element, _depth: int) -> None:
     if reader.fields.is_entry:
         reader.fields.published = time_s(text_of(element))
 
 
-def _updated(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _updated(reader: Reader, element: Element, _depth: int) -> None:
     if reader.fields.is_entry:
         reader.fields.updated = time_s(text_of(element))
 
 
-def _category(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _category(reader: Reader, element: Element, _depth: int) -> None:
     found = attributes(element)
     tag = found.get("term"), found.get("scheme", found.get("domain")), found.get("label")
     reader.fields.tags.take_in(tag, mended(text_of(element)))
 
 
-def _media_category(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _media_category(reader: Reader, element: Element, _depth: int) -> None:
     found = attributes(element)
     tag = found.get("term"), found.get("scheme", _MEDIA_SCHEME), found.get("label")
     reader.fields.tags.take_in(tag, mended(text_of(element)))
@@ -167,8 +290,7 @@ def _itunes_category(reader: Reader, element: Element, depth: int) -> None:
 
 
 def _keywords(scheme: str | None) -> Meaning:
-    def meaning(reader: Reader, element: Element, depth: int) -> None:
-        del depth
+    def meaning(reader: Reader, element: Element, _depth: int) -> None:
         if element.items():
             raise Declined
         for term in mended(text_of(element)).split(","):
@@ -211,8 +333,7 @@ def _name(reader: Reader, person: Element) -> str:
     return name
 
 
-def _contributor(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _contributor(reader: Reader, element: Element, _depth: int) -> None:
     _name(reader, element)
 
 
@@ -242,20 +363,17 @@ def _picture(reader: Reader, element: Element, depth: int) -> None:
             reader.title_depth = depth + 1
 
 
-def _owner(reader: Reader, element: Element, depth: int) -> None:
+def _owner(reader: Reader, element: Element, _depth: int) -> None:
     """Leave out whose podcast it is."""
-    del depth
     if any(reader.names[part.tag] not in ("itunes_name", "itunes_email") or len(part) for part in element):
         raise Declined
 
 
-def _language(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _language(reader: Reader, element: Element, _depth: int) -> None:
     reader.fields.language = mended(text_of(element))
 
 
-def _generator(reader: Reader, element: Element, depth: int) -> None:
-    del depth
+def _generator(reader: Reader, element: Element, _depth: int) -> None:
     text = text_of(element)
     if "&" in text and ";" in text:
         raise Declined
@@ -263,9 +381,8 @@ def _generator(reader: Reader, element: Element, depth: int) -> None:
         reader.fields.generator = mended(text), attributes(element).get("version")
 
 
-def _plain(reader: Reader, element: Element, depth: int) -> None:
+def _plain(_reader: Reader, element: Element, _depth: int) -> None:
     """Leave out what is known and not needed."""
-    del reader, depth
     if len(element):
         raise Declined
 
@@ -309,8 +426,8 @@ def _decline(*_: object) -> None:
 
 ENTRY: dict[str, Meaning] = {
     **dict.fromkeys(("title", "dc_title"), _title),
-    **dict.fromkeys(("description", "dc_description", "media_description"), _description),
-    **dict.fromkeys(("summary", "itunes_summary"), _summary),
+    **dict.fromkeys(("description", "dc_description", "media_description"), _summary("text/html", of_feeds=False)),
+    **dict.fromkeys(("summary", "itunes_summary"), _summary("text/plain", of_feeds=True)),
     **dict.fromkeys(("id", "guid"), _id),
     **dict.fromkeys(("published", "issued", "pubdate", "dcterms_issued"), _published),
     **dict.fromkeys(("updated", "modified", "lastbuilddate", "dc_date", "dcterms_modified"), _updated),
@@ -335,11 +452,7 @@ ENTRY: dict[str, Meaning] = {
             "channel", "feed", "item", "entry", "image", "textinput", "itunes_owner", "itunes_name", "itunes_email",
             "georssgeom", "geom", "gml_exterior", "gml_linearring", "gml_linestring", "gml_point", "gml_polygon",
             "gml_pos", "gml_poslist", "psc_chapter", "psc_chapters", "creativecommons_license",
-        ),
-        _decline,
-    ),
-    **dict.fromkeys(
-        (  # fields of feedparser's own, into which it would write what stands there
+            # Fields of feedparser's own, into which it would write what stands there.
             "links", "authors", "author_detail", "contributors", "publisher_detail", "title_detail",
             "published_parsed", "updated_parsed", "guidislink", "svg", "math",
         ),

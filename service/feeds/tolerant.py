@@ -8,6 +8,7 @@ import re
 import sys
 import time
 import unicodedata
+from types import SimpleNamespace
 from typing import Any
 
 import feedparser
@@ -51,15 +52,8 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
         id=capped(about.get("id"), FIELD_CHARS),
         language=capped(about.get("language"), NAME_CHARS),
         entries=tuple(_entry(raw, url) for raw in newest(loaded["entries"], _date_s)),
-        wishes=wishes(
-            text,
-            ttl=about.get("ttl"),
-            period=about.get("sy_updateperiod"),
-            frequency=about.get("sy_updatefrequency"),
-        ),
-        hubs=related.hubs,
-        topic=related.topic,
-        older=related.older,
+        wishes=wishes(text, about),
+        **related,
         imprint=_imprint(about),
     )
 
@@ -94,20 +88,12 @@ def _is_character(reference: re.Match[str]) -> bool:
     return 0 < number <= sys.maxunicode and unicodedata.category(chr(number)) != "Cs"
 
 
-class _File:
-    """A document as an open file: bytes, feedparser would take for a file's name first, and open that."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def read(self) -> bytes:
-        return self._body
-
-
 def _loaded(text: str, url: str, language: str) -> Any:
+    body = _without_impossible_references(_ends_of(text)).encode()
     try:
         return feedparser.parse(
-            _File(_without_impossible_references(_ends_of(text)).encode()),
+            # An open file: feedparser would take bytes for a file's name first, and open that.
+            SimpleNamespace(read=lambda: body),
             response_headers={
                 "content-type": "application/xml; charset=utf-8",
                 "content-language": language,

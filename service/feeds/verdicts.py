@@ -8,11 +8,12 @@ When several hosts that answered a moment ago fail one after the other and none 
 network's: a failure is charged only when another poll has been answered since.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
+from cachetools import FIFOCache
 
 from service.errors import AddressRefused, BadStatus, HostNotFound, ParseKilled, TlsFailed, Unreachable
 from service.feeds.urls import host_of
@@ -145,7 +146,7 @@ class Outage:
     def __init__(self) -> None:
         """Trust the network until it fails."""
         self._waiting: deque[tuple[Channel, PollResult]] = deque()
-        self._failing: OrderedDict[str, None] = OrderedDict()
+        self._failing: FIFOCache[str, None] = FIFOCache(_HOSTS_KNOWN)
         self._doubted: set[str] = set()
         self._out = False
         self._back_s = float("-inf")
@@ -182,8 +183,6 @@ class Outage:
         if host not in self._failing:
             self._doubted.add(host)
             self._failing[host] = None
-            if len(self._failing) > _HOSTS_KNOWN:
-                self._failing.popitem(last=False)
         if len(self._doubted) >= HOSTS:
             self._out = True
             self._waiting.clear()

@@ -1,7 +1,7 @@
 """What the programs and their parser children say to each other: msgpack, after its length in 4 bytes."""
 
 from math import inf
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -98,15 +98,16 @@ class Ready(msgspec.Struct, frozen=True, array_like=True):
     confinement: Confinement
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """How it went: one of the four. ``bloated``: the child has grown so much that it should be replaced.
+Result = TypeVar("Result", Reading, Findings, Outline)
 
-    ``cpu_s`` is the processor time that it took.
+
+class Answer(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
+    """A job's result, or the fault that ended it.
+
+    ``bloated``: the child has grown so much that it should be replaced. ``cpu_s`` is the processor time of the job.
     """
 
-    reading: Reading | None = None
-    findings: Findings | None = None
-    outline: Outline | None = None
+    result: Result | None = None
     fault: Fault | None = None
     bloated: bool = False
     cpu_s: float = 0.0

@@ -4,8 +4,8 @@ Whether a requested polling rate is followed is decided in ``pace``.
 """
 
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TypedDict
 
 from service.feeds.limits import LIST_LENGTH, absolute_link, sane_ttl_s
 from service.model import Wishes
@@ -26,8 +26,8 @@ _HOURS = 24
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def wishes(text: str, *, ttl: object, period: object, frequency: object) -> Wishes:
-    """Return the wishes of the XML document ``text``, in which an XML parser found the last three as text.
+def wishes(text: str, found: Mapping[str, object]) -> Wishes:
+    """Return the wishes of the XML document ``text``; ``found`` has texts by feedparser's names of elements.
 
     Only values that mean nothing are left out. ``skipHours`` and ``skipDays`` are looked for in the text,
     where they stand before the first entry, because feedparser keeps but the last of them.
@@ -36,8 +36,8 @@ def wishes(text: str, *, ttl: object, period: object, frequency: object) -> Wish
     hours = [int(hour) for hour in _HOUR.findall(_within("skipHours", head))]
     days = [day.lower() for day in _DAY.findall(_within("skipDays", head))]
     return Wishes(
-        ttl_s=sane_ttl_s(ttl),
-        update_period_s=_update_period_s(period, frequency),
+        ttl_s=sane_ttl_s(found.get("ttl")),
+        update_period_s=_update_period_s(found.get("sy_updateperiod"), found.get("sy_updatefrequency")),
         # RSS 0.91 counts the hours from 1 to 24, RSS 2.0 from 0 to 23.
         skip_hours=tuple(sorted({hour % _HOURS for hour in hours if hour <= _HOURS})),
         skip_days=tuple(sorted({_WEEKDAYS.index(day) for day in days if day in _WEEKDAYS})),
@@ -60,8 +60,8 @@ def _update_period_s(period: object, frequency: object) -> float | None:
     return _PERIODS_S[period.strip().lower()] / int(times)
 
 
-class Relations(NamedTuple):
-    """See the fields of the same names in :class:`service.model.ParsedFeed`."""
+class Relations(TypedDict):
+    """Fields of :class:`service.model.ParsedFeed`."""
 
     hubs: tuple[str, ...]
     topic: str

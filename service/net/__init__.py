@@ -6,7 +6,7 @@ including those of redirects and of IP literals, passes the guard at the moment 
 made, when the very address is known: a check of the name before that can be bypassed by DNS
 rebinding, a check in the resolver by literals.
 
-``fetch`` asks, ``guard`` allows, ``answer`` reads within the caps, ``encoding`` decompresses, ``links`` reads the
-hubs in the headers, ``failures`` says in words what went wrong, ``useragent`` who we are, ``sites`` who is asked.
+``fetch`` asks, ``guard`` allows, ``answer`` reads within the caps, ``encoding`` decompresses, ``failures`` says in
+words what went wrong, ``sites`` who is asked.
 ``uploads`` is for what is no publisher: files on XMPP servers.
 """

@@ -1,18 +1,22 @@
-"""Reading one answer within the caps: its body, its validators, and the headers that somebody asks for."""
+"""Reading one answer within the caps: its body, its validators, its links, and the headers that somebody asks for."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import cast
 
 import aiohttp
+import msgspec
 from aiohttp import StreamReader
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
+from cachetools import LRUCache
 from multidict import CIMultiDictProxy
 
-from service.errors import TooLarge
+from service.errors import BadUrl, TooLarge
+from service.feeds.urls import redirect_target
 from service.model import Validators
 from service.net import encoding, guard
 
@@ -113,7 +117,7 @@ class Bodies:
     """
 
     def __init__(self) -> None:
-        self._sha256_of: dict[tuple[str, int, int], str] = {}
+        self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_BODIES_KNOWN)
 
     async def read(self, response: Response, known_sha256: str) -> tuple[bytes | None, str]:
         """Return the body, or None if it is the known one, and its SHA-256 in hex.
@@ -121,28 +125,28 @@ class Bodies:
         Raises :class:`BadHttp` or :class:`TooLarge`.
         """
         coding = encoding.coding_of(response.headers.getall("Content-Encoding", []))
-        received = await _received(response)
+        received = await read_at_most(response, MAX_BODY_BYTES)
+        if received is None:
+            raise TooLarge(f"{response.host_name}: its answer is larger than {MAX_BODY_BYTES:,} bytes.")
         arrived = (coding, len(received), hash(received))
-        sha256 = self._sha256_of.pop(arrived, "")
+        sha256 = self._sha256_of.get(arrived, "")
         body = None
         if not sha256 or sha256 != known_sha256:
             body = encoding.decoded(received, coding, MAX_BODY_BYTES)
             sha256 = sha256 or hashlib.sha256(body).hexdigest()
         self._sha256_of[arrived] = sha256
-        if len(self._sha256_of) > _MAX_BODIES_KNOWN:
-            del self._sha256_of[next(iter(self._sha256_of))]
         return (None if sha256 == known_sha256 else body), sha256
 
 
-async def _received(response: Response) -> bytes:
-    too_large = f"{response.host_name}: its answer is larger than {MAX_BODY_BYTES:,} bytes."
-    if (response.content_length or 0) > MAX_BODY_BYTES:
-        raise TooLarge(too_large)
+async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
+    """Return the body as it came; None if it is larger than ``max_bytes``."""
+    if (response.content_length or 0) > max_bytes:
+        return None
     received = bytearray()
     async for chunk in response.content.iter_any():
         received += chunk
-        if len(received) > MAX_BODY_BYTES:
-            raise TooLarge(too_large)
+        if len(received) > max_bytes:
+            return None
     return bytes(received)
 
 
@@ -186,3 +190,48 @@ def kept_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
 
 def _text(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+MAX_HUBS = 5
+_MAX_LINK_CHARS = 8 * 1024
+
+# A "<" inside a quoted parameter would begin another link; no publisher has one there.
+_LINK = re.compile(r"<([^<>]*)>([^<]*)")
+_PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
+
+
+class Links(msgspec.Struct, frozen=True):
+    """The hubs and the topic (absolute URLs) that an answer's headers name, in their order (WebSub §4, RFC 8288 §3)."""
+
+    hubs: tuple[str, ...] = ()
+    topic: str = ""
+
+
+def links(values: Iterable[str], base: str) -> Links:
+    """Return the hubs and the topic in the values of an answer's ``Link`` headers, relative to ``base``.
+
+    What cannot be read is passed over: these headers carry much that is not for us.
+    """
+    hubs: dict[str, None] = {}
+    topic = ""
+    for target, parameters in _LINK.findall(",".join(values)[:_MAX_LINK_CHARS]):
+        relations = _relations(parameters)
+        if not relations & {"hub", "self"}:
+            continue
+        try:
+            url = redirect_target(base, target)
+        except BadUrl:
+            continue
+        if "hub" in relations and len(hubs) < MAX_HUBS:
+            hubs[url] = None
+        if "self" in relations:
+            topic = topic or url
+    return Links(tuple(hubs), topic)
+
+
+def _relations(parameters: str) -> set[str]:
+    """Return a link's relation types in lower case; none if it is a link of something else ("anchor")."""
+    first: dict[str, str] = {}
+    for name, quoted, plain in _PARAMETER.findall(parameters):
+        first.setdefault(name.lower(), quoted or plain)
+    return set() if "anchor" in first else set(first.get("rel", "").lower().split())

@@ -15,10 +15,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _IPV6_CUSTOMER_BITS = 64
 
 
-class ForwardingUnclear(UserError):
+class ForwardingUnclear(UserError, code="forwarding-unclear"):
     """The two forwarding headers of one request name different clients."""
-
-    code = "forwarding-unclear"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,32 +33,24 @@ def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetErr
     return Unreachable("{host} cannot be reached: {reason}.", host=host, reason=reason)
 
 
-def _certificate_fault(error: Exception, host: str) -> TlsFailed:  # noqa: PLR0911 - one per fault
-    """Say what OpenSSL has verified (x509_vfy.h), in better words where it is common enough to deserve them."""
+_CERTIFICATE_FAULTS = {
+    9: "{host}: its certificate is not valid yet.",
+    10: "{host}: its certificate has expired.",
+    18: "{host}: its certificate is self-signed.",
+    19: "{host}: its certificate comes from a self-signed authority.",
+    20: "{host}: its certificate comes from an authority that is not trusted here, or its chain is incomplete.",
+    62: "{host}: its certificate is for another name.",
+    64: "{host}: its certificate is for another address.",
+}
+"""By OpenSSL's codes (x509_vfy.h), the faults that are common enough to deserve better words than its own."""
+
+
+def _certificate_fault(error: Exception, host: str) -> TlsFailed:
     if not isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed("{host}: its certificate cannot be used.", host=host)
-    match error.verify_code:
-        case 9:
-            return TlsFailed("{host}: its certificate is not valid yet.", host=host)
-        case 10:
-            return TlsFailed("{host}: its certificate has expired.", host=host)
-        case 18:
-            return TlsFailed("{host}: its certificate is self-signed.", host=host)
-        case 19:
-            return TlsFailed("{host}: its certificate comes from a self-signed authority.", host=host)
-        case 20:
-            return TlsFailed(
-                "{host}: its certificate comes from an authority that is not trusted here, or its chain is incomplete.",
-                host=host,
-            )
-        case 62:
-            return TlsFailed("{host}: its certificate is for another name.", host=host)
-        case 64:
-            return TlsFailed("{host}: its certificate is for another address.", host=host)
-        case _:
-            return TlsFailed(
-                "{host}: its certificate is refused: {reason}.", host=host, reason=str(error.verify_message)
-            )
+    if error.verify_code in _CERTIFICATE_FAULTS:
+        return TlsFailed(_CERTIFICATE_FAULTS[error.verify_code], host=host)
+    return TlsFailed("{host}: its certificate is refused: {reason}.", host=host, reason=str(error.verify_message))
 
 
 def _broken_answer(error: aiohttp.ClientError | OSError, host: str) -> CoronetError:

@@ -8,8 +8,8 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
 from math import inf
-from types import TracebackType
 from typing import Self, TypeVar, cast
 
 import aiohttp
@@ -23,9 +23,18 @@ from service.feeds.pace import retry_after_s
 from service.feeds.urls import canonical_url, redirect_target
 from service.model import Validators
 from service.net import encoding, guard
-from service.net.answer import Bodies, Protocol, Response, first_words, kept_headers, refuse_large_headers, renewed
+from service.net.answer import (
+    Bodies,
+    Links,
+    Protocol,
+    Response,
+    first_words,
+    kept_headers,
+    links,
+    refuse_large_headers,
+    renewed,
+)
 from service.net.failures import as_error
-from service.net.links import Links, links
 
 MAX_REDIRECTS = 5
 CONNECT_S = 10.0
@@ -60,6 +69,11 @@ MayFollow = Callable[[str], Awaitable[None]]
 # The same URLs are asked for again and again.
 _canonical = functools.lru_cache(_MAX_URLS_KNOWN)(canonical_url)
 _parsed = functools.lru_cache(_MAX_URLS_KNOWN)(functools.partial(URL, encoded=True))
+
+
+def user_agent(operator_url: str) -> str:
+    """Return ``Coronet/VERSION (+URL)``: who asks, and where to complain. The URL may be empty."""
+    return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -140,9 +154,7 @@ class Fetcher:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close every connection."""
         if self._session is not None:
             await self._session.close()

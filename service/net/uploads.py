@@ -19,14 +19,13 @@ from yarl import URL
 from service.errors import AddressRefused, BadStatus, TooLarge, Unreachable
 from service.feeds.urls import canonical_url
 from service.net import guard
-from service.net.answer import MAX_BODY_BYTES
+from service.net.answer import MAX_BODY_BYTES, read_at_most
 from service.net.failures import as_error
 
 WITHIN_S: Final = 15.0
 _WRITTEN: Final = range(200, 300)
 _OK: Final = 200
 _PORTS: Final = {"http": 80, "https": 443}
-_READ_AT_ONCE_BYTES: Final = 64 * 1024
 
 
 class Uploads:
@@ -52,15 +51,13 @@ class Uploads:
 
     async def read(self, url: str) -> bytes:
         """Return a file of our own server. Raises as :meth:`write` does, and :class:`TooLarge`."""
-        body = bytearray()
         async with self._answered("GET", url, None, {"Accept-Encoding": "identity"}) as response:
             if response.status != _OK:
                 raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
-            async for part in response.content.iter_chunked(_READ_AT_ONCE_BYTES):
-                body += part
-                if len(body) > MAX_BODY_BYTES:
-                    raise TooLarge(f"The file is larger than {MAX_BODY_BYTES:,} bytes.")
-        return bytes(body)
+            body = await read_at_most(response, MAX_BODY_BYTES)
+            if body is None:
+                raise TooLarge(f"The file is larger than {MAX_BODY_BYTES:,} bytes.")
+            return body
 
     @asynccontextmanager
     async def _answered(

@@ -20,8 +20,7 @@ import msgspec
 
 from service.location.contents import DIGEST_BYTES, Cache, Content, Digest
 from service.model import ChannelId, NodeId
-from service.net.peers import Peer, PeerClient
-from service.net.seals import Sealer
+from service.net.peers import Peer, PeerClient, Sealer
 from service.settings import Settings, load
 from service.store.channels import Channels
 from workers.main import tend_heap, work

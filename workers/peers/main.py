@@ -21,8 +21,17 @@ from service.location.wire import Batch
 from service.metrics import PEER_REFUSALS
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import client_of
-from service.net.peers import BEGIN_ANEW, MOST_REQUEST_BYTES, REFUSED, SEAL, Peer, PeerClient, peer_of
-from service.net.seals import Sealer, read
+from service.net.peers import (
+    BEGIN_ANEW,
+    MOST_REQUEST_BYTES,
+    REFUSED,
+    SEAL,
+    Peer,
+    PeerClient,
+    Sealer,
+    peer_of,
+    read_seal,
+)
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store.channels import Channels
@@ -88,7 +97,7 @@ class Peers:
             return web.Response(status=REFUSED)
 
     async def _answered(self, request: web.Request, verb: str, sealer: Sealer) -> web.Response:
-        seal = read(request.headers.get(SEAL, ""))
+        seal = read_seal(request.headers.get(SEAL, ""))
         sealer.timely(seal, self.fleet_s())
         body = await _bounded(request)
         sealer.check(seal, verb, body, self.fleet_s())

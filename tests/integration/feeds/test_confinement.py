@@ -110,7 +110,7 @@ def test_a_confined_parser_reads_every_kind_of_document(confinement: Literal["se
     jobs = [Read(Document(each.body, URL, {"content-type": each.content_type}), "div > a") for each in samples]
     answers = _answers(confinement, jobs)
     assert [_outcome(job) for job in jobs] == [
-        answer.reading or (answer.fault.code if answer.fault else "") for answer in answers
+        answer.result or (answer.fault.code if answer.fault else "") for answer in answers
     ]
 
 
@@ -121,7 +121,7 @@ def _outcome(job: Read) -> Reading | str:
         return error.code
 
 
-def _answers(confinement: str, jobs: Iterable[Read]) -> list[Answer]:
+def _answers(confinement: str, jobs: Iterable[Read]) -> list[Answer[Reading]]:
     """Return what a process answers to jobs that runs the child's own program, with that confinement."""
     program = (
         "from service.feeds import sandbox_child, sandbox_confinement\n"
@@ -134,7 +134,7 @@ def _answers(confinement: str, jobs: Iterable[Read]) -> list[Answer]:
     ).stdout
     first, *answers = _frames(output)
     assert msgspec.msgpack.decode(first, type=Ready).confinement == confinement
-    return [msgspec.msgpack.decode(each, type=Answer) for each in answers]
+    return [msgspec.msgpack.decode(each, type=Answer[Reading]) for each in answers]
 
 
 def _frames(output: bytes) -> Iterable[bytes]:

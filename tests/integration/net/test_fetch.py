@@ -10,9 +10,8 @@ import pytest
 
 from service.errors import BadHttp, BadStatus, FetchError
 from service.model import Validators
-from service.net import answer as answers
+from service.net.answer import Links
 from service.net.fetch import Fetcher
-from service.net.links import Links
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
 BODY = b"<rss/>"
@@ -82,15 +81,6 @@ async def test_the_same_bytes_in_another_coding_are_another_body(fetcher: Fetche
         assert (await fetcher.fetch(publisher.url())).body == packed
         publisher.handler = answering(ok(packed, "Content-Encoding: gzip"))
         assert (await fetcher.fetch(publisher.url())).body == BODY
-
-
-async def test_what_is_remembered_of_bodies_is_bounded(fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_MAX_BODIES_KNOWN", 3)
-    async with raw_publisher(answering()) as publisher:
-        for number in range(10):
-            publisher.handler = answering(ok(BODY * number))
-            assert (await fetcher.fetch(publisher.url())).body == BODY * number
-    assert len(fetcher._bodies._sha256_of) == 3
 
 
 async def test_only_new_entries_are_asked_for_and_are_not_taken_for_the_whole(fetcher: Fetcher) -> None:

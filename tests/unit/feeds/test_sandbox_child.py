@@ -6,7 +6,7 @@ import msgspec
 
 from service.errors import Fault
 from service.feeds.sandbox_child import serve
-from service.feeds.wire import LENGTH_BYTES, Answer, Document, Read, frame
+from service.feeds.wire import LENGTH_BYTES, Answer, Document, Read, Reading, frame
 from tests.support.documents import item, rss
 
 
@@ -18,9 +18,9 @@ def test_every_job_gets_its_answer() -> None:
     answers.seek(0)
     found = []
     while length := answers.read(LENGTH_BYTES):
-        found.append(msgspec.msgpack.decode(answers.read(int.from_bytes(length, "big")), type=Answer))
+        found.append(msgspec.msgpack.decode(answers.read(int.from_bytes(length, "big")), type=Answer[Reading]))
     first, second = found
-    assert first.reading is not None
-    assert first.reading.feed is not None
-    assert first.reading.feed.entries[0].title == "Title a"
+    assert first.result is not None
+    assert first.result.feed is not None
+    assert first.result.feed.entries[0].title == "Title a"
     assert second.fault == Fault("empty-body", "There is nothing in the document.")

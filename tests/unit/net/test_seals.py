@@ -3,8 +3,8 @@
 import pytest
 
 from service.errors import PeerRefused
-from service.net import seals
-from service.net.seals import WINDOW_S, Sealer, read
+from service.net import peers
+from service.net.peers import WINDOW_S, Sealer, read_seal
 
 NOW_S = 1_000_000.0
 ME, OTHER = "a" * 40, "b" * 40
@@ -16,7 +16,7 @@ def request(number: int, at_s: float = NOW_S) -> str:
 
 def refused(sealer: Sealer, header: str, now_s: float) -> str:
     try:
-        sealer.check(read(header), "find", b"body", now_s)
+        sealer.check(read_seal(header), "find", b"body", now_s)
     except PeerRefused as error:
         return error.reason
     return ""
@@ -25,7 +25,7 @@ def refused(sealer: Sealer, header: str, now_s: float) -> str:
 def test_more_requests_than_can_be_remembered_are_refused_until_the_window_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(seals, "MOST_NONCES", 3)
+    monkeypatch.setattr(peers, "MOST_NONCES", 3)
     sealer = Sealer("secret", ME)
     assert [refused(sealer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
     assert refused(sealer, request(0), NOW_S) == "replay"
@@ -47,7 +47,7 @@ def test_a_request_of_the_future_does_not_serve_twice_when_it_is_of_the_past() -
 )
 def test_what_is_no_seal_of_this_version_is_refused(header: str) -> None:
     with pytest.raises(PeerRefused) as error:
-        read(header)
+        read_seal(header)
     assert error.value.reason == "signature"
 
 
