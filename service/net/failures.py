@@ -33,24 +33,23 @@ def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetErr
     return Unreachable("{host} cannot be reached: {reason}.", host=host, reason=reason)
 
 
-_CERTIFICATE_FAULTS = {
-    9: "{host}: its certificate is not valid yet.",
-    10: "{host}: its certificate has expired.",
-    18: "{host}: its certificate is self-signed.",
-    19: "{host}: its certificate comes from a self-signed authority.",
-    20: "{host}: its certificate comes from an authority that is not trusted here, or its chain is incomplete.",
-    62: "{host}: its certificate is for another name.",
-    64: "{host}: its certificate is for another address.",
-}
-"""By OpenSSL's codes (x509_vfy.h), the faults that are common enough to deserve better words than its own."""
-
-
 def _certificate_fault(error: Exception, host: str) -> TlsFailed:
     if not isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed("{host}: its certificate cannot be used.", host=host)
-    if error.verify_code in _CERTIFICATE_FAULTS:
-        return TlsFailed(_CERTIFICATE_FAULTS[error.verify_code], host=host)
-    return TlsFailed("{host}: its certificate is refused: {reason}.", host=host, reason=str(error.verify_message))
+    common = {  # by OpenSSL's codes (x509_vfy.h)
+        9: TlsFailed("{host}: its certificate is not valid yet.", host=host),
+        10: TlsFailed("{host}: its certificate has expired.", host=host),
+        18: TlsFailed("{host}: its certificate is self-signed.", host=host),
+        19: TlsFailed("{host}: its certificate comes from a self-signed authority.", host=host),
+        20: TlsFailed(
+            "{host}: its certificate comes from an authority that is not trusted here, or its chain is incomplete.",
+            host=host,
+        ),
+        62: TlsFailed("{host}: its certificate is for another name.", host=host),
+        64: TlsFailed("{host}: its certificate is for another address.", host=host),
+    }
+    refused = TlsFailed("{host}: its certificate is refused: {reason}.", host=host, reason=str(error.verify_message))
+    return common.get(error.verify_code, refused)
 
 
 def _broken_answer(error: aiohttp.ClientError | OSError, host: str) -> CoronetError:
