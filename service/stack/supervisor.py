@@ -5,6 +5,7 @@ A child has a session of its own and logs to a file. The kernel kills it when it
 one's files. The supervisor starts again what dies, at once at first, then with growing pauses.
 """
 
+import abc
 import asyncio
 import contextlib
 import ctypes
@@ -119,7 +120,7 @@ class Child:
         return "\n  ".join([f"{self.program.name} {what}. The end of {self.program.log}:", *tail])
 
 
-class Server:
+class Server(abc.ABC):
     """A program with a directory of its own that is started and stopped alone; an async context manager."""
 
     start_timeout_s = 30.0
@@ -129,9 +130,9 @@ class Server:
         self.directory = directory
         self._child: Child | None = None
 
+    @abc.abstractmethod
     async def program(self) -> Program:
         """Return how to run it, with its files made. Raises :class:`OperationalError` if that cannot work."""
-        raise NotImplementedError
 
     @property
     def pid(self) -> int:
