@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from enum import Enum
 from heapq import heappop, heappush
-from math import ceil, inf
+from math import ceil, floor, inf
 from typing import Any
 
 import msgspec
@@ -116,8 +116,8 @@ def _candidate(channel: Channel, notice: Notice, at_s: float) -> Candidate:
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1
-_TOGETHER_S = 0.05
-"""Polls due within it begin together: what one of them asks the store costs a tenth of what it costs alone."""
+_SLOT_S = 0.05
+"""Polls due in one slot begin together: what one of them asks the store costs a tenth of what it costs alone."""
 
 
 class Agenda:
@@ -347,14 +347,14 @@ class Polling:
         """Start each poll when it is due, for ever: a little ahead, so that polls ask the store together."""
         while True:
             now_s, first_s = self.fleet_s(), self._agenda.next_s()
-            if first_s is None or first_s > now_s + _AHEAD_S:
+            if first_s is None or (slot_s := self._slot_s(first_s)) > now_s + _AHEAD_S:
                 self._agenda_changed.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if first_s is None else first_s - _AHEAD_S - now_s):
+                    async with asyncio.timeout(None if first_s is None else slot_s - _AHEAD_S - now_s):
                         await self._agenda_changed.wait()
                 continue
             outdated: dict[ChannelId, float] = {}
-            for due_s, cid in self._agenda.take(max(now_s, first_s + _TOGETHER_S)):
+            for due_s, cid in self._agenda.take(max(now_s, slot_s + _SLOT_S, first_s)):
                 polled = self._polled[cid]
                 # A poll that is begun ahead of its time must not be planned once more.
                 polled.begun_s = max(due_s, now_s)
@@ -362,9 +362,13 @@ class Polling:
                 if polled.state is State.OUTDATED:
                     outdated[cid] = due_s
                 else:
-                    self._begin(polled, due_s, first_s)
+                    self._begin(polled, due_s, slot_s)
             if outdated:
-                self._tasks.start(self._load_and_begin(outdated, first_s))
+                self._tasks.start(self._load_and_begin(outdated, slot_s))
+
+    def _slot_s(self, due_s: float) -> float:
+        """Return when the slot of a poll begins: at the same instant of the clock for all nodes of a process."""
+        return floor((due_s - self._fleet_ahead_s) / _SLOT_S) * _SLOT_S + self._fleet_ahead_s
 
     async def _load_and_begin(self, due_s: dict[ChannelId, float], at_s: float) -> None:
         try:
