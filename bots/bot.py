@@ -4,17 +4,24 @@ import asyncio
 import contextlib
 from typing import Final
 
-from bots.access import Access
-from bots.asking import Limits
-from bots.charges import Charges
-from bots.counter import Counter
-from bots.delivery import Delivery
-from bots.desk import Desk
-from bots.house import House
-from bots.importing import Importing
-from bots.intake import Intake
-from bots.introduction import publish
-from bots.link import (
+from bots.cluster.served_people import Charges
+from bots.cluster.takeover import Takeover
+from bots.delivery.outbox_consumer import Delivery
+from bots.dialogue.dry_run import Rehearsing
+from bots.dialogue.opml_import import Importing
+from bots.dialogue.request_handler import House
+from bots.dialogue.request_types import Limits
+from bots.inbound.intake import Intake
+from bots.inbound.reply_sender import ReplySender
+from bots.pubsub.publisher import Publishing
+from bots.rooms.room_client import Rooms
+from bots.sessions.access import Access
+from bots.sessions.adhoc_session import Counter
+from bots.sessions.chat_session import Desk
+from bots.tasks import together
+from bots.xmpp import Connection
+from bots.xmpp.file_transfer import Uploads
+from bots.xmpp.port import (
     Bounced,
     Event,
     InRoom,
@@ -29,21 +36,14 @@ from bots.link import (
     Started,
     Wrote,
 )
-from bots.presences import Presences
-from bots.publishing import Publishing
-from bots.rehearsing import Rehearsing
-from bots.reply_sender import ReplySender
-from bots.rooms import Rooms
-from bots.takeover import Takeover
-from bots.tasks import together
-from bots.uploads import Uploads
-from bots.xmpp import Connection
+from bots.xmpp.presence import Presences
+from bots.xmpp.service_discovery import publish
 from service.clock import Clock
-from service.feeds.sandbox import OpmlReader
+from service.feeds.sandbox.parser_pool import OpmlReader
 from service.net.uploads import Uploads as Files
 from service.settings import Settings
 from service.store import Store
-from service.store.heard import Place
+from service.store.delivery.inbound_log import Place
 
 _APPEAR_WITHIN_S: Final = 30.0
 

@@ -15,15 +15,15 @@ from typing import Any, Final
 import structlog
 
 from bots.bot import Bot
-from bots.charges import EVERYBODY, PARTS, Charges
-from bots.link import LinkLost
-from bots.partitions import Partitions, State
+from bots.cluster.partitions import Partitions, State
+from bots.cluster.served_people import EVERYBODY, PARTS, Charges
 from bots.tasks import end
+from bots.xmpp.port import LinkLost
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store import Store
-from service.store.ring import Dead
+from service.store.coordination.leases import Dead
 
 BEAT_EVERY_S: Final = 1.0
 DRAIN_WITHIN_S: Final = 10.0

@@ -61,7 +61,7 @@ def up(
     """Run everything on this machine. That is Redis, an XMPP server, workers, the bot and the console."""
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
-    from service.stack.up import Wanted, up  # noqa: PLC0415 - same
+    from service.embedded.up import Wanted, up  # noqa: PLC0415 - same
 
     wanted = Wanted(
         directory=state.absolute(),
@@ -104,7 +104,7 @@ def sample_publisher(
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often there is a new entry.")] = 30.0,
 ) -> None:
     """Serve a growing feed on loopback. Some others are broken."""
-    from service.stack.publisher import run  # noqa: PLC0415 - see the module's docstring
+    from service.embedded.sample_publisher import run  # noqa: PLC0415 - see the module's docstring
 
     asyncio.run(run(directory, port, every))
 
@@ -120,7 +120,8 @@ def inspect(
     """Fetch one feed or page and show it as Coronet sees it."""
     import msgspec  # noqa: PLC0415 - see the module's docstring
 
-    from service import inspection, settings  # noqa: PLC0415 - same
+    from service import settings  # noqa: PLC0415 - same
+    from service.operations import inspection  # noqa: PLC0415 - same
 
     effective = settings.load(None, **({"allow_private": True} if allow_private else {}))
     try:
@@ -146,9 +147,9 @@ def doctor(
     """
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
-    from service import doctor as report  # noqa: PLC0415 - same
     from service import settings as layers  # noqa: PLC0415 - same
-    from service.stack.state import told_environment  # noqa: PLC0415 - same
+    from service.embedded.state_directory import told_environment  # noqa: PLC0415 - same
+    from service.operations import doctor as report  # noqa: PLC0415 - same
 
     environ = None if state is None else told_environment(state)
     effective = layers.load(environ)
@@ -171,8 +172,8 @@ def admin(
     state: Annotated[Path | None, typer.Option(help="Ask the console of this directory's `coronet up`.")] = None,
 ) -> None:
     """Look into a running Coronet, and step in. It asks the console's API."""
-    from service.console import admin as remote  # noqa: PLC0415 - see the module's docstring
-    from service.stack.state import told_environment  # noqa: PLC0415 - same
+    from service.console import admin_cli as remote  # noqa: PLC0415 - see the module's docstring
+    from service.embedded.state_directory import told_environment  # noqa: PLC0415 - same
 
     environ = None if state is None else told_environment(state)
     if text := asyncio.run(remote.run(context.args, environ)):
@@ -185,8 +186,8 @@ def admin(
 )
 def simulate(context: typer.Context) -> None:
     """Experiments in simulated time, ours and others."""
+    from service.embedded.deployment.cli import deploy  # noqa: PLC0415 - same
     from service.simulate import cli as experiments  # noqa: PLC0415 - see the module's docstring
-    from service.stack.deployment.cli import deploy  # noqa: PLC0415 - same
 
     experiments.app.command()(deploy)
     experiments.run(context.args)
@@ -194,7 +195,8 @@ def simulate(context: typer.Context) -> None:
 
 def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
     """Run a program until SIGTERM. Programs are ``async def run(settings: Settings) -> None``."""
-    from service import logs, settings, tracing  # noqa: PLC0415 - see the module's docstring
+    from service import settings  # noqa: PLC0415 - see the module's docstring
+    from service.observability import logs, tracing  # noqa: PLC0415 - see the module's docstring
 
     found = entry_points(group="coronet.programs", name=name)
     if not found:

@@ -16,7 +16,7 @@ NodeId = str
 """40 lower-case hex digits, in the same space."""
 
 UserId = str
-"""16 characters, derived from the bare JID; see :func:`service.store.keys.user_id`."""
+"""16 characters, derived from the bare JID; see :func:`service.store.client.keys.user_id`."""
 
 
 class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -97,7 +97,7 @@ class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One item as Coronet keeps and sends it: identified, sanitised to plain text, short.
 
-    ``key`` is its identity within the channel (see ``service.feeds.identity``); ``summary`` is
+    ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``); ``summary`` is
     plain text of at most 600 characters; ``link`` is http(s) and absolute, or empty.
     """
 

@@ -1,13 +1,13 @@
-"""The search for channels and entries: it reads the store, and ``service.discovery.results`` decides what is shown."""
+"""Search for channels and entries: it reads the store; ``service.discovery.search_policy`` decides what is shown."""
 
 import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from service.discovery.grammar import Finding, Query
-from service.discovery.pairs import Pair
-from service.discovery.results import (
+from service.discovery.av_pairs import Pair
+from service.discovery.query_parser import Finding, Query
+from service.discovery.search_policy import (
     MOST_NAMES,
     SPARES,
     channel_name,
@@ -23,8 +23,8 @@ from service.feeds.urls import host_of, without_selector
 from service.model import Channel, ChannelId
 from service.net.sites import site_of
 from service.store import Store
-from service.store.channels import ChannelState
-from service.store.directory import Directory
+from service.store.channels.channels import ChannelState
+from service.store.directory.matrices import Directory
 
 _OWN_AT_ONCE = 50
 _LATEST = 20

@@ -23,9 +23,9 @@ from pydantic import (
     ValidationError,
 )
 
-from service.corona.policy import Aims, Goal, Policy
+from service.corona.fleet_policy import Aims, Goal, Policy
 from service.errors import UserError
-from service.habits import zone_named
+from service.users.quiet_hours import zone_named
 
 Preset = Literal["trial", "single", "cluster"]
 WhoMayUse = Literal["open", "listed", "invited"]

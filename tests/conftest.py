@@ -10,9 +10,9 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
+from service.embedded.prosody import PrivateProsody
+from service.embedded.redis import PrivateRedis
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
-from service.stack.redis import PrivateRedis
 from service.store import Store, opened
 from tests.support.ejabberd import PrivateEjabberd
 from tests.support.prosody import ProsodyWithStrangers

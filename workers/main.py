@@ -12,24 +12,24 @@ import structlog
 
 from service.clock import SystemClock
 from service.errors import LeaseLost, StoreUnavailable
-from service.feeds.sandbox import ParserPool
-from service.metrics import LOOP_LAG
+from service.feeds.sandbox.parser_pool import ParserPool
 from service.model import NodeInfo
-from service.net.fetch import Fetcher, user_agent
+from service.net.fetcher import Fetcher, user_agent
 from service.net.health import serve_health
+from service.observability.metrics import LOOP_LAG
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.shutdown import until_stopped
 from service.store import open_store
-from workers.answers import Answers
-from workers.courtesy import Courtesy
-from workers.lanes import ParserBudgets, lanes_of_polls, lanes_of_probes
 from workers.node import Node, Parts
-from workers.peers.contents import Memories
-from workers.peers.main import Peers
-from workers.poller import Poller
+from workers.peers.content_cache import Memories
+from workers.peers.exchange import Peers
+from workers.polling.concurrency_limits import ParserBudgets, lanes_of_polls, lanes_of_probes
+from workers.polling.politeness import Courtesy
+from workers.polling.poller import Poller
+from workers.polling.websub import Hubs
+from workers.request_handlers import Answers
 from workers.tasks import Tasks
-from workers.websub import Hubs
 
 _RETRY_S = 1.0
 _LAG_MEASURED_EVERY_S = 0.1

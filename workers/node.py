@@ -17,7 +17,7 @@ from typing import Any, Self
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from service.clash.policy import Limits
+from service.clash.load_policy import Limits
 from service.clock import Clock
 from service.corona.events import (
     Adopt,
@@ -37,8 +37,8 @@ from service.corona.events import (
     Tick,
 )
 from service.corona.messages import decode, encode
+from service.corona.poll_explanation import Reason
 from service.corona.protocol import NodeProtocol
-from service.corona.reasons import Reason
 from service.errors import (
     CellsLost,
     HostBlocked,
@@ -48,24 +48,24 @@ from service.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from service.metrics import BUDGET, MATRIX_CELLS, OWNED
 from service.model import ChannelId, NodeId, NodeInfo
-from service.overlay.ids import BITS, from_hex
+from service.observability.metrics import BUDGET, MATRIX_CELLS, OWNED
+from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
-from service.store.policy import AllBounds
-from service.store.requests import Letter
-from workers.directory import Directories
-from workers.fanout import FanOut
-from workers.keeper import Keeper
-from workers.naming import Naming
-from workers.owning import Owning
-from workers.peers.main import Peers
-from workers.poller import Poller
-from workers.polling import Polling
+from service.store.coordination.fleet_policy import AllBounds
+from service.store.coordination.requests import Letter
+from workers.key_group_keeper import Keeper
+from workers.lookup_directories import Directories
+from workers.ownership.directory_registration import Naming
+from workers.ownership.fanout import FanOut
+from workers.ownership.owner import Owning
+from workers.peers.exchange import Peers
+from workers.polling.poller import Poller
+from workers.polling.scheduler import Polling
+from workers.polling.websub import UPKEEP_S, Hubs
 from workers.tasks import Tasks
-from workers.websub import UPKEEP_S, Hubs
 
 
 class Phases:

@@ -1,11 +1,11 @@
 """Replies about searches, and about what is watched for."""
 
+from bots.replies.base import Question, Refusal, Reply, address, entry_lines, fitted, title
 from bots.replies.help import HELP
-from bots.replies.parts import Question, Refusal, Reply, address, entry_lines, fitted, title
-from bots.voice import Voice, marked
-from service.discovery.grammar import Finding, Query, written
-from service.discovery.standing import Topic, Watch
-from service.feeds.text import one_line
+from bots.replies.translator import Voice, marked
+from service.discovery.query_parser import Finding, Query, written
+from service.discovery.saved_searches import Topic, Watch
+from service.feeds.parsing.html_text import one_line
 
 
 class Found(Question, frozen=True):

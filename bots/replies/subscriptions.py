@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from bots.failures import outcome, sentence
-from bots.replies.parts import (
+from bots.replies.base import (
     LONGEST_MESSAGE_BYTES,
     Followed,
     Question,
@@ -15,13 +14,14 @@ from bots.replies.parts import (
     joined_lines,
     title,
 )
+from bots.replies.errors import outcome, sentence
 from bots.replies.settings import chosen
-from bots.voice import Voice, marked
-from service.corona.reasons import Bound, Reason
+from bots.replies.translator import Voice, marked
+from service.corona.poll_explanation import Bound, Reason
 from service.errors import CoronetError, UploadRefused
-from service.feeds.text import one_line
+from service.feeds.parsing.html_text import one_line
 from service.model import Entry, FeedLink
-from service.preferences import NONE, Preferences
+from service.users.preferences import NONE, Preferences
 
 Wishes = tuple[tuple[str, str], ...]
 """Settings that were asked for with a subscription, each with its value, as they were written."""

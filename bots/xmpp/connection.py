@@ -1,6 +1,6 @@
 """One session with an XMPP server, kept up, as component or as client.
 
-What comes in is turned into the events of :mod:`bots.link` before slixmpp dispatches it; what goes
+What comes in is turned into the events of :mod:`bots.xmpp.port` before slixmpp dispatches it; what goes
 out is text, counted into stream management by hand, since slixmpp counts only stanza objects.
 "The server has it" is learnt by a ping behind the messages: a server handles what one stream sends
 in order, so the answer to the ping confirms all before it, with XEP-0198 or, as in components,
@@ -23,10 +23,10 @@ import structlog
 from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots import adhoc, archive, incoming, introduction, stanzas
-from bots.link import Event, LinkLost, Ordered, PresenceChanged, Said, Started, Wrote
-from bots.voice import voice
-from service.metrics import MESSAGES
+from bots.replies.translator import voice
+from bots.xmpp import adhoc, archive, message_parser, service_discovery, stanzas
+from bots.xmpp.port import Event, LinkLost, Ordered, PresenceChanged, Said, Started, Wrote
+from service.observability.metrics import MESSAGES
 from service.settings import Settings
 
 CHUNK_BYTES: Final = 32_768
@@ -51,7 +51,7 @@ Answer = asyncio.Future[Element]
 
 
 class Connection:
-    """A :class:`bots.link.AskingLink` that reconnects by itself while :meth:`run` is running."""
+    """A :class:`bots.xmpp.port.AskingLink` that reconnects by itself while :meth:`run` is running."""
 
     def __init__(self, settings: Settings, session: str, on_event: Callable[[Event], None]) -> None:
         """Prepare to log in as the settings say; every event is handed to ``on_event``, which must not wait.
@@ -93,7 +93,7 @@ class Connection:
     # Sending.
 
     async def send(self, stanzas_: Sequence[str]) -> None:
-        """See :meth:`bots.link.Link.send`."""
+        """See :meth:`bots.xmpp.port.Link.send`."""
         session = self._session
         started_s = time.monotonic()
         for chunk in _chunks(stanzas_):
@@ -118,7 +118,7 @@ class Connection:
         return now_s
 
     def hint(self, stanza: str) -> None:
-        """See :meth:`bots.link.Link.hint`."""
+        """See :meth:`bots.xmpp.port.Link.hint`."""
         if self.up.is_set():
             with contextlib.suppress(LinkLost):
                 self._write(stanza)
@@ -136,7 +136,7 @@ class Connection:
             raise LinkLost("The XMPP connection is gone.") from None
 
     async def ask(self, to: str, kind: str, content: str) -> Element:
-        """See :meth:`bots.link.AskingLink.ask`."""
+        """See :meth:`bots.xmpp.port.AskingLink.ask`."""
         await self.up.wait()
         return await self._request(to, kind, content)
 
@@ -150,7 +150,7 @@ class Connection:
         return answer
 
     async def search(self, since_s: float, after: str, most: int) -> tuple[list[Element], Element]:
-        """See :meth:`bots.link.AskingLink.search`."""
+        """See :meth:`bots.xmpp.port.AskingLink.search`."""
         search = secrets.token_hex(8)
         results = self._searches[search] = []
         try:
@@ -160,11 +160,11 @@ class Connection:
         return results, answer
 
     def silent_s(self) -> float:
-        """See :meth:`bots.link.AskingLink.silent_s`."""
+        """See :meth:`bots.xmpp.port.AskingLink.silent_s`."""
         return time.monotonic() - self._heard_s
 
     async def lay_to_rest(self, session: str) -> None:
-        """See :meth:`bots.link.AskingLink.lay_to_rest`."""
+        """See :meth:`bots.xmpp.port.AskingLink.lay_to_rest`."""
         if not self.is_account:
             return
         remains = _stream(self._settings, session)
@@ -238,7 +238,7 @@ class Connection:
         if isinstance(self._stream, ClientXMPP):
             self.voice = self._stream.boundjid.full
             self._stream.get_roster()
-            self._write(stanzas.presence(self.address, content=introduction.PRESENT))
+            self._write(stanzas.presence(self.address, content=service_discovery.PRESENT))
         self._on_event(Started())
         self._is_up("xmpp session")
 
@@ -306,7 +306,7 @@ class Connection:
             self._on_event(ordered)
             return True
         if kind == "get" and sender:
-            told = introduction.answer(iq, self.address, voice(iq.get(adhoc.LANG, "")))
+            told = service_discovery.answer(iq, self.address, voice(iq.get(adhoc.LANG, "")))
             if told is not None:
                 self.hint(stanzas.result(iq.get("to", self.address), sender, iq.get("id", ""), told))
                 return True
@@ -319,11 +319,11 @@ class Connection:
             if result is not None:
                 self._searches.get(result.get("queryid", ""), []).append(result)
             return
-        event = incoming.read(element)
+        event = message_parser.read(element)
         if event is None:
             return
         if isinstance(event, Said) and self.is_account and (event.invited is not None or event.jid not in self.rooms):
-            event = msgspec.structs.replace(event, token=incoming.name(element, self.address, time.time()))
+            event = msgspec.structs.replace(event, token=message_parser.name(element, self.address, time.time()))
         if isinstance(event, Said) and not event.at_s and event.invited is None and event.jid not in self.rooms:
             self._has_written(event)
         self._on_event(event)
@@ -336,12 +336,14 @@ class Connection:
         jid, _, resource = sender.partition("/")
         if jid in ("", self.address):
             return
-        moved = incoming.room_presence(element)
+        moved = message_parser.room_presence(element)
         if moved is not None:
             self._on_event(moved)
             return
         for answer in _PRESENCE_ANSWERS.get(kind, ()) if self.leads else ():
-            self.hint(stanzas.presence(self.address, jid, answer, content=introduction.PRESENT if not answer else ""))
+            self.hint(
+                stanzas.presence(self.address, jid, answer, content=service_discovery.PRESENT if not answer else "")
+            )
         if kind in ("", "unavailable"):
             is_free = kind == "" and element.findtext("{*}show") not in _AWAY
             self._on_event(PresenceChanged(jid, resource, kind == "", is_free))

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from service.clash.groups import KeyGroup, Keyspace, Map, check_key
-from service.clash.table import AT_REST, Entry, Kind, Move, ServerTable, Stage, Standing
+from service.clash.key_groups import KeyGroup, Keyspace, Map, check_key
+from service.clash.server_table import AT_REST, Entry, Kind, Move, ServerTable, Stage, Standing
 from service.errors import StepRefused
 
 

@@ -9,12 +9,12 @@ from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
 
-from service.console.phrases import ago, clock, duration, outcome_words, percent, short_id, went_well
-from service.corona.reasons import Turn
+from service.console.formatting import ago, clock, duration, outcome_words, percent, short_id, went_well
+from service.corona.poll_explanation import Turn
 from service.model import ChannelId, NodeId, NodeInfo, PollResult
-from service.overlay.ids import BITS, from_hex, to_hex
+from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
-from service.store.remarks import Pace
+from service.store.channels.admin_settings import Pace
 
 _ON_LEFT: Final = 130
 _ON_RIGHT: Final = 24

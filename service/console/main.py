@@ -10,18 +10,19 @@ import structlog
 from aiohttp import web
 
 from service.clock import Clock, SystemClock
-from service.console import login, opml, websub
-from service.console.access import Need
-from service.console.accounts import Passwords
-from service.console.failures import failures
-from service.console.guard import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, add_security_headers, guard
-from service.console.login import PASSWORDS, setup_link
-from service.console.middleware import audited, repeated
-from service.console.overview import shown, usual_interval_s
-from service.console.pulse import Pulse
-from service.console.roster import Finder, Roster
-from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
-from service.console.site import (
+from service.console import websub_callback
+from service.console.audit_middleware import audited, repeated
+from service.console.auth import login
+from service.console.auth.accounts import Passwords
+from service.console.auth.login import PASSWORDS, setup_link
+from service.console.auth.middleware import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, add_security_headers, guard
+from service.console.auth.roles import Need
+from service.console.channel_cache import Finder, Roster
+from service.console.error_responses import failures
+from service.console.metrics_sampler import Pulse
+from service.console.pages import opml
+from service.console.pages.overview import shown, usual_interval_s
+from service.console.rendering import (
     CLOCK,
     FINDER,
     OPML_READER,
@@ -33,8 +34,9 @@ from service.console.site import (
     asset,
     templates,
 )
+from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
 from service.errors import StoreUnavailable
-from service.feeds.sandbox import OpmlReader
+from service.feeds.sandbox.parser_pool import OpmlReader
 from service.net.health import health_routes
 from service.net.http_server import serve_http
 from service.settings import Settings
@@ -45,7 +47,7 @@ LARGEST_BODY_BYTES = 64 * 1024
 _ASK_AGAIN_AFTER_S = 2.0
 _REQUESTS_MAY_END_WITHIN_S = 3.0
 _LARGER_BYTES: Mapping[Handler, int] = {
-    websub.receive: websub.LARGEST_PUSH_BYTES,
+    websub_callback.receive: websub_callback.LARGEST_PUSH_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
     **{each.handler: each.largest_bytes for each in OPERATIONS if each.largest_bytes},
 }
@@ -78,7 +80,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
     health = health_routes(store.ping, settings)
-    app[websub.ARRIVING] = websub.ArrivingPushes()
+    app[websub_callback.ARRIVING] = websub_callback.ArrivingPushes()
     public = [
         *health,
         web.get("/static/{path:.+}", asset),
@@ -91,8 +93,8 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
         web.get(f"{PREFIX}/openapi.json", get_openapi),
     ]
     hooks = [
-        web.get(websub.PATH, websub.verify, allow_head=False),
-        web.post(websub.PATH, websub.receive),
+        web.get(websub_callback.PATH, websub_callback.verify, allow_head=False),
+        web.post(websub_callback.PATH, websub_callback.receive),
     ]
     app[PUBLIC] = frozenset(route.handler for route in public)
     app[HOOKS] = frozenset(route.handler for route in hooks)

@@ -15,10 +15,10 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from aiohttp import web
 
-from service.console.access import Need
-from service.console.failures import Problem
-from service.console.guard import Handler
-from service.console.site import MOST_ITEMS, answer, body
+from service.console.auth.middleware import Handler
+from service.console.auth.roles import Need
+from service.console.error_responses import Problem
+from service.console.rendering import MOST_ITEMS, answer, body
 
 _ALWAYS_POSSIBLE: Final = (401, 403, 500, 503)
 _OF_BODIES: Final = (400, 413, 415, 422)

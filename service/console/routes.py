@@ -7,30 +7,30 @@ from typing import Any, Final
 from aiohttp import web
 from markupsafe import Markup
 
-from service.console import (
+from service.console.auth import login
+from service.console.openapi import Operation, document
+from service.console.pages import (
     account_settings,
-    adding,
-    channel_page,
     channels,
     chat,
     delivery,
     directory,
     fleet,
     hosts,
-    login,
+    new_channels,
     opml,
     overview,
     people,
     policy,
 )
-from service.console.openapi import Operation, document
-from service.console.site import answer, render, templates
-from service.store.accounts import Role
+from service.console.pages import channel as channel_page
+from service.console.rendering import answer, render, templates
+from service.store.console.accounts import Role
 
 PREFIX: Final = "/api/v1"
 
 OPERATIONS: Final[Sequence[Operation]] = (
-    *adding.OPERATIONS,
+    *new_channels.OPERATIONS,
     *channels.OPERATIONS,
     *hosts.OPERATIONS,
     *channel_page.OPERATIONS,
@@ -76,16 +76,16 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
         ],
         Role.OPERATOR: [
             web.post("/settings/invitations", account_settings.make_invitation),
-            web.get("/channels/add", adding.add_form),
-            web.post("/channels/add", adding.preview),
-            web.post("/channels", adding.keep),
+            web.get("/channels/add", new_channels.add_form),
+            web.post("/channels/add", new_channels.preview),
+            web.post("/channels", new_channels.keep),
             web.post("/channels/change", channels.change),
             web.post("/channels/import", opml.upload),
             web.post("/channels/{cid}/poll", channel_page.poll),
             web.post("/channels/{cid}/trace", channel_page.trace),
             web.post("/channels/{cid}/pause", channel_page.pause),
             web.post("/channels/{cid}/bounds", channel_page.set_bounds),
-            web.post("/channels/{cid}/selector", adding.choose_part),
+            web.post("/channels/{cid}/selector", new_channels.choose_part),
             web.post("/channels/{cid}/remarks", channel_page.remark),
             web.post("/channels/{cid}/listed", channel_page.set_listed),
             web.get("/channels/{cid}/remove", channel_page.remove_form),

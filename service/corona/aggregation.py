@@ -20,7 +20,7 @@ from service.corona.clusters import decode, encode, merged
 from service.corona.events import Send
 from service.corona.messages import Part, Summary
 from service.model import NodeId
-from service.overlay.ids import BITS, digit, from_hex, shared_digits, to_hex
+from service.overlay.id_space import BITS, digit, from_hex, shared_digits, to_hex
 from service.overlay.ring import RingView
 
 BASE = 16

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.corona import honeycomb
-from service.corona.goals import Floats
 from service.corona.honeycomb import Problem
+from service.corona.objectives import Floats
 
 MAX_CLUSTERS = 1024
 CLUSTER_BYTES = 20

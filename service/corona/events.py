@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from service.corona.estimates import Updates
+from service.corona.fleet_policy import Aims, Bounds
 from service.corona.messages import Candidate, Message, Versioned
-from service.corona.policy import Aims, Bounds
-from service.corona.schedule import Rota
+from service.corona.polling_schedule import Rota
+from service.corona.update_rates import Updates
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 

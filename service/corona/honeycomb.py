@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.corona.goals import Floats
+from service.corona.objectives import Floats
 
 UNBOUND = inf
 """The scale of a site that its budget does not bound."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import msgspec
 
 from service.corona.events import Effect, Refresh, Send, StartPolling, StopPolling
+from service.corona.fleet_policy import Policy
 from service.corona.messages import Assign, Assignment, Candidate, Rejected, Unassign, Versioned
-from service.corona.policy import Policy
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from service import model
-from service.corona.schedule import Rota
+from service.corona.polling_schedule import Rota
 
 WIRE_VERSION = 2
 """Nodes of different versions share the ring but do not hear each other: until all are replaced, a channel is polled
@@ -81,7 +81,7 @@ class Base(msgspec.Struct, frozen=True, array_like=True):
     """What a new version leaves for the next polls to go on from, so that nobody has to load it.
 
     ``detected_s`` is the candidate's (Unix s): its finder knows it again by that. ``subscribers`` are the channel's.
-    ``digest`` names the content (:mod:`service.location.contents`).
+    ``digest`` names the content (:mod:`service.location.content_cache`).
     """
 
     validators: model.Validators

@@ -6,7 +6,7 @@ fenced by the channel's epoch in the store.
 
 A channel is *adopting* until its epoch and version are known, then *idle*, or *publishing* while
 a candidate is at the store. A refusal, or a candidate newer than we are, sends it back to adopting.
-How many poll it, and when, is :class:`~service.corona.pacing.Pacing`'s to decide.
+How many poll it, and when, is :class:`~service.corona.polling_plans.Pacing`'s to decide.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,13 +14,13 @@ from math import inf
 
 import msgspec
 
-from service.corona.estimates import Updates
 from service.corona.events import Adopt, Adopted, ChannelsListed, Disown, Effect, Publish, Send
+from service.corona.fleet_policy import Policy
 from service.corona.messages import Assign, Assignment, Base, Candidate, Rejected, Unassign, Versioned
-from service.corona.pacing import Pacing
-from service.corona.policy import Policy
-from service.corona.reasons import Reason
-from service.corona.schedule import Rota
+from service.corona.poll_explanation import Reason
+from service.corona.polling_plans import Pacing
+from service.corona.polling_schedule import Rota
+from service.corona.update_rates import Updates
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 

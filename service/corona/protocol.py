@@ -24,6 +24,7 @@ from service.corona.events import (
     Send,
     Tick,
 )
+from service.corona.fleet_policy import Policy
 from service.corona.member import Member
 from service.corona.messages import (
     Assign,
@@ -38,9 +39,8 @@ from service.corona.messages import (
     Versioned,
 )
 from service.corona.owner import Owner
-from service.corona.pacing import Pacing
-from service.corona.policy import Policy
-from service.corona.reasons import Reason
+from service.corona.poll_explanation import Reason
+from service.corona.polling_plans import Pacing
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 

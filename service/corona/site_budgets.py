@@ -15,9 +15,9 @@ import msgspec
 
 from service.corona.clusters import decode, encode, merged, summarise
 from service.corona.events import Send
+from service.corona.fleet_policy import Policy
 from service.corona.honeycomb import UNBOUND, Problem
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
-from service.corona.policy import Policy
 from service.model import NodeId
 from service.overlay.ring import RingView
 

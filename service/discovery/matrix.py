@@ -7,11 +7,11 @@ its few homes, and nobody has to remember where.
 
 We deviate: the paper draws anew for each registration; a name that changes could then not be found to be replaced.
 
-A cell asks the matrix's head for more or fewer partitions or replicas at three thresholds and their low counterparts. A
-rate is that of the last ``WINDOW`` events, as the paper's nodes measure it (§V.A). One request is acted upon at a time:
-the head's record changes first, and then upkeep (:mod:`service.discovery.upkeep`) makes the cells follow. Until that is
-complete, the matrix is not *settled*, and requests are dropped; we deviate by not keeping them for later, because a
-cell that is still overloaded asks again.
+A cell asks the matrix's head for more or fewer partitions or replicas at three thresholds and their low counterparts.
+A rate is that of the last ``WINDOW`` events, as the paper's nodes measure it (§V.A). One request is acted upon at a
+time: the head's record changes first, and then upkeep (:mod:`service.discovery.matrix_resizing`) makes the cells
+follow. Until that is complete, the matrix is not *settled*, and requests are dropped; we deviate by not keeping them
+for later, because a cell that is still overloaded asks again.
 """
 
 from collections.abc import Iterable

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from service.discovery.pairs import MAX_VALUE_CHARS, PACES, Pair, pair, words
+from service.discovery.av_pairs import MAX_VALUE_CHARS, PACES, Pair, pair, words
 from service.errors import BadQuery
 from service.feeds.urls import host_of, without_selector
 from service.model import Channel, Entry

@@ -5,8 +5,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from service.feeds.limits import FIELD_CHARS, names
-from service.feeds.text import one_line
+from service.feeds.parsing.html_text import one_line
+from service.feeds.parsing.limits import FIELD_CHARS, names
 
 MAX_BYTES = 5 * 1024 * 1024
 PAGE = "page"

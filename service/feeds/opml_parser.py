@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from lxml import etree
 
 from service.errors import BadUrl, UserError
-from service.feeds.charset import text_of
-from service.feeds.limits import FIELD_CHARS, names
 from service.feeds.opml import MAX_BYTES, PAGE, Outline, Subscribed
-from service.feeds.text import one_line
+from service.feeds.parsing.charset import text_of
+from service.feeds.parsing.html_text import one_line
+from service.feeds.parsing.limits import FIELD_CHARS, names
 from service.feeds.urls import canonical_url, page_url, selector_of, without_selector
 
 MAX_OUTLINES = 5_000

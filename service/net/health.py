@@ -17,9 +17,9 @@ from aiohttp import hdrs, web
 from prometheus_client import exposition
 
 from service.errors import CoronetError, StoreUnavailable
-from service.metrics import VERSIONS
 from service.net.client_address import is_in
 from service.net.http_server import HttpServer, client_of
+from service.observability.metrics import VERSIONS
 from service.settings import Settings
 
 log = structlog.get_logger(__name__)

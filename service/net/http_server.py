@@ -23,8 +23,8 @@ from typing import Final, Literal, cast
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from service.metrics import HTTP_CONNECTIONS_ENDED
 from service.net.client_address import Client, ForwardingUnclear, Network, find_client, is_in, network_of
+from service.observability.metrics import HTTP_CONNECTIONS_ENDED
 
 HEADERS_WITHIN_S = 20.0
 """From the first byte of a request, or from the connection, to the last of its headers."""

@@ -18,9 +18,9 @@ from yarl import URL
 
 from service.errors import AddressRefused, BadStatus, TooLarge, Unreachable
 from service.feeds.urls import canonical_url
-from service.net import guard
-from service.net.answer import MAX_BODY_BYTES, read_at_most
-from service.net.failures import as_error
+from service.net import address_guard
+from service.net.error_translation import as_error
+from service.net.response import MAX_BODY_BYTES, read_at_most
 
 WITHIN_S: Final = 15.0
 _WRITTEN: Final = range(200, 300)
@@ -91,7 +91,7 @@ class Uploads:
         # The port is our server's word: those of the guard are for publishers.
         ports = (parts.port or _PORTS.get(parts.scheme, 0),)
         return aiohttp.TCPConnector(
-            socket_factory=guard.socket_factory(allow_private=self._allow_private, extra_ports=ports),
+            socket_factory=address_guard.socket_factory(allow_private=self._allow_private, extra_ports=ports),
             use_dns_cache=False,
         )
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import islice
 
 from service.model import ChannelId, NodeId, NodeInfo
-from service.overlay.ids import BITS, from_hex, to_hex
+from service.overlay.id_space import BITS, from_hex, to_hex
 
 _MOST_SETS_KNOWN = 1_000
 

@@ -13,10 +13,10 @@ from typing import Annotated
 
 import typer
 
-from service.corona.goals import Goal
-from service.simulate.clash_servers import MapKind
-from service.simulate.trace import Publishers
-from service.simulate.workload import Bins, Ids, Phases
+from service.corona.objectives import Goal
+from service.simulate.clash.servers import MapKind
+from service.simulate.corona.workload import Bins, Ids, Phases
+from service.simulate.schedulers.publication_trace import Publishers
 
 REPORTED = ("clash", "corona", "discovery", "location", "partial-lookup", "schedulers")
 """Experiments with a page; see ``report``."""
@@ -63,7 +63,7 @@ def corona(
     loss: Annotated[float | None, typer.Option(min=0, max=0.5, help="Of messages; 0.02 where there is churn.")] = None,
 ) -> None:
     """Corona's simulations: its own way, and ours."""
-    from service.simulate.workload import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.corona.workload import Setup  # noqa: PLC0415 - asking for help must not load it
 
     if base not in BASES:
         raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
@@ -98,7 +98,7 @@ def schedulers(
     goal: Annotated[Goal, typer.Option(help="What ours optimises.")] = Goal.FAIR,
 ) -> None:
     """Ours and other readers' at equal requests."""
-    from service.simulate.schedulers import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.schedulers.experiment import Setup  # noqa: PLC0415 - asking for help must not load it
 
     _perform("schedulers", Setup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
 
@@ -117,7 +117,7 @@ def clash(
     hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
 ) -> None:
     """CLASH's simulations beside plain DHTs. Six hours of three workloads."""
-    from service.simulate.clash_servers import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.clash.servers import Setup  # noqa: PLC0415 - asking for help must not load it
 
     setup = Setup(stream_packets, queries, hashes, overload, servers=servers, sources=sources)
     if 4 * sources > servers * setup.capacity_packets_s:
@@ -147,7 +147,7 @@ def location(
     documents: Annotated[int, typer.Option(min=1, help="Of each server, in the static runs.")] = 70,
 ) -> None:
     """Attenuated Bloom filters beside Tapestry. On a transit-stub graph; home nodes, too."""
-    from service.simulate.location import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.location.experiment import Setup  # noqa: PLC0415 - asking for help must not load it
 
     _perform("location", Setup(servers, documents), seed, as_json=as_json, plot=plot)
 
@@ -164,7 +164,7 @@ def report(
     for name in REPORTED if only is None else only:
         if name not in REPORTED:
             raise typer.BadParameter(f"{name} has no page; {', '.join(REPORTED)} have.")
-        shown = import_module(f"service.simulate.{name.replace('-', '_')}_report")
+        shown = import_module(f"service.simulate.{name.replace('-', '_')}.report")
         with progress(len(shown.JOBS), hidden=False) as done:
             found = run_all(shown.JOBS, done)
         shown.plot(found, directory / f"{name}.png")
@@ -192,7 +192,7 @@ def _perform(name: str, *arguments: object, as_json: bool, plot: Path | None) ->
     """Run an experiment, print its outcome, and draw it if asked to."""
     from service.simulate.report import no_collection  # noqa: PLC0415 - asking for help must not load it
 
-    experiment, shown = (import_module(f"service.simulate.{name}{suffix}") for suffix in ("", "_report"))
+    experiment, shown = (import_module(f"service.simulate.{name}.{part}") for part in ("experiment", "report"))
     with progress(experiment.STEPS, hidden=as_json) as report, no_collection():
         outcome = experiment.run(*arguments, report)
     told(outcome, lambda: shown.table(outcome), as_json=as_json)

@@ -9,36 +9,36 @@ Every method may raise :class:`service.errors.StoreUnavailable`.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from service.clash.groups import Keyspaces, Layout
+from service.clash.key_groups import Keyspaces, Layout
 from service.model import ChannelId
 from service.settings import Settings
-from service.store.accounts import Accounts, ApiKeys, LoginLimits, Sessions
-from service.store.audit import Audit, Repeats
-from service.store.cells import Cells
-from service.store.channels import Channels
-from service.store.directory import Directory
-from service.store.forgetting import Forgetting
-from service.store.heard import Heard
-from service.store.hosts import Blocks, Hosts
-from service.store.identity_watch import IdentityWatch
-from service.store.imports import Imports
-from service.store.index import ChannelIndex
-from service.store.keyspaces import KeyspaceStore, LoadStore
-from service.store.link import Link, Together
-from service.store.moves import Moves
-from service.store.nodes import Nodes
-from service.store.outbox import DeadLetters, Outbox
-from service.store.people import Invites, People
-from service.store.policy import BoundsStore, PolicyStore
-from service.store.rehearsals import Rehearsals
-from service.store.remarks import Paces, Remarks
-from service.store.requests import Inboxes, Requests
-from service.store.ring import Bots, Ring, Spreads
-from service.store.rooms import Rooms
-from service.store.standing import Standings
-from service.store.subscriptions import Pauses, Subscriptions
-from service.store.users import PreferenceStore, Users
-from service.store.websub import WebSub
+from service.store.channels.admin_settings import Paces, Remarks
+from service.store.channels.channels import Channels
+from service.store.channels.moves import Moves
+from service.store.channels.pubsub_nodes import Nodes
+from service.store.channels.websub import WebSub
+from service.store.client.connection import Link, Together
+from service.store.client.identity_watch import IdentityWatch
+from service.store.console.accounts import Accounts, ApiKeys, LoginLimits, Sessions
+from service.store.console.audit import Audit, Repeats
+from service.store.coordination.fleet_policy import BoundsStore, PolicyStore
+from service.store.coordination.leases import Bots, Ring, Spreads
+from service.store.coordination.request_budgets import Blocks, Hosts
+from service.store.coordination.requests import Inboxes, Requests
+from service.store.delivery.dry_runs import Rehearsals
+from service.store.delivery.inbound_log import Heard
+from service.store.delivery.outbox import DeadLetters, Outbox
+from service.store.directory.cells import Cells
+from service.store.directory.matrices import Directory
+from service.store.directory.saved_searches import Standings
+from service.store.people.erasure import Forgetting
+from service.store.people.people import Invites, People
+from service.store.people.rooms import Rooms
+from service.store.people.users import PreferenceStore, Users
+from service.store.subscriptions.channel_index import ChannelIndex
+from service.store.subscriptions.keyspaces import KeyspaceStore, LoadStore
+from service.store.subscriptions.opml_imports import Imports
+from service.store.subscriptions.subscriptions import Pauses, Subscriptions
 
 LAYOUT = Layout()
 """Of the keys of all subscriptions."""

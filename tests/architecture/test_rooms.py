@@ -17,24 +17,28 @@ PURE = (
     "service/location",
     "service/feeds",
     "service/simulate",
-    "bots/commands",
-    "bots/wishes",
+    "bots/commands/parser",
+    "bots/commands/settings_parser",
     "bots/replies",
-    "service/preferences",
+    "service/users/preferences",
 )
 
 # Rooms of feeds that run the parser in a child that can be killed; what they run there is pure.
-SHELLS = ("service/feeds/sandbox", "service/feeds/sandbox_child", "service/feeds/sandbox_confinement")
+SHELLS = (
+    "service/feeds/sandbox/parser_pool",
+    "service/feeds/sandbox/parser_process",
+    "service/feeds/sandbox/confinement",
+)
 
 IMPURE_MODULES = re.compile(
     r"(asyncio|random|secrets|uuid|os|io|logging|structlog|socket|subprocess|threading|redis|aiohttp|slixmpp"
-    r"|service\.(clock|settings|store|net|console|stack))(\.|$)"
+    r"|service\.(clock|settings|store|net|console|embedded))(\.|$)"
 )
 ASYNC = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 CLOCKS = re.compile(r"time\.(?!struct_time$)|.*\.(now|utcnow|today)$")
 
 # The stack starts programs: it looks for them on PATH, and hands its environment on to them, unread.
-READS_ENVIRONMENT = ("service/settings", "service/stack")
+READS_ENVIRONMENT = ("service/settings", "service/embedded")
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}
 
 
@@ -146,7 +150,7 @@ def test_an_http_client_is_noticed(line: str) -> None:
 
 def test_only_one_module_makes_http_servers() -> None:
     """Every server has the deadlines and limits of that one; the sample publisher is for this machine alone."""
-    found = breaches(everything_but("service/net/http_server", "service/stack/publisher"), http_servers)
+    found = breaches(everything_but("service/net/http_server", "service/embedded/sample_publisher"), http_servers)
     assert not found, "\n".join(found)
 
 
@@ -156,7 +160,7 @@ def test_an_http_server_is_noticed(line: str) -> None:
 
 
 def test_only_the_modules_of_keys_name_redis_keys() -> None:
-    found = breaches(everything_but("service/store/keys"), key_names)
+    found = breaches(everything_but("service/store/client/keys"), key_names)
     assert not found, "\n".join(found)
 
 

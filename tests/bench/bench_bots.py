@@ -19,13 +19,13 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from bots import process
-from bots.charges import PARTS
-from service.feeds.parts import parts
+from bots.cluster.served_people import PARTS
+from service.embedded.redis import PrivateRedis
+from service.feeds.entries.version_parts import parts
 from service.model import Channel
 from service.settings import Settings
-from service.stack.redis import PrivateRedis
 from service.store import Store, connect
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.bench.bench_fanout import PASSWORD, Crowd, make_accounts, rates
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel, publish

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import aiohttp
 
+from service.embedded.redis import PrivateRedis
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings
-from service.stack.redis import PrivateRedis
 from service.store import Store, connect
-from service.store.channels import Snapshot
+from service.store.channels.channels import Snapshot
 from tests.bench.bench_idle import cpu_s, family
 from tests.support.waiting import until
 

@@ -19,11 +19,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from service.embedded.redis import PrivateRedis
 from service.feeds.urls import channel_id
 from service.model import ChannelId
 from service.settings import Settings
-from service.stack.redis import PrivateRedis
-from service.store import Store, connect, keys
+from service.store import Store, connect
+from service.store.client import keys
 from tests.support.channels import make_channel
 
 AT_ONCE = 500

@@ -19,10 +19,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import quantiles
 
+from service.embedded.redis import PrivateRedis
 from service.feeds.urls import channel_id
 from service.settings import Settings
-from service.stack.redis import PrivateRedis
-from service.store import Store, connect, keys
+from service.store import Store, connect
+from service.store.client import keys
 from tests.bench.bench_idle import cpu_s
 from tests.support.console import Visitor, logged_in
 from tests.support.processes import resident_bytes

@@ -21,12 +21,12 @@ from itertools import accumulate
 from pathlib import Path
 
 from service.discovery.names import Traits, entry_pairs
-from service.discovery.standing import Matcher, Phrase, Standing, Subject, Topic, matches
+from service.discovery.saved_searches import Matcher, Phrase, Standing, Subject, Topic, matches
+from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry
 from service.settings import Settings
-from service.stack.redis import PrivateRedis
 from service.store import Store, connect
-from service.store.directory import Name
+from service.store.directory.matrices import Name
 
 AT_ONCE = 500
 ASKERS = 8

@@ -23,13 +23,13 @@ from typing import Any
 from pydantic import SecretStr
 from slixmpp import ComponentXMPP
 
-from service.feeds.parts import parts
-from service.logs import configure
+from service.embedded.prosody import PrivateProsody
+from service.embedded.redis import PrivateRedis
+from service.feeds.entries.version_parts import parts
+from service.observability.logs import configure
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
-from service.stack.redis import PrivateRedis
 from service.store import Store, connect
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.bench import receivers
 from tests.support.bot import serving
 from tests.support.channels import make_channel, publish

@@ -16,9 +16,9 @@ from itertools import count, cycle
 
 import feedparser
 
-from service.feeds.examine import examine
-from service.feeds.parse import parse
-from service.feeds.wire import Document, Examine
+from service.feeds.entries.change_detection import examine
+from service.feeds.parsing.feed_parser import parse
+from service.feeds.sandbox.protocol import Document, Examine
 from tests.support.documents import typical_atom, typical_rss
 
 URL = "https://blog.example.com/feed"

@@ -16,9 +16,9 @@ from statistics import median
 import numpy as np
 
 from service.corona.clusters import encode, summarise
-from service.corona.goals import Floats
 from service.corona.honeycomb import load, scale_for_budget, scale_for_delay, sizes, within_sites
-from service.simulate.paper_levels import level_sizes, levels_for_budget
+from service.corona.objectives import Floats
+from service.simulate.corona.paper_levels import level_sizes, levels_for_budget
 from tests.support.tradeoffs import POLL_INTERVAL_S, delay, heterogeneous
 
 CHANNELS = 1_000_000

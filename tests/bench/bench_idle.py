@@ -14,11 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from service.embedded import ports
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
-from service.stack import ports
 from service.store import Store
-from service.store.channels import Snapshot
+from service.store.channels.channels import Snapshot
 from tests.support.product import Product, running
 from tests.support.waiting import until
 

@@ -19,12 +19,12 @@ import aiohttp
 from aiohttp.test_utils import unused_port
 from yarl import URL
 
-from service.console.accounts import Passwords
-from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
+from service.console.auth.accounts import Passwords
+from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
+from service.embedded.redis import PrivateRedis
 from service.settings import Settings
-from service.stack.redis import PrivateRedis
 from service.store import Store, connect
-from service.store.accounts import Account
+from service.store.console.accounts import Account
 from tests.support.waiting import until
 
 _GUESSERS = 50

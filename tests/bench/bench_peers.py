@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from random import Random
 
 from service.location.bloom import Own, Shape, resized
-from service.location.contents import Cache, Content, digest_of
+from service.location.content_cache import Cache, Content, digest_of
 from service.location.protocol import Node
 from service.location.wire import Hello, Update
 from workers.peers.overlay import DEPTH, FALSE_POSITIVES

@@ -14,9 +14,9 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from service.embedded.prosody import PrivateProsody
+from service.embedded.redis import PrivateRedis
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
-from service.stack.redis import PrivateRedis
 from service.store import connect
 from tests.bench.bench_fanout import PASSWORD, make_accounts
 from tests.support.bot import serving

@@ -21,7 +21,7 @@ from subprocess import PIPE, Popen
 import trustme
 
 from service.model import Validators
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 
 ROUNDS = 5
 POLLS_PER_ROUND = 200

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
-from service.console.login import setup_link
+from service.console.auth.login import setup_link
+from service.embedded.sample_publisher import SamplePublisher
 from service.settings import Settings
-from service.stack.publisher import SamplePublisher
 from service.store import connect
 from tests.support.browser import violations
 from tests.support.product import Product, running

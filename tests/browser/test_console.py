@@ -4,11 +4,11 @@ import re
 
 from playwright.async_api import Browser, expect
 
-from service.console.login import setup_link
+from service.console.auth.login import setup_link
 from service.feeds.urls import page_url
 from service.model import Entry, PollResult
 from service.store import Store
-from service.store.requests import Answer, Move, Moving, Polled, PollNow, Probe, Probed
+from service.store.coordination.requests import Answer, Move, Moving, Polled, PollNow, Probe, Probed
 from tests.support.browser import enter_as, violations
 from tests.support.channels import make_channel, polled
 from tests.support.console import Asked, console, logged_in, worker

@@ -6,14 +6,15 @@ from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, CDPSession, Page, ViewportSize
 
-from service.corona.policy import Aims, Bounds, Goal
-from service.feeds.parts import parts
+from service.corona.fleet_policy import Aims, Bounds, Goal
+from service.feeds.entries.version_parts import parts
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, PollResult, Validators
-from service.store import Store, keys
-from service.store.channels import Snapshot
-from service.store.hosts import Block
-from service.store.requests import Answer, Probed, Show, Shown
+from service.store import Store
+from service.store.channels.channels import Snapshot
+from service.store.client import keys
+from service.store.coordination.request_budgets import Block
+from service.store.coordination.requests import Answer, Probed, Show, Shown
 from tests.support.browser import COLOURS, enter_as, violations
 from tests.support.channels import change, make_channel, polled
 from tests.support.console import Asked, Visitor, console, logged_in, worker

@@ -1,11 +1,11 @@
 """What admins see of recalled leaves, and what becomes of them when they are split on demand."""
 
-from service import shards
-from service.clash.groups import KeyGroup
-from service.clash.steps import GiveKeyGroup, RecallGroup
+from service.clash.key_groups import KeyGroup
+from service.clash.move_steps import GiveKeyGroup, RecallGroup
+from service.operations import shards
 from service.settings import Settings
 from service.store import Store
-from service.store.keyspaces import carried_out
+from service.store.subscriptions.keyspaces import carried_out
 
 
 async def test_a_recalled_leaf_is_shown_as_one_and_splits_on_demand_like_any(store: Store) -> None:

@@ -7,7 +7,7 @@ import pytest
 from service.errors import HostBlocked, LimitReached
 from service.net.sites import names_over
 from service.store import Store
-from service.store.hosts import Block
+from service.store.coordination.request_budgets import Block
 
 BLOCK = Block("ada", 1.0, "asked us to")
 
@@ -48,7 +48,7 @@ async def test_a_block_is_lifted_once(store: Store) -> None:
 
 
 async def test_so_many_are_blocked_and_no_more(store: Store) -> None:
-    with mock.patch("service.store.hosts.MOST_BLOCKED", 1):
+    with mock.patch("service.store.coordination.request_budgets.MOST_BLOCKED", 1):
         await store.blocks.add("example.org", BLOCK)
         with pytest.raises(LimitReached):
             await store.blocks.add("example.net", BLOCK)

@@ -4,10 +4,10 @@ from unittest import mock
 
 import pytest
 
-from service.corona.policy import UNBOUNDED, Bounds
+from service.corona.fleet_policy import UNBOUNDED, Bounds
 from service.errors import LimitReached
 from service.store import Store
-from service.store.policy import AllBounds
+from service.store.coordination.fleet_policy import AllBounds
 from tests.support.channels import make_channel
 
 HOURLY, SOON = Bounds(shortest_interval_s=3_600.0), Bounds(longest_wait_s=60.0)
@@ -45,7 +45,7 @@ async def test_a_channel_that_is_removed_takes_its_bounds_along(store: Store) ->
 
 
 async def test_so_many_channels_have_bounds_and_no_more(store: Store) -> None:
-    with mock.patch("service.store.policy.MOST_BOUNDED", 1):
+    with mock.patch("service.store.coordination.fleet_policy.MOST_BOUNDED", 1):
         await store.bounds.set(CHANNEL, HOURLY)
         await store.bounds.set(CHANNEL, SOON)
         with pytest.raises(LimitReached):

@@ -10,8 +10,9 @@ import pytest
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Record, Standing
 from service.discovery.matrix import Matrix, Place, Size, head_of
-from service.store import Store, keys
-from service.store.cells import pair_key
+from service.store import Store
+from service.store.client import keys
+from service.store.directory.cells import pair_key
 from tests.support.cells import MemoryCells
 from tests.support.waiting import until
 

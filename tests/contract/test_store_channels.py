@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from service.errors import LeaseLost, StaleVersion
-from service.location.contents import Content, digest_of, newest, unpacked
+from service.location.content_cache import Content, digest_of, newest, unpacked
 from service.model import Change, Delta, Entry, PollResult
 from service.store import Store
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from service import shards
 from service.errors import StoreUnavailable
-from service.feeds.parts import Parts
+from service.feeds.entries.version_parts import Parts
+from service.operations import shards
 from service.settings import Settings
-from service.store import Store, connect, keys
-from service.store.identity import READ
-from service.store.link import Link
-from service.store.requests import Letter
-from service.store.routing import slot_of
+from service.store import Store, connect
+from service.store.client import keys
+from service.store.client.cluster_routing import slot_of
+from service.store.client.connection import Link
+from service.store.client.identity import READ
+from service.store.coordination.requests import Letter
 from tests.support.channels import make_channel
 from tests.support.everywhere import everywhere
 from tests.support.redis_cluster import RedisCluster

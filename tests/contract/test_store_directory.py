@@ -10,8 +10,9 @@ import pytest
 
 from service.discovery import cell
 from service.discovery.matrix import Limits, Size, home
-from service.store import Store, keys
-from service.store.directory import Directory, Name, _draw
+from service.store import Store
+from service.store.client import keys
+from service.store.directory.matrices import Directory, Name, _draw
 from tests.support.waiting import until
 
 KEPT_S = 600.0

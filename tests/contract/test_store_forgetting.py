@@ -6,19 +6,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.discovery.grammar import parse_watch
-from service.discovery.standing import Subject
+from service.discovery.query_parser import parse_watch
+from service.discovery.saved_searches import Subject
 from service.errors import LimitReached, StoreUnavailable
+from service.feeds.entries.version_parts import Parts
 from service.feeds.opml import Subscribed
-from service.feeds.parts import Parts
-from service.habits import Habits
 from service.model import Channel, Entry
-from service.preferences import FOR_ALL, Preferences
-from service.store import Store, keys
-from service.store.forgetting import RESTRICTIONS_KEPT_DAYS
-from service.store.imports import MOST_WAITING
-from service.store.outbox import MessageId
-from service.store.standing import FreshMatcher
+from service.store import Store
+from service.store.client import keys
+from service.store.delivery.outbox import MessageId
+from service.store.directory.saved_searches import FreshMatcher
+from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
+from service.store.subscriptions.opml_imports import MOST_WAITING
+from service.users.preferences import FOR_ALL, Preferences
+from service.users.quiet_hours import Habits
 from tests.contract.test_store_subscriptions import DyingLink
 from tests.support.channels import make_channel
 

@@ -1,8 +1,8 @@
 """When people want to hear from us, and in which language, is kept apart from what their clients say."""
 
-from service.habits import NONE, Digest, Habits
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
+from service.users.quiet_hours import NONE, Digest, Habits
 
 ALICE, BEN = "alice@localhost", "ben@localhost"
 DAILY = Habits("Europe/Berlin", None, Digest("day"), language="de")

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.store import Store, keys
-from service.store.heard import KNOWN_S, MOST_UNREAD, Notice, Sentence
+from service.store import Store
+from service.store.client import keys
+from service.store.delivery.inbound_log import KNOWN_S, MOST_UNREAD, Notice, Sentence
 from tests.support.waiting import until
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
@@ -92,7 +93,7 @@ async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in
 
 
 async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.heard.BLOCK_AT_MOST_S", 0.05)
+    monkeypatch.setattr("service.store.delivery.inbound_log.BLOCK_AT_MOST_S", 0.05)
     after = await store.heard.newest_notice()
     sent = [Notice(UID), Notice(UID, b"subscribe", "bot/a")]
     await store.heard.notify(sent)

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from service.store import Store, keys
-from service.store.hosts import Bound
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.request_budgets import Bound
 
 SLOW = Bound("example.org", 0.001, 3)
 CHANNEL = "c" * 40

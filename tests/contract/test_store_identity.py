@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from service.embedded.redis import PrivateRedis
 from service.errors import StoreRefused, StoreUnavailable
 from service.settings import Settings, SettingsInvalid
-from service.stack.redis import PrivateRedis
-from service.store import Store, keys, open_store
-from service.store.identity import (
+from service.store import Store, open_store
+from service.store.client import keys
+from service.store.client.identity import (
     BEHIND,
     EMPTIED,
     OTHER_FLEET,

@@ -6,12 +6,13 @@ from itertools import count, cycle
 
 import pytest
 
-from service.clash.groups import KeyGroup
-from service.clash.steps import MergeGroup, RecallGroup, SplitGroup, Step, following
+from service.clash.key_groups import KeyGroup
+from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup, Step, following
 from service.errors import StepRefused
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, UserId
-from service.store import LAYOUT, Store, keys
+from service.store import LAYOUT, Store
+from service.store.client import keys
 from tests.support.channels import make_channel
 
 SITE = "example.org"
@@ -65,7 +66,7 @@ async def test_at_every_step_of_splits_recalls_and_merges_all_is_found_counted_a
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group of a channel is split until its people are in several keyspaces, recalls some, and is merged again."""
-    monkeypatch.setattr("service.store.keyspaces.PAGE", 15)
+    monkeypatch.setattr("service.store.subscriptions.keyspaces.PAGE", 15)
     channel = await _subscribed(store)
     prefix, place = LAYOUT.channel_group(SITE, channel.id), store.keyspaces.map.keyspace_of
     path = [KeyGroup.around(prefix.key, depth, LAYOUT.bits) for depth in range(prefix.depth + 3)]

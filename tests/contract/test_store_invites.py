@@ -2,7 +2,8 @@
 
 import asyncio
 
-from service.store import Store, keys
+from service.store import Store
+from service.store.client import keys
 
 
 async def test_an_invitation_is_good_for_as_many_people_as_it_says(store: Store) -> None:

@@ -7,18 +7,19 @@ from typing import TypeVar
 
 import pytest
 
-from service.clash import steps
-from service.clash.groups import KeyGroup, Keyspace, Keyspaces
-from service.clash.search import Probe
-from service.clash.table import Kind, Move
+from service.clash import move_steps
+from service.clash.group_search import Probe
+from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces
+from service.clash.prefix_query import Page, ReadDonor, ReadLeaf, Record
+from service.clash.server_table import Kind, Move
 from service.clash.transitions import Accepted, Answer
-from service.clash.walk import Page, ReadDonor, ReadLeaf, Record
 from service.errors import BadKey, CoronetError, StepRefused, UnknownKeyspace
 from service.settings import Settings
-from service.store import Store, keys
-from service.store import link as links
-from service.store.keyspaces import KeyspaceStore, unpacked
-from service.store.link import Link, Together
+from service.store import Store
+from service.store.client import connection as links
+from service.store.client import keys
+from service.store.client.connection import Link, Together
+from service.store.subscriptions.keyspaces import KeyspaceStore, unpacked
 from tests.support.histories import BITS, Moves, live_through
 from tests.support.keyspaces import MemoryKeyspaces
 
@@ -52,7 +53,7 @@ class BothKeyspaces(MemoryKeyspaces):
         redis(redis.link.call("FLUSHALL"))
         self._other = KeyspaceStore(Together(redis.link), Keyspaces(count), BITS)
 
-    def carry_out(self, step: steps.Step) -> steps.Outcome:
+    def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
         try:
             outcome = super().carry_out(step)
         except CoronetError as error:
@@ -118,7 +119,7 @@ def redis(clean_redis: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
     monkeypatch.setattr(
         links, "_script", lambda name: whole(name).replace("MOST = 28, 24, 128\n", "MOST = 28, 24, 3\n")
     )
-    monkeypatch.setattr("service.store.keyspaces.PAGE", 2)
+    monkeypatch.setattr("service.store.subscriptions.keyspaces.PAGE", 2)
     opened = Redis(clean_redis)
     try:
         yield opened
@@ -172,9 +173,9 @@ def _wrong(root: Keyspace) -> list[tuple[type[CoronetError], str, Callable[[Keys
         (BadKey, "seqs 31", lambda store: store.write(Probe(root, KEY, 0), Record(KEY, RECORD.id, 1 << 31))),
         (UnknownKeyspace, "no keyspace 256", lambda store: store.write(Probe(256, KEY, 0), RECORD)),
         (UnknownKeyspace, "no keyspace -1", lambda store: store.tables([0, -1])),
-        (UnknownKeyspace, "no keyspace 300", lambda store: store.carry_out(steps.Fetch(alien))),
-        (StepRefused, "cannot be split", lambda store: store.carry_out(steps.SplitGroup(root, EVERYTHING.left))),
-        (StepRefused, "cannot be merged", lambda store: store.carry_out(steps.MergeGroup(root, EVERYTHING))),
+        (UnknownKeyspace, "no keyspace 300", lambda store: store.carry_out(move_steps.Fetch(alien))),
+        (StepRefused, "cannot be split", lambda store: store.carry_out(move_steps.SplitGroup(root, EVERYTHING.left))),
+        (StepRefused, "cannot be merged", lambda store: store.carry_out(move_steps.MergeGroup(root, EVERYTHING))),
     ]
 
 
@@ -200,7 +201,7 @@ async def test_a_table_that_is_not_ours_is_refused_and_left_alone(
     store: Store, field: str, text: str, error: type[CoronetError], said: str
 ) -> None:
     keyspaces, root = store.keyspaces, _root(store.keyspaces)
-    await keyspaces.carry_out(steps.SplitGroup(root, EVERYTHING))
+    await keyspaces.carry_out(move_steps.SplitGroup(root, EVERYTHING))
     (table,) = await keyspaces.tables([root])
     move = table.move
     assert move is not None
@@ -211,7 +212,7 @@ async def test_a_table_that_is_not_ours_is_refused_and_left_alone(
         lambda: keyspaces.write(Probe(root, KEY, 0), RECORD),
         lambda: keyspaces.read_leaf(ReadLeaf(Probe(root, KEY, 0), prefix, None, 10)),
         lambda: keyspaces.read_donor(ReadDonor(move, prefix, None, 10)),
-        lambda: keyspaces.carry_out(steps.Fetch(move, (RECORD,))),
+        lambda: keyspaces.carry_out(move_steps.Fetch(move, (RECORD,))),
         lambda: keyspaces.tables([root]),
     ]
     for ask in asked:

@@ -11,10 +11,11 @@ import pytest
 import pytest_asyncio
 
 from service.errors import StoreUnavailable
-from service.feeds.parts import Parts
+from service.feeds.entries.version_parts import Parts
 from service.settings import Settings
-from service.store import Store, keys
-from service.store.link import _PROMPT_CONNECTIONS, BLOCK_AT_MOST_S, Link, script
+from service.store import Store
+from service.store.client import keys
+from service.store.client.connection import _PROMPT_CONNECTIONS, BLOCK_AT_MOST_S, Link, script
 from tests.support.channels import make_channel
 from tests.support.waiting import until, until_so
 

@@ -9,14 +9,15 @@ import pytest
 from service.errors import StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry, Notice, UserId
-from service.store import Store, keys
-from service.store.channels import ChannelState
-from service.store.moves import agreed_version
+from service.store import Store
+from service.store.channels.channels import ChannelState
+from service.store.channels.moves import agreed_version
+from service.store.client import keys
 from tests.contract.test_store_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, make_channel, publish
 from tests.support.everywhere import everywhere
 from tests.support.waiting import until
-from workers.fanout import FanOut
+from workers.ownership.fanout import FanOut
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
 URL, NEW = "https://example.org/feed", "https://example.net/feed"

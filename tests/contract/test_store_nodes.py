@@ -1,7 +1,8 @@
 """How far channels are published: kept per service; news reaches who listens, and costs nothing if nobody does."""
 
-from service.store import Store, keys
-from service.store.nodes import Position
+from service.store import Store
+from service.store.channels.pubsub_nodes import Position
+from service.store.client import keys
 
 SERVICE, OTHER = "pubsub.example.org", "pubsub.example.net"
 ONE, TWO = "1" * 40, "2" * 40

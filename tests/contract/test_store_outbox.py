@@ -8,11 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.feeds.parts import Marks, Parts
+from service.feeds.entries.version_parts import Marks, Parts
 from service.model import Channel, ChannelId
 from service.settings import Settings
-from service.store import Store, connect, keys
-from service.store.outbox import Batch
+from service.store import Store, connect
+from service.store.client import keys
+from service.store.delivery.outbox import Batch
 from tests.support.channels import make_channel
 
 ALICE = "alice@localhost"

@@ -1,7 +1,7 @@
 """How often channels were polled: what changed, the last few of it, and of no channel that is gone."""
 
 from service.store import Store
-from service.store.remarks import KEPT
+from service.store.channels.admin_settings import KEPT
 from tests.support.channels import make_channel
 
 

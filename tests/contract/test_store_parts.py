@@ -2,11 +2,12 @@
 
 import contextlib
 
-from service.corona.policy import Bounds
+from service.corona.fleet_policy import Bounds
 from service.errors import StoreUnavailable
 from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Validators
-from service.store import Store, keys
+from service.store import Store
+from service.store.client import keys
 from tests.contract.test_store_moves import ALICE, carry_out, say_moved, tell_everybody, told_to
 from tests.contract.test_store_subscriptions import DyingLink
 from tests.support.channels import SNAPSHOT, make_channel, publish

@@ -2,11 +2,12 @@
 
 import pytest
 
-from service.feeds.parts import Marks, Parts
+from service.feeds.entries.version_parts import Marks, Parts
 from service.model import Channel
-from service.preferences import FOR_ALL, Preferences
-from service.store import Store, keys
-from service.store.outbox import Batch, Decided, Hit, MetWatch, Withheld
+from service.store import Store
+from service.store.client import keys
+from service.store.delivery.outbox import Batch, Decided, Hit, MetWatch, Withheld
+from service.users.preferences import FOR_ALL, Preferences
 from tests.support.channels import make_channel
 
 ALICE = "alice@localhost"

@@ -2,12 +2,13 @@
 
 import pytest
 
-from service.discovery.standing import Phrase
+from service.discovery.saved_searches import Phrase
 from service.errors import UserError
-from service.feeds.parts import Parts
-from service.store import Store, keys
-from service.store.outbox import Batch, OutboxItem
-from service.store.rooms import TOLD_KEPT
+from service.feeds.entries.version_parts import Parts
+from service.store import Store
+from service.store.client import keys
+from service.store.delivery.outbox import Batch, OutboxItem
+from service.store.people.rooms import TOLD_KEPT
 from tests.support.channels import make_channel
 
 ADA = "ada@example.org"

@@ -1,10 +1,10 @@
 """The fleet's aims, and what is learnt of channels' updates, are where the next node finds them."""
 
-from service.corona.estimates import UpdateEstimate, Updates
-from service.corona.policy import Aims, Goal
+from service.corona.fleet_policy import Aims, Goal
+from service.corona.update_rates import UpdateEstimate, Updates
 from service.model import Change, Delta, Entry
 from service.store import Store
-from service.store.channels import Snapshot
+from service.store.channels.channels import Snapshot
 from tests.support.channels import SNAPSHOT, make_channel
 
 AIMS = Aims(goal=Goal.FAIR, budget_polls_per_minute=30.0, longest_wait_s=600.0)

@@ -8,8 +8,9 @@ import pytest
 from service.errors import LeaseLost, StoreUnavailable
 from service.overlay.ring import balanced_id
 from service.settings import Settings
-from service.store import Store, connect, keys
-from service.store.requests import Letter
+from service.store import Store, connect
+from service.store.client import keys
+from service.store.coordination.requests import Letter
 from tests.support.waiting import until
 
 

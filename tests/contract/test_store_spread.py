@@ -2,7 +2,8 @@
 
 import asyncio
 
-from service.store import Store, keys
+from service.store import Store
+from service.store.client import keys
 from tests.support.waiting import until
 
 PARTS = 8

@@ -4,15 +4,16 @@ import asyncio
 
 import pytest
 
-from service.discovery.grammar import parse_watch
-from service.discovery.standing import Subject
+from service.discovery.query_parser import parse_watch
+from service.discovery.saved_searches import Subject
 from service.errors import LimitReached
 from service.model import Change, Channel, Delta, Entry
-from service.store import Store, keys
-from service.store.outbox import MetWatch, OutboxItem
-from service.store.standing import FreshMatcher
+from service.store import Store
+from service.store.client import keys
+from service.store.delivery.outbox import MetWatch, OutboxItem
+from service.store.directory.saved_searches import FreshMatcher
 from tests.support.channels import change, make_channel
-from workers.fanout import FanOut
+from workers.ownership.fanout import FanOut
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
 PYTHON = parse_watch("tag=python")

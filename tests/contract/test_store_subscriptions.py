@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from service.errors import NotSubscribed, StoreUnavailable
-from service.feeds.parts import Parts
-from service.store import Store, keys
-from service.store.link import Command, Link, Value
-from service.store.routing import Address
+from service.feeds.entries.version_parts import Parts
+from service.store import Store
+from service.store.client import keys
+from service.store.client.cluster_routing import Address
+from service.store.client.connection import Command, Link, Value
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"
@@ -45,7 +46,7 @@ class DyingLink(Link):
 
 
 async def heal_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.subscriptions._LEFT_BEHIND_AFTER_S", -1.0)
+    monkeypatch.setattr("service.store.subscriptions.subscriptions._LEFT_BEHIND_AFTER_S", -1.0)
     await store.subscriptions.heal()
 
 

@@ -9,8 +9,8 @@ from redis.exceptions import RedisError
 
 from service.errors import StoreUnavailable
 from service.store import Store
-from service.store.link import Command, Link, Together
-from service.store.routing import Address
+from service.store.client.cluster_routing import Address
+from service.store.client.connection import Command, Link, Together
 
 
 async def test_each_asker_gets_its_own_answers(store: Store) -> None:

@@ -7,12 +7,13 @@ from random import Random
 import pytest
 
 from service.errors import BadStatus, LeaseLost, ParseKilled, StaleVersion
-from service.feeds.verdicts import Case, Evidence, Report
+from service.feeds.channel_health import Case, Evidence, Report
 from service.model import Change, Channel, Delta, Entry, Notice, PollResult
-from service.store import Store, keys
+from service.store import Store
+from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
 from tests.support.everywhere import everywhere
-from workers.fanout import FanOut
+from workers.ownership.fanout import FanOut
 
 ALICE = "alice@localhost"
 A, B = "a" * 40, "b" * 40

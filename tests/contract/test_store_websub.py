@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from service.feeds.websub import HubState, Named
-from service.store import Store, keys
-from service.store.websub import Push
+from service.store import Store
+from service.store.channels.websub import Push
+from service.store.client import keys
 
 CID = "ab" * 20
 STATE = HubState(Named("https://hub.example/", "https://example.org/feed"), "a-secret", "a-token")
@@ -71,7 +72,7 @@ async def test_pushes_of_all_channels_share_a_bounded_memory_in_which_large_ones
 
 
 async def test_what_nobody_took_in_time_takes_no_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.websub._KEPT_MS", 1)
+    monkeypatch.setattr("service.store.channels.websub._KEPT_MS", 1)
     for number in range(30):
         await store.websub.keep(f"{number:040x}", FULL)
         await asyncio.sleep(0.01)

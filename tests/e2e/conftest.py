@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
+from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from tests.support.chat import ChatClient
 
 PEOPLE = 8

@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 import trustme
 
-from service.stack.publisher import SamplePublisher
+from service.embedded.sample_publisher import SamplePublisher
 from tests.support.bad_input import (
     CERTIFICATES,
     DOCUMENTS,

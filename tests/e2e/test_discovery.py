@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from service.embedded.sample_publisher import SamplePublisher
 from service.feeds.urls import channel_id
-from service.stack.publisher import SamplePublisher
 from tests.support.product import Product, running
 from tests.support.waiting import until
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from service.feeds.parts import Parts
+from service.feeds.entries.version_parts import Parts
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support import channels
 from tests.support.bot import logging_in, reach, serving, tell
 from tests.support.bot_process import bots

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from service.embedded.sample_publisher import SamplePublisher
 from service.feeds.urls import channel_id
-from service.stack.publisher import SamplePublisher
 from tests.support.ledger import Subscribed, audit, tagged
 from tests.support.otlp import Collector, Span, collecting
 from tests.support.product import Product, running

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bots import process
-from bots.charges import PARTS, part_of
+from bots.cluster.served_people import PARTS, part_of
 from service.settings import Settings
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support.bot import reach, tell
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel

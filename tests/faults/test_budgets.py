@@ -14,7 +14,7 @@ from tests.support.channels import make_channel
 from tests.support.internet import Internet, Zone, internet
 from tests.support.netns import CORONET, namespace
 from tests.support.waiting import until, until_so
-from workers.courtesy import BURST
+from workers.polling.politeness import BURST
 
 pytestmark = pytest.mark.faults
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bots.delivery import MOST_TRIES
-from bots.dispatch import RECEIPT_WITHIN_AT_RETURN_S, RECEIPT_WITHIN_S
-from service.feeds.parts import Parts
+from bots.delivery.outbox_consumer import MOST_TRIES
+from bots.delivery.scheduler import RECEIPT_WITHIN_AT_RETURN_S, RECEIPT_WITHIN_S
+from service.embedded.prosody import PrivateProsody
+from service.embedded.sample_publisher import Published
+from service.feeds.entries.version_parts import Parts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
-from service.stack.publisher import Published
 from service.store import Store
-from service.store.keys import user_id
-from service.store.outbox import Batch
+from service.store.client.keys import user_id
+from service.store.delivery.outbox import Batch
 from tests.support.bot import JumpingClock, Server, knows_receipts, logging_in, reach, serving
 from tests.support.bot_process import bots
 from tests.support.channels import change, make_channel

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from service.errors import FeedError
-from service.feeds import strict, tolerant
-from service.feeds.compare import PageState, compare
-from service.feeds.identity import IdentityState, decide
-from service.feeds.limits import MAX_ENTRIES
-from service.feeds.page import parse_page
-from service.feeds.parse import parse
-from service.feeds.wire import frame
+from service.feeds.entries.entry_identity import IdentityState, decide
+from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.page_diff import PageState, compare
+from service.feeds.parsing import fast_parser, feedparser_adapter
+from service.feeds.parsing.feed_parser import parse
+from service.feeds.parsing.limits import MAX_ENTRIES
+from service.feeds.sandbox.protocol import frame
 from service.model import ParsedFeed
 
 URL = "https://example.com/blog/feed"
@@ -33,8 +33,8 @@ def parse_target(data: bytes) -> None:
     for text in _texts(msgspec.to_builtins(feed)):
         assert not _NOT_XML.search(text), text
     text = data.decode("utf-8", "replace")
-    fast = strict.parse(text, url=URL, language="")
-    assert fast is None or fast == tolerant.parse(text, url=URL, language="")
+    fast = fast_parser.parse(text, url=URL, language="")
+    assert fast is None or fast == feedparser_adapter.parse(text, url=URL, language="")
 
 
 def identity_target(data: bytes) -> None:

@@ -23,21 +23,22 @@ from aiohttp.test_utils import unused_port
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
-from bots.pubsub import Pubsub
-from bots.uploads import Uploads
+from bots.pubsub.requests import Pubsub
 from bots.xmpp import Connection
-from service.doctor import Finding, server
+from bots.xmpp.file_transfer import Uploads
+from service.embedded import ports
+from service.embedded.supervisor import Child, Program
 from service.errors import StoreUnavailable
-from service.feeds.parts import Parts
+from service.feeds.entries.version_parts import Parts
 from service.net.health import serve_health
 from service.net.uploads import Uploads as Files
+from service.operations.doctor import Finding, server
 from service.overlay.ring import balanced_id
 from service.settings import Settings
-from service.stack import ports
-from service.stack.supervisor import Child, Program
-from service.store import keys, opened
-from service.store.identity import IdentityFile
-from service.store.link import Link
+from service.store import opened
+from service.store.client import keys
+from service.store.client.connection import Link
+from service.store.client.identity import IdentityFile
 from tests.support.channels import make_channel, publish
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,9 +7,9 @@ import pytest
 from aiohttp.test_utils import unused_port
 
 from service.errors import OperationalError, Unreachable
-from service.metrics import POLLS
 from service.net.health import serve_health
-from service.net.processes import Processes
+from service.net.internal_clients import Processes
+from service.observability.metrics import POLLS
 from service.settings import load
 from service.store import open_store
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from service.feeds.sandbox import ParserPool
-from service.feeds.wire import Document
-from service.stack.deployment.run import _Publisher
-from service.stack.deployment.updates import Plan
+from service.embedded.deployment.run import _Publisher
+from service.embedded.deployment.updates import Plan
+from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.protocol import Document
 from tests.support.documents import item, rss
 from tests.support.netns import CORONET
 from tests.support.raw_http import ok, raw_publisher

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from service.stack.publisher import Published
+from service.embedded.sample_publisher import Published
 from tests.live.twenty_feeds import FEEDS, LATE, SAME_GUID, TwentyFeeds, plan, quantile, twenty_feeds
 from tests.support.chat import ChatClient
 from tests.support.ledger import Subscribed, Verdict, audit

@@ -29,13 +29,14 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any, NamedTuple
 
+from service.embedded.redis import PrivateRedis
 from service.errors import ParseKilled
-from service.feeds.sandbox import ParserPool
+from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.protocol import Document, Examine
 from service.feeds.urls import channel_id
-from service.feeds.wire import Document, Examine
 from service.settings import Settings
-from service.stack.redis import PrivateRedis
-from service.store import Store, connect, keys
+from service.store import Store, connect
+from service.store.client import keys
 from tests.live.attack_world import EVIL, FEEDS_PER_HOST, HONEST, PUSHED, SLOW_SITES
 from tests.support.channels import make_channel
 from tests.support.netns import ROOT, Namespace, namespace, started

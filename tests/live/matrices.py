@@ -25,11 +25,11 @@ from typing import Any
 import msgspec
 
 from service.discovery.matrix import Limits
+from service.embedded.redis import PrivateRedis
 from service.errors import CellsLost, StoreUnavailable
 from service.settings import Settings
-from service.stack.redis import PrivateRedis
 from service.store import Store, connect
-from service.store.directory import Directory, Explained, Name
+from service.store.directory.matrices import Directory, Explained, Name
 from tests.bench.bench_discovery import population
 from tests.support.redis_cluster import RedisCluster
 

@@ -24,7 +24,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from bots.stanzas import file, message
+from bots.xmpp.stanzas import file, message
 from tests.live.twenty_feeds import TwentyFeeds, quantile, twenty_feeds
 from tests.support.chat import ChatClient
 from tests.support.processes import children_of, resident_bytes

@@ -18,15 +18,15 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from service.location.contents import DIGEST_BYTES, Cache, Content, Digest
+from service.location.content_cache import DIGEST_BYTES, Cache, Content, Digest
 from service.model import ChannelId, NodeId
-from service.net.peers import Peer, PeerClient, Sealer
+from service.net.peer_client import Peer, PeerClient, Sealer
 from service.settings import Settings, load
-from service.store.channels import Channels
+from service.store.channels.channels import Channels
 from workers.main import tend_heap, work
-from workers.peers.contents import Contents, Located
-from workers.peers.finding import HERE, Finder
-from workers.peers.main import Peers
+from workers.peers.content_cache import Contents, Located
+from workers.peers.content_finder import HERE, Finder
+from workers.peers.exchange import Peers
 
 LOOKUPS = 60
 WHY = "Coronet-Why"

@@ -27,10 +27,10 @@ import msgspec
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
+from service.embedded import ports
+from service.embedded.redis import PrivateRedis
 from service.errors import NoWorker
 from service.settings import Settings
-from service.stack import ports
-from service.stack.redis import PrivateRedis
 from service.store import Store, connect
 from tests.live.peer_worker import WHY, Event, Told
 from tests.support.tcp_proxy import proxy

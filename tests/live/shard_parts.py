@@ -12,17 +12,18 @@ from itertools import accumulate, pairwise
 import msgspec
 import structlog
 
-from service.clash.policy import Limits
-from service.clash.steps import Outcome, Step
+from service.clash.load_policy import Limits
+from service.clash.move_steps import Outcome, Step
 from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import ChannelId, UserId
 from service.overlay.ring import balanced_id
 from service.settings import Settings
-from service.store import Store, connect, keys
-from service.store.keyspaces import KeyspaceStore
-from service.store.link import Together
-from workers.keeper import Keeper
+from service.store import Store, connect
+from service.store.client import keys
+from service.store.client.connection import Together
+from service.store.subscriptions.keyspaces import KeyspaceStore
+from workers.key_group_keeper import Keeper
 from workers.tasks import Tasks
 
 CHANNELS = 10_000

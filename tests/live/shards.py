@@ -21,15 +21,16 @@ from typing import Any
 
 import msgspec
 
-from service.clash.groups import KeyGroup
-from service.clash.search import Depths
-from service.clash.table import LEAVES
-from service.clash.walk import ReadDonor, ReadLeaf, Walk
+from service.clash.group_search import Depths
+from service.clash.key_groups import KeyGroup
+from service.clash.prefix_query import ReadDonor, ReadLeaf, Walk
+from service.clash.server_table import LEAVES
 from service.errors import StoreUnavailable
 from service.settings import Settings
-from service.store import Store, connect, keys
-from service.store.keyspaces import record_id
-from service.store.routing import slot_of
+from service.store import Store, connect
+from service.store.client import keys
+from service.store.client.cluster_routing import slot_of
+from service.store.subscriptions.keyspaces import record_id
 from tests.live.shard_parts import cid, everybody, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until

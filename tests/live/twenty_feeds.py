@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import web
 
-from service.stack.publisher import Published
+from service.embedded.sample_publisher import Published
 from tests.support.ledger import tagged
 
 FEEDS = 20

@@ -9,7 +9,7 @@ from service.corona.clusters import decode, encode, summarise
 from service.corona.honeycomb import Problem
 from service.corona.messages import Part, Summary
 from service.model import NodeId
-from service.overlay.ids import digit, from_hex, shared_digits
+from service.overlay.id_space import digit, from_hex, shared_digits
 from service.overlay.ring import RingView
 from tests.support.points import joined, ring, rings
 

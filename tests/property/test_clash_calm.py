@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.clash.groups import KeyGroup, Keyspace, Keyspaces, Map
-from service.clash.policy import Limits
-from service.clash.steps import First
-from service.simulate.clash_servers import SEEN_BITS, Interval, Servers, Sums
+from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces, Map
+from service.clash.load_policy import Limits
+from service.clash.move_steps import First
+from service.simulate.clash.servers import SEEN_BITS, Interval, Servers, Sums
 
 SERVERS = 20
 """So few that groups often meet in one."""

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.clash.groups import KeyGroup, Keyspaces, Layout, shape
-from service.clash.policy import Limits, Pair, group_load, lone_rights, merge_due, recall_due, split_due
-from service.clash.search import Depths, DepthSearch
-from service.clash.steps import MergeGroup, RecallGroup, SplitGroup
-from service.clash.table import Standing, from_fields, to_fields
+from service.clash.group_search import Depths, DepthSearch
+from service.clash.key_groups import KeyGroup, Keyspaces, Layout, shape
+from service.clash.load_policy import Limits, Pair, group_load, lone_rights, merge_due, recall_due, split_due
+from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup
+from service.clash.prefix_query import Page, Record, joined
+from service.clash.server_table import Standing, from_fields, to_fields
 from service.clash.transitions import Accepted, IncorrectDepth, answer
-from service.clash.walk import Page, Record, joined
 from service.errors import StepRefused
 from tests.support.keyspaces import MemoryKeyspaces, carried_through, cut, units
 

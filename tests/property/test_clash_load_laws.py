@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.clash.groups import KeyGroup, Keyspaces
-from service.clash.policy import SUBSCRIPTIONS_PER_DELIVERY_S, Limits, Memory, Rate, loads, parted
+from service.clash.key_groups import KeyGroup, Keyspaces
+from service.clash.load_policy import SUBSCRIPTIONS_PER_DELIVERY_S, Limits, Memory, Rate, loads, parted
 
 BITS = 6
 KEYS = st.integers(0, (1 << BITS) - 1)

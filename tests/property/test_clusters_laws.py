@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.corona.clusters import CLUSTER_BYTES, MAX_CLUSTERS, Clusters, decode, encode, merged, summarise
-from service.corona.goals import Goal, weights
 from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
-from service.simulate.paper_levels import level_sizes, levels_for_budget, sizes_at
+from service.corona.objectives import Goal, weights
+from service.simulate.corona.paper_levels import level_sizes, levels_for_budget, sizes_at
 from tests.support.tradeoffs import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, part, problems
 
 NEAR = 0.002

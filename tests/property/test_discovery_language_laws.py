@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.grammar import parse_query, parse_watch, written
 from service.discovery.names import Traits, channel_pairs, entry_pairs
-from service.discovery.standing import Matcher, Pattern, Phrase, Standing, Subject, Topic, matches, rarest
+from service.discovery.query_parser import parse_query, parse_watch, written
+from service.discovery.saved_searches import Matcher, Pattern, Phrase, Standing, Subject, Topic, matches, rarest
 from service.errors import BadQuery
 from service.model import Channel, Entry
 

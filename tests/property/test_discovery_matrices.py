@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from service.discovery.cell import Answer, Command, Lead, Record, Standing
-from service.discovery.dialogue import led
-from service.discovery.finding import Found, find, place, replace
+from service.discovery.cell_rounds import led
 from service.discovery.matrix import Kind, Leaving, Limits, Place, Request, Size, asked, head_of, home
-from service.discovery.upkeep import upkeep
+from service.discovery.matrix_resizing import upkeep
+from service.discovery.register_and_search import Found, find, place, replace
 from tests.support.cells import MemoryCells
 
 PAIRS = ("a=1", "b=2", "c=3")

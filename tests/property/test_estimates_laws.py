@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.corona.estimates import (
+from service.corona.update_rates import (
     LONGEST_UPDATE_INTERVAL_S,
     MEMORY_UPDATES,
     SHORTEST_UPDATE_INTERVAL_S,

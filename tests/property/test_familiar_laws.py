@@ -8,11 +8,11 @@ from hypothesis import given as for_any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from service.feeds import strict
-from service.feeds.familiar import Familiar
-from service.feeds.identity import Decision, IdentityState, decide
-from service.feeds.parse import parse
-from service.feeds.traces import site_mark
+from service.feeds.entries.entry_identity import Decision, IdentityState, decide
+from service.feeds.entries.fingerprints import site_mark
+from service.feeds.entries.unchanged_entries import Familiar
+from service.feeds.parsing import fast_parser
+from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
 from tests.property.test_strict_laws import FIELDS, LINKS, atom, attributes, rdf, rss
 from tests.support.publisher import HABITS, MISBEHAVIOUR, Publisher
@@ -39,7 +39,7 @@ def document(data: st.DataObject, pool: list[str]) -> str:
 
 
 def read(text: str, familiar: Familiar | None = None) -> ParsedFeed | None:
-    return strict.parse(text, url=URL, language="", familiar=familiar)
+    return fast_parser.parse(text, url=URL, language="", familiar=familiar)
 
 
 @for_any(POOL, st.data())

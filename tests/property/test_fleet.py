@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from service.corona.policy import UNBOUNDED, Aims, Bounds, Goal
+from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds, Goal
 from service.corona.site_budgets import FOR_POLLS
 from service.overlay.ring import RingView
 from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet

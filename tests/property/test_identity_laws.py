@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.identity import MAX_AT_ONCE, IdentityState, decide
+from service.feeds.entries.entry_identity import MAX_AT_ONCE, IdentityState, decide
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
 

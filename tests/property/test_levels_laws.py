@@ -7,9 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.corona.goals import Floats
 from service.corona.honeycomb import Problem, load
-from service.simulate.paper_levels import NONE, Solution, level_sizes, levels_for_budget, levels_for_delay, sizes_at
+from service.corona.objectives import Floats
+from service.simulate.corona.paper_levels import (
+    NONE,
+    Solution,
+    level_sizes,
+    levels_for_budget,
+    levels_for_delay,
+    sizes_at,
+)
 from tests.support.tradeoffs import delay, heterogeneous
 
 ROUNDING = 1e-9

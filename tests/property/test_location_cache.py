@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.location.contents import (
+from service.location.content_cache import (
     _BESIDES_BYTES,
     Cache,
     Content,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.feeds.identity import IdentityState, decide
-from service.feeds.parse import parse
+from service.feeds.entries.entry_identity import IdentityState, decide
+from service.feeds.parsing.feed_parser import parse
 from service.model import Entry, ParsedFeed
 from tests.support.publisher import HABITS, MISBEHAVIOUR, Publisher
 

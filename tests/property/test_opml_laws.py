@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from service.feeds.opml import Subscribed, write
 from service.feeds.opml_parser import read
-from service.feeds.text import one_line
+from service.feeds.parsing.html_text import one_line
 
 texts = st.text(max_size=30).map(lambda text: one_line(text, 30))
 feeds = st.lists(

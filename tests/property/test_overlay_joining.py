@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.model import NodeId
-from service.overlay.ids import BITS, from_hex
+from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import balanced_id
 from tests.support.points import joined, points
 

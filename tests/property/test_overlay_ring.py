@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.model import NodeId
-from service.overlay.ids import BITS, distance, from_hex, to_hex
+from service.overlay.id_space import BITS, distance, from_hex, to_hex
 from service.overlay.ring import RingView, owned_prefixes
 from tests.support.points import points, ring, rings
 

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.errors import FeedError
-from service.feeds.compare import changes_between
-from service.feeds.linediff import line_hunks
-from service.feeds.page import parse_page
+from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.line_diff import line_hunks
+from service.feeds.pages.page_diff import changes_between
 from service.model import ParsedPage
 from tests.support.pages import URL, Reader, parsed, patched
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.corona.clusters import Clusters
-from service.corona.goals import Floats
 from service.corona.honeycomb import Problem, load
-from service.simulate.paper_levels import (
+from service.corona.objectives import Floats
+from service.simulate.corona.paper_levels import (
     followed,
     level_sizes,
     levels_for_budget,
@@ -17,7 +17,7 @@ from service.simulate.paper_levels import (
     summarised,
     told_most,
 )
-from service.simulate.workload import Points
+from service.simulate.corona.workload import Points
 from tests.support.tradeoffs import POLL_INTERVAL_S, delay, part
 
 CHANNELS, OWNERS, NODES, BINS = 6400, 64, 1024, 16

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.discovery.partial.choosing import Choice, Measured, choose
-from service.discovery.partial.metrics import (
+from service.discovery.partial.placement_metrics import (
     coverage,
     fault_tolerances,
     lookup_costs,
@@ -35,7 +34,8 @@ from service.discovery.partial.strategies import (
     failing_share,
     round_robin_tolerance,
 )
-from service.simulate.partial_lookup_static import Servers
+from service.discovery.partial.strategy_choice import Choice, Measured, choose
+from service.simulate.partial_lookup.static import Servers
 
 COUNTS = st.integers(1, 12)
 STRATEGIES: st.SearchStrategy[Strategy] = st.one_of(

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bots.partitions import Partitions, State
+from bots.cluster.partitions import Partitions, State
 
 COUNT = 7
 TTL = 3

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots.link import LinkLost
-from bots.publishing import MOST_AT_FIRST, Publishing
-from bots.pubsub import PubsubRefused
+from bots.pubsub.publisher import MOST_AT_FIRST, Publishing
+from bots.pubsub.requests import PubsubRefused
+from bots.xmpp.port import LinkLost
 from service.clock import SystemClock
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry
-from service.store.nodes import Position
+from service.store.channels.pubsub_nodes import Position
 
 URL = "https://example.org/feed"
 CID = channel_id(URL)
@@ -173,7 +173,7 @@ def wanted(store: Store) -> list[str]:
 @pytest.fixture(autouse=True, scope="module")
 def _fast() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bots.publishing.PUBLISHED_PER_S", 1e9)
+        patch.setattr("bots.pubsub.publisher.PUBLISHED_PER_S", 1e9)
         yield
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.schedule import Rota, begun, changed, set_size
+from service.corona.polling_schedule import Rota, begun, changed, set_size
 from service.model import ChannelId
 from tests.support.points import points
 

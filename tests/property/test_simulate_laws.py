@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.corona.goals import Goal
-from service.simulate.ours import Fleet, Rhythm, run_fleet
-from service.simulate.peers import PEERS
-from service.simulate.polling import Polling, Scheduler, Seen
-from service.simulate.trace import DAY_S, HOUR_S, WEEK_S, Floats, Publishers, Trace, make_trace
+from service.corona.objectives import Goal
+from service.simulate.schedulers.corona_scheduler import Fleet, Rhythm, run_fleet
+from service.simulate.schedulers.polls import Polling, Scheduler, Seen
+from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, WEEK_S, Floats, Publishers, Trace, make_trace
+from service.simulate.schedulers.reader_schedulers import PEERS
 
 CHANNELS = 12
 END_S = WEEK_S

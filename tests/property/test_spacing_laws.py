@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.preferences import free_s
+from service.users.preferences import free_s
 
 ARRIVALS = st.lists(st.integers(0, 10_000), max_size=60).map(sorted)
 

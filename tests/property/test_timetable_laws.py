@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.corona.schedule import Rota, begun, changed
-from service.overlay.ids import shared_digits
-from service.simulate.timetable import Book, mean_waits_s
-from service.simulate.workload import Trie, hex_id
+from service.corona.polling_schedule import Rota, begun, changed
+from service.overlay.id_space import shared_digits
+from service.simulate.corona.timetable import Book, mean_waits_s
+from service.simulate.corona.workload import Trie, hex_id
 from tests.support.points import ring
 
 TAU_S = 1800.0

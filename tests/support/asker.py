@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from service.errors import CoronetError
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 from service.settings import Settings
 from tests.support.netns import Namespace, output, started
 

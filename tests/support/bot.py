@@ -9,14 +9,14 @@ from typing import Any
 from pydantic import SecretStr
 
 from bots.bot import Bot
-from bots.charges import EVERYBODY, Charges
+from bots.cluster.served_people import EVERYBODY, Charges
 from service.clock import Clock, SystemClock
-from service.feeds.parts import Parts
+from service.embedded.prosody import PrivateProsody
+from service.feeds.entries.version_parts import Parts
 from service.model import Channel, Delta, UserId
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support.channels import publish
 from tests.support.chat import ChatClient
 from tests.support.ejabberd import PrivateEjabberd

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from service.discovery import cell
 from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing
-from service.discovery.dialogue import Dialogue
+from service.discovery.cell_rounds import Dialogue
 from service.discovery.matrix import Load, Matrix, Pair, Place
 
 T = TypeVar("T")

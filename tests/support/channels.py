@@ -2,11 +2,11 @@
 
 from typing import Literal
 
+from service.feeds.channel_health import Case, Report, charge_of
 from service.feeds.urls import channel_id
-from service.feeds.verdicts import Case, Report, charge_of
 from service.model import Change, Channel, ChannelId, Delta, Entry, PollResult, Validators
 from service.store import Store
-from service.store.channels import Snapshot
+from service.store.channels.channels import Snapshot
 
 SNAPSHOT = Snapshot(Validators(etag='"1"'), b"", "A feed", "https://example.org/", language="en-GB")
 

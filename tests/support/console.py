@@ -14,18 +14,18 @@ from yarl import URL
 
 from bots.tasks import end
 from service.clock import SystemClock
-from service.console.guard import FORM_COOKIE, SESSION_COOKIE, csrf_token
+from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
-from service.corona.reasons import Reason
+from service.corona.poll_explanation import Reason
 from service.errors import NoWorker, to_fault
 from service.model import NodeInfo
 from service.net.http_server import serve_http
-from service.overlay.ids import BITS, to_hex
+from service.overlay.id_space import BITS, to_hex
 from service.settings import load
-from service.store import Store, keys
-from service.store.accounts import Account, Role
-from service.store.rehearsals import Draft, Drafted, Rehearse, Rehearsed
-from service.store.requests import (
+from service.store import Store
+from service.store.client import keys
+from service.store.console.accounts import Account, Role
+from service.store.coordination.requests import (
     Answer,
     Ask,
     Explained,
@@ -41,6 +41,7 @@ from service.store.requests import (
     Step,
     Why,
 )
+from service.store.delivery.dry_runs import Draft, Drafted, Rehearse, Rehearsed
 from tests.support.waiting import until
 
 TOKEN = "an-api-token-for-tests"

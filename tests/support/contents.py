@@ -1,9 +1,9 @@
 """Contents as tests want them."""
 
 from service.clock import SystemClock
-from service.location.contents import Cache
+from service.location.content_cache import Cache
 from service.store import Store
-from workers.peers.contents import Contents
+from workers.peers.content_cache import Contents
 
 
 def stored(store: Store) -> Contents:

@@ -14,10 +14,10 @@ from typing import Final
 
 import aiohttp
 
+from service.embedded import ports
+from service.embedded.supervisor import Program, Server
 from service.errors import OperationalError
 from service.files import write_private
-from service.stack import ports
-from service.stack.supervisor import Program, Server
 
 _LIBRARIES: Final = Path("/usr/lib")
 """Debian keeps Erlang's applications in a folder of the machine's architecture in here."""

@@ -13,9 +13,9 @@ from itertools import count
 from random import Random
 
 from service.corona import events, messages
-from service.corona.estimates import Updates
-from service.corona.policy import Aims, Bounds, Policy
+from service.corona.fleet_policy import Aims, Bounds, Policy
 from service.corona.protocol import NodeProtocol
+from service.corona.update_rates import Updates
 from service.model import ChannelId, Delta, NodeId, NodeInfo, Notice, Validators
 from service.overlay.ring import RingView, balanced_id
 

@@ -9,11 +9,11 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.clash.groups import KeyGroup
-from service.clash.search import Depths, DepthSearch, Units
-from service.clash.steps import First, MergeGroup, RecallGroup, SplitGroup, Step, following, keyspace_of, resumed
-from service.clash.table import AT_REST, Standing
-from service.clash.walk import Position, Record, Walk
+from service.clash.group_search import Depths, DepthSearch, Units
+from service.clash.key_groups import KeyGroup
+from service.clash.move_steps import First, MergeGroup, RecallGroup, SplitGroup, Step, following, keyspace_of, resumed
+from service.clash.prefix_query import Position, Record, Walk
+from service.clash.server_table import AT_REST, Standing
 from service.errors import StepRefused
 from tests.support.keyspaces import (
     PAGE,

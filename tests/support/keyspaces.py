@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from service.clash import steps
-from service.clash.groups import KeyGroup, Keyspaces
-from service.clash.search import Depths, DepthSearch, Probe, Units
-from service.clash.steps import following
-from service.clash.table import LEAVES, Kind, Move, Stage, empty_table, root_table
+from service.clash import move_steps
+from service.clash.group_search import Depths, DepthSearch, Probe, Units
+from service.clash.key_groups import KeyGroup, Keyspaces
+from service.clash.move_steps import following
+from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record, Walk, newer
+from service.clash.server_table import LEAVES, Kind, Move, Stage, empty_table, root_table
 from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
-from service.clash.walk import Page, Position, ReadDonor, ReadLeaf, Record, Walk, newer
 
 PAGE = 2
 MOST_STEPS = 1000
@@ -27,24 +27,24 @@ class MemoryKeyspaces:
         self.tables[root] = root_table(root, bits)
         self.records: list[dict[Position, Record]] = [{} for _ in range(count)]
 
-    def carry_out(self, step: steps.Step) -> steps.Outcome:
-        """Do a step; raises what :func:`service.clash.steps.apply` raises."""
-        keyspace = steps.keyspace_of(step)
+    def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
+        """Do a step; raises what :func:`service.clash.move_steps.apply` raises."""
+        keyspace = move_steps.keyspace_of(step)
         before = self.tables[keyspace]
-        after = steps.apply(before, step, self.map)
+        after = move_steps.apply(before, step, self.map)
         self.tables[keyspace] = after
         match step:
-            case steps.SplitGroup() | steps.MergeGroup() | steps.RecallGroup():
-                return steps.Begun(after.move)
-            case steps.GiveKeyGroup():
-                return steps.Decided(given(after, step.move))
-            case steps.Fetch():
+            case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
+                return move_steps.Begun(after.move)
+            case move_steps.GiveKeyGroup():
+                return move_steps.Decided(given(after, step.move))
+            case move_steps.Fetch():
                 return self._fetch(step)
-            case steps.Put():
+            case move_steps.Put():
                 return self._put(step)
-        if after is not before and (leaf := steps.filled(step, after)) is not None:
+        if after is not before and (leaf := move_steps.filled(step, after)) is not None:
             self._drop_tombstones(keyspace, leaf)
-        return steps.Done()
+        return move_steps.Done()
 
     def write(self, probe: Probe, record: Record) -> Answer:
         """AcceptObject, for a subscription or its end."""
@@ -93,25 +93,25 @@ class MemoryKeyspaces:
         self.tables[probe.keyspace] = table
         return answer(table, probe.key)
 
-    def _fetch(self, step: steps.Fetch) -> steps.Fetched:
+    def _fetch(self, step: move_steps.Fetch) -> move_steps.Fetched:
         donor = step.move.donor
         if not gives(self.tables[donor], step.move):
-            return steps.Fetched(())
+            return move_steps.Fetched(())
         for record in step.taken_over:
             self.records[donor].pop(record.position, None)
         left = cut(self._sorted(donor), step.move.group, None, PAGE).records
         if not left:
             self.tables[donor] = emptied(self.tables[donor], step.move)
-        return steps.Fetched(left)
+        return move_steps.Fetched(left)
 
-    def _put(self, step: steps.Put) -> steps.Kept:
+    def _put(self, step: move_steps.Put) -> move_steps.Kept:
         taker = step.move.taker
         if not takes(self.tables[taker], step.move):
-            return steps.Kept(taking=False)
+            return move_steps.Kept(taking=False)
         for record in step.records:
             held = self.records[taker].get(record.position, record)
             self.records[taker][record.position] = newer(held, record)
-        return steps.Kept(taking=True)
+        return move_steps.Kept(taking=True)
 
     def _drop_tombstones(self, keyspace: int, leaf: KeyGroup) -> None:
         held = self.records[keyspace]
@@ -172,7 +172,7 @@ def next_units(store: MemoryKeyspaces, asking: Units) -> list[KeyGroup]:
     return [] if found is None else [found]
 
 
-def carried_through(store: MemoryKeyspaces, step: steps.Step | None) -> int:
+def carried_through(store: MemoryKeyspaces, step: move_steps.Step | None) -> int:
     """Carry out a step and all that follow; return how many."""
     count = 0
     while step is not None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from service.stack.publisher import Published
+from service.embedded.sample_publisher import Published
 from tests.support.chat import Received
 
 _TAG = re.compile(r"\[(\d+)/(\d+)\]")

@@ -1,8 +1,8 @@
 """A node's protocol as most tests of it want it."""
 
 from service.corona.events import Effect, Event, Send
+from service.corona.fleet_policy import Policy
 from service.corona.messages import Summary
-from service.corona.policy import Policy
 from service.corona.protocol import NodeProtocol
 from service.model import NodeId
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from service.feeds.compare import PageState, compare
-from service.feeds.page import parse_page
+from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.page_diff import PageState, compare
 from service.model import Change, ParsedPage
 
 URL = "https://example.com/page"

@@ -9,18 +9,18 @@ from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
 from service.clock import SystemClock
-from service.location.contents import Content, Digest, digest_of, packed
+from service.location.content_cache import Content, Digest, digest_of, packed
 from service.model import Channel, Entry, NodeId, NodeInfo
 from service.net.health import serve_health
 from service.net.http_server import HttpServer
-from service.net.peers import SEAL, Peer, peer_of
+from service.net.peer_client import SEAL, Peer, peer_of
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
-from workers.peers.contents import Located
-from workers.peers.main import Peers
+from workers.peers.content_cache import Located
+from workers.peers.exchange import Peers
 
 SECRET = "the fleet's"
 SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=0.5)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from service.model import NodeId, NodeInfo
-from service.overlay.ids import to_hex
+from service.overlay.id_space import to_hex
 from service.overlay.ring import RingView, balanced_id
 
 points = st.one_of(

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from service.embedded.sample_publisher import Journal, Published
 from service.settings import Settings
-from service.stack.publisher import Journal, Published
 from service.store import Store, connect
 from tests.support.chat import ChatClient, online
 from tests.support.waiting import until

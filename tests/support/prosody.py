@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from service.stack.prosody import PrivateProsody
+from service.embedded.prosody import PrivateProsody
 
 STRANGERS: Final = "strangers.localhost"
 """A component whose connection may speak for any name in it, as another server could."""

@@ -10,10 +10,10 @@ from typing import Any, Self
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from service.embedded.ports import LOOPBACK, _is_free, accepts
+from service.embedded.redis import _server_binary
+from service.embedded.supervisor import Child, Program
 from service.errors import OperationalError
-from service.stack.ports import LOOPBACK, _is_free, accepts
-from service.stack.redis import _server_binary
-from service.stack.supervisor import Child, Program
 from tests.support.waiting import until
 
 MASTERS = 3

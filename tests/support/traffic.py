@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from service.stack.publisher import SamplePublisher
+from service.embedded.sample_publisher import SamplePublisher
 from service.store import Store
 from tests.support.chat import ChatClient
 from tests.support.ledger import Subscribed, Verdict, audit, tagged

@@ -9,7 +9,7 @@ import msgspec
 from service.errors import CoronetError, NoWorker, to_fault
 from service.model import NodeInfo
 from service.store import Store
-from service.store.requests import Answer, Ask, Failed, Probe, Probed
+from service.store.coordination.requests import Answer, Ask, Failed, Probe, Probed
 from tests.support.channels import make_channel
 
 Script = Mapping[str, Probed | CoronetError | None]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.habits import NONE, Digest, Habits, Quiet, may_be_told_s, next_digest_s, zone_named
+from service.users.quiet_hours import NONE, Digest, Habits, Quiet, may_be_told_s, next_digest_s, zone_named
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 DAILY = Digest("day", 2 * 60 + 30)

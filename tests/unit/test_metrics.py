@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client import REGISTRY
 
-from service import metrics
+from service.observability import metrics
 
 DASHBOARD = Path(__file__).parents[2] / "compose" / "grafana" / "coronet.json"
 OF_HISTOGRAMS = "_bucket"

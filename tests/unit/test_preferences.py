@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from service.errors import BadQuery
 from service.model import Change, Delta, Entry, Notice
-from service.preferences import (
+from service.users.preferences import (
     FOR_ALL,
     NONE,
     AnyWord,

@@ -5,11 +5,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from service import tracing
 from service.model import Delta
-from service.otel import Exporting
+from service.observability import tracing
+from service.observability.otel import Exporting
+from service.observability.tracing import FOUND, Tracing
 from service.settings import traces_wanted
-from service.tracing import FOUND, Tracing
 
 ONE = Delta("a" * 40, 1, 0, 1_000.25, ())
 OTHER = Delta("a" * 40, 1, 0, 1_000.5, ())

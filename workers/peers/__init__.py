@@ -1,6 +1,6 @@
 """Contents of channels travel from worker to worker; the nearest copy is found by attenuated Bloom filters.
 
-What a poll compares with, and what people are shown, is a *content* (``service.location.contents``), named by its
+What a poll compares with, and what people are shown, is a *content* (``service.location.content_cache``), named by its
 digest, which the channel's owner and the store tell. It is looked for here, near by, at the owner, in the store, and
 at last at the publisher. Workers are hints to each other: whatever they say is checked by the digest or harms only
 speed, and every way of failing ends at the store.

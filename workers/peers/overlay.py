@@ -19,9 +19,9 @@ from service.location.bloom import LEAST_WIDTH, Query, Shape, best_hashes, resiz
 from service.location.neighbours import Effect, Limits, Linked, Neighbourhood, Offer, Offered, Unlinked
 from service.location.protocol import Node
 from service.location.wire import MOST_FRAMES, Batch, Send, Stream
-from service.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
 from service.model import NodeId
-from service.net.peers import MOST_REQUEST_BYTES, Peer, PeerClient
+from service.net.peer_client import MOST_REQUEST_BYTES, Peer, PeerClient
+from service.observability.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
 from workers.tasks import Tasks
 
 PING, TELL = "ping", "tell"

@@ -10,8 +10,8 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from bots.bot import Bot
+from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
 from tests.support.bot import Person, serving
 from tests.support.chat import ChatClient

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from slixmpp.exceptions import IqError
 
-from bots import counter
 from bots.bot import Bot
-from bots.commands import VERBS
+from bots.commands.parser import VERBS
+from bots.sessions import adhoc_session
 from service.feeds.urls import channel_id
 from service.model import FeedLink
 from service.store import Store
-from service.store.requests import Probed
+from service.store.coordination.requests import Probed
 from tests.support.bot import Person
 from tests.support.channels import make_channel
 from tests.support.software import Errand, software, where
@@ -98,7 +98,7 @@ async def test_what_is_wrong_is_said_in_the_form_that_can_mend_it(at: str, perso
 @pytest.fixture
 def one_errand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bots that remember one errand."""
-    monkeypatch.setattr(counter, "MOST_ERRANDS", 1)
+    monkeypatch.setattr(adhoc_session, "MOST_ERRANDS", 1)
 
 
 @pytest.mark.usefixtures("one_errand")

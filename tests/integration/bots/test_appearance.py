@@ -5,8 +5,8 @@ import hashlib
 
 import pytest
 
-from bots import introduction
 from bots.bot import Bot
+from bots.xmpp import service_discovery
 from tests.support.bot import Person
 from tests.support.software import software, where
 from tests.support.waiting import until
@@ -21,7 +21,7 @@ async def test_it_says_what_it_is_and_shows_its_picture(bot: Bot, person: Person
     card = (await stream.plugin["xep_0054"].get_vcard(at, timeout=10))["vcard_temp"]
     assert card["FN"] == "Coronet"
     picture = base64.b64decode(card.xml.findtext("{vcard-temp}PHOTO/{vcard-temp}BINVAL"))
-    assert hashlib.sha1(picture, usedforsecurity=False).hexdigest() == introduction.AVATAR_ID
+    assert hashlib.sha1(picture, usedforsecurity=False).hexdigest() == service_discovery.AVATAR_ID
     version = (await stream.plugin["xep_0092"].get_version(at, timeout=10))["software_version"]
     assert version["name"] == "Coronet"
 
@@ -35,5 +35,7 @@ async def test_an_accounts_picture_is_with_its_server(bot: Bot, person: Person) 
         return str(card["vcard_temp"]["FN"]) == "Coronet"
 
     await until(published, "the card is there, after the picture")
-    items = await stream.plugin["xep_0060"].get_items(bot.connection.address, introduction.AVATAR_METADATA, timeout=10)
-    assert [item["id"] for item in items["pubsub"]["items"]] == [introduction.AVATAR_ID]
+    items = await stream.plugin["xep_0060"].get_items(
+        bot.connection.address, service_discovery.AVATAR_METADATA, timeout=10
+    )
+    assert [item["id"] for item in items["pubsub"]["items"]] == [service_discovery.AVATAR_ID]

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from bots import delivery, dispatch
+from bots.delivery import outbox_consumer
+from bots.delivery import scheduler as dispatch
 from bots.main import run
 from bots.xmpp import connection
+from service.embedded.prosody import PrivateProsody
+from service.embedded.redis import PrivateRedis
 from service.model import Channel
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
-from service.stack.redis import PrivateRedis
 from service.store import Store, connect
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support.bot import Person, knows_receipts, moved, reach, serving, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
@@ -120,7 +121,7 @@ async def test_a_half_open_connection_is_noticed_and_replaced(
 async def test_redis_killed_under_delivery_loses_and_doubles_nothing(
     tmp_path: Path, settings: Settings, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "MOST_ITEMS", 1)
+    monkeypatch.setattr(outbox_consumer, "MOST_ITEMS", 1)
     versions = range(1, 61)
     alice = await person()
     async with PrivateRedis(tmp_path / "redis") as redis:

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from slixmpp import JID
 
+from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
 from tests.support.bot import JumpingClock, moved, serving
 from tests.support.channels import make_channel

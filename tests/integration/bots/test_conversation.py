@@ -7,9 +7,10 @@ import pytest
 from service.errors import AddressRefused, BadStatus
 from service.feeds.urls import channel_id, page_url
 from service.model import FeedLink
-from service.store import Store, keys
-from service.store.hosts import Block
-from service.store.requests import Probed
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.request_budgets import Block
+from service.store.coordination.requests import Probed
 from tests.support.bot import Person
 from tests.support.channels import make_channel
 from tests.support.worker import scripted_worker

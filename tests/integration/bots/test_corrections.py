@@ -2,10 +2,11 @@
 
 import pytest
 
-from service.feeds.parts import parts
+from service.feeds.entries.version_parts import parts
 from service.model import Change, Channel, Entry
-from service.store import Store, keys
-from service.store.keys import user_id
+from service.store import Store
+from service.store.client import keys
+from service.store.client.keys import user_id
 from tests.support.bot import Person
 from tests.support.channels import change, make_channel
 from tests.support.chat import ChatClient

@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from bots import delivery, stanzas
-from bots.xmpp import connection
+from bots.delivery import outbox_consumer
+from bots.xmpp import connection, stanzas
 from service.settings import Settings
 from service.store import Store
 from tests.support.bot import Person, moved, serving, tell
@@ -26,7 +26,7 @@ def counted(name: str) -> float:
 async def test_messages_delays_and_waiting_people_are_counted(
     settings: Settings, store: Store, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "_COUNT_EVERY_S", 0.05)
+    monkeypatch.setattr(outbox_consumer, "_COUNT_EVERY_S", 0.05)
     alice = await person()
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)

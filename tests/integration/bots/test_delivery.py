@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bots.charges import EVERYBODY, Charges
-from bots.delivery import Delivery
-from bots.link import LinkLost
+from bots.cluster.served_people import EVERYBODY, Charges
+from bots.delivery.outbox_consumer import Delivery
+from bots.xmpp.port import LinkLost
 from service.clock import SystemClock
-from service.feeds.parts import Parts
+from service.embedded.prosody import PrivateProsody
+from service.feeds.entries.version_parts import Parts
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support.bot import JumpingClock, Person, bounced, moved, serving, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient

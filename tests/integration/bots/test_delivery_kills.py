@@ -10,18 +10,19 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from bots import delivery, dispatch
-from bots.charges import EVERYBODY, Charges
-from bots.delivery import Delivery
-from bots.link import Receipt
+from bots.cluster.served_people import EVERYBODY, Charges
+from bots.delivery import outbox_consumer
+from bots.delivery import scheduler as dispatch
+from bots.delivery.outbox_consumer import Delivery
+from bots.xmpp.port import Receipt
 from service.clock import SystemClock
-from service.feeds.parts import parts
+from service.feeds.entries.version_parts import parts
 from service.model import Change, Entry
-from service.preferences import FOR_ALL, Preferences, Rule, parse_test
 from service.settings import Settings
 from service.store import Store
-from service.store.keys import user_id
-from service.store.link import Link
+from service.store.client.connection import Link
+from service.store.client.keys import user_id
+from service.users.preferences import FOR_ALL, Preferences, Rule, parse_test
 from tests.support.channels import change, make_channel
 from tests.support.waiting import until
 
@@ -163,7 +164,7 @@ async def nothing_waits(store: Store) -> bool:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MOST_ITEMS", 1)
+    monkeypatch.setattr(outbox_consumer, "MOST_ITEMS", 1)
     monkeypatch.setattr(dispatch, "RECEIPT_WITHIN_IF_UNSEEN_S", 0.05)
 
 

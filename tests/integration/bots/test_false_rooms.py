@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import pytest_asyncio
 
-from bots import visits
 from bots.bot import Bot
+from bots.rooms import room_state
+from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
-from service.store.keys import user_id
-from service.store.rooms import Room
+from service.store.client.keys import user_id
+from service.store.people.rooms import Room
 from tests.support.bot import JumpingClock, Person, serving
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient, online
@@ -113,8 +113,8 @@ async def test_invitations_in_a_persons_name_take_nothing_from_them(
 async def test_one_server_does_not_use_up_all_rooms(
     bot: Bot, elsewhere: OtherServer, owner: Callable[[], Awaitable[Guest]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visits, "MOST_ROOMS", 4)
-    monkeypatch.setattr(visits, "MOST_ROOMS_OF_A_SITE", 2)
+    monkeypatch.setattr(room_state, "MOST_ROOMS", 4)
+    monkeypatch.setattr(room_state, "MOST_ROOMS_OF_A_SITE", 2)
     rooms = [f"{number}@{ELSEWHERE}" for number in range(4)]
     elsewhere.information.update(dict.fromkeys(rooms, GROUP_CHAT))
     alice = await owner()

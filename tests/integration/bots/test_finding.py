@@ -5,11 +5,11 @@ import pytest
 from service.clock import SystemClock
 from service.model import Change, Channel, Entry
 from service.store import Store
-from service.store.directory import Name
+from service.store.directory.matrices import Name
 from tests.support.bot import Person
 from tests.support.channels import change, make_channel
-from workers.fanout import FanOut
-from workers.naming import Naming
+from workers.ownership.directory_registration import Naming
+from workers.ownership.fanout import FanOut
 
 pytestmark = pytest.mark.usefixtures("bot")
 

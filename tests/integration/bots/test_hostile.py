@@ -10,15 +10,15 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 from slixmpp import ComponentXMPP, Message
 
-from bots import desk
 from bots.bot import Bot
-from bots.stanzas import clean
-from service.feeds.parts import Parts
+from bots.sessions import chat_session
+from bots.xmpp.stanzas import clean
+from service.embedded.prosody import PrivateProsody
+from service.feeds.entries.version_parts import Parts
 from service.model import Change, Entry
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support.bot import Person, knows_receipts, moved, serving, tell
 from tests.support.channels import change, make_channel
 from tests.support.naughty import STRINGS
@@ -64,7 +64,7 @@ async def test_a_message_in_the_bots_own_name_is_not_answered(bot: Bot, person: 
 
 async def test_every_naughty_string_gets_an_answer(bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that can be said: a server would end the stream of somebody who sends what is no XML. Quotations are not."""
-    monkeypatch.setattr(desk, "MOST_MISUNDERSTOOD", len(STRINGS))
+    monkeypatch.setattr(chat_session, "MOST_MISUNDERSTOOD", len(STRINGS))
     lines = [line for line in map(clean, STRINGS) if line and not line.startswith("> ")]
     people = await asyncio.gather(*(person() for _ in range(8)))
     for number, line in enumerate(lines):
@@ -204,7 +204,7 @@ async def test_a_forged_bounce_or_receipt_touches_nobody_else(bot: Bot, store: S
 @pytest.fixture
 def remembering_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bots that remember the questions of two people."""
-    monkeypatch.setattr(desk, "_MOST_REMEMBERED", 2)
+    monkeypatch.setattr(chat_session, "_MOST_REMEMBERED", 2)
 
 
 @pytest.mark.usefixtures("remembering_two", "bot")

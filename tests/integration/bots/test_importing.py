@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from bots.importing import MOST_WAITING
+from bots.dialogue.opml_import import MOST_WAITING
 from service.errors import AddressRefused
 from service.feeds import opml
 from service.feeds.opml import Subscribed

@@ -9,13 +9,13 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from bots.bot import Bot
-from bots.charges import EVERYBODY, Charges, part_of
+from bots.cluster.served_people import EVERYBODY, Charges, part_of
 from service.clock import SystemClock
-from service.feeds.parts import Parts
+from service.embedded.prosody import PrivateProsody
+from service.feeds.entries.version_parts import Parts
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support.bot import Person, serving
 from tests.support.channels import make_channel, publish
 from tests.support.chat import online

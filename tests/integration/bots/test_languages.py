@@ -2,7 +2,7 @@
 
 from bots.bot import Bot
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support.bot import Person, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient

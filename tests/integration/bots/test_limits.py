@@ -10,14 +10,15 @@ import pytest_asyncio
 from slixmpp import Message
 from slixmpp.exceptions import IqError
 
-from bots import access, counter, presences
 from bots.bot import Bot
-from bots.desk import MOST_MISUNDERSTOOD
+from bots.sessions import access, adhoc_session
+from bots.sessions.chat_session import MOST_MISUNDERSTOOD
+from bots.xmpp import presence
 from service.feeds import opml
 from service.feeds.opml import Subscribed
 from service.settings import Settings
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.support.bot import Person, moved, serving
 from tests.support.channels import make_channel
 from tests.support.guest import Guest
@@ -170,7 +171,7 @@ async def test_forms_are_opened_no_more_often_than_commands(limited: Settings, s
 @pytest.fixture
 def few_errands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bots that remember hardly more errands than one person may have."""
-    monkeypatch.setattr(counter, "MOST_ERRANDS", counter.MOST_ERRANDS_OF_ONE + 1)
+    monkeypatch.setattr(adhoc_session, "MOST_ERRANDS", adhoc_session.MOST_ERRANDS_OF_ONE + 1)
 
 
 @pytest.mark.usefixtures("few_errands")
@@ -178,7 +179,7 @@ async def test_one_persons_forms_push_out_nobody_elses(bot: Bot, person: Person)
     alice, eve = await asyncio.gather(person(), person())
     mine = Errand(alice, where(bot), "timezone")
     await mine.step()
-    theirs = [Errand(eve, where(bot), "timezone") for _ in range(counter.MOST_ERRANDS_OF_ONE + 3)]
+    theirs = [Errand(eve, where(bot), "timezone") for _ in range(adhoc_session.MOST_ERRANDS_OF_ONE + 3)]
     for each in theirs:
         await each.step()
     with pytest.raises(IqError):
@@ -199,7 +200,7 @@ async def test_presences_of_strangers_are_not_remembered(
     others: tuple[Strangers, Bot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs, bot = others
-    monkeypatch.setattr(presences, "MOST_RESOURCES", 3)
+    monkeypatch.setattr(presence, "MOST_RESOURCES", 3)
     for number in range(300):
         theirs.send(f"<presence from='p{number}@{STRANGERS}/x' to='{bot.connection.address}'/>")
     theirs.say(f"eve@{STRANGERS}", bot.connection.address, "list")

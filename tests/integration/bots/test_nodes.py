@@ -12,11 +12,11 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from bots.atom import ATOM, node_uri
-from bots.house import RequestHandler
+from bots.dialogue.request_handler import RequestHandler
+from bots.pubsub.atom import ATOM, node_uri
+from service.embedded.prosody import PrivateProsody
 from service.model import Change, Channel, Entry
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
 from tests.support.bot import Person, serving, tell
 from tests.support.channels import change, make_channel, publish

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from bots.bot import Bot
-from service.feeds.parts import parts
+from service.feeds.entries.version_parts import parts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store
-from service.store.keys import user_id
+from service.store.client.keys import user_id
 from tests.contract.test_store_forgetting import traces
 from tests.support.bot import JumpingClock, Person, serving, tell
 from tests.support.channels import change, make_channel

@@ -9,12 +9,12 @@ import pytest
 
 from bots import process
 from bots.bot import Bot
-from bots.link import LinkLost
 from bots.main import run
+from bots.xmpp.port import LinkLost
 from service.clock import SystemClock
+from service.embedded.prosody import PrivateProsody
 from service.feeds.urls import channel_id
 from service.settings import Settings
-from service.stack.prosody import PrivateProsody
 from service.store import Store
 from tests.support.bot import Person, moved, reach, tell
 from tests.support.channels import make_channel

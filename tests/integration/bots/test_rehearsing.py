@@ -7,8 +7,9 @@ import pytest
 
 from service.errors import NoWorker
 from service.model import Channel, Entry
-from service.store import Store, keys
-from service.store.hosts import Block
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.request_budgets import Block
 from tests.support.bot import Person
 from tests.support.channels import make_channel
 from tests.support.waiting import until

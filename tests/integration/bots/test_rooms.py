@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from bots.bot import Bot
-from bots.link import Said
-from bots.stanzas import clean
-from service.feeds.parts import Parts
+from bots.xmpp.port import Said
+from bots.xmpp.stanzas import clean
+from service.feeds.entries.version_parts import Parts
 from service.settings import Settings
 from service.store import Store
-from service.store.heard import Notice, Sentence
-from service.store.keys import user_id
+from service.store.client.keys import user_id
+from service.store.delivery.inbound_log import Notice, Sentence
 from tests.support.bot import Person, serving
 from tests.support.channels import make_channel, publish
 from tests.support.guest import Guest

@@ -5,7 +5,7 @@ from io import BytesIO
 import aiohttp
 import pytest
 
-from bots.stanzas import file, message
+from bots.xmpp.stanzas import file, message
 from service.feeds import opml, opml_parser
 from service.feeds.opml import Subscribed
 from service.model import Channel

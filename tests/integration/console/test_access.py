@@ -9,10 +9,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.access import SCOPES
-from service.console.accounts import Passwords
-from service.store import Store, keys
-from service.store.accounts import Role
+from service.console.auth.accounts import Passwords
+from service.console.auth.roles import SCOPES
+from service.store import Store
+from service.store.client import keys
+from service.store.console.accounts import Role
 from tests.support.console import TOKEN, Visitor, logged_in, make_account, stranger
 
 PASSWORD = "correct horse battery"

@@ -11,11 +11,12 @@ from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from service.clock import SystemClock
-from service.discovery.partial.choosing import Choice, Chosen, Measured, choose
 from service.discovery.partial.strategies import Fixed, named
+from service.discovery.partial.strategy_choice import Choice, Chosen, Measured, choose
 from service.model import Entry, FeedLink, PollResult, Wishes
-from service.store import Store, keys
-from service.store.requests import (
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.requests import (
     Answer,
     Coordinated,
     ListDirectories,
@@ -28,7 +29,7 @@ from service.store.requests import (
 )
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, worker
-from workers.naming import WALKS, Naming
+from workers.ownership.directory_registration import WALKS, Naming
 
 
 @pytest_asyncio.fixture
@@ -137,7 +138,7 @@ async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_
         status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["hops"], found["worker"]) == (200, "near", 2, "w2")
     assert (found["version"], found["latest"]) == (7, [{"key": "a", "title": "From near by"}])
-    monkeypatch.setattr("service.store.requests._SHOWN_WITHIN_S", 0.3)
+    monkeypatch.setattr("service.store.coordination.requests._SHOWN_WITHIN_S", 0.3)
     status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["version"]) == (200, "store", 1)
     assert [entry["title"] for entry in found["latest"]] == ["First"]

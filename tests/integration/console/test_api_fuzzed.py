@@ -13,11 +13,21 @@ from schemathesis.specs.openapi import checks
 
 from service.console import routes as api
 from service.console.openapi import document
-from service.feeds.parts import Parts
+from service.feeds.entries.version_parts import Parts
 from service.model import Channel, PollResult
-from service.store import Store, keys
-from service.store.rehearsals import Draft, Drafted, Line, Rehearse, Rehearsed
-from service.store.requests import Answer, Coordinated, ListDirectories, LookedUp, Lookup, Polled, PollNow, Probed
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.requests import (
+    Answer,
+    Coordinated,
+    ListDirectories,
+    LookedUp,
+    Lookup,
+    Polled,
+    PollNow,
+    Probed,
+)
+from service.store.delivery.dry_runs import Draft, Drafted, Line, Rehearse, Rehearsed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, make_account, rehearsing, worker
 

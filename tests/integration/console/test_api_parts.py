@@ -9,10 +9,11 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
-from service.feeds.parts import Parts
+from service.feeds.entries.version_parts import Parts
 from service.model import PollResult
-from service.store import Store, keys
-from service.store.requests import Answer, Polled
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.requests import Answer, Polled
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, make_account, worker
 from tests.support.waiting import until

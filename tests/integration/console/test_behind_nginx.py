@@ -11,11 +11,11 @@ import pytest_asyncio
 from aiohttp import hdrs, web
 from yarl import URL
 
-from service.console.accounts import Passwords
-from service.console.guard import SESSION_COOKIE
+from service.console.auth.accounts import Passwords
+from service.console.auth.middleware import SESSION_COOKIE
 from service.net.http_server import serve_http
 from service.store import Store
-from service.store.accounts import Account
+from service.store.console.accounts import Account
 from tests.support.console import console, logged_in, stranger
 from tests.support.nginx import Proxy, nginx
 

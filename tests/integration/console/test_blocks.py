@@ -7,7 +7,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.store import Store
-from service.store.hosts import Block
+from service.store.coordination.request_budgets import Block
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor
 

@@ -4,8 +4,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.admin import Call, parse
-from service.corona.policy import UNBOUNDED, Bounds
+from service.console.admin_cli import Call, parse
+from service.corona.fleet_policy import UNBOUNDED, Bounds
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor

@@ -6,7 +6,7 @@ import pytest
 
 from service.model import PollResult
 from service.store import Store
-from service.store.requests import Polled
+from service.store.coordination.requests import Polled
 from tests.support.channels import make_channel, polled
 from tests.support.console import TOKEN, Visitor, worker
 

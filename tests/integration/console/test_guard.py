@@ -11,11 +11,11 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from yarl import URL
 
-from service.console.access import SCOPES
-from service.console.guard import HOOKS, NEEDS, PUBLIC
+from service.console.auth.middleware import HOOKS, NEEDS, PUBLIC
+from service.console.auth.roles import SCOPES
 from service.console.routes import OPERATIONS
 from service.store import Store
-from service.store.accounts import Role
+from service.store.console.accounts import Role
 from tests.support.console import TOKEN, Visitor, logged_in, make_account
 
 OPEN_TO_ALL = {

@@ -5,10 +5,11 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from service.console.accounts import Passwords
-from service.console.login import browser_cookie
-from service.store import Store, keys
-from service.store.accounts import MOST_KNOWN_BROWSERS, Account
+from service.console.auth.accounts import Passwords
+from service.console.auth.login import browser_cookie
+from service.store import Store
+from service.store.client import keys
+from service.store.console.accounts import MOST_KNOWN_BROWSERS, Account
 from tests.support.console import Visitor, console, make_account, stranger
 
 PASSWORD = "correct horse battery"

@@ -8,11 +8,12 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import VerifyMismatchError
 from yarl import URL
 
-from service.console.accounts import Passwords
-from service.console.guard import SESSION_COOKIE
-from service.console.login import PASSWORDS, setup_link
-from service.store import Store, keys
-from service.store.accounts import Account
+from service.console.auth.accounts import Passwords
+from service.console.auth.login import PASSWORDS, setup_link
+from service.console.auth.middleware import SESSION_COOKIE
+from service.store import Store
+from service.store.client import keys
+from service.store.console.accounts import Account
 from tests.support.console import Visitor, console, make_account, stranger
 from tests.support.waiting import until_so
 
@@ -152,7 +153,7 @@ async def test_who_comes_while_many_wait_is_turned_away_and_others_are_answered_
     served: tuple[str, web.Application], store: Store, eve: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _make_account(store)
-    monkeypatch.setattr("service.console.accounts._MOST_STRANGERS_WAIT", 2)
+    monkeypatch.setattr("service.console.auth.accounts._MOST_STRANGERS_WAIT", 2)
     passwords = served[1][PASSWORDS]
     async with stranger(served[0]) as ada:
         assert (await ada.post("/login", name="ada", password=PASSWORD))[0] == 303

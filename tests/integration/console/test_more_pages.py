@@ -11,16 +11,17 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.site import PULSE
-from service.corona.policy import Aims, Goal
-from service.feeds.parts import parts
+from service.console.rendering import PULSE
+from service.corona.fleet_policy import Aims, Goal
+from service.feeds.entries.version_parts import parts
 from service.feeds.websub import HubState, Named
 from service.model import Change, Entry, PollResult
 from service.net.health import serve_health
-from service.net.processes import Processes
-from service.store import Store, keys
-from service.store.accounts import Role
-from service.store.requests import Polled, Probed, Shown, Step
+from service.net.internal_clients import Processes
+from service.store import Store
+from service.store.client import keys
+from service.store.console.accounts import Role
+from service.store.coordination.requests import Polled, Probed, Shown, Step
 from tests.support.channels import change, make_channel, polled, publish
 from tests.support.console import TOKEN, Visitor, logged_in, worker
 

@@ -15,8 +15,8 @@ from service.feeds.opml_parser import read
 from service.feeds.urls import channel_id
 from service.model import Channel, FeedLink
 from service.store import Store
-from service.store.keys import user_id
-from service.store.requests import Answer, Failed, Probe, Probed
+from service.store.client.keys import user_id
+from service.store.coordination.requests import Answer, Failed, Probe, Probed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, Visitor, worker
 
@@ -69,7 +69,7 @@ async def test_what_is_polled_is_exported_and_nothing_else(store: Store, api: ai
 async def test_more_channels_than_are_loaded_at_once_are_exported(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.console.opml._LOADED_AT_ONCE", 3)
+    monkeypatch.setattr("service.console.pages.opml._LOADED_AT_ONCE", 3)
     for number in range(7):
         await make_channel(store, f"{CATS}/{number}", listed=True)
     async with api.get("channels.opml") as answer:
@@ -119,7 +119,7 @@ async def test_what_is_listed_already_is_not_looked_at_again(store: Store, api: 
 async def test_what_takes_too_long_is_left_for_the_next_time(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.console.opml._WITHIN_S", 0.2)
+    monkeypatch.setattr("service.console.pages.opml._WITHIN_S", 0.2)
     await store.ring.join("deaf", "", 60.0, lambda _: "a" * 40)
     await make_channel(store, CATS, listed=True)
     assert await _import(api, _file(CATS, DOGS, GONE)) == (200, {"kept": 1, "left": 2, "problems": []})

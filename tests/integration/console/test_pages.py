@@ -6,15 +6,16 @@ import msgspec
 import pytest
 from yarl import URL
 
-from service.corona.reasons import Limits, explain
-from service.corona.schedule import Rota
+from service.corona.poll_explanation import Limits, explain
+from service.corona.polling_schedule import Rota
 from service.errors import Fault
 from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink, PollResult, Validators, Wishes
-from service.overlay.ids import BITS, to_hex
-from service.store import Store, keys
-from service.store.channels import Snapshot
-from service.store.requests import Answer, Failed, Polled, Probe, Probed
+from service.overlay.id_space import BITS, to_hex
+from service.store import Store
+from service.store.channels.channels import Snapshot
+from service.store.client import keys
+from service.store.coordination.requests import Answer, Failed, Polled, Probe, Probed
 from tests.support.channels import make_channel, polled
 from tests.support.console import Asked, Visitor, stranger, worker
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from service.feeds.urls import page_url
 from service.model import Channel, Entry
 from service.store import Store
-from service.store.requests import Answer, Move, Moving, Probe, Probed
+from service.store.coordination.requests import Answer, Move, Moving, Probe, Probed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, Visitor, worker
 

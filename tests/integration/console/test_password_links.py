@@ -6,10 +6,11 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
-from service.console.accounts import Passwords
-from service.console.login import setup_link
-from service.store import Store, keys
-from service.store.accounts import Account, Role
+from service.console.auth.accounts import Passwords
+from service.console.auth.login import setup_link
+from service.store import Store
+from service.store.client import keys
+from service.store.console.accounts import Account, Role
 from tests.support.console import TOKEN, Visitor, make_account, stranger
 
 PASSWORD = "correct horse battery"

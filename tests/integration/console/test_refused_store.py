@@ -4,7 +4,8 @@ import aiohttp
 import pytest
 
 from service.errors import StoreRefused
-from service.store import Store, keys
+from service.store import Store
+from service.store.client import keys
 from tests.support.console import TOKEN, Visitor, console, logged_in, stranger
 
 SAID = "The store is empty, although"

@@ -4,9 +4,10 @@ import aiohttp
 from aiohttp import web
 
 from service.model import Channel, Entry, FeedLink
-from service.store import Store, keys
-from service.store.rehearsals import Draft, Drafted, Line, Rehearse, Rehearsed
-from service.store.requests import Probed
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.requests import Probed
+from service.store.delivery.dry_runs import Draft, Drafted, Line, Rehearse, Rehearsed
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor, rehearsing, worker
 

@@ -9,11 +9,12 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from service.console.site import ROSTER
+from service.console.rendering import ROSTER
 from service.model import PollResult
 from service.overlay.ring import balanced_id
-from service.store import Store, keys
-from service.store.hosts import Block
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.request_budgets import Block
 from tests.support.channels import make_channel, polled
 from tests.support.console import Visitor
 from tests.support.waiting import until

@@ -14,11 +14,11 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from service.console import websub
+from service.console import websub_callback
 from service.feeds.websub import HubState, Named, Status, asked
 from service.model import Channel
 from service.store import Store
-from service.store.websub import PUSHES_KEPT, PUSHES_PER_MINUTE, Push
+from service.store.channels.websub import PUSHES_KEPT, PUSHES_PER_MINUTE, Push
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 
@@ -90,7 +90,9 @@ async def sending(
 
     task = asyncio.create_task(push())
     try:
-        await until_so(lambda: app[websub.ARRIVING].size_bytes >= len(body) - 1, "all but the last byte has come")
+        await until_so(
+            lambda: app[websub_callback.ARRIVING].size_bytes >= len(body) - 1, "all but the last byte has come"
+        )
         yield Sending(task, end)
     finally:
         end.set()
@@ -217,7 +219,7 @@ async def test_pushes_that_arrive_together_share_a_bounded_memory(
     channel: Channel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(websub, "_MOST_ARRIVING_BYTES", 2 * MEBIBYTE)
+    monkeypatch.setattr(websub_callback, "_MOST_ARRIVING_BYTES", 2 * MEBIBYTE)
     other = await make_channel(store, "https://example.org/other", listed=True)
     await store.websub.swap(other.id, None, ASKED)
     async with sending(served[1], hub, channel, b"x" * MEBIBYTE) as first:
@@ -236,7 +238,7 @@ async def test_a_push_that_takes_too_long_becomes_a_poll(
     channel: Channel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(websub, "_BODY_WITHIN_S", 0.1)
+    monkeypatch.setattr(websub_callback, "_BODY_WITHIN_S", 0.1)
     async with sending(served[1], hub, channel, b"<feed/>") as first:
         assert await first.status() == 202
     assert await store.websub.taken(channel.id) == [Push()]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from service.console.accounts import Passwords
+from service.console.auth.accounts import Passwords
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
-from service.store.accounts import Account
-from service.store.channels import Snapshot
+from service.store.channels.channels import Snapshot
+from service.store.console.accounts import Account
 from tests.support.console import Visitor
 
 PASSWORD = "correct horse battery"

@@ -11,9 +11,9 @@ import pytest
 from prometheus_client import REGISTRY
 
 from service.errors import FeedError
-from service.feeds.examine import read
-from service.feeds.sandbox import ParserPool
-from service.feeds.wire import LENGTH_BYTES, Answer, Document, Read, Reading, Ready, frame
+from service.feeds.entries.change_detection import read
+from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.protocol import LENGTH_BYTES, Answer, Document, Read, Reading, Ready, frame
 from tests.fuzz.__main__ import KEPT
 from tests.integration.feeds.test_sandbox import children
 from tests.support.corpus import Sample, damaged, encodings

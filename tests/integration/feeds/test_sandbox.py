@@ -12,8 +12,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed, ParseKilled
-from service.feeds.sandbox import ParserPool
-from service.feeds.wire import Document, Examine
+from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.protocol import Document, Examine
 from service.model import FeedLink
 from tests.support.documents import item, page, rss
 from tests.support.waiting import until_so
@@ -181,8 +181,8 @@ async def test_there_are_never_more_children_than_the_pool_allows() -> None:
 async def test_a_killed_parent_leaves_no_child() -> None:
     program = (
         "import asyncio, sys\n"
-        "from service.feeds.sandbox import ParserPool\n"
-        "from service.feeds.wire import Document\n"
+        "from service.feeds.sandbox.parser_pool import ParserPool\n"
+        "from service.feeds.sandbox.protocol import Document\n"
         "async def main():\n"
         "    async with ParserPool(1) as pool:\n"
         f"        await pool.read(Document({GOOD!r}, {URL!r}, {{}}))\n"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 
 AGENT = "Coronet/0.1.0 (+https://feeds.example/about)"
 

@@ -10,8 +10,8 @@ import pytest
 
 from service.errors import BadHttp, BadStatus, FetchError
 from service.model import Validators
-from service.net.answer import Links
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
+from service.net.response import Links
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
 BODY = b"<rss/>"

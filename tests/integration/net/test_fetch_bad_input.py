@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import BadHttp, BadRedirect, FetchError, TooLarge, Unreachable
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 from tests.support.hostile_publisher import BAD_ANSWERS, DRIPS, ENDLESS, OK, endless
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so

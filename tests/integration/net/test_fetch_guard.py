@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from service.errors import AddressRefused, BadRedirect, BadUrl, HostNotFound
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.errors import AddressRefused, BadRedirect, BadStatus, LimitReached, Unreachable
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
 FORM = {"hub.mode": "subscribe", "hub.topic": "https://example.org/feed?a=b&c"}

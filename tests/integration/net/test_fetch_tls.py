@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from service.errors import BadRedirect, TlsFailed
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 from tests.integration.net.conftest import AGENT
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from service.errors import AddressRefused
-from service.net.guard import USUAL_PORTS
+from service.net.address_guard import USUAL_PORTS
 from service.settings import Settings
 from service.store import connect
 from tests.support.asker import Asker, asker

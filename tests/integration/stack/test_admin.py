@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 
 from service.settings import Settings
-from service.store import Store, connect, keys
+from service.store import Store, connect
+from service.store.client import keys
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, console
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from service import cli
-from service.stack import state
+from service.embedded import state_directory
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -108,7 +108,7 @@ def test_other_commands_do_not_load_what_experiments_need() -> None:
 
 
 def test_a_second_up_over_one_directory_is_refused(call: Call, tmp_path: Path) -> None:
-    with state.held(tmp_path):
+    with state_directory.held(tmp_path):
         status, _, err = call("up", "--state", str(tmp_path))
     assert status == 1
     assert "in use by another" in err

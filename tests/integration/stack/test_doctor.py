@@ -12,7 +12,10 @@ import pytest
 
 from service import settings
 from service.clock import SystemClock
-from service.doctor import (
+from service.embedded.prosody import PrivateProsody
+from service.errors import CoronetError
+from service.net.health import serve_health
+from service.operations.doctor import (
     Finding,
     as_text,
     bots_silent_s,
@@ -25,9 +28,6 @@ from service.doctor import (
     judged,
     server,
 )
-from service.errors import CoronetError
-from service.net.health import serve_health
-from service.stack.prosody import PrivateProsody
 from service.store import connect
 from tests.support.bot import serving
 from tests.support.waiting import until
@@ -153,7 +153,7 @@ async def test_no_bot_that_is_connected_loses_its_connection(
     clean_redis: str, prosody: PrivateProsody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our servers end the older one of two connections of a component."""
-    monkeypatch.setattr("bots.intake.NOTE_EVERY_S", 0.05)
+    monkeypatch.setattr("bots.inbound.intake.NOTE_EVERY_S", 0.05)
     told = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
     store = await connect(told)
     async with serving(told, store) as bot:
@@ -189,7 +189,7 @@ async def test_a_client_s_server_must_have_a_trusted_certificate(prosody: Privat
 
 
 async def test_a_port_that_speaks_no_xmpp_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.doctor._XMPP_WITHIN_S", 0.1)
+    monkeypatch.setattr("service.operations.doctor._XMPP_WITHIN_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         (finding,) = await check_xmpp(settings.load({}, xmpp_host="127.0.0.1", xmpp_port=port), {})

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from service import settings
+from service.embedded.sample_publisher import SamplePublisher
 from service.errors import BadStatus, BrokenFeed, EmptyBody, TooLarge
-from service.inspection import as_text, inspect, next_poll
-from service.stack.publisher import SamplePublisher
+from service.operations.inspection import as_text, inspect, next_poll
 
 OPEN = settings.load({}, allow_private=True, preset="trial")
 

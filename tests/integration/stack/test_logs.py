@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from service import logs, settings
+from service import settings
+from service.observability import logs
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,7 @@ def test_a_traceback_does_not_tell_what_people_wrote(capsys: pytest.CaptureFixtu
     try:
         len(written) / 0
     except ZeroDivisionError:
-        structlog.get_logger("bots.desk").exception("failed")
+        structlog.get_logger("bots.sessions.chat_session").exception("failed")
     said = capsys.readouterr().err
     assert "ZeroDivisionError" in said
     assert "what Alice wrote" not in said

@@ -5,8 +5,8 @@ import ssl
 import stat
 from pathlib import Path
 
-from service.stack import ports
-from service.stack.prosody import PrivateProsody
+from service.embedded import ports
+from service.embedded.prosody import PrivateProsody
 
 
 async def greeting(server: PrivateProsody) -> bytes:

@@ -12,9 +12,16 @@ import feedparser
 import pytest
 import pytest_asyncio
 
+from service.embedded import sample_publisher as publishing
+from service.embedded.sample_publisher import (
+    FEED_LENGTH,
+    HUGE_BYTES,
+    Journal,
+    Published,
+    SamplePublisher,
+    unchanged_since,
+)
 from service.errors import OperationalError
-from service.stack import publisher as publishing
-from service.stack.publisher import FEED_LENGTH, HUGE_BYTES, Journal, Published, SamplePublisher, unchanged_since
 from tests.support.waiting import until_so
 
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from service.embedded.redis import PrivateRedis
 from service.errors import OperationalError
-from service.stack.redis import PrivateRedis
 
 
 async def ask(url: str, *commands: str) -> list[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from service.embedded.supervisor import Child, Program, Supervisor, environment, pause_s
 from service.errors import OperationalError
-from service.stack.supervisor import Child, Program, Supervisor, environment, pause_s
 from tests.support.processes import children_of, is_alive
 from tests.support.waiting import until_so
 
@@ -82,7 +82,7 @@ async def test_what_a_killed_program_had_started_goes_with_it(
 async def test_stopping_ends_even_what_ignores_sigterm(
     program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stack.supervisor._GRACE_S", 0.2)
+    monkeypatch.setattr("service.embedded.supervisor._GRACE_S", 0.2)
     supervisor = Supervisor(print)
     await supervisor.add(program("steady"))
     await supervisor.add(program("stubborn", STUBBORN))
@@ -118,8 +118,8 @@ async def test_a_program_that_never_answers_is_given_up(program: Callable[..., P
 SUPERVISING = f"""
 import asyncio, sys
 from pathlib import Path
-from service.stack.supervisor import Program
-from service.stack.supervisor import Supervisor
+from service.embedded.supervisor import Program
+from service.embedded.supervisor import Supervisor
 
 async def main() -> None:
     sign = Path(sys.argv[1])
@@ -163,7 +163,7 @@ def test_what_a_child_is_told_wins_over_the_environment_in_either_form() -> None
 async def test_a_log_that_has_grown_large_is_set_aside(
     program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stack.supervisor._LOG_CAP_BYTES", 10)
+    monkeypatch.setattr("service.embedded.supervisor._LOG_CAP_BYTES", 10)
     wordy = program("wordy")
     wordy.log.write_text("many words of the past\n", encoding="utf-8")
     child = await Child.start(wordy)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from service.embedded.sample_publisher import SamplePublisher
 from service.settings import Settings
-from service.stack.publisher import SamplePublisher
 from workers.main import work
 
 StartWorker = Callable[[], Awaitable["asyncio.Task[None]"]]

@@ -11,23 +11,24 @@ from prometheus_client import REGISTRY
 
 from service.clock import SystemClock
 from service.errors import ParseKilled
-from service.feeds.examine import examine
-from service.feeds.sandbox import ParserPool
+from service.feeds.entries.change_detection import examine
+from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.protocol import Document, Examine, Findings
 from service.feeds.urls import channel_id
-from service.feeds.wire import Document, Examine, Findings
 from service.model import Channel, Delta, Validators, Wishes
-from service.net.fetch import Fetcher
-from service.store import Store, keys
-from service.store.channels import Snapshot
+from service.net.fetcher import Fetcher
+from service.store import Store
+from service.store.channels.channels import Snapshot
+from service.store.client import keys
 from tests.integration.workers.test_poller import US, courtesy, fetcher
 from tests.support.contents import stored
 from tests.support.documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.lanes import ParserBudgets, lanes_of_polls
-from workers.peers.contents import Memories
-from workers.poller import Poll, Poller
-from workers.watch import Watch, watch
+from workers.peers.content_cache import Memories
+from workers.polling.concurrency_limits import ParserBudgets, lanes_of_polls
+from workers.polling.poll_state import Watch, watch
+from workers.polling.poller import Poll, Poller
 
 FAR_S = 4_000_000_000.0
 RSS = "Content-Type: application/rss+xml"
@@ -143,7 +144,7 @@ async def test_what_publishers_are_spared_is_counted(store: Store, reach: Fetche
 async def test_an_archive_that_cannot_be_read_spoils_nothing(
     store: Store, reach: Fetcher, monkeypatch: pytest.MonkeyPatch, archive: str
 ) -> None:
-    monkeypatch.setattr("workers.poller._ARCHIVES_WITHIN_S", 0.5)
+    monkeypatch.setattr("workers.polling.poller._ARCHIVES_WITHIN_S", 0.5)
     server = Publisher(**({"old": archive.encode()} if archive else {}))
     async with raw_publisher(server.answer) as publisher:
         server.pages["feed"] = listing("new", more=archived(publisher.url("/old")))

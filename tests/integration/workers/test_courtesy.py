@@ -10,8 +10,8 @@ from service.feeds.urls import channel_id, host_of
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store
-from service.store.hosts import Bound
-from workers.courtesy import BURST, Courtesy
+from service.store.coordination.request_budgets import Bound
+from workers.polling.politeness import BURST, Courtesy
 
 OFTEN = Settings(host_requests_per_s=0.01, address_requests_per_s=0.01, max_polls_per_hour=1e6)
 GROUP = "93.184.216.0/24"

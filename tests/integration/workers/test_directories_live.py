@@ -5,17 +5,17 @@ from contextlib import suppress
 
 import pytest
 
-from service.console.directory import metrics
-from service.discovery.grammar import parse_query
+from service.console.pages.directory import metrics
+from service.discovery.query_parser import parse_query
 from service.errors import NoSuchThing, NoWorker
 from service.model import ChannelId
 from service.search import Searcher
 from service.store import Store
-from service.store.directory import Explained, Name
+from service.store.directory.matrices import Explained, Name
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.waiting import until
-from workers.directory import DISCOVER
+from workers.lookup_directories import DISCOVER
 
 NAMES = [
     Name(f"{number:040x}", 1, frozenset({DISCOVER, "lang=de"} if number % 2 else {DISCOVER})) for number in range(60)

@@ -1,10 +1,11 @@
 """A version reaches its subscribers in parts, and an article by one of their channels."""
 
 from service.model import Change, Channel, Entry
-from service.store import Store, keys
-from service.store.outbox import OutboxItem
+from service.store import Store
+from service.store.client import keys
+from service.store.delivery.outbox import OutboxItem
 from tests.support.channels import change, make_channel
-from workers.fanout import FanOut
+from workers.ownership.fanout import FanOut
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.corona.reasons import Reason
+from service.corona.poll_explanation import Reason
+from service.embedded.sample_publisher import SamplePublisher
 from service.errors import (
     BrokenFeed,
     EmptyBody,
@@ -21,9 +22,9 @@ from service.errors import (
 )
 from service.model import Channel
 from service.settings import Settings
-from service.stack.publisher import SamplePublisher
-from service.store import Store, keys
-from service.store.hosts import Block
+from service.store import Store
+from service.store.client import keys
+from service.store.coordination.request_budgets import Block
 from tests.integration.workers.conftest import StartWorker
 from tests.support.waiting import until
 
@@ -169,7 +170,7 @@ async def test_when_a_node_dies_the_others_take_over_and_nothing_is_lost(
 async def test_a_channel_that_nobody_wants_dozes_and_wakes_up_silently(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.owning._WANTED_AFTER_PROBE_S", 0.0)
+    monkeypatch.setattr("workers.ownership.owner._WANTED_AFTER_PROBE_S", 0.0)
     await start_worker()
     await nodes_in_the_ring(store, 1)
     channel = await subscribed(store, publisher.feed_url())
@@ -238,7 +239,7 @@ async def test_a_bot_whose_clock_is_wrong_is_answered(
     await start_worker()
     await nodes_in_the_ring(store, 1)
     wrong = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
-    monkeypatch.setattr("service.store.requests.time", wrong)
+    monkeypatch.setattr("service.store.coordination.requests.time", wrong)
     assert (await store.requests.probe(publisher.feed_url())).channel is not None
 
 

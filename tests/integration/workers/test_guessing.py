@@ -7,7 +7,7 @@ import pytest
 
 from service.errors import NotAFeed
 from service.store import Store
-from service.store.requests import Probed
+from service.store.coordination.requests import Probed
 from tests.integration.workers.conftest import StartWorker
 from tests.support.documents import item, page, rss
 from tests.support.raw_http import Handler, ok, raw_publisher, redirect

@@ -5,18 +5,19 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from service.clash.groups import KeyGroup
-from service.clash.policy import Limits, Memory
-from service.clash.steps import Outcome, SplitGroup, Step
-from service.clash.table import AT_REST, Move, Standing
+from service.clash.key_groups import KeyGroup
+from service.clash.load_policy import Limits, Memory
+from service.clash.move_steps import Outcome, SplitGroup, Step
+from service.clash.server_table import AT_REST, Move, Standing
 from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
-from service.store import LAYOUT, Store, keys
-from service.store.keyspaces import KeyspaceStore, carried_out
-from service.store.link import Together
+from service.store import LAYOUT, Store
+from service.store.client import keys
+from service.store.client.connection import Together
+from service.store.subscriptions.keyspaces import KeyspaceStore, carried_out
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
-from workers.keeper import Keeper
+from workers.key_group_keeper import Keeper
 from workers.tasks import Tasks
 
 PEOPLE = 300
@@ -158,7 +159,7 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, *, done: bool
 ) -> None:
     """People come and go, and are told, between the death and the succession."""
-    monkeypatch.setattr("service.store.keyspaces.PAGE", 16)
+    monkeypatch.setattr("service.store.subscriptions.keyspaces.PAGE", 16)
     asyncio.get_running_loop().set_debug(False)  # it would take most of the time
     cid = (await make_channel(store, URL)).id
     expected = {UIDS[n]: n + 1 for n in range(40)}

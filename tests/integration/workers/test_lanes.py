@@ -11,16 +11,16 @@ import pytest
 import pytest_asyncio
 
 from service.errors import LimitReached
-from service.feeds.sandbox import ParserPool
+from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.protocol import Document, Examine
 from service.feeds.urls import channel_id
-from service.feeds.wire import Document, Examine
 from service.model import Channel, Validators
 from service.store import Store
 from tests.integration.workers.test_poller import US, Parser, fetcher, poller
 from tests.support.documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.lanes import (
+from workers.polling.concurrency_limits import (
     NETWORK_ALLOWANCE,
     SITE_ALLOWANCE,
     Lanes,
@@ -29,7 +29,7 @@ from workers.lanes import (
     lanes_of_probes,
     publisher_of,
 )
-from workers.watch import Publisher, Watch
+from workers.polling.poll_state import Publisher, Watch
 
 NETWORK = "45.33.34.0/24"
 OTHER_NETWORK = "45.33.35.0/24"
@@ -140,7 +140,7 @@ def lane_of(budgets: ParserBudgets, url: str, network: str) -> str:
 
 def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1_000.0
-    monkeypatch.setattr("workers.lanes.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("workers.polling.concurrency_limits.time.monotonic", lambda: now_s)
     budgets = ParserBudgets()
     for number in range(int(2 * NETWORK_ALLOWANCE.at_once_s / SITE_ALLOWANCE.at_once_s)):
         budgets.charge(publisher(f"http://slow{number}.example/", NETWORK), 0.9 * SITE_ALLOWANCE.at_once_s)

@@ -6,15 +6,15 @@ import pytest
 from msgspec import structs
 
 from service.clock import SystemClock
-from service.discovery.grammar import parse_query
-from service.discovery.results import entry_name
+from service.discovery.query_parser import parse_query
+from service.discovery.search_policy import entry_name
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Entry, Imprint
 from service.search import Searcher
 from service.store import Store
-from service.store.directory import Name
+from service.store.directory.matrices import Name
 from tests.support.channels import SNAPSHOT, change, make_channel
-from workers.naming import WALKS, Naming
+from workers.ownership.directory_registration import WALKS, Naming
 
 SECRET = "https://example.org/feed?token=abc"
 TAGGED = Entry("b", "On snakes", tags=("Python",), authors=("Jane Doe",))

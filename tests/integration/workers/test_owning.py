@@ -21,13 +21,14 @@ from service.errors import CoronetError, LeaseLost, StaleVersion, StoreUnavailab
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry, NodeInfo, Notice, Validators
 from service.overlay.ring import RingView
-from service.store import Store, keys
+from service.store import Store
+from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.contents import stored
 from tests.support.waiting import until_so
-from workers.fanout import FanOut
-from workers.naming import Naming
-from workers.owning import Owning
+from workers.ownership.directory_registration import Naming
+from workers.ownership.fanout import FanOut
+from workers.ownership.owner import Owning
 from workers.tasks import Tasks
 
 ALICE = "alice@localhost"

@@ -9,9 +9,9 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from service.errors import StoreUnavailable
-from service.location.contents import Content, digest_of, newest, packed
+from service.location.content_cache import Content, digest_of, newest, packed
 from service.model import Change, Delta, Entry
-from service.net.peers import PeerClient
+from service.net.peer_client import PeerClient
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.peers import (
@@ -28,7 +28,7 @@ from tests.support.peers import (
     worker,
 )
 from tests.support.waiting import until
-from workers.peers.finding import question
+from workers.peers.content_finder import question
 
 
 @pytest_asyncio.fixture

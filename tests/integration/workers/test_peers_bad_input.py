@@ -10,7 +10,7 @@ from service.errors import PeerRefused, PeerSilent
 from service.location import wire
 from service.location.bloom import MOST_WIDTH, Shape
 from service.location.wire import Batch, Hello, Update
-from service.net.peers import MOST_REQUEST_BYTES, WINDOW_S, PeerClient, Sealer
+from service.net.peer_client import MOST_REQUEST_BYTES, WINDOW_S, PeerClient, Sealer
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.peers import (

@@ -6,22 +6,22 @@ import pytest
 
 from service.clock import SystemClock
 from service.errors import LimitReached, ParseKilled
-from service.feeds.sandbox import ParserPool
+from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.protocol import Examine, Findings
 from service.feeds.urls import channel_id
-from service.feeds.wire import Examine, Findings
 from service.model import Channel, Validators
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
-from service.store.hosts import Bound
+from service.store.coordination.request_budgets import Bound
 from tests.support.contents import stored
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
-from workers.courtesy import Courtesy
-from workers.lanes import Lanes, ParserBudgets, lanes_of_polls, publisher_of
-from workers.peers.contents import Memories
-from workers.poller import Poller
-from workers.watch import Watch
+from workers.peers.content_cache import Memories
+from workers.polling.concurrency_limits import Lanes, ParserBudgets, lanes_of_polls, publisher_of
+from workers.polling.politeness import Courtesy
+from workers.polling.poll_state import Watch
+from workers.polling.poller import Poller
 
 US = "a" * 40
 BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
@@ -90,7 +90,7 @@ async def test_however_many_nodes_and_people_ask_a_channel_is_polled_as_often_as
 
 async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or many channels elsewhere could have the fleet ask one host as often as they like."""
-    monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
+    monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as victim:
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
@@ -104,7 +104,7 @@ async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypat
 
 
 async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
+    monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
 
     async def lead_to_the_feed(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(ok(b"feed") if head.startswith("GET /feed ") else redirect("/feed"))
@@ -121,7 +121,7 @@ async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, mon
 
 async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or polls that were granted over a while, and waited, would all ask at once when there is room."""
-    monkeypatch.setattr("workers.courtesy._is_loopback", lambda _: False)
+    monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         room, url = lanes(), publisher.url()
         slots = room.for_poll(watched(url)).slots = asyncio.Semaphore(0)
@@ -184,7 +184,7 @@ async def test_what_was_slow_is_polled_beside_the_prompt_until_it_is_prompt_agai
 ) -> None:
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as publisher, fetcher() as reach:
         polls, held = poller(store, reach), watched(publisher.url())
-        monkeypatch.setattr("workers.poller.PROMPT_FETCH_S", -1.0)
+        monkeypatch.setattr("workers.polling.poller.PROMPT_FETCH_S", -1.0)
         await polls.poll(held, US)
         assert held.slow
         monkeypatch.undo()

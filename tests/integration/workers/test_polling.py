@@ -10,19 +10,19 @@ import pytest_asyncio
 
 from service.corona.events import Event, Refresh, StartPolling
 from service.corona.messages import Base, Candidate, Versioned
-from service.corona.schedule import Rota
+from service.corona.polling_schedule import Rota
 from service.errors import StoreUnavailable
-from service.feeds.wire import Document
+from service.feeds.sandbox.protocol import Document
 from service.model import ChannelId, Delta, NodeId, PollResult, Validators
 from service.store import Store
-from service.store.channels import ChannelState
-from service.store.websub import Push
+from service.store.channels.channels import ChannelState
+from service.store.channels.websub import Push
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
-from workers.poller import Poll, Poller
-from workers.polling import Polling
+from workers.polling.poll_state import Found, Watch
+from workers.polling.poller import Poll, Poller
+from workers.polling.scheduler import Polling
 from workers.tasks import Tasks
-from workers.watch import Found, Watch
 
 US = "a" * 40
 INTERVAL_S = 100.0

@@ -11,7 +11,8 @@ from service.errors import LimitReached, NotSubscribed
 from service.feeds.urls import channel_id, page_url
 from service.model import Channel
 from service.settings import Settings
-from service.store import Store, keys
+from service.store import Store
+from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_guessing import one_worker
 from tests.support.channels import make_channel

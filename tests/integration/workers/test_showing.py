@@ -2,9 +2,10 @@
 
 import pytest
 
-from bots.house import RequestHandler
-from service.stack.publisher import SamplePublisher
-from service.store import Store, keys
+from bots.dialogue.request_handler import RequestHandler
+from service.embedded.sample_publisher import SamplePublisher
+from service.store import Store
+from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscribed
 

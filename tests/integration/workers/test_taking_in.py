@@ -8,24 +8,24 @@ import pytest_asyncio
 
 from service.clock import SystemClock
 from service.corona.events import Event
-from service.feeds.sandbox import ParserPool
+from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.protocol import Examine, Findings
 from service.feeds.urls import channel_id
-from service.feeds.wire import Examine, Findings
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
-from service.store.websub import Push
+from service.store.channels.websub import Push
 from tests.integration.workers.test_poller import US, Parser, courtesy, fetcher
 from tests.support.channels import SNAPSHOT
 from tests.support.contents import stored
 from tests.support.documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.lanes import Lanes, ParserBudgets, lanes_of_polls
-from workers.peers.contents import Memories
-from workers.poller import Poller
-from workers.polling import Polling
+from workers.peers.content_cache import Memories
+from workers.polling.concurrency_limits import Lanes, ParserBudgets, lanes_of_polls
+from workers.polling.poll_state import Watch
+from workers.polling.poller import Poller
+from workers.polling.scheduler import Polling
 from workers.tasks import Tasks
-from workers.watch import Watch
 
 NEWS = Push(rss([item("pushed")]), "text/xml")
 
@@ -123,7 +123,7 @@ async def test_pushes_of_a_channel_are_taken_in_one_after_the_other(
 async def test_pushes_that_find_no_room_in_time_become_one_poll(
     worker: Worker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.poller._PUSHES_WAIT_S", 0.05)
+    monkeypatch.setattr("workers.polling.poller._PUSHES_WAIT_S", 0.05)
     cid = await worker.pushed("/feed", NEWS, Push(b"x" * 1_000_000, "text/xml"))
     lane = worker.lanes.for_document(await worker.held(cid), 10**6)
     async with lane.reading:

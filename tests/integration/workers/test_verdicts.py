@@ -8,19 +8,20 @@ from aiohttp import web
 
 from service.corona.events import StartPolling
 from service.corona.messages import Candidate
-from service.corona.schedule import Rota
+from service.corona.polling_schedule import Rota
+from service.embedded.ports import LOOPBACK
 from service.errors import BadStatus, HostNotFound, ParseKilled, StoreUnavailable, Unreachable
-from service.feeds.pace import backoff_s
+from service.feeds.channel_health import DAY_S, DEADLY_POLLS
+from service.feeds.polling_hints import backoff_s
 from service.feeds.urls import channel_id
-from service.feeds.verdicts import DAY_S, DEADLY_POLLS
 from service.model import Channel, Delta, Notice, PollResult
 from service.settings import Settings
-from service.stack.ports import LOOPBACK
-from service.store import Store, keys
+from service.store import Store
+from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.waiting import until
-from workers.polling import Place, Verdicts
+from workers.polling.scheduler import Place, Verdicts
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
@@ -87,9 +88,9 @@ async def _told(store: Store, told: list[str], count: int) -> Sequence[str]:
 async def test_a_channel_dies_comes_back_and_moves_and_its_subscriber_is_told_each_once(
     store: Store, moody: Moody, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.feeds.verdicts.SETTLED_S", 0.0)
-    monkeypatch.setattr("service.feeds.verdicts.SETTLED_POLLS", 2)
-    monkeypatch.setattr("service.feeds.verdicts.DAY_S", 0.2)
+    monkeypatch.setattr("service.feeds.channel_health.SETTLED_S", 0.0)
+    monkeypatch.setattr("service.feeds.channel_health.SETTLED_POLLS", 2)
+    monkeypatch.setattr("service.feeds.channel_health.DAY_S", 0.2)
     await start_worker()
     await until(store.ring.view, "a node in the ring")
     probed = await store.requests.probe(f"{moody.url}/feed")

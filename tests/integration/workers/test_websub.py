@@ -10,15 +10,15 @@ import pytest_asyncio
 
 from service.feeds.websub import HubState, Named, asked, due_s
 from service.model import Channel
-from service.net.fetch import Fetcher
+from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
-from service.store.websub import Push
+from service.store.channels.websub import Push
 from tests.support.channels import make_channel
 from tests.support.console import console
 from tests.support.hub import Hub
-from workers.courtesy import Courtesy
-from workers.websub import Hubs
+from workers.polling.politeness import Courtesy
+from workers.polling.websub import Hubs
 
 TOPIC = "https://example.org/feed"
 

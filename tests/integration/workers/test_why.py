@@ -2,11 +2,11 @@
 
 import pytest
 
-from service.corona.policy import UNBOUNDED, Aims, Bounds
-from service.corona.reasons import Bound, Reason
+from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds
+from service.corona.poll_explanation import Bound, Reason
+from service.embedded.sample_publisher import SamplePublisher
 from service.errors import NotSettled
 from service.settings import Settings
-from service.stack.publisher import SamplePublisher
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscribed

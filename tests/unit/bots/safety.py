@@ -4,8 +4,8 @@ from xml.etree import ElementTree as ET
 
 from hypothesis import strategies as st
 
-from bots.replies.parts import LONGEST_MESSAGE_BYTES
-from bots.stanzas import payload
+from bots.replies.base import LONGEST_MESSAGE_BYTES
+from bots.xmpp.stanzas import payload
 
 hostile = st.text(max_size=400) | st.sampled_from(
     ["</body></message>", "\x00\x0b\x1b[0m", "\u202eevil\u2066", "\ud800", "a\n> b\n```", "é" * 5000, "👩‍👩‍👧" * 900]

@@ -4,22 +4,22 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from bots.asking import Limits, WhatItTold
-from bots.dialogue import answer
-from bots.house import Requests, followed
-from bots.replies.parts import Followed, Question, Reply
-from service.corona.reasons import Reason
-from service.discovery.grammar import Finding, Query
-from service.discovery.standing import Standing, Watch
+from bots.dialogue.dispatcher import answer
+from bots.dialogue.request_handler import Requests, followed
+from bots.dialogue.request_types import Limits, WhatItTold
+from bots.replies.base import Followed, Question, Reply
+from service.corona.poll_explanation import Reason
+from service.discovery.query_parser import Finding, Query
+from service.discovery.saved_searches import Standing, Watch
 from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import channel_id
-from service.habits import NONE, Habits
 from service.model import Channel, ChannelId, Entry, Subscription
-from service.preferences import FOR_ALL, Preferences
-from service.store.requests import Probed
-from service.store.subscriptions import Resumed
+from service.store.coordination.requests import Probed
+from service.store.subscriptions.subscriptions import Resumed
+from service.users.preferences import FOR_ALL, Preferences
+from service.users.quiet_hours import NONE, Habits
 
 NOW_S = 1_700_000_000.0
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Person:
 
 
 class FakeRequests:
-    """The requests of a person, as :class:`bots.house.RequestHandler` answers them."""
+    """The requests of a person, as :class:`bots.dialogue.request_handler.RequestHandler` answers them."""
 
     def __init__(self, person: Person) -> None:
         self.person = person

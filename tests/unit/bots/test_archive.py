@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from bots import archive, incoming
-from bots.link import Receipt, Said
+from bots.xmpp import archive, message_parser
+from bots.xmpp.port import Receipt, Said
 
 BOT, ALICE = "bot@localhost", "alice@localhost"
 
@@ -42,46 +42,50 @@ def test_what_we_sent_what_arrived_and_what_was_said_are_told_apart() -> None:
 def test_what_was_said_has_the_name_in_the_archive_that_it_had_when_it_was_brought() -> None:
     (said,) = archive.read([kept("77", message("<body>list</body>"))], BOT).said
     brought = message(f"<body>list</body><stanza-id xmlns='urn:xmpp:sid:0' by='{BOT}' id='77'/>")
-    assert incoming.name(parsed(brought), BOT, 0.0) == said.token
+    assert message_parser.name(parsed(brought), BOT, 0.0) == said.token
 
 
 def test_only_the_accounts_own_server_can_name_a_message() -> None:
     forged = message("<body>list</body><stanza-id xmlns='urn:xmpp:sid:0' by='eve@localhost' id='77'/>")
-    assert incoming.name(parsed(forged), BOT, 0.0) != incoming.archived("77")
+    assert message_parser.name(parsed(forged), BOT, 0.0) != message_parser.archived("77")
 
 
 def test_without_an_archive_the_same_message_has_the_same_name_and_another_has_another() -> None:
-    first, same = (incoming.name(parsed(message("<body>list</body>")), BOT, when_s) for when_s in (0.0, 99.0))
+    first, same = (message_parser.name(parsed(message("<body>list</body>")), BOT, when_s) for when_s in (0.0, 99.0))
     assert first == same
     others = (
         message("<body>help</body>"),
         message("<body>list</body>", ident="m2"),
         message("<body>list</body>", "eve@x"),
     )
-    assert first not in {incoming.name(parsed(other), BOT, 0.0) for other in others}
+    assert first not in {message_parser.name(parsed(other), BOT, 0.0) for other in others}
 
 
 def test_without_an_archive_a_message_that_was_kept_has_the_name_that_it_had_when_it_was_brought() -> None:
     delay = "<delay xmlns='urn:xmpp:delay' stamp='1970-01-01T00:01:41Z'>Offline storage</delay>"
     brought, kept = (parsed(message(f"<body>list</body>{inside}")) for inside in ("", delay))
-    assert incoming.name(brought, BOT, 100.0) == incoming.name(kept, BOT, 9_000.0)
+    assert message_parser.name(brought, BOT, 100.0) == message_parser.name(kept, BOT, 9_000.0)
     nameless, kept = (parsed(message(f"<body>list</body>{inside}", ident="")) for inside in ("", delay))
-    assert incoming.name(nameless, BOT, 100.0) == incoming.name(kept, BOT, 9_000.0)
+    assert message_parser.name(nameless, BOT, 100.0) == message_parser.name(kept, BOT, 9_000.0)
 
 
 def test_only_an_archive_names_a_message_for_good() -> None:
-    said = incoming.read(parsed(message("<body>list</body>")))
+    said = message_parser.read(parsed(message("<body>list</body>")))
     assert isinstance(said, Said)
-    assert incoming.same_since_s(msgspec.structs.replace(said, token=incoming.archived("1")), 9_000.0) == 0.0
-    assert incoming.same_since_s(said, 9_000.0) == 9_000.0 - incoming.SAME_WITHIN_S
+    assert (
+        message_parser.same_since_s(msgspec.structs.replace(said, token=message_parser.archived("1")), 9_000.0) == 0.0
+    )
+    assert message_parser.same_since_s(said, 9_000.0) == 9_000.0 - message_parser.SAME_WITHIN_S
     kept = msgspec.structs.replace(said, at_s=5_000.0)
-    assert incoming.same_since_s(kept, 9_000.0) == 5_000.0 - incoming.CLOCKS_DIFFER_S, "ids may be used again"
+    assert message_parser.same_since_s(kept, 9_000.0) == 5_000.0 - message_parser.CLOCKS_DIFFER_S, (
+        "ids may be used again"
+    )
 
 
 def test_the_same_words_without_any_id_are_one_message_only_for_some_seconds() -> None:
     nameless = parsed(message("<body>list</body>", ident=""))
-    assert incoming.name(nameless, BOT, 100.0) == incoming.name(nameless, BOT, 101.0)
-    assert incoming.name(nameless, BOT, 100.0) != incoming.name(nameless, BOT, 200.0)
+    assert message_parser.name(nameless, BOT, 100.0) == message_parser.name(nameless, BOT, 101.0)
+    assert message_parser.name(nameless, BOT, 100.0) != message_parser.name(nameless, BOT, 200.0)
 
 
 def test_a_query_names_moment_place_and_number() -> None:

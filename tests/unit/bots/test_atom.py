@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots import atom
-from bots.atom import ATOM, Item
+from bots.pubsub import atom
+from bots.pubsub.atom import ATOM, Item
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 

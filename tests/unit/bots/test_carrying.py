@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.asking import Limits
-from bots.replies.parts import LONGEST_MESSAGE_BYTES
+from bots.dialogue.request_types import Limits
+from bots.dialogue.subscriptions import documents
+from bots.replies.base import LONGEST_MESSAGE_BYTES
+from bots.replies.conversation import Failed
 from bots.replies.subscriptions import Exported, ExportedAsFile, ImportBegun, Imported, NewUrlsUsedUp
-from bots.replies.talking import Failed
-from bots.subscribing import documents
 from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import Outline, Subscribed

@@ -13,8 +13,8 @@ from babel.messages.catalog import Catalog
 from babel.messages.plurals import get_plural
 from babel.messages.pofile import read_po
 
-from bots import commands
-from bots.voice import LANGUAGES, SOURCE, voice
+from bots.commands import parser as commands
+from bots.replies.translator import LANGUAGES, SOURCE, voice
 from service import errors
 from tests.architecture.sources import ROOT
 

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from bots.charges import EVERYBODY, PARTS, Charges, part_of
+from bots.cluster.served_people import EVERYBODY, PARTS, Charges, part_of
 from service.clock import Clock
 from service.model import UserId
-from service.store.heard import Heard
-from service.store.keys import user_id
+from service.store.client.keys import user_id
+from service.store.delivery.inbound_log import Heard
 
 ONE, TWO, GONE = "coronet@b1.example", "coronet@b2.example", "coronet@b3.example"
 PEOPLE = [user_id(f"person-{number}@example.org") for number in range(1_000)]

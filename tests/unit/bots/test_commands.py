@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.commands import (
+from bots.commands.parser import (
     MOST_SHOWN,
     Answer,
     Command,

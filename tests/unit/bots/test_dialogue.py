@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots.house import DryRun, RequestHandler
+from bots.dialogue.request_handler import DryRun, RequestHandler
+from bots.replies.conversation import Admitted, Failed, LetBe, NotAdmitted, NothingAsked, NothingToCancel, ReallyForget
 from bots.replies.help import Explained
 from bots.replies.subscriptions import (
     Choose,
@@ -18,7 +19,6 @@ from bots.replies.subscriptions import (
     SubscriptionsFull,
     Unsubscribed,
 )
-from bots.replies.talking import Admitted, Failed, LetBe, NotAdmitted, NothingAsked, NothingToCancel, ReallyForget
 from service.errors import BadStatus, BadUrl
 from service.model import Entry
 from tests.unit.bots.talk import feed, page

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from bots.delivery import MOST_ITEMS
-from bots.dispatch import (
+from bots.delivery.outbox_consumer import MOST_ITEMS
+from bots.delivery.scheduler import (
     BURST,
     GIVE_UP_AFTER_S,
     RECEIPT_WITHIN_AT_RETURN_S,
@@ -15,7 +15,7 @@ from bots.dispatch import (
     Dispatch,
 )
 from service.settings import Settings
-from service.store.outbox import Batch
+from service.store.delivery.outbox import Batch
 
 ANN, BEN = "ann", "ben"
 

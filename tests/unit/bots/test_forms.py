@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots import adhoc, commands, forms
-from bots.house import Queries
-from bots.introduction import COMMANDS
-from bots.replies.parts import Followed
+from bots.commands import parser as commands
+from bots.dialogue.request_handler import Queries
+from bots.replies.base import Followed
 from bots.replies.search import Found
 from bots.replies.subscriptions import Choose, Confirm
-from bots.voice import voice
-from service.discovery.grammar import Finding, parse_query
+from bots.replies.translator import voice
+from bots.sessions import forms
+from bots.xmpp import adhoc
+from bots.xmpp.service_discovery import COMMANDS
+from service.discovery.query_parser import Finding, parse_query
 from service.model import FeedLink
 from tests.unit.bots.talk import FakeRequests, Person, at_once, feed
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bots.archive import Kept
-from bots.intake import Intake, WaitingMessages
-from bots.link import LinkLost, Said
+from bots.inbound.intake import Intake, WaitingMessages
 from bots.tasks import end
+from bots.xmpp.archive import Kept
+from bots.xmpp.port import LinkLost, Said
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
-from service.store.heard import Sentence, Unanswered
+from service.store.delivery.inbound_log import Sentence, Unanswered
 from tests.support.waiting import until_so
 
 
@@ -117,8 +117,8 @@ class Memory:
 
 @contextlib.asynccontextmanager
 async def taking_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Intake]:
-    monkeypatch.setattr("bots.intake.past", scene.past)
-    monkeypatch.setattr("bots.intake.NOTE_EVERY_S", 0.01)
+    monkeypatch.setattr("bots.inbound.intake.past", scene.past)
+    monkeypatch.setattr("bots.inbound.intake.NOTE_EVERY_S", 0.01)
     it = cast("Any", scene)
     intake = Intake(it, it, it, desk=cast("Any", scene.desk), orders=it, clock=SystemClock())
     running = asyncio.create_task(intake._store_messages())

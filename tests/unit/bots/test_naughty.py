@@ -8,17 +8,17 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from bots import incoming, stanzas
-from bots.link import InRoom, SaidInRoom
-from bots.notifications import notification
-from bots.visits import Visits
-from bots.voice import LANGUAGES, voice
-from service.feeds.examine import examine
+from bots.delivery.notification_text import notification
+from bots.replies.translator import LANGUAGES, voice
+from bots.rooms.room_state import Visits
+from bots.xmpp import message_parser, stanzas
+from bots.xmpp.port import InRoom, SaidInRoom
+from service.feeds.entries.change_detection import examine
+from service.feeds.sandbox.protocol import Document, Examine
 from service.feeds.urls import channel_id
-from service.feeds.wire import Document, Examine
-from service.habits import Habits
 from service.model import Change, Channel, Delta, Entry
-from service.store.rooms import Room
+from service.store.people.rooms import Room
+from service.users.quiet_hours import Habits
 from tests.support.naughty import STRINGS
 from tests.unit.bots.safety import safe
 from tests.unit.bots.visiting import visitor
@@ -111,12 +111,12 @@ def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
     for nick in filter(None, map(stanzas.clean, STRINGS)):
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
-        there = incoming.room_presence(come)
+        there = message_parser.room_presence(come)
         assert isinstance(there, InRoom)
         visits.moved(there, 0.0)
         spoken = ET.Element("message", {"from": f"{ROOM}/{nick}", "type": "groupchat"})
         ET.SubElement(spoken, "body").text = f"{nick}: status"
-        said = incoming.read(spoken)
+        said = message_parser.read(spoken)
         assert isinstance(said, SaidInRoom)
         assert said.nick == nick
         assert visits.is_manager(ROOM, nick)

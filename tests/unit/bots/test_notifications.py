@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.bodies import also_told_by
-from bots.notifications import notification
-from bots.voice import voice
-from service.feeds.parts import share
+from bots.delivery.message_bodies import also_told_by
+from bots.delivery.notification_text import notification
+from bots.replies.translator import voice
+from service.feeds.entries.version_parts import share
 from service.feeds.urls import channel_id, page_url
 from service.model import Change, Channel, Delta, Entry, Notice
 from tests.unit.bots.safety import hostile, safe

@@ -2,14 +2,14 @@
 
 import pytest
 
-from bots.asking import WhatItTold
+from bots.dialogue.request_types import WhatItTold
+from bots.replies.base import Followed, Reply
+from bots.replies.conversation import OnlyManagers
 from bots.replies.help import Incomplete
-from bots.replies.parts import Followed, Reply
 from bots.replies.search import Unwatched
 from bots.replies.subscriptions import ForgottenMessage, NoSuchSubscription, Unsubscribed, WhichOne
-from bots.replies.talking import OnlyManagers
-from service.discovery.grammar import parse_watch
-from service.discovery.standing import Watch
+from service.discovery.query_parser import parse_watch
+from service.discovery.saved_searches import Watch
 from tests.unit.bots.talk import Person, feed
 
 NEWS, BLOG, OTHER = (feed(f"https://{name}.example/feed", name) for name in ("news", "blog", "other"))

@@ -7,13 +7,13 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
-from bots import presences
-from bots.link import Absent, PresenceChanged, Seen
-from bots.presences import Presences
+from bots.xmpp import presence
+from bots.xmpp.port import Absent, PresenceChanged, Seen
+from bots.xmpp.presence import Presences
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.store.keys import user_id
-from service.store.users import Users
+from service.store.client.keys import user_id
+from service.store.people.users import Users
 from tests.support.waiting import until_so
 
 
@@ -88,9 +88,9 @@ async def test_of_strangers_nothing_is_remembered_or_said(scene: Scene) -> None:
 
 
 async def test_people_and_clients_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presences, "MOST_PEOPLE", 3)
-    monkeypatch.setattr(presences, "MOST_RESOURCES", 2)
-    monkeypatch.setattr(presences, "_MOST_WAITING", 20)
+    monkeypatch.setattr(presence, "MOST_PEOPLE", 3)
+    monkeypatch.setattr(presence, "MOST_RESOURCES", 2)
+    monkeypatch.setattr(presence, "_MOST_WAITING", 20)
     scene.users.may_answer.clear()
     for number in range(30):
         scene.online(f"p{number % 5}", str(number))

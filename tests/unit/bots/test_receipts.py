@@ -2,7 +2,7 @@
 
 import pytest
 
-from bots.recipients import MOST_UNANSWERED, Receipts
+from bots.delivery.recipient_cache import MOST_UNANSWERED, Receipts
 
 ANN = "ann"
 

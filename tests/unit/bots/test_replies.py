@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.failures import outcome, sentence
-from bots.notifications import notification
-from bots.replies.parts import Followed
+from bots.delivery.notification_text import notification
+from bots.replies.base import Followed
+from bots.replies.conversation import Failed
+from bots.replies.errors import outcome, sentence
 from bots.replies.subscriptions import Listing, Shown, StatusReport
-from bots.replies.talking import Failed
-from bots.voice import voice
+from bots.replies.translator import voice
 from service import errors
 from service.model import Change, Channel, Delta, Entry
 from tests.unit.bots.safety import hostile, safe

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from bots.commands import VERB_OF
-from bots.voice import LANGUAGES, SOURCE
+from bots.commands.parser import VERB_OF
+from bots.replies.translator import LANGUAGES, SOURCE
 from tests.unit.bots.visiting import visitor
 
 FOLDER = Path(__file__).parent / "transcripts"

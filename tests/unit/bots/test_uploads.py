@@ -6,7 +6,7 @@ from xml.etree.ElementTree import XML, Element
 import pytest
 import pytest_asyncio
 
-from bots.uploads import Uploads
+from bots.xmpp.file_transfer import Uploads
 from service.errors import AddressRefused, UploadRefused
 from service.net.uploads import Uploads as Files
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher

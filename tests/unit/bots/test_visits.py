@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.link import InRoom, Invited, RoomRefused, SaidInRoom
-from bots.visits import (
+from bots.rooms.room_state import (
     ANSWERS_WITHIN_S,
     CREATED,
     MOST_GUESTS,
@@ -25,8 +24,9 @@ from bots.visits import (
     Visits,
     can_vouch,
 )
-from service.store.keys import user_id
-from service.store.rooms import Room
+from bots.xmpp.port import InRoom, Invited, RoomRefused, SaidInRoom
+from service.store.client.keys import user_id
+from service.store.people.rooms import Room
 
 ROOM = "lounge@rooms.example"
 NOBODY = frozenset[str]()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots import wishes
-from service.habits import EVERY_DAY, Digest, Quiet
+from bots.commands import settings_parser
+from service.users.quiet_hours import EVERY_DAY, Digest, Quiet
 
 NIGHT = (22 * 60, 7 * 60)
 
@@ -40,7 +40,7 @@ NIGHT = (22 * 60, 7 * 60)
     ],
 )
 def test_quiet_hours(words: str, meant: Quiet | None) -> None:
-    assert wishes.quiet(words) == meant
+    assert settings_parser.quiet(words) == meant
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_quiet_hours(words: str, meant: Quiet | None) -> None:
     ],
 )
 def test_digests(words: str, meant: Digest | None) -> None:
-    assert wishes.digest(words) == meant
+    assert settings_parser.digest(words) == meant
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,16 @@ def test_digests(words: str, meant: Digest | None) -> None:
     ],
 )  # fmt: skip
 def test_intervals(words: str, meant_s: int | None) -> None:
-    assert wishes.interval_s(words) == meant_s
+    assert settings_parser.interval_s(words) == meant_s
 
 
 @given(st.text(max_size=40))
 def test_whatever_is_written_is_understood_or_not(words: str) -> None:
-    quiet, digest, interval_s = wishes.quiet(words), wishes.digest(words), wishes.interval_s(words)
+    quiet, digest, interval_s = (
+        settings_parser.quiet(words),
+        settings_parser.digest(words),
+        settings_parser.interval_s(words),
+    )
     assert interval_s is None or interval_s >= 0
     assert quiet is None or set(quiet.days) <= set(EVERY_DAY)
     assert digest is None or 0 <= digest.at < 24 * 60
@@ -95,12 +99,12 @@ def test_whatever_is_written_is_understood_or_not(words: str) -> None:
 
 def test_no_two_languages_mean_different_days_by_one_word() -> None:
     for first, second in combinations(range(7), 2):
-        for name, other in product(wishes._DAYS[first], wishes._DAYS[second]):
+        for name, other in product(settings_parser._DAYS[first], settings_parser._DAYS[second]):
             assert name[:3] != other[:3]
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("read", [wishes.quiet, wishes.digest, wishes.interval_s])
+@pytest.mark.parametrize("read", [settings_parser.quiet, settings_parser.digest, settings_parser.interval_s])
 @pytest.mark.parametrize("words", ["22:00{}7:00", "1h{}x", "daily at{}x", "every{}x"])
 @pytest.mark.parametrize("space", [" ", "\t", "\u00a0", "\u3000"])
 def test_long_runs_of_white_space_are_read_in_linear_time(

@@ -4,12 +4,12 @@ from math import inf
 
 import pytest
 
-from bots.recipients import Recipient
-from bots.withholding import LOOKED_AT, Choice
-from service.habits import NONE, Digest, Habits, next_digest_s
+from bots.delivery.recipient_cache import Recipient
+from bots.delivery.suppression import LOOKED_AT, Choice
 from service.model import ChannelId
-from service.preferences import FOR_ALL, Preferences
-from service.store.outbox import MetWatch, OutboxItem, QueuedItem
+from service.store.delivery.outbox import MetWatch, OutboxItem, QueuedItem
+from service.users.preferences import FOR_ALL, Preferences
+from service.users.quiet_hours import NONE, Digest, Habits, next_digest_s
 
 NEWS, BLOG = ChannelId("1" * 40), ChannelId("2" * 40)
 HOUR_S, DAY_S = 3_600.0, 86_400.0

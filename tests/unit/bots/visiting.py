@@ -1,13 +1,13 @@
 """Somebody new, in front of a small web in which much goes wrong."""
 
-from bots.atom import node_uri
+from bots.pubsub.atom import node_uri
 from service import errors
-from service.corona.reasons import Bound, Limits, Reason, explain
-from service.corona.schedule import Rota
-from service.discovery.grammar import Finding
+from service.corona.poll_explanation import Bound, Limits, Reason, explain
+from service.corona.polling_schedule import Rota
+from service.discovery.query_parser import Finding
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
-from service.store.requests import Probed
+from service.store.coordination.requests import Probed
 from tests.unit.bots.talk import NOW_S, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"

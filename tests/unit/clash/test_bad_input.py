@@ -2,9 +2,9 @@
 
 import pytest
 
-from service.clash.groups import KeyGroup, Keyspaces, Layout, check_key
-from service.clash.search import MOST_PROBES, Depths, DepthSearch
-from service.clash.steps import (
+from service.clash.group_search import MOST_PROBES, Depths, DepthSearch
+from service.clash.key_groups import KeyGroup, Keyspaces, Layout, check_key
+from service.clash.move_steps import (
     Abandon,
     AcceptKeyGroup,
     Finish,
@@ -17,7 +17,7 @@ from service.clash.steps import (
     TakeBack,
     apply,
 )
-from service.clash.table import Kind, Move, empty_table, from_fields, root_table, to_fields
+from service.clash.server_table import Kind, Move, empty_table, from_fields, root_table, to_fields
 from service.clash.transitions import IncorrectDepth, answer
 from service.errors import BadKey, GroupsMoving, StepRefused, UnknownKeyspace, from_fault, to_fault
 

@@ -1,11 +1,21 @@
 """One split and one merge, step by step, as the tables show them; and the cases that random histories found."""
 
-from service.clash.groups import KeyGroup
-from service.clash.search import Depths
-from service.clash.steps import GiveKeyGroup, MergeGroup, Put, RecallGroup, Settle, SplitGroup, Step, following, resumed
-from service.clash.table import Kind, Move, Stage, Standing
+from service.clash.group_search import Depths
+from service.clash.key_groups import KeyGroup
+from service.clash.move_steps import (
+    GiveKeyGroup,
+    MergeGroup,
+    Put,
+    RecallGroup,
+    Settle,
+    SplitGroup,
+    Step,
+    following,
+    resumed,
+)
+from service.clash.prefix_query import Record
+from service.clash.server_table import Kind, Move, Stage, Standing
 from service.clash.transitions import Accepted, IncorrectDepth, answer
-from service.clash.walk import Record
 from tests.support.keyspaces import MemoryKeyspaces, carried_through, everything, search, write
 
 BITS = 4

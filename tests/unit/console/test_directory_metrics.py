@@ -2,9 +2,9 @@
 
 import pytest
 
-from service.console.directory import measured
-from service.discovery.partial.choosing import Choice, Chosen, Measured
+from service.console.pages.directory import measured
 from service.discovery.partial.strategies import Fixed, FullReplication, RoundRobin
+from service.discovery.partial.strategy_choice import Choice, Chosen, Measured
 
 
 def test_of_full_replication_all_workers_but_one_may_die_and_lookups_are_fair() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.pulse import (
+from service.console.metrics_sampler import (
     DETECTION,
     Delays,
     Load,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.roster import after, cursor_at
+from service.console.channel_cache import after, cursor_at
 from service.errors import UserError
 
 IDS = st.lists(st.text("0123456789abcdef", min_size=40, max_size=40), unique=True, max_size=30)

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.clash.table import Standing
+from service.clash.server_table import Standing
 from service.console.charts import Curve, curves_svg, paces_svg, polls_svg
-from service.console.directory import Matrix
-from service.console.phrases import Piece, differences, seconds_in, span
-from service.console.site import templates
-from service.corona.reasons import Turn
+from service.console.formatting import Piece, differences, seconds_in, span
+from service.console.pages.directory import Matrix
+from service.console.rendering import templates
+from service.corona.poll_explanation import Turn
 from service.errors import UserError
 from service.model import PollResult
-from service.shards import Shard
-from service.store.remarks import Pace
+from service.operations.shards import Shard
+from service.store.channels.admin_settings import Pace
 
 HOSTILE = "<script>&"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.console.overview import polls_per_minute, silence_s
+from service.console.pages.overview import polls_per_minute, silence_s
 from service.model import PollResult
 
 NOW_S = 1_000.0

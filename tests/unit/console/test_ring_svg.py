@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.console.charts import regions, ring_svg, turn
 from service.model import NodeInfo
-from service.overlay.ids import BITS, to_hex
+from service.overlay.id_space import BITS, to_hex
 from service.overlay.ring import RingView
 
 ids = st.integers(min_value=0, max_value=(1 << BITS) - 1).map(to_hex)

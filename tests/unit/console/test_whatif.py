@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.whatif import Fleet, Weighed
-from service.corona import optimum
-from service.corona.optimum import Factors, tabled
-from service.corona.policy import UNBOUNDED, Aims, Bounds, Goal, Policy
-from service.corona.reasons import Bound
+from service.console.pages.policy_preview import Fleet, Weighed
+from service.corona import node_optimizer
+from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds, Goal, Policy
+from service.corona.node_optimizer import Factors, tabled
+from service.corona.poll_explanation import Bound
 from service.corona.site_budgets import FOR_POLLS
 
 POLICY = Policy(900.0, 12.0, 10.0)
@@ -42,7 +42,7 @@ def test_each_channel_gets_what_its_owner_would_give_it(channels: list[Weighed],
             *(int(row["subscribers"]), float(row["update_interval_s"]), bool(row["private"])),
             *(float(row["site_scale"]), float(row["longest_wait_s"]), float(row["shortest_interval_s"])),
         )
-        (alone,) = optimum.decided(policy, nodes, tabled([factors], 1), scale)
+        (alone,) = node_optimizer.decided(policy, nodes, tabled([factors], 1), scale)
         assert size == pytest.approx(alone, rel=1e-5)
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from service.console import phrases
-from service.console.accounts import Passwords
-from service.console.failures import problem, status_of
-from service.console.guard import csrf_token
-from service.console.overview import Overview, needs_attention
+from service.console import formatting
+from service.console.auth.accounts import Passwords
+from service.console.auth.middleware import csrf_token
+from service.console.error_responses import problem, status_of
+from service.console.pages.overview import Overview, needs_attention
 from service.errors import BadUrl, CoronetError, NotSubscribed, StaleVersion, StoreUnavailable, TlsFailed
 from service.model import Wishes
 
@@ -27,31 +27,31 @@ def _sentences(*, silence_s: float = 100.0, unpolled: tuple[int, str] = (0, ""),
     [(0.0401, "40 ms"), (1, "1 s"), (59.4, "59 s"), (60, "1 min"), (3600, "1 h"), (86400, "24 h"), (172800, "2 days")],
 )
 def test_lengths_of_time_have_one_unit(length_s: float, words: str) -> None:
-    assert phrases.duration(length_s) == words
+    assert formatting.duration(length_s) == words
 
 
 def test_no_line_ends_between_a_number_and_its_unit() -> None:
     assert (
-        phrases.tied("3 polls per channel, wait 12 h")
+        formatting.tied("3 polls per channel, wait 12 h")
         == "3\N{NO-BREAK SPACE}polls per channel, wait 12\N{NO-BREAK SPACE}h"
     )
 
 
 def test_a_time_just_ahead_of_our_clock_is_now() -> None:
-    assert phrases.ago(100.5, 100.0) == "just now"
-    assert phrases.ago(40.0, 100.0) == "1 min ago"
+    assert formatting.ago(100.5, 100.0) == "just now"
+    assert formatting.ago(40.0, 100.0) == "1 min ago"
 
 
 def test_a_clock_goes_by_its_zone_and_the_time_of_year() -> None:
-    assert phrases.clock(1_750_000_000, "Europe/Berlin") == "15 Jun 2025, 17:06:40 CEST"
-    assert phrases.clock(1_766_000_000, "Europe/Berlin") == "17 Dec 2025, 20:33:20 CET"
-    assert phrases.clock(1_766_000_000, "Pacific/Auckland", "day") == "18 Dec 2025"
-    assert phrases.clock(1e300, "UTC") == "—"
+    assert formatting.clock(1_750_000_000, "Europe/Berlin") == "15 Jun 2025, 17:06:40 CEST"
+    assert formatting.clock(1_766_000_000, "Europe/Berlin") == "17 Dec 2025, 20:33:20 CET"
+    assert formatting.clock(1_766_000_000, "Pacific/Auckland", "day") == "18 Dec 2025"
+    assert formatting.clock(1e300, "UTC") == "—"
 
 
 @pytest.mark.parametrize(("size_bytes", "words"), [(0, "0 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB")])
 def test_sizes_have_units(size_bytes: int, words: str) -> None:
-    assert phrases.size(size_bytes) == words
+    assert formatting.size(size_bytes) == words
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_sizes_have_units(size_bytes: int, words: str) -> None:
     [("unchanged", "Unchanged"), ("tls-failed", "TLS failed"), ("bad-http", "Bad HTTP"), ("not-a-feed", "Not a feed")],
 )
 def test_outcomes_are_words(outcome: str, words: str) -> None:
-    assert phrases.outcome_words(outcome) == words
+    assert formatting.outcome_words(outcome) == words
 
 
 def test_numbers_agree_with_their_nouns() -> None:
-    assert phrases.count(1, "node") == "1 node"
-    assert phrases.count(1204, "node") == "1,204 nodes"
-    assert phrases.count(0, "person", "people") == "0 people"
+    assert formatting.count(1, "node") == "1 node"
+    assert formatting.count(1204, "node") == "1,204 nodes"
+    assert formatting.count(0, "person", "people") == "0 people"
 
 
 @pytest.mark.parametrize(
@@ -80,17 +80,17 @@ def test_numbers_agree_with_their_nouns() -> None:
     ],
 )
 def test_what_a_publisher_wishes_is_said_in_words(wishes: Wishes, words: str) -> None:
-    assert phrases.wishes_in_words(wishes) == words
+    assert formatting.wishes_in_words(wishes) == words
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", "//evil.example", "http://[", ""])
 def test_only_web_addresses_become_links(link: str) -> None:
-    assert phrases.web_address(link) == ""
+    assert formatting.web_address(link) == ""
 
 
 def test_a_date_beyond_the_calendar_is_a_dash() -> None:
-    assert phrases.instant(1e300) == "—"
-    assert phrases.instant(0) == "1970-01-01 00:00:00Z"
+    assert formatting.instant(1e300) == "—"
+    assert formatting.instant(0) == "1970-01-01 00:00:00Z"
 
 
 def test_all_is_well_with_two_nodes_that_poll() -> None:

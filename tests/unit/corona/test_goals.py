@@ -5,9 +5,9 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from service.corona.goals import Goal, detection_s, mean_delay_s, size_for_wait, weights
 from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
-from service.simulate.paper_levels import level_sizes, levels_for_budget
+from service.corona.objectives import Goal, detection_s, mean_delay_s, size_for_wait, weights
+from service.simulate.corona.paper_levels import level_sizes, levels_for_budget
 from tests.support.tradeoffs import BUDGET_PER_CHANNEL, NODES, POLL_INTERVAL_S, corona_fleet
 
 TAU_S = POLL_INTERVAL_S

@@ -15,10 +15,10 @@ from service.corona.events import (
     StopPolling,
     Tick,
 )
+from service.corona.fleet_policy import Policy
 from service.corona.member import MAX_OFFERS
 from service.corona.messages import Assign, Assignment, Base, Candidate, Message, Rejected, Unassign, Versioned
-from service.corona.policy import Policy
-from service.corona.schedule import Rota
+from service.corona.polling_schedule import Rota
 from service.model import Delta, NodeId, Notice, Validators
 from tests.support.node import Node
 from tests.support.points import ring

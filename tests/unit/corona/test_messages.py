@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from service.corona import messages
-from service.corona.schedule import Rota
+from service.corona.polling_schedule import Rota
 from service.model import Change, Delta, Entry, Validators
 
 CHANNEL = "c" * 40

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.corona.aggregation import joined
+from service.corona.fleet_policy import Aims, Goal, Policy
 from service.corona.honeycomb import UNBOUND
 from service.corona.messages import Part
-from service.corona.optimum import Factors, Table, decided, limits, limits_of, part, scale, tabled, weight
-from service.corona.policy import Aims, Goal, Policy
-from service.corona.reasons import bounded
-from service.corona.schedule import size_for_wait
+from service.corona.node_optimizer import Factors, Table, decided, limits, limits_of, part, scale, tabled, weight
+from service.corona.poll_explanation import bounded
+from service.corona.polling_schedule import size_for_wait
 
 DAY_S = 86_400.0
 NODES = 40

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from service.corona.estimates import Updates
 from service.corona.events import (
     Adopt,
     Adopted,
@@ -24,6 +23,7 @@ from service.corona.events import (
     StopPolling,
     Tick,
 )
+from service.corona.fleet_policy import Aims, Policy
 from service.corona.messages import (
     Assign,
     Assignment,
@@ -35,8 +35,8 @@ from service.corona.messages import (
     Unassign,
     Versioned,
 )
-from service.corona.policy import Aims, Policy
-from service.corona.schedule import Rota
+from service.corona.polling_schedule import Rota
+from service.corona.update_rates import Updates
 from service.model import Delta, NodeId, Notice, Validators
 from tests.support.node import Node
 from tests.support.points import ring

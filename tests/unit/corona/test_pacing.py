@@ -3,7 +3,6 @@
 import pytest
 
 from service.corona.aggregation import NOTHING
-from service.corona.estimates import Updates
 from service.corona.events import (
     Adopted,
     AimsRead,
@@ -16,10 +15,11 @@ from service.corona.events import (
     StartPolling,
     Tick,
 )
+from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds, Goal, Policy
 from service.corona.messages import Assign, Assignment, Summary, Unassign
-from service.corona.policy import UNBOUNDED, Aims, Bounds, Goal, Policy
-from service.corona.reasons import Bound
-from service.corona.schedule import Rota
+from service.corona.poll_explanation import Bound
+from service.corona.polling_schedule import Rota
+from service.corona.update_rates import Updates
 from service.model import NodeId
 from tests.support.node import Node
 from tests.support.points import ring

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.corona.honeycomb import Problem, sizes
-from service.corona.reasons import Bound, Limits, bounded, explain
-from service.corona.schedule import begun
+from service.corona.poll_explanation import Bound, Limits, bounded, explain
+from service.corona.polling_schedule import begun
 
 TAU_S = 1800.0
 CHANNEL = "4000004" + "0" * 33

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from service.corona.schedule import Rota, begun, changed
+from service.corona.polling_schedule import Rota, begun, changed
 
 FIRST = "0" * 40
 MIDDLE = "0" * 6 + "8" + "0" * 33

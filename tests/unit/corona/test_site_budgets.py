@@ -6,12 +6,12 @@ import pytest
 
 from service.corona.clusters import encode, summarise
 from service.corona.events import Adopted, AimsRead, ChannelsListed, ListedChannel, RingChanged, Tick
+from service.corona.fleet_policy import Aims, Policy
 from service.corona.honeycomb import UNBOUND, Problem, sizes
 from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
-from service.corona.policy import Aims, Policy
-from service.corona.reasons import Bound
+from service.corona.poll_explanation import Bound
 from service.corona.site_budgets import FOR_POLLS, SiteBudgets
-from service.overlay.ids import BITS, from_hex, to_hex
+from service.overlay.id_space import BITS, from_hex, to_hex
 from tests.support.node import Node
 from tests.support.points import ring
 

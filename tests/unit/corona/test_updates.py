@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from service.corona.estimates import UpdateEstimate, Updates, counted, dated, observed
+from service.corona.update_rates import UpdateEstimate, Updates, counted, dated, observed
 from service.model import Change, Delta, Entry, Notice
 
 CHANNEL = "c" * 40

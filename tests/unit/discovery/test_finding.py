@@ -3,8 +3,8 @@
 import pytest
 
 from service.discovery.cell import Record
-from service.discovery.finding import find, place
 from service.discovery.matrix import Limits
+from service.discovery.register_and_search import find, place
 from tests.support.cells import MemoryCells
 
 PAIR = "a=1"

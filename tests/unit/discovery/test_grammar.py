@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.discovery.grammar import MOST_PAIRS_ASKED, Query, parse_query, parse_watch, written
-from service.discovery.standing import Pattern, Phrase, Topic
+from service.discovery.query_parser import MOST_PAIRS_ASKED, Query, parse_query, parse_watch, written
+from service.discovery.saved_searches import Pattern, Phrase, Topic
 from service.errors import BadQuery
 from service.feeds.urls import channel_id
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.discovery.cell import Answer, Membership, Standing
-from service.discovery.dialogue import latest
-from service.discovery.finding import chosen, partitions_wanted, unsure
+from service.discovery.cell_rounds import latest
 from service.discovery.matrix import (
     Kind,
     Leaving,
@@ -26,6 +25,7 @@ from service.discovery.matrix import (
     smaller,
     wanted,
 )
+from service.discovery.register_and_search import chosen, partitions_wanted, unsure
 
 LIMITS = Limits(partitions=8, replicas=4)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.discovery.grammar import parse_query
 from service.discovery.names import MOST_PAIRS, Traits, channel_pairs, entry_pairs, language_pairs, pace
+from service.discovery.query_parser import parse_query
 from service.model import Channel, Entry
 
 DAY_S = 86_400.0

@@ -3,10 +3,10 @@
 import pytest
 
 from service.discovery.cell import Find, Lead, Record
-from service.discovery.dialogue import led
-from service.discovery.finding import find, place, replace
+from service.discovery.cell_rounds import led
 from service.discovery.matrix import Kind, Limits, Place, Request, Size, asked, head_of
-from service.discovery.upkeep import upkeep
+from service.discovery.matrix_resizing import upkeep
+from service.discovery.register_and_search import find, place, replace
 from tests.support.cells import MemoryCells
 
 PAIR = "a=1"

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from service.discovery.secrecy import is_public, looks_secret
+from service.discovery.visibility import is_public, looks_secret
 
 _PLAIN = """
 https://www.heise.de/rss/heise-atom.xml

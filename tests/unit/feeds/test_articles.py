@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.parts import MARK_BYTES, marks
+from service.feeds.entries.version_parts import MARK_BYTES, marks
 from service.model import Entry
 
 LONG = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.charset import text_of
+from service.feeds.parsing.charset import text_of
 
 _DECLARED = '<?xml version="1.0" encoding="{}"?>'
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from service.errors import FeedError
-from service.feeds.examine import read
-from service.feeds.parse import parse
-from service.feeds.sandbox_child import CPU_S
-from service.feeds.wire import Document, Read
+from service.feeds.entries.change_detection import read
+from service.feeds.parsing.feed_parser import parse
+from service.feeds.sandbox.parser_process import CPU_S
+from service.feeds.sandbox.protocol import Document, Read
 from tests.support.corpus import Sample, damaged, defects, encodings, wild
 from tests.support.dialects import DIALECTS, URL, Stated
 from tests.support.hostile import hostile

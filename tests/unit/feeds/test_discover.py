@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.page import feed_links
+from service.feeds.pages.extraction import feed_links
 from service.model import FeedLink
 from tests.support.documents import page
 

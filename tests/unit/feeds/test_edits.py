@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from service.feeds.identity import MAX_AT_ONCE, IdentityState, decide
+from service.feeds.entries.entry_identity import MAX_AT_ONCE, IdentityState, decide
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from service.feeds import strict
-from service.feeds.familiar import MOST_MARKED, Familiar
-from service.feeds.identity import IdentityState, decide
-from service.feeds.parse import parse
+from service.feeds.entries.entry_identity import IdentityState, decide
+from service.feeds.entries.unchanged_entries import MOST_MARKED, Familiar
+from service.feeds.parsing import fast_parser
+from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import atom, item, rss, typical_atom, typical_rss
 
@@ -67,7 +67,7 @@ def test_long_documents_have_no_marks(written: str) -> None:
     def read(count: int) -> tuple[int, tuple[ParsedEntry, ...]]:
         items = "".join(map(written.format, range(count)))
         text = f"<rss version='2.0'><channel><title>T</title>{items}</channel></rss>"
-        feed = strict.parse(text, url=URL, language="", familiar=NOTHING)
+        feed = fast_parser.parse(text, url=URL, language="", familiar=NOTHING)
         assert feed
         return len(feed.marks), feed.entries
 
@@ -90,7 +90,7 @@ def spaces(count: int) -> str:
 def test_entries_with_countless_namespaces_or_attributes_are_not_marked(around: str, entry: str) -> None:
     text = f"<rss version='2.0'{around}><channel><title>T</title>{entry}{'<item/>' * 99}</channel></rss>"
     began_s = time.process_time()
-    feed = strict.parse(text, url=URL, language="", familiar=NOTHING)
+    feed = fast_parser.parse(text, url=URL, language="", familiar=NOTHING)
     assert feed
     assert (len(feed.marks), len(feed.entries)) == (0, 100)
     assert time.process_time() - began_s < 2

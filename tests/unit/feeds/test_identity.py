@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from service.feeds.identity import IdentityState, decide
-from service.feeds.remembered import ROW_BYTES
+from service.feeds.entries.entry_identity import IdentityState, decide
+from service.feeds.entries.known_entries import ROW_BYTES
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
 

@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import AddressRefused, BadStatus, HostNotFound, TlsFailed, Unreachable
-from service.feeds.verdicts import HOSTS, PATIENCE_S, Outage
+from service.feeds.channel_health import HOSTS, PATIENCE_S, Outage
 from service.model import Channel, PollResult
 
 NODE = "a" * 40

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.pace import DAY_S, backoff_s, pace, retry_after_s
+from service.feeds.polling_hints import DAY_S, backoff_s, pace, retry_after_s
 from service.model import Wishes
 
 NOW_S = 1_700_000_000.0  # Tuesday, 14 November 2023, 22:13:20 UTC

@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import EmptyBody, FeedError, NotAFeed
-from service.feeds.page import LINE_CHARS, MAX_LINES, TEXT_BYTES, parse_page
+from service.feeds.pages.extraction import LINE_CHARS, MAX_LINES, TEXT_BYTES, parse_page
 from service.model import ParsedPage
 from tests.support.pages import parsed
 

@@ -6,9 +6,9 @@ import random
 import msgspec
 import pytest
 
-from service.feeds.compare import BLOCK_CHARS, MAX_CHANGES, STABLE_AFTER_S, compare
-from service.feeds.linediff import line_hunks
-from service.feeds.volatile import MAX_SPOTS
+from service.feeds.pages.line_diff import line_hunks
+from service.feeds.pages.page_diff import BLOCK_CHARS, MAX_CHANGES, STABLE_AFTER_S, compare
+from service.feeds.pages.volatile_text import MAX_SPOTS
 from service.model import ParsedPage
 from tests.support.pages import HOUR_S, START_S, URL, Reader, parsed
 

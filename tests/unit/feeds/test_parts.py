@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from service.feeds.parts import MOST_MARKED, marks, parts, share
+from service.feeds.entries.version_parts import MOST_MARKED, marks, parts, share
 from service.model import Change, Delta, Entry, Notice
 
 feed_changes = st.builds(Change, st.sampled_from(["addition", "omission", "replacement"]), st.builds(Entry, st.text()))

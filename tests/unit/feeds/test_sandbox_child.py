@@ -5,8 +5,8 @@ import io
 import msgspec
 
 from service.errors import Fault
-from service.feeds.sandbox_child import serve
-from service.feeds.wire import LENGTH_BYTES, Answer, Document, Read, Reading, frame
+from service.feeds.sandbox.parser_process import serve
+from service.feeds.sandbox.protocol import LENGTH_BYTES, Answer, Document, Read, Reading, frame
 from tests.support.documents import item, rss
 
 

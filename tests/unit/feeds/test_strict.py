@@ -6,10 +6,10 @@ import feedparser
 import pytest
 
 from service.errors import FeedError
-from service.feeds import strict, tolerant
-from service.feeds.charset import text_of
-from service.feeds.strict_fields import FEED
-from service.feeds.strict_text import Names
+from service.feeds.parsing import fast_parser, feedparser_adapter
+from service.feeds.parsing.charset import text_of
+from service.feeds.parsing.fast_parser_fields import FEED
+from service.feeds.parsing.fast_parser_values import Names
 from tests.support.corpus import damaged, defects, encodings, wild
 from tests.support.dialects import DIALECTS, URL
 from tests.support.documents import atom, item, rss, typical_atom, typical_rss
@@ -26,12 +26,12 @@ def methods(*kinds: str) -> set[str]:
 
 def read(text: str) -> object:
     """Return what the fast path says, or None."""
-    return strict.parse(text, url=URL, language="en")
+    return fast_parser.parse(text, url=URL, language="en")
 
 
 def judged(text: str) -> object:
     try:
-        return tolerant.parse(text, url=URL, language="en")
+        return feedparser_adapter.parse(text, url=URL, language="en")
     except FeedError as error:
         return error
 
@@ -88,7 +88,7 @@ def test_what_a_feed_says_of_itself_is_not_left_to_feedparser(
     fields: str, tags: tuple[str, ...], generator: str
 ) -> None:
     text = f"<rss version='2.0' {SPACES}><channel><title>T</title>{fields}<item/></channel></rss>"
-    said = strict.parse(text, url=URL, language="en")
+    said = fast_parser.parse(text, url=URL, language="en")
     assert said is not None
     assert (said.imprint.tags, said.imprint.generator) == (tags, generator)
 

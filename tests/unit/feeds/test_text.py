@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.text import one_line, plain_text
+from service.feeds.parsing.html_text import one_line, plain_text
 
 
 @pytest.mark.parametrize(

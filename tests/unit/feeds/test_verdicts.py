@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import BadStatus, BrokenFeed, HostNotFound, NotAFeed, ParseKilled, TlsFailed
-from service.feeds.verdicts import (
+from service.feeds.channel_health import (
     BROKEN_POLLS,
     BROKEN_S,
     DAY_S,

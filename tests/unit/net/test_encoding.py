@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from service.errors import BadHttp, TooLarge
-from service.net.encoding import coding_of, decoded
+from service.net.content_encoding import coding_of, decoded
 
 TEXT = b"<rss/>" * 100
 CAP = 10_000

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from service.net.guard import SocketRefused, is_public, refusal, socket_factory
+from service.net.address_guard import SocketRefused, is_public, refusal, socket_factory
 
 PUBLIC = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8"]
 LOOPBACK = ["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.net.answer import MAX_HUBS, Links, links
+from service.net.response import MAX_HUBS, Links, links
 
 BASE = "https://example.org/blog/feed"
 

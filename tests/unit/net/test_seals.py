@@ -3,8 +3,8 @@
 import pytest
 
 from service.errors import PeerRefused
-from service.net import peers
-from service.net.peers import WINDOW_S, Sealer, read_seal
+from service.net import peer_client
+from service.net.peer_client import WINDOW_S, Sealer, read_seal
 
 NOW_S = 1_000_000.0
 ME, OTHER = "a" * 40, "b" * 40
@@ -25,7 +25,7 @@ def refused(sealer: Sealer, header: str, now_s: float) -> str:
 def test_more_requests_than_can_be_remembered_are_refused_until_the_window_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(peers, "MOST_NONCES", 3)
+    monkeypatch.setattr(peer_client, "MOST_NONCES", 3)
     sealer = Sealer("secret", ME)
     assert [refused(sealer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
     assert refused(sealer, request(0), NOW_S) == "replay"

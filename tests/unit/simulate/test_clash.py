@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from service.clash.groups import KeyGroup, Keyspaces
-from service.clash.policy import Limits
-from service.simulate.clash import LENGTHS, STEPS, Dht, Outcome, random_servers, run
-from service.simulate.clash_report import JOBS, SETUPS, page, plot, plot_run, table
-from service.simulate.clash_servers import (
+from service.clash.key_groups import KeyGroup, Keyspaces
+from service.clash.load_policy import Limits
+from service.simulate.clash.experiment import LENGTHS, STEPS, Dht, Outcome, random_servers, run
+from service.simulate.clash.report import JOBS, SETUPS, page, plot, plot_run, table
+from service.simulate.clash.servers import (
     KEY_BITS,
     LOOK_S,
     SEEN_BITS,

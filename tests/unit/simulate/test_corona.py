@@ -7,18 +7,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.corona import optimum
+from service.corona import node_optimizer
 from service.corona.clusters import Clusters
-from service.corona.goals import Goal
+from service.corona.fleet_policy import Aims, Policy
 from service.corona.honeycomb import Problem
-from service.corona.policy import Aims, Policy
-from service.corona.schedule import Rota
-from service.simulate import corona
-from service.simulate.fleet import Fleet, Owners, Wire
-from service.simulate.fleet_polls import Calm, RandomPhases, Restless
-from service.simulate.paper_levels import merged_by_level, summarised, told_most
-from service.simulate.timetable import Book, Timetable
-from service.simulate.workload import Bins, Ids, Phases, Setup, Trie, draw_channels, first_nodes
+from service.corona.objectives import Goal
+from service.corona.polling_schedule import Rota
+from service.simulate.corona import experiment as corona
+from service.simulate.corona.fleet import Fleet, Owners, Wire
+from service.simulate.corona.fleet_polls import Calm, RandomPhases, Restless
+from service.simulate.corona.paper_levels import merged_by_level, summarised, told_most
+from service.simulate.corona.timetable import Book, Timetable
+from service.simulate.corona.workload import Bins, Ids, Phases, Setup, Trie, draw_channels, first_nodes
 
 SMALL = Setup(nodes=32, channels=300, subscriptions=6_000)
 PAPER = msgspec.structs.replace(SMALL, base=4, ids=Ids.RANDOM, bins=Bins.PAPER)
@@ -143,19 +143,19 @@ def test_fast_keeps_its_delay() -> None:
 @pytest.mark.parametrize("goal", list(Goal))
 @pytest.mark.parametrize("wait_s", [inf, 120.0])
 def test_owners_decide_what_nodes_of_the_product_would(goal: Goal, wait_s: float) -> None:
-    """Summaries, scale and sizes, by ``service.corona.optimum``."""
+    """Summaries, scale and sizes, by ``service.corona.node_optimizer``."""
     setup = msgspec.structs.replace(SMALL, goal=goal, longest_wait_s=wait_s, target_delay_s=60.0)
     aims = Aims(goal=goal, polls_per_channel=1, delay_s=60.0, longest_wait_s=wait_s)
     policy = Policy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
     channels = draw_channels(setup, np.random.default_rng(1))
     trie, everything = Trie(first_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
     people = zip(channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
-    factors = [optimum.Factors(subscribers, interval_s, private=False) for subscribers, interval_s in people]
-    table = optimum.tabled(factors, len(factors))
+    factors = [node_optimizer.Factors(subscribers, interval_s, private=False) for subscribers, interval_s in people]
+    table = node_optimizer.tabled(factors, len(factors))
     owners = Owners(setup, channels)
     part = owners.part(everything, trie)
-    assert part == optimum.part(policy, setup.nodes, table)
-    expected = optimum.decided(policy, setup.nodes, table, optimum.scale(policy, setup.nodes, part))
+    assert part == node_optimizer.part(policy, setup.nodes, table)
+    expected = node_optimizer.decided(policy, setup.nodes, table, node_optimizer.scale(policy, setup.nodes, part))
     assert owners.sizes(everything, part, trie) == pytest.approx(expected, rel=1e-5)
 
 

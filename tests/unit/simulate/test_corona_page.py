@@ -7,11 +7,12 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from service.simulate import cli, corona_report
-from service.simulate.corona import Outcome, run
-from service.simulate.corona_report import JOBS, Found, page
+from service.simulate import cli
+from service.simulate.corona import report as corona_report
+from service.simulate.corona.experiment import Outcome, run
+from service.simulate.corona.report import JOBS, Found, page
+from service.simulate.corona.workload import Setup
 from service.simulate.report import run_all
-from service.simulate.workload import Setup
 
 SMALL: dict[str, Any] = {"nodes": 8, "channels": 60, "subscriptions": 600, "rounds": 2}
 

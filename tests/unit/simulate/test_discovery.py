@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.discovery.matrix import WINDOW, Limits
-from service.simulate import discovery
 from service.simulate.cli import run
-from service.simulate.discovery import Outcome
-from service.simulate.discovery import run as run_seed
-from service.simulate.discovery_matrices import (
+from service.simulate.discovery import experiment as discovery
+from service.simulate.discovery.experiment import Outcome
+from service.simulate.discovery.experiment import run as run_seed
+from service.simulate.discovery.matrices import (
     PAIRS,
     Matrices,
     Queries,
@@ -25,8 +25,8 @@ from service.simulate.discovery_matrices import (
     uniform_names,
     zipf_queries,
 )
-from service.simulate.discovery_queries import LIMIT, Asked, Held, Limited, Registrations, Scheme
-from service.simulate.discovery_report import page
+from service.simulate.discovery.queries import LIMIT, Asked, Held, Limited, Registrations, Scheme
+from service.simulate.discovery.report import page
 
 NAMES, QUERIES = 2_000, 3_000
 

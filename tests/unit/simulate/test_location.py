@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from service.simulate.location import STEPS, Outcome, Setup, run
-from service.simulate.location_dynamic import CACHE_BYTES, Caches, trace
-from service.simulate.location_graph import REACHED, Overlay, Ways, overlay, reached, ways
-from service.simulate.location_net import Tapestry, Updates
-from service.simulate.location_report import JOBS, page, plot, plot_run, table
-from service.simulate.location_static import ALGORITHMS_INDEX_BYTES
+from service.simulate.location.dynamic import CACHE_BYTES, Caches, trace
+from service.simulate.location.experiment import STEPS, Outcome, Setup, run
+from service.simulate.location.graph import REACHED, Overlay, Ways, overlay, reached, ways
+from service.simulate.location.network import Tapestry, Updates
+from service.simulate.location.report import JOBS, page, plot, plot_run, table
+from service.simulate.location.static import ALGORITHMS_INDEX_BYTES
 
 SMALL = Setup(servers=60, documents=10, queries=4, files=600, reads=3)
 

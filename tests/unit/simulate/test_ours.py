@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from service.corona.goals import Goal
+from service.corona.objectives import Goal
 from service.settings import Settings
-from service.simulate.ours import Fleet, Rhythm, run_fleet
-from service.simulate.polling import Polling, figures
-from service.simulate.schedulers import POLITE_PER_HOUR
-from service.simulate.trace import HOUR_S, WEEK_S, Publishers, Trace, make_trace
+from service.simulate.schedulers.corona_scheduler import Fleet, Rhythm, run_fleet
+from service.simulate.schedulers.experiment import POLITE_PER_HOUR
+from service.simulate.schedulers.polls import Polling, figures
+from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, Publishers, Trace, make_trace
 
 WINDOW_S = WEEK_S, 2 * WEEK_S
 CHANNELS = 40

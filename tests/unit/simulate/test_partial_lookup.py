@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from service.discovery.partial.servers import Add
-from service.simulate import partial_lookup_static as static
-from service.simulate import partial_lookup_updates as updates
 from service.simulate.cli import run
-from service.simulate.partial_lookup import PAPER, Column, Outcome, stars
-from service.simulate.partial_lookup import run as run_seed
-from service.simulate.partial_lookup_report import page
-from service.simulate.partial_lookup_updates import Lifetimes, events
+from service.simulate.partial_lookup import static, updates
+from service.simulate.partial_lookup.experiment import PAPER, Column, Outcome, stars
+from service.simulate.partial_lookup.experiment import run as run_seed
+from service.simulate.partial_lookup.report import page
+from service.simulate.partial_lookup.updates import Lifetimes, events
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from service.simulate import peers
-from service.simulate.polling import Seen
-from service.simulate.trace import DAY_S, HOUR_S, MINUTE_S, WEEK_S
+from service.simulate.schedulers import reader_schedulers
+from service.simulate.schedulers.polls import Seen
+from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, MINUTE_S, WEEK_S
 
 
 def seen(published_s: list[float], now_s: float, new: int | None = None) -> Seen:
@@ -36,7 +36,7 @@ def seen(published_s: list[float], now_s: float, new: int | None = None) -> Seen
 )
 def test_miniflux_divides_the_week_by_its_virtual_count(published_h: list[float], now_h: float, wait_s: float) -> None:
     entries = [hour * HOUR_S for hour in published_h]
-    assert peers.MinifluxEntryFrequency().wait_s(seen(entries, now_h * HOUR_S)) == pytest.approx([wait_s])
+    assert reader_schedulers.MinifluxEntryFrequency().wait_s(seen(entries, now_h * HOUR_S)) == pytest.approx([wait_s])
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_commafeed_halves_the_mean_gap_until_a_feed_falls_silent(
     published_h: list[float], now_h: float, wait_s: float
 ) -> None:
     entries = [hour * HOUR_S for hour in published_h]
-    assert peers.CommaFeed().wait_s(seen(entries, now_h * HOUR_S)) == pytest.approx([wait_s])
+    assert reader_schedulers.CommaFeed().wait_s(seen(entries, now_h * HOUR_S)) == pytest.approx([wait_s])
 
 
 def test_commafeed_looks_at_one_document() -> None:
     """Of thirty entries it sees the last twenty, a quarter of an hour apart each."""
     entries = [hour * HOUR_S for hour in (*range(10), *(20 + quarter / 4 for quarter in range(20)))]
-    assert peers.CommaFeed().wait_s(seen(entries, 25 * HOUR_S)) == pytest.approx([HOUR_S / 8])
+    assert reader_schedulers.CommaFeed().wait_s(seen(entries, 25 * HOUR_S)) == pytest.approx([HOUR_S / 8])
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,15 @@ def test_commafeed_looks_at_one_document() -> None:
 def test_newsblur_goes_by_stories_a_day_and_readers(
     stories_per_day: float, subscribers: int, silent_days: float, wait_min: float
 ) -> None:
-    wait_s = peers.by_stories_s(np.array([stories_per_day]), np.array([subscribers]), np.array([silent_days * DAY_S]))
+    wait_s = reader_schedulers.by_stories_s(
+        np.array([stories_per_day]), np.array([subscribers]), np.array([silent_days * DAY_S])
+    )
     assert wait_s == pytest.approx([wait_min * MINUTE_S])
 
 
 def test_newsblur_counts_thirty_days_and_adds_up_to_a_quarter() -> None:
     entries = [0.0] * 100 + [(1 + day) * DAY_S for day in range(30)]
-    scheduler = peers.NewsBlur(np.array([50]), np.random.default_rng(1))
+    scheduler = reader_schedulers.NewsBlur(np.array([50]), np.random.default_rng(1))
     waits = [scheduler.wait_s(seen(entries, 30.5 * DAY_S))[0] / MINUTE_S for _ in range(200)]
     assert 6 <= min(waits) < 6.1
     assert 7.4 < max(waits) <= 7.5
@@ -105,7 +107,9 @@ def wait_after(finds: list[tuple[float, int]], now_h: float) -> float:
     times_s, entries = np.zeros((1, 16)), np.zeros((1, 16))
     for place, (hour, count) in enumerate(finds):
         times_s[0, place], entries[0, place] = hour * HOUR_S, count
-    interval_s = peers.finds_interval_s(np.array([len(finds)]), times_s, entries, np.array([now_h * HOUR_S]))
+    interval_s = reader_schedulers.finds_interval_s(
+        np.array([len(finds)]), times_s, entries, np.array([now_h * HOUR_S])
+    )
     return float(interval_s[0] / HOUR_S)
 
 
@@ -139,7 +143,7 @@ def test_jabrss_judges_who_changed_pace_by_the_half_that_its_source_picks() -> N
 
 def test_jabrss_remembers_its_last_sixteen_finds() -> None:
     """Forty finds of one entry, three hours apart: the first 24 are forgotten."""
-    scheduler = peers.JabRSS(1, np.random.default_rng(1))
+    scheduler = reader_schedulers.JabRSS(1, np.random.default_rng(1))
     for find in range(40):
         scheduler.wait_s(seen([], find * 3 * HOUR_S, new=1))
     assert scheduler._finds[0] == 16
@@ -147,4 +151,4 @@ def test_jabrss_remembers_its_last_sixteen_finds() -> None:
 
 
 def test_fixed_intervals_are_fixed() -> None:
-    assert list(peers.Fixed(600.0).wait_s(seen([1.0], 5.0))) == [600.0]
+    assert list(reader_schedulers.Fixed(600.0).wait_s(seen([1.0], 5.0))) == [600.0]

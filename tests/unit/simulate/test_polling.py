@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from service.simulate.polling import ENTRIES_IN_DOCUMENT, Polling, Seen, figures, weighted_quantile
-from service.simulate.trace import Floats, Trace
+from service.simulate.schedulers.polls import ENTRIES_IN_DOCUMENT, Polling, Seen, figures, weighted_quantile
+from service.simulate.schedulers.publication_trace import Floats, Trace
 
 
 class Every:

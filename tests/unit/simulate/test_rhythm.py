@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from service.simulate.ours import Rhythm
-from service.simulate.trace import DAY_S, HOUR_S, WEEK_S
+from service.simulate.schedulers.corona_scheduler import Rhythm
+from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, WEEK_S
 
 
 def lunch(weeks: int) -> Rhythm:

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from service.simulate.peers import PEERS
-from service.simulate.schedulers import STEPS, Comparison, Setup, run
-from service.simulate.schedulers_report import page, plot, plot_run, table
+from service.simulate.schedulers.experiment import STEPS, Comparison, Setup, run
+from service.simulate.schedulers.reader_schedulers import PEERS
+from service.simulate.schedulers.report import page, plot, plot_run, table
 
 SMALL = Setup(channels=20, weeks=1)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.simulate.trace import (
+from service.simulate.schedulers.publication_trace import (
     DAY_S,
     HOUR_S,
     MINUTE_S,

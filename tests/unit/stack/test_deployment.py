@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from service.feeds.parse import parse
-from service.stack.deployment.origin import answer
-from service.stack.deployment.updates import Plan, Updates, detection, entry_title, in_paper_seconds, updates_of
+from service.embedded.deployment.publisher import answer
+from service.embedded.deployment.updates import Plan, Updates, detection, entry_title, in_paper_seconds, updates_of
+from service.feeds.parsing.feed_parser import parse
 
 PLAN = Plan(seed=3, channels=200, begin_s=1_000.0, length_s=600.0)
 UPDATES = Updates(subscribers=(10, 1), interval_s=np.array([60.0, 60.0]), published_s=((10.0, 20.0, 30.0), (15.0,)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.store.routing import READS_ONLY, Command, parse_slots, slot_of, writes
+from service.store.client.cluster_routing import READS_ONLY, Command, parse_slots, slot_of, writes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.stack.publisher import Published
+from service.embedded.sample_publisher import Published
 from tests.support.chat import Received
 from tests.support.ledger import Subscribed, audit, tagged
 

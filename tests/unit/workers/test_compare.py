@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from service.feeds.examine import examine
-from service.feeds.wire import Document, Examine, Findings
+from service.feeds.entries.change_detection import examine
+from service.feeds.sandbox.protocol import Document, Examine, Findings
 from service.model import Channel, Validators
 from tests.support.documents import item, rss
-from workers.watch import Found, Watch, condition, day_of, documents_of, found, kept, moved_on, renewed
+from workers.polling.poll_state import Found, Watch, condition, day_of, documents_of, found, kept, moved_on, renewed
 
 URL = "https://example.org/feed"
 NOW_S = 1_700_000_000.0

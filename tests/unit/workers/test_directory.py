@@ -7,11 +7,11 @@ from itertools import cycle
 import pytest
 
 from service.discovery.cell import Record
-from service.discovery.partial.share import Term, Told, decode_letter, encode_letter
+from service.discovery.partial.node_share import Term, Told, decode_letter, encode_letter
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
-from workers.directory import DISCOVER, LEAST_TARGET, Directories, Matrices
+from workers.lookup_directories import DISCOVER, LEAST_TARGET, Directories, Matrices
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
 TAG = "tag=python"

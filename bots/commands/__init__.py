@@ -1,0 +1,1 @@
+"""Commands: from text in any of the supported languages to values. Pure."""

@@ -1,0 +1,299 @@
+"""What people write, as values. Pure: text in, one :data:`Command` out, never an exception.
+
+Verbs are case-insensitive and have the synonyms people try first. A URL alone means *subscribe*; what
+follows it is a selector only after the verb, elsewhere it is talk, unless it is ``with key=value``. A number alone
+answers a numbered question, and what is nearly a verb comes back as :class:`Unknown` with the verb that was probably
+meant.
+"""
+
+import difflib
+import re
+from typing import Final
+
+import msgspec
+
+from service.discovery.av_pairs import ATTRIBUTES
+from service.feeds.urls import looks_like_url
+
+_BY_VERB: Final[dict[str, tuple[str, ...]]] = {
+    "subscribe": (
+        *("sub", "add", "follow", "abonnieren", "abonniere", "abo", "folgen", "hinzufügen", "abonner", "suivre"),
+        *("ajouter", "suscribir", "suscribirse", "suscríbeme", "seguir", "añadir"),
+    ),
+    "unsubscribe": (
+        *("unsub", "remove", "rm", "delete", "unfollow", "abbestellen", "kündigen", "entfernen", "löschen"),
+        *("désabonner", "desabonner", "supprimer", "retirer", "desuscribir", "eliminar", "quitar", "borrar"),
+    ),
+    "list": ("ls", "subscriptions", "feeds", "liste", "abos", "abonnements", "lista", "suscripciones"),
+    "find": (
+        *("search", "discover", "suche", "suchen", "finde", "finden", "chercher", "cherche", "trouver", "recherche"),
+        *("buscar", "busca", "encontrar"),
+    ),
+    "more": ("next", "mehr", "weiter", "plus", "suite", "más", "mas", "siguiente"),
+    "watch": ("watches", "beobachten", "beobachte", "surveiller", "surveille", "vigilar", "vigila"),
+    "unwatch": (),
+    "show": (*("latest", "zeige", "zeig", "zeigen", "montrer", "montre", "afficher", "affiche", "mostrar", "muestra"),),
+    "why": ("explain", "warum", "wieso", "pourquoi", "porqué", "porque"),
+    "status": ("stats", "zustand", "état", "etat", "estado"),
+    "mute": ("stumm", "muet", "silenciar"),
+    "unmute": (),
+    "quiet": ("silence", "dnd", "ruhe", "ruhezeit", "silencio"),
+    "digest": ("summary", "zusammenfassung", "résumé", "resumen"),
+    "timezone": ("tz", "zone", "zeitzone", "fuseau", "zona"),
+    "language": ("lang", "sprache", "langue", "idioma", "lengua"),
+    "invite": ("invitation", "code", "einladung", "invitación", "código"),
+    "export": ("opml", "exportieren", "exporter", "exportar"),
+    "import": ("importieren", "importiere", "importer", "importe", "importar", "importa"),
+    "forget": ("forgetme", "vergiss", "vergessen", "oublier", "oublie", "oublie-moi", "olvidar", "olvida", "olvídame"),
+    "pause": ("hold", "pausieren", "pausiere", "suspendre", "pausar", "pausa"),
+    "resume": ("unpause", "continue", "fortsetzen", "fortfahren", "reprendre", "reprends", "reanudar", "continuar"),
+    "set": ("settings", "setting", "einstellen", "einstellungen", "régler", "réglages", "ajustar", "ajustes"),
+    "filter": ("filters", "filtern", "filtre", "filtrer", "filtres", "filtrar", "filtro", "filtros"),
+    "help": ("?", "h", "commands", "hilfe", "befehle", "aide", "commandes", "ayuda", "comandos"),
+    "hello": ("hi", "start", "hallo", "bonjour", "salut", "hola"),
+    "yes": ("y", "yep", "ok", "ja", "j", "oui", "sí", "si", "vale"),
+    "no": ("n", "nope", "nein", "non"),
+    "cancel": ("stop", "nevermind", "abbrechen", "stopp", "annuler", "cancelar"),
+}
+
+VERB_OF: Final = {word: verb for verb, others in _BY_VERB.items() for word in (verb, *others)}
+"""Each word, and the verb it stands for."""
+
+_TOO_SHORT_TO_GUESS: Final = 4
+GUESSABLE: Final = sorted(word for word in VERB_OF if len(word) >= _TOO_SHORT_TO_GUESS or word in ("sub", "add", "ls"))
+"""What a word nearly like it may have been meant for."""
+
+LEAVE: Final = frozenset(
+    ("leave", "go away", "part", "geh", "geh weg", "verlassen", "pars", "va-t'en", "quitter", "vete", "salir")
+)
+"""How a room's owners and admins send us away."""
+
+ALL: Final = frozenset(("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas"))
+
+ME: Final = frozenset(("", "me", "mich", "moi", "a mí", "me please", "everything"))
+"""Who is to be forgotten."""
+
+LONGEST_LIST = 16_384
+"""Characters of a list of feeds to import that are read; a longer one is to be imported from its URL."""
+_LONGEST_VERB = 40
+LONGEST = 4096
+"""Characters of a command that are read; longer than any URL we watch."""
+
+
+class Subscribe(msgspec.Struct, frozen=True):
+    """Watch the channel at this URL (empty when none was given); with a CSS selector, that part of the page.
+
+    ``wishes`` are settings, each with its value, as they were written.
+    """
+
+    url: str
+    selector: str = ""
+    wishes: tuple[tuple[str, str], ...] = ()
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Which of one's own subscriptions is meant: by ``number`` (``#3``), by ``url``, or all; none of it if not said.
+
+    ``selector`` is the part of the page at ``url``.
+    """
+
+    number: int = 0
+    url: str = ""
+    selector: str = ""
+    everything: bool = False
+
+
+class Verb(msgspec.Struct, frozen=True):
+    """A command by its verb, with the subscriptions that are meant and what else was written, still to be read.
+
+    ``forget`` is that of the whole person, which is asked about once, like the end of all subscriptions.
+    """
+
+    name: str
+    target: Target = Target()
+    words: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Yes or no to what was asked last."""
+
+    yes: bool
+
+
+class Pick(msgspec.Struct, frozen=True):
+    """The number chosen from what was offered last."""
+
+    number: int
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Not understood; ``suggestion`` is a whole command that was perhaps meant, or empty."""
+
+    text: str
+    suggestion: str = ""
+
+
+Command = Subscribe | Verb | Answer | Pick | Unknown
+
+_HARMLESS: Final = ("list", "find", "more", "show", "why", "status", "help", "hello")
+"""Verbs that change nothing."""
+
+USUALLY_SHOWN, MOST_SHOWN = 3, 10
+
+VERBS: Final = (
+    *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
+    *("timezone", "language", "pause", "resume", "set", "filter", "export", "import", "forget"),
+    "help",
+)
+"""What ``help`` explains."""
+
+_SHORT: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
+"""What people write under a message and nowhere else, or what means something else there."""
+
+_ALONE: Final = ("unsubscribe", "show", "why", "pause", "resume")
+_BEFORE: Final = ("set", "filter")
+
+REACTIONS: Final = {
+    **dict.fromkeys(("❌", "✖", "🗑", "🚫", "⛔", "🛑"), "unsubscribe"),
+    **dict.fromkeys(("🔇", "🔕", "🤫"), "mute"),
+    **dict.fromkeys(("⏸", "💤"), "pause"),
+    **dict.fromkeys(("▶", "⏯"), "resume"),
+    **dict.fromkeys(("❓", "❔"), "why"),
+}
+"""Emoji, without what only chooses their look, and the command each stands for."""
+
+_NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
+_WITH = re.compile(r"\s(?:with|mit|avec|con)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
+_NEXT_WISH = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
+
+
+def parse(text: str) -> Command:
+    """Return the command that ``text`` states."""
+    line = cut(text)
+    verb, rest = (*line.split(maxsplit=1), "", "")[:2]
+    name = VERB_OF.get(verb.lower().rstrip(":,!."))
+    if name is not None:
+        return _read(name, rest)
+    if (number := _NUMBER.fullmatch(line)) is not None:
+        return Pick(int(number[1]))
+    if "://" in verb or looks_like_url(_url(verb)):
+        return _subscribe(line, bare=True)
+    return Unknown(line, _suggestion(verb, rest))
+
+
+def reaction(emojis: tuple[str, ...]) -> str:
+    """Return the command that the newest of these reactions stands for; "" if none does."""
+    found = [REACTIONS[plain] for emoji in emojis if (plain := emoji.rstrip("\ufe0f")) in REACTIONS]
+    return found[-1] if found else ""
+
+
+def lacking(text: str) -> str:
+    """Return the command that lacks a subscription, with ``{}`` in its place; "" if it lacks none."""
+    verb, rest = (*text.strip().lstrip("/").split(maxsplit=1), "", "")[:2]
+    plain = verb.lower().rstrip(":,!.")
+    if not rest and plain in _SHORT:
+        return _SHORT[plain]
+    name = VERB_OF.get(plain, "")
+    if name in _ALONE and not rest:
+        return f"{name} #{{}}"
+    if name in _BEFORE and rest and rest.split()[0].lower() not in ALL:
+        command = parse(f"{name} {rest}")
+        if isinstance(command, Verb) and command.target.everything:
+            return f"{name} #{{}} {rest.replace('{', '{{').replace('}', '}}')}"
+    return ""
+
+
+def is_harmless(command: Command) -> bool:
+    """Return whether a command changes nothing."""
+    return isinstance(command, Unknown) or (isinstance(command, Verb) and command.name in _HARMLESS)
+
+
+def count(words: str) -> int:
+    """Return how many entries these words ask for."""
+    number = _NUMBER.fullmatch(words)
+    return max(1, min(int(number[1]), MOST_SHOWN)) if number else USUALLY_SHOWN
+
+
+def cut(text: str) -> str:
+    """Return as much of what somebody writes as is read."""
+    line = text[:LONGEST_LIST].strip().lstrip("/").strip()
+    verb = line[:_LONGEST_VERB].split(maxsplit=1)[:1]
+    return line if verb and VERB_OF.get(verb[0].lower()) == "import" else line[:LONGEST].rstrip()
+
+
+def _url(words: str) -> str:
+    """Return the first word without what people and clients put around a URL."""
+    return words.split(maxsplit=1)[0].rstrip(",;").strip("<>\"'`") if words else ""
+
+
+def _target(words: str) -> Target:
+    first = words.split(maxsplit=1)[0] if words else ""
+    number = _NUMBER.fullmatch(first)
+    return Target(number=int(number[1])) if number else Target(url=_url(first))
+
+
+def _selector(words: str) -> str:
+    """Return what follows the URL; nothing, if a comma shows that somebody just goes on talking."""
+    url, *rest = words.split() or [""]
+    return "" if url.endswith((",", ";")) else " ".join(rest)
+
+
+def _subscribe(rest: str, *, bare: bool = False) -> Command:
+    """Return what is wanted of a URL: what is called a list of feeds is to be imported."""
+    words, *wishes = _WITH.split(rest, maxsplit=1)
+    url, selector = _url(words), "" if bare else _selector(words)
+    pairs = [wish.partition("=") for wish in _NEXT_WISH.split(wishes[0])] if wishes else []
+    path = url.partition("#")[0].partition("?")[0]
+    if path.lower().endswith(".opml") and not selector and not pairs:
+        return Verb("import", words=url)
+    return Subscribe(url, selector, tuple((key, value.strip(' "“”„')) for key, _, value in pairs))
+
+
+def _any(words: str) -> Target:
+    """Return the subscription that is meant, or all of them."""
+    return Target(everything=True) if not words or words.lower() in ALL else _target(words)
+
+
+def _about(rest: str) -> tuple[Target, str]:
+    """Return which subscriptions are meant, all if the first word names none, and the other words."""
+    first, other = (*rest.split(maxsplit=1), "", "")[:2]
+    if first.lower() in ALL:
+        return Target(everything=True), other
+    named = _NUMBER.fullmatch(first) is not None or looks_like_url(_url(first))
+    return (_target(first), other) if named else (Target(everything=True), rest)
+
+
+def _read(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
+    """Return the command of a verb and what stands after it."""
+    match name:
+        case "subscribe":
+            return _subscribe(rest)
+        case "unsubscribe":
+            target = Target(everything=True) if rest.lower() in ALL else _target(rest)
+            return Verb(name, Target(url=target.url, selector=_selector(rest)) if target.url else target)
+        case "show" | "why" | "unwatch":
+            return Verb(name, _target(rest), " ".join(rest.split()[1:2]))
+        case "pause" | "resume":
+            return Verb(name, _any(rest))
+        case "set" | "filter":
+            return Verb(name, *_about(rest))
+        case "mute" | "unmute":
+            return Verb("set", _any(rest), "mute on" if name == "mute" else "mute off")
+        case "yes" | "no":
+            return Answer(yes=name == "yes")
+        case "forget" if rest.lower().strip("-. ") not in ME:
+            return Verb("help", words=name)
+        case "help":
+            return Verb(name, words=VERB_OF.get(rest.lower(), ""))
+        case _:
+            return Verb(name, words=rest)
+
+
+def _suggestion(verb: str, rest: str) -> str:
+    if verb.partition("=")[0].lower() in ATTRIBUTES:
+        return f"find {verb} {rest}".strip()
+    for known in (VERBS, GUESSABLE):
+        near = difflib.get_close_matches(verb.lower()[:20], known, n=1, cutoff=0.7)
+        if near:
+            return f"{VERB_OF[near[0]]} {rest}".strip()
+    return ""

@@ -1,0 +1,1 @@
+"""Dialogues: from a command to requests, and from their results to a reply. No XMPP here."""

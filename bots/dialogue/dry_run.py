@@ -1,0 +1,83 @@
+"""Answers what the console asks: what somebody would be told. Nothing is done, and nothing is sent."""
+
+import asyncio
+
+import structlog
+
+from bots.delivery.notification_text import notification
+from bots.dialogue.dispatcher import answer
+from bots.dialogue.request_handler import DryRun, House
+from bots.replies.base import Question
+from bots.replies.translator import SOURCE, voice
+from bots.sessions.chat_session import worded
+from service.errors import CoronetError, StoreUnavailable, to_fault
+from service.model import Change, Channel, Delta, Entry
+from service.store.coordination.requests import Failed
+from service.store.delivery.dry_runs import Answer, Draft, Drafted, Line, Rehearse, Rehearsed
+from service.store.delivery.dry_runs import Question as Asked
+
+_RETRY_S = 1.0
+_WITHIN_S = 11.0
+_AT_ONCE = 2
+
+_log = structlog.get_logger()
+
+
+class Rehearsing:
+    """Waits for questions and answers as ``house`` would; :meth:`run` drives it."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._store = house.store
+
+    async def run(self) -> None:
+        """Answer until cancelled, a few questions at a time."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_AT_ONCE):
+                group.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        while True:
+            try:
+                question = await self._store.rehearsals.asked()
+                if question is not None:
+                    await self._store.rehearsals.answer(question, await self._answer(question))
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_S)
+
+    async def _answer(self, question: Asked) -> Answer:
+        """Return the answer. A bug in one stays that question's."""
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                match question.body:
+                    case Rehearse(jid, said):
+                        return Rehearsed(await self._rehearsed(jid, said))
+                    case Draft(channel, entry):
+                        return Drafted(self._drafted(channel, entry))
+        except CoronetError as error:
+            return Failed(to_fault(error))
+        except TimeoutError:
+            return Failed(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
+        except Exception:  # noqa: BLE001 - whatever it is, the next question has nothing to do with it
+            _log.exception("a rehearsal failed")
+            return Failed(to_fault(CoronetError("The bot failed at that; its log says more.")))
+
+    async def _rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[Line, ...]:
+        """Return what a person would be answered to these commands, each by what there is now."""
+        known, asked, lines = await self._store.users.get(jid), None, []
+        for text in said:
+            if known.suspended:
+                lines.append(Line(text, (), ("Say nothing: they are suspended.",)))
+                continue
+            dry_run = DryRun(self._house, jid, known.most_subscriptions)
+            reply = await answer(dry_run, text, asked)
+            words = worded(known, reply)
+            lines.append(Line(text, (words, *reply.others(known.habits.speaks)), tuple(dry_run.would)))
+            asked = reply if isinstance(reply, Question) else None
+        return tuple(lines)
+
+    def _drafted(self, channel: Channel, entry: Entry) -> str:
+        """Return the message that would tell of a channel's entry."""
+        change = Change("addition", entry, 1 if channel.kind == "page" else 0)
+        delta = Delta(channel.id, channel.version, channel.version + 1, self._house.clock.wall_s(), (change,))
+        return notification([channel], [delta], {}, {}, voice(SOURCE))

@@ -1,0 +1,173 @@
+"""Subscribes people to the lists they sent, in the background, and tells them in the end what came of it."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from bots.cluster.served_people import Charges
+from bots.dialogue.request_types import Limits
+from bots.replies.subscriptions import Imported
+from bots.tasks import end
+from bots.xmpp import stanzas
+from bots.xmpp.message_ids import fresh_id
+from bots.xmpp.port import Link, send_in_any_session
+from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
+from service.feeds.opml import Subscribed
+from service.feeds.urls import channel_id, host_of
+from service.model import ChannelId, Subscription, UserId
+from service.store import Store
+from service.store.client.keys import user_id
+from service.users.preferences import Preferences
+
+AT_ONCE: Final = 4
+"""Feeds of one person, and people, at the same time."""
+MOST_WAITING: Final = 5_000
+"""Feeds of one person; one list has no more."""
+_LOOK_EVERY_S = 5.0
+_DAY_S = 86_400.0
+_log = structlog.get_logger()
+
+
+async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[Subscription, bool]:
+    """Return a person's subscription and whether it is new; it is polled then. Raises CoronetError.
+
+    They have at most ``most``, or as many as an admin has set.
+    """
+    followed = await store.channels.get(cid)
+    if followed is not None:
+        await store.blocks.refuse(host_of(followed.url))
+    subscription, new = await store.subscriptions.subscribe(jid, cid, most)
+    if new:
+        await store.requests.wanted(subscription.channel)
+        channel = await store.channels.get(subscription.channel)
+        if channel is not None and channel.dormant:  # it fell asleep since we looked it up
+            with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
+                await store.requests.probe(channel.url, as_page=channel.kind == "page")
+    return subscription, new
+
+
+class Importing:
+    """The imports of one bot's people. :meth:`run` drives it."""
+
+    def __init__(self, store: Store, link: Link, charges: Charges, limits: Limits) -> None:
+        """Import for those whom ``charges`` has, of the people of the bot of this link's address."""
+        self._charges = charges
+        self._store = store
+        self._link = link
+        self._limits = limits
+        self._stirred = asyncio.Event()
+        self._at_work: dict[UserId, asyncio.Task[None]] = {}
+
+    async def add(self, jid: str, feeds: tuple[Subscribed, ...]) -> None:
+        """Take in what a person wants to import; durable once this returns. Raises LimitReached."""
+        waiting = await self._store.imports.count(jid)
+        if waiting and waiting + len(feeds) > MOST_WAITING:
+            raise LimitReached("Your last list is still being imported. Send the next one when it is done.")
+        await self._store.imports.add(jid, feeds, self._link.address)
+        self._stirred.set()
+
+    async def stop(self, jid: str) -> None:
+        """Leave off with one person's list; what is left of it is theirs to forget."""
+        task = self._at_work.get(user_id(jid))
+        if task is not None:
+            await end(task)
+
+    async def lost(self) -> None:
+        """Leave off for those whom another bot serves now."""
+        for uid, task in tuple(self._at_work.items()):
+            if not self._charges.holds(uid):
+                await end(task)
+
+    async def run(self) -> None:
+        """Import until cancelled; what is left is imported by whoever comes next."""
+        try:
+            while True:
+                self._stirred.clear()
+                await self._begin()
+                try:
+                    async with asyncio.timeout(_LOOK_EVERY_S):
+                        await self._stirred.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            await end(*tuple(self._at_work.values()))
+
+    async def _begin(self) -> None:
+        try:
+            waiting = await self._charges.among(await self._store.imports.waiting(self._link.address))
+        except StoreUnavailable:
+            return
+        for uid in waiting:
+            if uid not in self._at_work and len(self._at_work) < AT_ONCE:
+                task = self._at_work[uid] = asyncio.create_task(self._import(uid))
+                task.add_done_callback(lambda _, uid=uid: self._ended(uid))  # type: ignore[misc] # a default has no type
+
+    def _ended(self, uid: UserId) -> None:
+        self._at_work.pop(uid, None)
+        self._stirred.set()
+
+    async def _import(self, uid: UserId) -> None:
+        came = Imported()
+        try:
+            (jid,) = await self._store.outbox.address([uid])
+            while feeds := await self._store.imports.next(uid, AT_ONCE):
+                known = await self._store.users.get(jid)
+                if not known.suspended:  # else the rest of the list is dropped
+                    came = came.and_also(await self._some(jid, feeds, self._limits.of(known.most_subscriptions)))
+                await self._store.imports.done(uid, len(feeds))
+            await self._store.imports.finished(uid, self._link.address)
+            if (await self._store.users.get(jid)).suspended:
+                return
+        except StoreUnavailable as error:
+            _log.info("an import waits", user=uid, reason=str(error))
+            await asyncio.sleep(_LOOK_EVERY_S)
+            return
+        await self._tell(jid, came)
+
+    async def _some(self, jid: str, feeds: Sequence[Subscribed], limits: Limits) -> Imported:
+        """Subscribe to a few feeds. Raises StoreUnavailable."""
+        mine = {held.channel for held in await self._store.subscriptions.of_user(jid)}
+        room = limits.subscriptions - len(mine)
+        new = [feed for feed in feeds if channel_id(feed.url) not in mine]
+        ended = await asyncio.gather(*(self._one(jid, feed) for feed in new[: max(room, 0)]))
+        full = LimitReached("You have reached {count} subscriptions.", count=limits.subscriptions)
+        came = Imported(known=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :]))
+        for one in ended:
+            came = came.and_also(one)
+        return came
+
+    async def _one(self, jid: str, feed: Subscribed) -> Imported:
+        try:
+            cid = await self._channel(jid, feed)
+            subscription, new = await follow(self._store, jid, cid, self._limits.subscriptions)
+        except StoreUnavailable:
+            raise
+        except CoronetError as error:
+            return Imported(failed=((feed.url, error),))
+        if new and feed.title:  # they call it what the list calls it, where that is not what its publisher does
+            channel = await self._store.channels.get(subscription.channel)
+            if channel is not None and channel.title != feed.title:
+                own = Preferences(title=feed.title)
+                await self._store.preferences.put(jid, subscription.number, own)
+        return Imported(new=int(new), known=int(not new))
+
+    async def _channel(self, jid: str, feed: Subscribed) -> ChannelId:
+        """Return the feed's channel, which may have to be made. Raises what keeps it from that."""
+        known = await self._store.channels.resolve(channel_id(feed.url))
+        if known is not None and not known.dormant:
+            return known.id
+        if not await self._store.users.allow(jid, "import", self._limits.subscriptions, _DAY_S):
+            raise LimitReached("You have imported {count} new addresses today.", count=self._limits.subscriptions)
+        probed = await self._store.requests.probe(feed.url, as_page=feed.page)
+        if probed.channel is None:
+            raise NotAFeed("There is a page that names no feed, or several.")
+        return probed.channel.id
+
+    async def _tell(self, jid: str, came: Imported) -> None:
+        (habits,) = await self._store.users.habits([user_id(jid)])
+        content = stanzas.payload(came.text(habits.speaks)) + stanzas.REQUEST
+        ident = fresh_id(user_id(jid))
+        await send_in_any_session(self._link, [stanzas.message(self._link.address, jid, ident, content)])

@@ -1,0 +1,393 @@
+"""Requests of dialogues, executed for one person on the store. Policy is the dialogue's.
+
+:class:`Queries` only reads. :class:`RequestHandler` adds what writes. :class:`DryRun` adds the same methods, but only
+notes what they would do. It inherits no method that writes, so a new request fails in a dry run until it is stated
+there what it would do.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from bots.delivery.outbox_consumer import Delivery
+from bots.dialogue.opml_import import Importing, follow
+from bots.dialogue.request_types import Limits, WhatItTold
+from bots.pubsub.atom import node_uri
+from bots.replies.base import Followed
+from bots.replies.translator import spoken
+from bots.sessions.access import Access
+from bots.xmpp.file_transfer import Uploads
+from service.clock import Clock
+from service.corona.poll_explanation import Reason
+from service.discovery.query_parser import Finding, Query
+from service.discovery.saved_searches import Standing, Watch
+from service.errors import LimitReached, NotSubscribed, NoWorker
+from service.feeds.opml import Outline, Subscribed
+from service.feeds.sandbox.parser_pool import OpmlReader
+from service.feeds.urls import host_of
+from service.location.content_cache import LATEST
+from service.model import Channel, ChannelId, Entry, Subscription
+from service.search import Searcher
+from service.store import Store
+from service.store.client.keys import user_id
+from service.store.coordination.requests import Probed
+from service.store.delivery.outbox import Batch, MessageId, ToldMessage
+from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
+from service.store.people.users import UserState
+from service.store.subscriptions.subscriptions import Resumed
+from service.users.preferences import FOR_ALL, NONE, ByNumber, Preferences
+from service.users.quiet_hours import Habits
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class House:
+    """What the requests of all people share; ``pubsub_service`` is where public channels are published, or ""."""
+
+    store: Store
+    delivery: Delivery
+    clock: Clock
+    limits: Limits
+    door: Access
+    importing: Importing
+    uploads: Uploads
+    lists: OpmlReader
+    pubsub_service: str
+
+    async def greet(self, known: UserState, tag: str) -> UserState:
+        """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
+        jid = known.jid
+        if not await self.door.admits(jid):
+            return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
+        if not known.welcomed:
+            await self.store.users.mark(jid, welcomed=True)
+            await self.store.heard.settle(jid)
+        if known.unreachable:
+            mine = await self.store.subscriptions.of_user(jid)
+            await self.store.pauses.reinstate(jid, [held.channel for held in mine])
+        client_language = spoken(tag)
+        if client_language in ("", known.habits.client_language):
+            return known
+        await self.store.users.set_client_language(jid, client_language)
+        self.delivery.changed(jid)
+        habits = msgspec.structs.replace(known.habits, client_language=client_language)
+        return msgspec.structs.replace(known, habits=habits)
+
+
+class Queries:
+    """Requests of the person with this bare JID that change nothing; each may raise a CoronetError."""
+
+    def __init__(
+        self, house: House, jid: str, most_subscriptions: int | None = None, at_work: Callable[[], None] | None = None
+    ) -> None:
+        """Serve a person with a limit of their own, or None; ``at_work`` is called before what takes long."""
+        self.limits = house.limits.of(most_subscriptions)
+        self._house = house
+        self._store = house.store
+        self._jid = jid
+        self._uid = user_id(jid)
+        self._at_work = at_work or (lambda: None)
+
+    def now_s(self) -> float:
+        """Return the time (Unix s)."""
+        return self._house.clock.wall_s()
+
+    async def is_admitted(self) -> bool:
+        """Return whether the person may use the bot."""
+        return await self._house.door.admits(self._jid)
+
+    async def channel(self, cid: ChannelId) -> Channel | None:
+        """Return the channel if there is one, or the one that took over from it."""
+        return await self._store.channels.resolve(cid)
+
+    async def subscriptions(self) -> tuple[Followed, ...]:
+        """Return the person's subscriptions, by number."""
+        subscriptions, preferences = await asyncio.gather(
+            self._store.subscriptions.of_user(self._jid), self.preferences()
+        )
+        channels = await self._store.channels.many([subscription.channel for subscription in subscriptions])
+        pairs = zip(subscriptions, channels, strict=True)
+        return tuple(followed(subscription, channel, preferences) for subscription, channel in pairs if channel)
+
+    async def why(self, cid: ChannelId) -> Reason:
+        """Return why a channel is polled as it is."""
+        channel = await self._store.channels.get(cid)
+        await self._store.blocks.refuse(host_of(channel.url) if channel else "")
+        return await self._store.requests.why(cid)
+
+    async def node_of(self, cid: ChannelId) -> str:
+        """Return the xmpp: URI of the pubsub node on which a channel is published; "" if there is none."""
+        service = self._house.pubsub_service
+        position = (await self._store.nodes.of(service, [cid])).get(cid) if service else None
+        return node_uri(service, cid) if position is not None and position.version else ""
+
+    async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
+        """Return how many workers there are, and which of these channels fail: outcome, since when (Unix s)."""
+        workers, states = await asyncio.gather(self._store.ring.view(), self._store.channels.states(cids))
+        failing = {}
+        for state in states:
+            if state is not None and state.failing_since_s is not None:
+                last = await self._store.channels.polls(state.channel.id, 1)
+                failing[state.channel.id] = (last[0].outcome if last else "", state.failing_since_s)
+        return len(workers), failing
+
+    async def habits(self) -> Habits:
+        """Return when the person wants to hear from us."""
+        return (await self._store.users.habits([self._uid]))[0]
+
+    async def preferences(self) -> ByNumber:
+        """Return what the person wants of their subscriptions."""
+        return (await self._store.preferences.of_users([self._uid]))[0]
+
+    async def search(self, query: Query) -> tuple[Finding, ...]:
+        """Return what is found: of the person's own, and of what is public."""
+        search = Searcher(self._store, self.limits.public_from_subscribers)
+        own, public = await asyncio.gather(search.own(self._jid, query), search.find(query))
+        return (*own, *public)[: query.limit]
+
+    async def watches(self) -> tuple[Watch, ...]:
+        """Return what the person watches for, by number."""
+        return tuple(await self._store.standing.of_user(self._jid))
+
+    async def read_list(self, url: str) -> Outline:
+        """Return what the list of feeds at a canonical URL says; a worker fetches it, unless our server has it."""
+        self._at_work()
+        if self._house.uploads.files.is_own(url):
+            return await self._house.lists.read(lambda: self._house.uploads.files.read(url))
+        return await self._store.requests.outline(url)
+
+    async def read_list_text(self, text: str) -> Outline:
+        """Return what this text, a list of feeds, says."""
+        self._at_work()
+        return await self._house.lists.read(lambda: _encoded(text))
+
+    async def told_by(self, message_id: MessageId) -> WhatItTold | None:
+        """Return what a message of ours told the person; None if it told nothing, or we forgot."""
+        (told,), flying = await asyncio.gather(
+            self._store.outbox.told([self._uid]), self._store.outbox.inflight([self._uid])
+        )
+        messages: list[ToldMessage | Batch] = [*told, *flying[self._uid]]
+        items = [item for one in messages if one.message_id == message_id for item in one.items]
+        if not items:
+            return None
+        watches = {watch.number for item in items for watch in item.met or ()}
+        return WhatItTold(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
+
+
+class RequestHandler(Queries):
+    """Requests of one person, executed: what a method changes is durable, and counts, when it returns."""
+
+    async def take_new_url(self) -> bool:
+        """Return whether the person may have one more new URL looked at this hour."""
+        return await self._store.users.allow(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
+
+    async def probe(self, url: str, *, as_page: bool) -> Probed:
+        """Have a worker look at this canonical URL and make the channel; ``as_page``: of the page itself."""
+        self._at_work()
+        return await self._store.requests.probe(url, as_page=as_page)
+
+    async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
+        """Return a channel's latest entries from the nearest copy, newest first; many only the log has."""
+        if count <= LATEST:
+            with contextlib.suppress(NoWorker, NotSubscribed):
+                return (await self._store.requests.show(cid)).latest[:count]
+        return await self._store.channels.latest(cid, count)
+
+    async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
+        """Return the subscription's number, and whether it is new."""
+        await self._store.heard.settle(self._jid)
+        subscription, new = await follow(self._store, self._jid, cid, self._house.limits.subscriptions)
+        return subscription.number, new
+
+    async def unsubscribe(self, cid: ChannelId) -> bool:
+        """Return whether there was such a subscription; nothing of the channel is sent any more."""
+        async with self._house.delivery.paused(self._jid):
+            return await self._store.subscriptions.unsubscribe(self._jid, cid)
+
+    async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
+        """Return which of these channels were not paused yet; ``watches``: pause what is watched for, too."""
+        async with self._house.delivery.paused(self._jid):
+            return await self._store.pauses.pause(self._jid, cids, watches=watches)
+
+    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> Resumed:
+        """Return which of these channels were paused, and what came meanwhile."""
+        return await self._store.pauses.resume(self._jid, cids, watches=watches)
+
+    async def set_habits(self, habits: Habits) -> None:
+        """Change when the person wants to hear from us."""
+        await self._store.users.set_habits(self._jid, habits)
+        self._house.delivery.changed(self._jid)
+        if habits.heeds_presence:
+            self._house.delivery.befriend(self._jid)
+
+    async def set_preferences(self, number: int, preferences: Preferences) -> None:
+        """Change what the person wants of the subscription of this number, or of all (``FOR_ALL``)."""
+        async with self._house.delivery.paused(self._jid):
+            await self._store.preferences.put(self._jid, number, preferences)
+            self._house.delivery.changed(self._jid)
+
+    async def watch(self, standing: Standing) -> Watch:
+        """Watch for what this describes."""
+        return await self._store.standing.watch(self._jid, standing, self.limits.watches)
+
+    async def unwatch(self, number: int) -> Watch | None:
+        """Return what was watched for under this number, which has ended; None if nothing was."""
+        return await self._store.standing.unwatch(self._jid, number)
+
+    async def share(self, name: str, body: bytes, media_type: str) -> str | None:
+        """Return the URL of the file, which lies on the XMPP server then; None if that takes none. UploadRefused."""
+        self._at_work()
+        return await self._house.uploads.share(name, body, media_type)
+
+    async def import_feeds(self, feeds: tuple[Subscribed, ...]) -> None:
+        """Begin to subscribe the person to these, one after the other; they are told of the end."""
+        await self._house.importing.add(self._jid, feeds)
+
+    async def accept_invitation(self, code: str) -> bool:
+        """Return whether the person may use the bot with this code."""
+        return await self._house.door.accept(self._jid, code)
+
+    async def forget_everything(self) -> int:
+        """Delete all about the person; return for how many days what admins restrict is kept, 0 if nothing is."""
+        await self._house.importing.stop(self._jid)
+        async with self._house.delivery.paused(self._jid):
+            await self._house.delivery.part(self._jid)
+            is_restricted = await self._store.forgetting.forget(self._jid)
+            self._house.delivery.forget(self._jid)
+        return RESTRICTIONS_KEPT_DAYS if is_restricted else 0
+
+
+class DryRun(Queries):
+    """Requests of one person, answered without an effect; ``would`` is what would be done, a sentence each."""
+
+    def __init__(self, house: House, jid: str, most_subscriptions: int | None) -> None:
+        """Answer for a person with a limit of their own, or None."""
+        super().__init__(house, jid, most_subscriptions)
+        self.would: list[str] = []
+        self._probed: dict[ChannelId, Channel] = {}
+
+    async def take_new_url(self) -> bool:
+        """Return True: nothing is counted."""
+        return True
+
+    async def probe(self, url: str, *, as_page: bool) -> Probed:
+        """Have a worker look at this canonical URL, and nothing else."""
+        probed = await self._store.requests.probe(url, as_page=as_page, keep=False)
+        if probed.channel is not None:
+            self._probed[probed.channel.id] = probed.channel
+            if await self._store.channels.get(probed.channel.id) is None:
+                self.would.append(f"Make {probed.channel.url} a channel.")
+        return probed
+
+    async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
+        """Return a channel's latest entries from the log, newest first."""
+        return await self._store.channels.latest(cid, count)
+
+    async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
+        """Return the number that the subscription has or would have, and whether it would be new."""
+        channel = await self._known(cid)
+        await self._store.blocks.refuse(host_of(channel.url) if channel else "")
+        for held in await self._store.subscriptions.of_user(self._jid):
+            if held.channel == cid:
+                return held.number, False
+        self.would.append(f"Subscribe them to {_name(channel)}.")
+        return await self._store.users.next_number(self._jid, "numbers"), True
+
+    async def unsubscribe(self, cid: ChannelId) -> bool:
+        """Return whether there is such a subscription."""
+        held = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
+        if held:
+            self.would.append(f"End the subscription to {_name(await self._known(cid))}.")
+        return held
+
+    async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
+        """Return which of these channels are not paused."""
+        mine = await self._store.subscriptions.of_user(self._jid)
+        awake = [each.channel for each in mine if each.channel in cids and each.paused_version is None]
+        self.would.append(f"Pause {len(awake):,} subscriptions{_AND_WATCHES if watches else ''}.")
+        return awake
+
+    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> Resumed:
+        """Return which of these channels are paused, and how many versions came meanwhile."""
+        mine = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
+        paused = {each.channel: each.paused_version for each in mine if each.paused_version is not None}
+        channels = await self._store.channels.many(list(paused))
+        withheld = {each.id: max(0, each.version - paused[each.id]) for each in channels if each is not None}
+        self.would.append(f"Resume {len(paused):,} subscriptions{_AND_WATCHES if watches else ''}.")
+        return Resumed(withheld)
+
+    async def set_habits(self, _habits: Habits) -> None:
+        """Note the change."""
+        self.would.append("Keep when they want to hear from us.")
+
+    async def set_preferences(self, number: int, _preferences: Preferences) -> None:
+        """Note the change."""
+        self.would.append(f"Keep what they prefer of {f'#{number}' if number else 'everything'}.")
+
+    async def watch(self, standing: Standing) -> Watch:
+        """Return the watch that there is or would be."""
+        mine = await self.watches()
+        for held in mine:
+            if held.standing == standing:
+                return held
+        if len(mine) >= self.limits.watches:
+            raise LimitReached(
+                "You watch for {most} things already, the most one person can. `unwatch #n` makes room.",
+                most=self.limits.watches,
+            )
+        self.would.append("Watch for that from now on.")
+        return Watch("", standing, await self._store.users.next_number(self._jid, "watches"))
+
+    async def unwatch(self, number: int) -> Watch | None:
+        """Return the watch of this number."""
+        watch = next((each for each in await self.watches() if each.number == number), None)
+        if watch is not None:
+            self.would.append(f"End what is watched for as #{number}.")
+        return watch
+
+    async def share(self, _name: str, _body: bytes, _media_type: str) -> None:
+        """Return None, as where the server takes no file."""
+        self.would.append("Send the list as a file if their server takes one, and as messages otherwise.")
+
+    async def import_feeds(self, feeds: tuple[Subscribed, ...]) -> None:
+        """Note the import."""
+        self.would.append(f"Subscribe them to {len(feeds):,} feeds of a list, one after the other.")
+
+    async def accept_invitation(self, code: str) -> bool:
+        """Return whether the person may use the bot, or could with this code."""
+        self.would.append("Use the invitation up, if it is good.")
+        return await self.is_admitted() or await self._store.invites.is_good(code)
+
+    async def forget_everything(self) -> int:
+        """Return 0."""
+        self.would.append("Forget everything about them but what admins have set.")
+        return 0
+
+    async def _known(self, cid: ChannelId) -> Channel | None:
+        return self._probed.get(cid) or await self._store.channels.get(cid)
+
+
+Requests = RequestHandler | DryRun
+"""What dialogues may ask: mypy checks that both have every method."""
+
+_AND_WATCHES = ", and what they watch for"
+
+
+async def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _name(channel: Channel | None) -> str:
+    return (channel.title or channel.url) if channel else "a channel that is gone"
+
+
+def followed(subscription: Subscription, channel: Channel, preferences: ByNumber) -> Followed:
+    """Return a subscription as its person sees it."""
+    own = preferences.get(subscription.number, NONE)
+    channel = msgspec.structs.replace(channel, title=own.title or channel.title)
+    muted = own.muted or preferences.get(FOR_ALL, NONE).muted
+    return Followed(subscription.number, channel, paused=subscription.paused_version is not None, muted=muted)

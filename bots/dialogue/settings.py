@@ -1,0 +1,135 @@
+"""Dialogues about a person's settings: pauses, preferences and filters of subscriptions, times, language."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from bots.commands import settings_parser
+from bots.commands.parser import Target
+from bots.dialogue.request_handler import Requests
+from bots.dialogue.subscriptions import meant
+from bots.replies.base import Followed, Reply
+from bots.replies.settings import (
+    Filters,
+    HabitsTold,
+    LanguageTold,
+    NoSuchLanguage,
+    Paused,
+    Preferred,
+    Resumed,
+    UnreadableSetting,
+)
+from bots.replies.subscriptions import NoSuchSubscription
+from bots.replies.translator import SOURCE, language_named, spoken
+from service.errors import CoronetError
+from service.users.preferences import FOR_ALL, NONE, Preferences
+from service.users.quiet_hours import Habits
+
+_AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
+
+
+async def pause(requests: Requests, target: Target) -> Reply:
+    """Tell nothing of some subscriptions for a while, or of any and of what is watched for."""
+    found = await meant(requests, target)
+    if not found and not target.everything:
+        return NoSuchSubscription()
+    fresh = await requests.pause(tuple(followed.channel.id for followed in found), watches=target.everything)
+    return Paused(tuple(each for each in found if each.channel.id in fresh), found, everything=target.everything)
+
+
+async def resume(requests: Requests, target: Target) -> Reply:
+    """Tell of some subscriptions again."""
+    found = await meant(requests, target)
+    if not found and not target.everything:
+        return NoSuchSubscription()
+    cids = tuple(followed.channel.id for followed in found)
+    withheld = await requests.resume(cids, watches=target.everything)
+    again = tuple(each for each in found if each.channel.id in withheld.withheld)
+    return Resumed(again, sum(withheld.withheld.values()), withheld.unheard, everything=target.everything)
+
+
+async def prefer(requests: Requests, target: Target, words: str) -> Reply:
+    """Change one setting of a subscription or of all, by its name and value, or tell how they are."""
+    key, value = (*words.split(maxsplit=1), "", "")[:2]
+    one = await _one(requests, target)
+    if isinstance(one, Reply):
+        return one
+    number, followed, before = one
+    if not key:
+        return Preferred(followed, before)
+    if settings_parser.KEYS.get(key.lower()) == "proof" and number != FOR_ALL:  # its beginning is past
+        return UnreadableSetting("proof", value)
+    changed = settings_parser.preferred(before, key, value, for_all=number == FOR_ALL)
+    if not isinstance(changed, Preferences):
+        return changed
+    await requests.set_preferences(number, changed)
+    if followed is not None and changed.title:
+        channel = msgspec.structs.replace(followed.channel, title=changed.title)
+        followed = msgspec.structs.replace(followed, channel=channel)
+    is_spaced = followed is not None and changed.interval_s != before.interval_s
+    looks_s = await _looks_s(requests, followed) if followed is not None and is_spaced else None
+    return Preferred(followed, changed, changed=True, looks_s=looks_s)
+
+
+async def _looks_s(requests: Requests, followed: Followed) -> float | None:
+    """Return how far apart looks at a channel are on average, None if that cannot be said now."""
+    try:
+        reason = await requests.why(followed.channel.id)
+    except CoronetError:
+        return None
+    return reason.interval_s / len(reason.turns)
+
+
+async def filter_entries(requests: Requests, target: Target, words: str) -> Reply:
+    """Add or remove a filter of a subscription or of all, or name them."""
+    one = await _one(requests, target)
+    if isinstance(one, Reply):
+        return one
+    number, followed, before = one
+    word, rest = (*words.split(maxsplit=1), "", "")[:2]
+    if not word:
+        return Filters(followed, before.rules)
+    rules = settings_parser.filtered(before.rules, word.lower(), rest.strip())
+    if isinstance(rules, Reply):
+        return rules
+    await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
+    return Filters(followed, rules, changed=True)
+
+
+async def _one(requests: Requests, target: Target) -> tuple[int, Followed | None, Preferences] | Reply:
+    """Return the number of what is meant, the subscription unless it is all of them, and what is wanted of it."""
+    followed = None
+    if not target.everything:
+        found = await meant(requests, target)
+        if not found:
+            return NoSuchSubscription()
+        followed = found[0]
+    number = FOR_ALL if followed is None else followed.number
+    return number, followed, (await requests.preferences()).get(number, NONE)
+
+
+async def settle(requests: Requests, words: str, read: Callable[[Habits, str], Habits | Reply]) -> Reply:
+    """Change the person's habits as ``read`` reads these words, or tell how they are."""
+    habits = await requests.habits()
+    words = words.strip()
+    if not words:
+        return HabitsTold(habits, requests.now_s())
+    changed = read(habits, words)
+    if isinstance(changed, Reply):
+        return changed
+    await requests.set_habits(changed)
+    return HabitsTold(changed, requests.now_s(), changed=True)
+
+
+async def speak(requests: Requests, words: str) -> Reply:
+    """Change the language we speak with a person, or tell which it is."""
+    habits = await requests.habits()
+    words = words.strip()
+    if words:
+        is_automatic = words.lower() in _AUTOMATIC
+        language = "" if is_automatic else language_named(words)
+        if not language and not is_automatic:
+            return NoSuchLanguage(words)
+        habits = msgspec.structs.replace(habits, language=language)
+        await requests.set_habits(habits)
+    return LanguageTold(spoken(habits.speaks) or SOURCE, changed=bool(words))

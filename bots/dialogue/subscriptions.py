@@ -1,0 +1,231 @@
+"""Dialogues about subscriptions: how they begin and end, what is in them, and lists of them in and out (OPML).
+
+A list goes out as a file if it is too long for one message and the XMPP server takes files, else as messages.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from bots.commands.parser import Target
+from bots.commands.settings_parser import wished
+from bots.dialogue.request_handler import Requests
+from bots.replies.base import LONGEST_MESSAGE_BYTES, Followed, Reply
+from bots.replies.help import Incomplete
+from bots.replies.subscriptions import (
+    Choose,
+    Exported,
+    ExportedAsFile,
+    ImportBegun,
+    Listing,
+    NewUrlsUsedUp,
+    NoSuchSubscription,
+    OfferPage,
+    Reasoned,
+    Shown,
+    StatusReport,
+    Subscribed,
+    SubscriptionsFull,
+    Unsubscribed,
+    Wishes,
+)
+from service.errors import BadUrl, ListOfFeeds, UploadRefused
+from service.feeds import opml
+from service.feeds.opml import Outline
+from service.feeds.urls import canonical_url, channel_id, page_url
+from service.model import Channel, Entry
+from service.users.preferences import FOR_ALL, NONE, USUAL_PROOF, Preferences
+
+
+async def subscribe(requests: Requests, url: str, wishes: Wishes, *, as_page: bool = False) -> Reply:
+    """Subscribe to what is at a canonical URL; ``as_page``: to that page itself, or the part its selector names."""
+    wanted = wished(NONE, wishes)
+    if not isinstance(wanted, Preferences):
+        return wanted
+    mine = await requests.subscriptions()
+    channel = await requests.channel(channel_id(url))
+    url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
+    limits = requests.limits
+    if len(mine) >= limits.subscriptions and not any(followed.channel.id == channel_id(url) for followed in mine):
+        return SubscriptionsFull(limits.subscriptions)
+    if channel is not None and not channel.dormant:
+        return await _begin(requests, channel, None, wishes, moved=moved)
+    if not await requests.take_new_url():
+        return NewUrlsUsedUp(limits.new_urls_per_hour)
+    as_page = as_page or (channel is not None and channel.kind == "page")
+    return await probe(requests, url, wishes, as_page=as_page, moved=moved)
+
+
+async def probe(requests: Requests, url: str, wishes: Wishes, *, as_page: bool, moved: bool = False) -> Reply:
+    """Have a worker look, and subscribe to what it finds: to one feed, or all of a list."""
+    try:
+        found = await requests.probe(url, as_page=as_page)
+    except ListOfFeeds:
+        return await _import(requests, await requests.read_list(url))
+    if found.channel is None:
+        return OfferPage(url, wishes) if found.page else Choose(found.choices, wishes)
+    return await _begin(requests, found.channel, found.latest, wishes, discovered=found.discovered, moved=moved)
+
+
+async def _begin(
+    requests: Requests,
+    channel: Channel,
+    latest: tuple[Entry, ...] | None,
+    wishes: Wishes,
+    *,
+    discovered: bool = False,
+    moved: bool = False,
+) -> Reply:
+    """Subscribe to a channel as it is wished; ``latest`` is None if nobody has looked at it just now."""
+    preferences = await requests.preferences()
+    proof = _wished(Preferences(proof=preferences.get(FOR_ALL, NONE).proof), wishes).proof
+    proof = USUAL_PROOF if proof is None else proof
+    if latest is None and proof:
+        latest = await requests.latest(channel.id, proof)
+    number, new = await requests.subscribe(channel.id)
+    own = NONE
+    if wishes:
+        own = msgspec.structs.replace(_wished(preferences.get(number, NONE), wishes), proof=None)
+        await requests.set_preferences(number, own)
+        channel = msgspec.structs.replace(channel, title=own.title or channel.title)
+    shown = latest[:proof] if latest is not None and proof else None
+    return Subscribed(Followed(number, channel), new, shown, discovered=discovered, moved=moved, preferences=own)
+
+
+def _wished(before: Preferences, wishes: Wishes) -> Preferences:
+    """Return what is wanted after wishes with which nothing is wrong."""
+    after = wished(before, wishes)
+    return after if isinstance(after, Preferences) else before
+
+
+async def meant(requests: Requests, target: Target) -> tuple[Followed, ...]:
+    """Return the person's subscriptions that are meant; none if there is no such one.
+
+    A page's URL also means the feed that was found through it.
+    """
+    mine = await requests.subscriptions()
+    if target.everything:
+        return mine
+    if target.number:
+        return tuple(followed for followed in mine if followed.number == target.number)
+    try:
+        url = page_url(target.url, target.selector)
+    except BadUrl:
+        return ()
+    return tuple(followed for followed in mine if url in (followed.channel.url, followed.channel.link))[:1]
+
+
+async def _one(requests: Requests, verb: str, target: Target) -> Followed | Reply:
+    """Return the subscription that is meant, or that none is."""
+    if target == Target():
+        return Incomplete(verb)
+    found = await meant(requests, target)
+    return found[0] if found else NoSuchSubscription()
+
+
+async def unsubscribe(requests: Requests, target: Target) -> Reply:
+    """End one subscription."""
+    one = await _one(requests, "unsubscribe", target)
+    if isinstance(one, Reply):
+        return one
+    return Unsubscribed((one,)) if await requests.unsubscribe(one.channel.id) else NoSuchSubscription()
+
+
+async def unsubscribe_all(requests: Requests) -> Reply:
+    """End every subscription."""
+    mine = await requests.subscriptions()
+    for followed in mine:
+        await requests.unsubscribe(followed.channel.id)
+    return Unsubscribed(mine)
+
+
+async def list_all(requests: Requests, wanted: str) -> Reply:
+    """Name the subscriptions in whose title or URL this stands."""
+    mine = await requests.subscriptions()
+    needle = wanted.casefold()
+    found = tuple(f for f in mine if needle in f.channel.title.casefold() or needle in f.channel.url.casefold())
+    return Listing(found, len(mine), wanted)
+
+
+async def show(requests: Requests, target: Target, count: int) -> Reply:
+    """Show the latest entries of one subscription."""
+    one = await _one(requests, "show", target)
+    return one if isinstance(one, Reply) else Shown(one, await requests.latest(one.channel.id, count))
+
+
+async def why(requests: Requests, target: Target) -> Reply:
+    """Tell why one subscription is polled as often as it is."""
+    one = await _one(requests, "why", target)
+    if isinstance(one, Reply):
+        return one
+    reason = await requests.why(one.channel.id)
+    return Reasoned(one, reason, requests.now_s(), await requests.node_of(one.channel.id))
+
+
+async def status(requests: Requests) -> Reply:
+    """Tell whether all subscriptions can be reached."""
+    mine = await requests.subscriptions()
+    workers, trouble = await requests.health(tuple(followed.channel.id for followed in mine))
+    failing = tuple((f, *trouble[f.channel.id]) for f in mine if f.channel.id in trouble)
+    return StatusReport(len(mine), workers, failing, requests.now_s())
+
+
+async def export(requests: Requests) -> Reply:
+    """Write down what a person follows."""
+    mine = await requests.subscriptions()
+    feeds = [
+        opml.Subscribed(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page") for each in mine
+    ]
+    parts, refused = tuple(documents(feeds, LONGEST_MESSAGE_BYTES)), None
+    if len(parts) > 1:
+        try:
+            url = await requests.share("subscriptions.opml", _document(feeds), "text/x-opml")
+        except UploadRefused as error:
+            refused = error
+        else:
+            if url is not None:
+                return ExportedAsFile(url, len(mine))
+    return Exported(parts, len(mine), refused)
+
+
+async def import_list(requests: Requests, words: str) -> Reply:
+    """Have a list's feeds subscribed to, one after the other; its URL counts as a new one. Raises CoronetError."""
+    words = words.strip()
+    if not words:
+        return Incomplete("import")
+    if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
+        return await _import(requests, await requests.read_list_text(words))
+    url = canonical_url(words.split(maxsplit=1)[0].strip("<>"))
+    if not await requests.take_new_url():
+        return NewUrlsUsedUp(requests.limits.new_urls_per_hour)
+    return await _import(requests, await requests.read_list(url))
+
+
+async def _import(requests: Requests, outline: Outline) -> Reply:
+    if outline.feeds:
+        await requests.import_feeds(outline.feeds)
+    return ImportBegun(len(outline.feeds), outline.problems)
+
+
+def documents(feeds: Sequence[opml.Subscribed], most_bytes: int) -> list[str]:
+    """Return the feeds as OPML documents of at most so many bytes each, in order, each of which can be imported alone.
+
+    What does not fit even alone, for its address is too long, is left out.
+    """
+    empty_bytes = len(_document([]).strip())
+    parts: list[list[opml.Subscribed]] = [[]]
+    size_bytes = empty_bytes
+    for feed in feeds:
+        grows_bytes = len(_document([feed]).strip()) - empty_bytes
+        if empty_bytes + grows_bytes > most_bytes:
+            continue
+        if size_bytes + grows_bytes > most_bytes:
+            parts.append([])
+            size_bytes = empty_bytes
+        parts[-1].append(feed)
+        size_bytes += grows_bytes
+    return [_document(part).decode().strip() for part in parts if part]
+
+
+def _document(feeds: Sequence[opml.Subscribed]) -> bytes:
+    return opml.write("Coronet", feeds)

@@ -1,0 +1,1 @@
+"""Received messages: stored before they are answered, and answered once."""

@@ -1,0 +1,1 @@
+"""Public channels as nodes of a pubsub service (XEP-0060, XEP-0472)."""

@@ -1,0 +1,221 @@
+"""Ad-hoc commands (XEP-0050): forms instead of talk, over the same dialogues.
+
+An errand is one run of one command; its steps may come minutes apart. At most so many are remembered, of each person
+and of all, the oldest are forgotten first, and whoever comes back to a forgotten one is told so (``session-expired``).
+A step is answered by whoever serves the person, at once or not at all, as their software waits.
+Forms are opened no more often than commands are given, and each command that a form stands for is charged.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Coroutine
+from typing import Final
+
+import msgspec
+import structlog
+from cachetools import TTLCache
+
+from bots.cluster.served_people import Charges
+from bots.commands import parser as commands
+from bots.dialogue.dispatcher import answer
+from bots.dialogue.request_handler import House, RequestHandler
+from bots.replies.base import Question, Refusal, Reply
+from bots.replies.conversation import Failed, NotAdmitted, TooFast, broken
+from bots.replies.translator import Voice, voice
+from bots.sessions import forms
+from bots.sessions.access import COMMAND, FORM, Access, Refused
+from bots.tasks import end
+from bots.xmpp import adhoc, service_discovery, stanzas
+from bots.xmpp.port import Link, Ordered
+from service.clock import Clock
+from service.errors import StoreUnavailable
+from service.store import Store
+from service.store.client.keys import user_id
+from service.store.delivery.inbound_log import Notice
+
+ERRAND_STANDS_S: Final = 600.0
+MOST_ERRANDS: Final = 2_000
+MOST_ERRANDS_OF_ONE: Final = 5
+MOST_AT_WORK: Final = 1_000
+"""Steps under way; more are refused until some are done."""
+MOST_AT_WORK_OF_ONE: Final = 5
+_MOST_LINES: Final = 300
+_ACTIONS: Final = ("execute", "next", "complete")
+_log = structlog.get_logger()
+
+
+class _Errand(msgspec.Struct):
+    """One run of a command: the form that was shown last, and the question that it asks."""
+
+    form: forms.Form
+    asked: Question | None
+
+
+class Counter:
+    """Takes what people's software orders; :meth:`hear` never waits."""
+
+    def __init__(
+        self, store: Store, link: Link, house: House, *, access: Access, charges: Charges, clock: Clock
+    ) -> None:
+        """Answer through ``link`` what ``house`` has done, for those whom ``charges`` has."""
+        self._access = access
+        self._charges = charges
+        self._store = store
+        self._link = link
+        self._house = house
+        self._errands: TTLCache[tuple[str, str, str], _Errand]
+        """By JID, command and session."""
+        self._errands = TTLCache(MOST_ERRANDS, ERRAND_STANDS_S, clock.monotonic_s)
+        self._at_work: dict[asyncio.Task[None], str] = {}
+        """For whom each task works, by JID."""
+
+    def hear(self, ordered: Ordered) -> None:
+        """Begin an errand, or go on with one."""
+        if ordered.jid in self._link.rooms:  # nobody in a room acts for it behind its back
+            self._refuse(ordered, "auth", "forbidden")
+            return
+        at_work_of_one = sum(jid == ordered.jid for jid in self._at_work.values())
+        if len(self._at_work) >= MOST_AT_WORK or at_work_of_one >= MOST_AT_WORK_OF_ONE:
+            self._refuse(ordered, "wait", "resource-constraint")
+        else:
+            self._begin_task(ordered.jid, self._serve(ordered))
+
+    async def close(self) -> None:
+        """Stop answering."""
+        await end(*tuple(self._at_work))
+
+    def _begin_task(self, jid: str, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._at_work[task] = jid
+        task.add_done_callback(self._at_work.pop)
+
+    async def _serve(self, ordered: Ordered) -> None:
+        """Answer one step; a bug in it is logged and stays that person's."""
+        speaker = voice(ordered.language)
+        try:
+            if not ordered.voice and await self._is_passed_on(ordered):
+                return
+            chosen = (await self._store.users.get(ordered.jid)).habits.language
+            speaker = voice(chosen or ordered.language)
+            await self._step(ordered, speaker)
+        except StoreUnavailable as error:
+            self._complete(ordered, ordered.session, Failed(error, "").text(speaker.language), wrong=True)
+        except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
+            _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
+            self._complete(ordered, ordered.session, broken(speaker), wrong=True)
+
+    async def _is_passed_on(self, ordered: Ordered) -> bool:
+        """Whether another bot serves this person, and has the step now; without Redis we do."""
+        uid = user_id(ordered.jid)
+        try:
+            await self._store.heard.arrive(ordered.jid, self._link.address)
+            if await self._charges.among([uid]):
+                return False
+            await self._store.heard.notify([Notice(uid, msgspec.msgpack.encode(ordered), self._link.voice)])
+        except StoreUnavailable:
+            _log.info("an order is answered by whoever got it", user=uid)
+            return False
+        return True
+
+    async def _step(self, ordered: Ordered, speaker: Voice) -> None:
+        if ordered.node not in commands.VERBS:
+            self._refuse(ordered, "cancel", "item-not-found")
+        elif not ordered.session and ordered.action != "cancel":
+            await self._begin(ordered, speaker)
+        elif (errand := self._errands.pop(_key(ordered, ordered.session), None)) is None:
+            self._refuse(ordered, "cancel", "not-allowed", "session-expired")
+        elif ordered.action == "cancel":
+            self._answer(ordered, adhoc.canceled(ordered.node, ordered.session))
+        elif ordered.action not in _ACTIONS:
+            self._errands[_key(ordered, ordered.session)] = errand
+            self._refuse(ordered, "modify", "bad-request", "bad-action")
+        else:
+            await self._go_on(ordered, errand, speaker)
+
+    async def _begin(self, ordered: Ordered, speaker: Voice) -> None:
+        refused = await self._refused_form(ordered.jid)
+        if refused is not None:
+            self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
+            return
+        form = await forms.opening(ordered.node, speaker, RequestHandler(self._house, ordered.jid))
+        errand = _Errand(form, None)
+        if form.fields:
+            self._keep(ordered, secrets.token_hex(8), errand)
+        else:
+            await self._go_on(ordered, errand, speaker)
+
+    async def _refused_form(self, jid: str) -> Reply | None:
+        """Return why somebody is shown no form; None if they are."""
+        known = await self._access.check(jid, FORM)
+        if isinstance(known, Refused):
+            return known.reply
+        return None if await self._access.admits(jid) else NotAdmitted()
+
+    async def _go_on(self, ordered: Ordered, errand: _Errand, speaker: Voice) -> None:
+        """Carry out what was filled in, and answer with how it went, the question that it raised, or what is wrong."""
+        session = ordered.session or secrets.token_hex(8)
+        if errand.asked is None:
+            said = forms.lines(ordered.node, ordered.values)[:_MOST_LINES]
+        else:
+            said = [forms.answer(errand.asked, ordered.values)]
+        replies = await self._replies(ordered.jid, said, errand.asked)
+        words = "\n".join(
+            said for reply in replies for said in (reply.text(speaker.language), *reply.others(speaker.language))
+        )
+        last = replies[-1]
+        wrong = any(isinstance(reply, Refusal) for reply in replies)
+        done = len(replies) - 1 if isinstance(last, TooFast) else 0  # what is left can be tried again
+        if isinstance(last, Question):
+            form = forms.question(last, words, speaker)
+            self._keep(ordered, session, _Errand(form, last))
+        elif wrong and errand.asked is None and errand.form.fields:
+            form = forms.again(errand.form, forms.left(ordered.node, ordered.values, done), words)
+            self._keep(ordered, session, _Errand(form, None), words)
+        else:
+            self._complete(ordered, session, words, wrong=wrong)
+
+    async def _replies(self, jid: str, said: list[str], asked: Question | None) -> list[Reply]:
+        """Return the reply to each line, as far as the person may give so many commands now."""
+        replies: list[Reply] = []
+        for line in said:
+            known = await self._access.check(jid, COMMAND)
+            if isinstance(known, Refused):
+                return [*replies, known.reply]
+            replies.append(await answer(RequestHandler(self._house, jid, known.most_subscriptions), line, asked))
+        return replies
+
+    def _keep(self, ordered: Ordered, session: str, errand: _Errand, note: str = "") -> None:
+        own = [key for key in self._errands if key[0] == ordered.jid]
+        for old in own[: 1 - MOST_ERRANDS_OF_ONE]:
+            self._errands.pop(old, None)
+        self._errands[_key(ordered, session)] = errand
+        self._answer(ordered, adhoc.going_on(ordered.node, session, errand.form, note))
+
+    def _complete(self, ordered: Ordered, session: str, words: str, *, wrong: bool = False) -> None:
+        self._answer(ordered, adhoc.completed(ordered.node, session, words, wrong=wrong))
+
+    def _answer(self, ordered: Ordered, payload: str) -> None:
+        self._write(ordered, stanzas.result(self._address(ordered), ordered.sender, ordered.id, payload))
+
+    def _refuse(self, ordered: Ordered, kind: str, condition: str, detail: str = "") -> None:
+        told = f"<{detail} xmlns='{service_discovery.COMMANDS}'/>" if detail else ""
+        error = (kind, condition)
+        self._write(ordered, stanzas.refusal(self._address(ordered), ordered.sender, ordered.id, error, told))
+
+    def _address(self, ordered: Ordered) -> str:
+        return stanzas.bare(ordered.voice) if ordered.voice else self._link.address
+
+    def _write(self, ordered: Ordered, stanza: str) -> None:
+        if ordered.voice in ("", self._link.voice):
+            self._link.hint(stanza)
+        else:
+            self._begin_task("", self._pass_back(ordered.voice, stanza))
+
+    async def _pass_back(self, voice: str, stanza: str) -> None:
+        with contextlib.suppress(StoreUnavailable):  # their software asks again
+            await self._store.heard.say(voice, [stanza])
+
+
+def _key(ordered: Ordered, session: str) -> tuple[str, str, str]:
+    return ordered.jid, ordered.node, session

@@ -1,0 +1,1 @@
+"""Authentication and authorisation of the console: accounts, sessions, roles and login."""

@@ -1,0 +1,262 @@
+"""A sample publisher on loopback: feeds that grow, and the kinds of broken ones that the web is full of.
+
+``/feed.xml`` (which is feed 0) and ``/feeds/N.xml`` with correct validators; ``/`` is a page that
+names the first; ``/bad/…`` go wrong in fixed ways. ``POST /publish?feed=N&title=…`` publishes.
+
+The journal ``published.jsonl`` lets a restart continue, and says what people should have been told; ``requests.jsonl``
+says who asked for what, and when.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import html
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from email.utils import formatdate
+from pathlib import Path
+from typing import Generic, Self, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from service.embedded.ports import LOOPBACK
+from service.errors import OperationalError
+from service.shutdown import until_stopped
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+FEED_LENGTH = 20
+"""Entries a feed shows; older ones have scrolled out, as everywhere."""
+HUGE_BYTES = 10_000_000
+_DRIP_EVERY_S = 0.2
+_HOME = (
+    b"<!doctype html><html><head><title>Coronet's sample publisher</title>"
+    b'<link rel="alternate" type="application/rss+xml" title="Sample feed" href="/feed.xml"></head>'
+    b"<body><h1>Coronet's sample publisher</h1><p>Its <a href='/feed.xml'>feed</a> grows all the time.</body></html>"
+)
+_HTML, _RSS = "text/html", "application/rss+xml"
+_FIXED = {
+    "/": (_HOME, _HTML),
+    r"/entries/{feed:\d{1,9}}/{number:\d{1,9}}": (b"<!doctype html><title>An entry</title>", _HTML),
+    "/bad/html": (b"<!doctype html><title>No feed</title><p>And none is named.", _HTML),
+    "/bad/broken.xml": (b'<?xml version="1.0"?><rss version="2.0"><channel', _RSS),
+    "/bad/empty": (b"", _RSS),
+    "/bad/huge": (b"<rss><channel><title>" + b"x" * HUGE_BYTES, _RSS),
+}
+
+
+class Published(msgspec.Struct, frozen=True):
+    """One entry, as it was published (``published_s`` is Unix time)."""
+
+    feed: int
+    id: str
+    link: str
+    title: str
+    published_s: float
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One request, as it was answered (``at_s`` is Unix time)."""
+
+    at_s: float
+    path: str
+    status: int
+    user_agent: str
+    conditional: bool
+
+
+Line = TypeVar("Line", bound=msgspec.Struct)
+
+
+class Journal(Generic[Line]):
+    """An append-only file of JSON lines; what kill -9 cut short at its end was never written."""
+
+    def __init__(self, path: Path, kind: type[Line]) -> None:
+        path.touch(mode=0o600)
+        self._kind = kind
+        self._path = path
+        whole, _, _ = path.read_bytes().rpartition(b"\n")
+        self._path.write_bytes(whole + b"\n" if whole else b"")
+
+    def append(self, line: Line) -> None:
+        """Write one line; on return the kernel has it."""
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+
+    def lines(self) -> list[Line]:
+        """Return every line, oldest first."""
+        return [msgspec.json.decode(line, type=self._kind) for line in self._path.read_bytes().splitlines()]
+
+
+class SamplePublisher:
+    """A publisher over one directory; a second one over the same directory continues the first."""
+
+    def __init__(self, directory: Path, port: int = 0) -> None:
+        """Read what was published before. A port of 0 takes a free one."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._port = port
+        self._published = Journal(directory / "published.jsonl", Published)
+        self._asked = Journal(directory / "requests.jsonl", Asked)
+        self._feeds: defaultdict[int, list[Published]] = defaultdict(list)
+        for entry in self._published.lines():
+            self._feeds[entry.feed].append(entry)
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """Its root, without a slash at the end."""
+        return f"http://{LOOPBACK}:{self._port}"
+
+    def feed_url(self, feed: int = 0) -> str:
+        """Return the URL of a feed."""
+        return f"{self.url}/feeds/{feed}.xml" if feed else f"{self.url}/feed.xml"
+
+    def published(self, feed: int = 0) -> list[Published]:
+        """Return what a feed has published, oldest first."""
+        return list(self._feeds[feed])
+
+    def asked(self) -> list[Asked]:
+        """Return every request so far, oldest first."""
+        return self._asked.lines()
+
+    async def publish(self, title: str, feed: int = 0) -> Published:
+        """Add an entry to a feed, visible to the next reader."""
+        number = len(self._feeds[feed]) + 1
+        entry = Published(
+            feed=feed,
+            id=f"urn:sample:{feed}:{number}",
+            link=f"{self.url}/entries/{feed}/{number}",
+            title=title,
+            published_s=time.time(),
+        )
+        self._published.append(entry)
+        self._feeds[feed].append(entry)
+        return entry
+
+    async def start(self) -> None:
+        """Listen. Raises :class:`OperationalError` when the port is taken."""
+        app = web.Application()
+        app.add_routes(web.get(path, _fixed(*response)) for path, response in _FIXED.items())
+        app.add_routes(
+            [
+                web.get("/feed.xml", self._serve_feed),
+                web.get(r"/feeds/{feed:\d{1,9}}.xml", self._serve_feed),
+                web.post("/publish", self._publish_asked),
+                web.get("/bad/slow", _drip),
+            ]
+        )
+        app.on_response_prepare.append(self._log)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, LOOPBACK, self._port).start()
+        except OSError as error:
+            await self.stop()
+            raise OperationalError(f"The sample publisher cannot listen on port {self._port}: {error}") from error
+        self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Stop listening. Harmless when it has stopped already."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def _serve_feed(self, request: web.Request) -> web.Response:
+        feed = int(request.match_info.get("feed", "0"))
+        entries = self._feeds.get(feed, [])
+        body = rss(f"Sample feed {feed}" if feed else "Coronet's sample feed", self.url, entries)
+        response = web.Response(body=body, content_type="application/rss+xml", charset="utf-8")
+        etag = hashlib.sha256(body).hexdigest()[:16]
+        response.etag = etag
+        if entries:
+            response.last_modified = int(entries[-1].published_s)
+        if _has_it(request, etag, entries):
+            response.set_status(304)
+            response.body = None
+        return response
+
+    async def _publish_asked(self, request: web.Request) -> web.Response:
+        feed = request.query.get("feed", "0")
+        if not feed.isdecimal():
+            raise web.HTTPBadRequest(text="feed is a number: POST /publish?feed=0&title=…\n")
+        entry = await self.publish(request.query.get("title", "Untitled"), int(feed))
+        return web.json_response({"id": entry.id, "link": entry.link, "title": entry.title, "at": entry.published_s})
+
+    async def _log(self, request: web.Request, response: web.StreamResponse) -> None:
+        conditional = bool(request.headers.keys() & {"If-None-Match", "If-Modified-Since"})
+        agent = request.headers.get("User-Agent", "")
+        self._asked.append(Asked(time.time(), request.path_qs, response.status, agent, conditional))
+
+
+async def run(directory: Path, port: int, interval_s: float) -> None:
+    """Publish an entry to feed 0 every ``interval_s`` seconds, restarts included, until SIGTERM or Ctrl-C."""
+    await until_stopped(_publish_regularly(SamplePublisher(directory, port), interval_s))
+
+
+async def _publish_regularly(publisher: SamplePublisher, interval_s: float) -> None:
+    async with publisher:
+        while True:
+            so_far = publisher.published()
+            wait_s = so_far[-1].published_s + interval_s - time.time() if so_far else 0.0
+            await asyncio.sleep(min(wait_s, interval_s))
+            await publisher.publish(f"Entry {len(so_far) + 1}")
+
+
+def _has_it(request: web.Request, etag: str, entries: list[Published]) -> bool:
+    if request.if_none_match is not None:  # then it alone decides: RFC 9110, 13.1.3
+        return any(tag.value in ("*", etag) for tag in request.if_none_match)
+    since = request.if_modified_since
+    return since is not None and bool(entries) and unchanged_since(entries, int(since.timestamp()))
+
+
+def _fixed(body: bytes, content_type: str) -> Handler:
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(body=body, content_type=content_type)
+
+    return serve
+
+
+async def _drip(request: web.Request) -> web.StreamResponse:
+    """One byte at a time, without end; the reader has to give up."""
+    response = web.StreamResponse(headers={"Content-Type": "application/rss+xml"})
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(_DRIP_EVERY_S)
+    return response
+
+
+def rss(title: str, link: str, entries: Sequence[Published]) -> bytes:
+    """Return the document that shows the latest of these entries (oldest first), newest on top."""
+    items = "".join(_item(entry) for entry in reversed(entries[-FEED_LENGTH:]))
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>'
+        f"<title>{html.escape(title)}</title><link>{html.escape(link)}</link>"
+        f"<description>Made up on this machine, to try Coronet with.</description>\n{items}</channel></rss>\n"
+    ).encode()
+
+
+def _item(entry: Published) -> str:
+    return (
+        f'<item><guid isPermaLink="false">{entry.id}</guid><title>{html.escape(entry.title)}</title>'
+        f"<link>{entry.link}</link><pubDate>{formatdate(entry.published_s, usegmt=True)}</pubDate></item>\n"
+    )
+
+
+def unchanged_since(entries: Sequence[Published], since_s: int) -> bool:
+    """Whether a reader whose copy carries this ``Last-Modified`` (whole seconds) has them all.
+
+    Two entries within one second leave that open; the answer is then no (RFC 9110, 8.8.2.2).
+    """
+    newer = [entry for entry in entries if int(entry.published_s) >= since_s]
+    return len(newer) <= 1 and all(int(entry.published_s) == since_s for entry in newer)

@@ -1,0 +1,1 @@
+"""Web pages: their core content as lines, and what changed in it. Pure."""

@@ -1,0 +1,1 @@
+"""Parsers of feed documents: RSS, Atom and JSON Feed. Pure."""

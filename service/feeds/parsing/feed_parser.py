@@ -1,0 +1,66 @@
+"""From a feed document's bytes to a :class:`ParsedFeed`; runs in a killable child (``sandbox``).
+
+``strict`` reads well-formed RSS and Atom fast, and says exactly what ``tolerant``, which reads everything
+else with feedparser, would say. JSON Feed is in ``jsonfeed``.
+"""
+
+import re
+from collections.abc import Mapping
+
+from service.errors import EmptyBody, ListOfFeeds, NotAFeed
+from service.feeds.entries.unchanged_entries import Familiar
+from service.feeds.parsing import fast_parser, feedparser_adapter, json_feed
+from service.feeds.parsing.charset import text_of
+from service.model import ParsedFeed
+
+_NAME = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?([A-Za-z_][\w.-]{0,40})")
+# Blanks, comments, instructions and declarations; a DOCTYPE may have an internal subset. Unfinished ones end the text.
+_PROLOG = re.compile(
+    r"(?:[\ufeff\0 \t\r\n\f]++|<!(?=--).*?(?:-->|\Z)|<(?=\?).*?(?:\?>|\Z)"
+    r"|<!(?=[^>\[]*+\[).*?(?:\].*?(?:>|\Z)|\Z)|<![^>]*+(?:>|\Z))*+",
+    re.DOTALL,
+)
+
+
+def root_element(text: str) -> str | None:
+    """Return the first element's local name in lower case; ``{`` for JSON, "" for other text, None for nothing."""
+    prolog = _PROLOG.match(text)
+    place = prolog.end() if prolog else 0
+    if place == len(text):
+        return None
+    name = _NAME.match(text, place)
+    if name:
+        return name[1].lower()
+    return "{" if text[place] == "{" else ""
+
+
+_FEED_ROOTS = {"rss", "feed", "rdf", "channel"}
+_FEED_WITHIN = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?(?:rss|feed|rdf)[\s>]", re.IGNORECASE)
+_JUNK_CHARS = 64 * 1024
+
+
+def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: Familiar | None = None) -> ParsedFeed:
+    """Return the feed that ``body``, fetched from ``url`` with these response headers, holds.
+
+    Links are absolute; text is ``str``, capped; impossible dates are None; of more than 500
+    entries the newest stay. If it is said which are ``familiar``, these may be left out, and then all are
+    marked. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
+    """
+    lowered = {name.lower(): value for name, value in headers.items()}
+    text = text_of(body, lowered.get("content-type", ""))
+    root = root_element(text)
+    if root is None:
+        raise EmptyBody("There is nothing in the document.")
+    if root == "{":
+        return json_feed.parse(text, url=url)
+    if root == "opml":
+        raise ListOfFeeds("The document is a list of feeds (OPML), not a feed itself: import it.")
+    if root not in _FEED_ROOTS:
+        # Some servers print warnings before the feed.
+        found = None if root == "html" else _FEED_WITHIN.search(text, 0, _JUNK_CHARS)
+        if not found:
+            raise NotAFeed("The document is not a feed.")
+        text = text[found.start() :]
+    language = lowered.get("content-language", "")
+    feed = fast_parser.parse(text, url=url, language=language, familiar=familiar)
+    return feed or feedparser_adapter.parse(text, url=url, language=language)

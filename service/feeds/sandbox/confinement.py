@@ -1,0 +1,113 @@
+"""Confinement of the parser process: no files, no network, no other programs, whatever a document does to the parser.
+
+:func:`confine` is called once everything has been loaded, before the first document is read. A seccomp filter
+(seccomp(2)) lets through the few system calls that parsing needs; every other one fails with ``EPERM``. Where the
+kernel or the architecture has no such filter, resource limits (setrlimit(2)) alone refuse new file descriptors, and
+thus files and sockets. They are set in any case. None of it can be undone by the process.
+"""
+
+import ctypes
+import errno
+import os
+import resource
+import sys
+from typing import Final
+
+from service.feeds.sandbox.protocol import Confinement
+
+_PR_SET_DUMPABLE: Final = 4
+_PR_SET_SECCOMP: Final = 22
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_SECCOMP_MODE_FILTER: Final = 2
+
+_NO_MORE: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
+
+_AUDIT_ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+# name: number on x86_64, number on aarch64; None where there is no such call.
+_ALLOWED: Final[dict[str, tuple[int, int | None]]] = {
+    "read": (0, 63),
+    "write": (1, 64),
+    "pread64": (17, 67),
+    "lseek": (8, 62),
+    "fstat": (5, 80),
+    "close": (3, 57),
+    "brk": (12, 214),
+    "mmap": (9, 222),
+    "mremap": (25, 216),
+    "munmap": (11, 215),
+    "madvise": (28, 233),
+    "mprotect": (10, 226),
+    "futex": (202, 98),
+    "sched_yield": (24, 124),
+    "setitimer": (38, 103),
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "restart_syscall": (219, 128),
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "gettimeofday": (96, 169),
+    "time": (201, None),
+    "getrandom": (318, 278),
+    "getpid": (39, 172),
+    "getrusage": (98, 165),
+    "sysinfo": (99, 179),
+    "exit": (60, 93),
+    "exit_group": (231, 94),
+}
+
+# Instructions of the classic BPF, and what they read of struct seccomp_data.
+_LOAD: Final = 0x20
+_JUMP_IF_EQUAL: Final = 0x15
+_RETURN: Final = 0x06
+_AT_NUMBER: Final = 0
+_AT_ARCHITECTURE: Final = 4
+_ALLOW: Final = 0x7FFF0000
+_REFUSE: Final = 0x00050000 | errno.EPERM
+_KILL_PROCESS: Final = 0x80000000
+
+
+class _Instruction(ctypes.Structure):
+    """struct sock_filter."""
+
+    _fields_ = (("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint))
+
+
+class _Program(ctypes.Structure):
+    """struct sock_fprog."""
+
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.POINTER(_Instruction)))
+
+
+def confine() -> Confinement:
+    """Give up this process's access to everything but its open descriptors; return what enforces that."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    for limit in _NO_MORE:
+        resource.setrlimit(limit, (0, 0))
+    filtered = _instructions(os.uname().machine)
+    if filtered is None:
+        return "rlimits"
+    program = _Program(len(filtered), filtered)
+    is_filtered = libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) == 0
+    return "seccomp" if is_filtered else "rlimits"
+
+
+def _instructions(machine: str) -> "ctypes.Array[_Instruction] | None":
+    """Return the filter for a machine; None if its system calls' numbers are not known here."""
+    if machine not in _AUDIT_ARCH or sys.maxsize < 2**32:
+        return None
+    of_machine = 0 if machine == "x86_64" else 1
+    numbers = [number for each in _ALLOWED.values() if (number := each[of_machine]) is not None]
+    lines = [
+        (_LOAD, 0, 0, _AT_ARCHITECTURE),
+        (_JUMP_IF_EQUAL, 1, 0, _AUDIT_ARCH[machine]),
+        (_RETURN, 0, 0, _KILL_PROCESS),
+        (_LOAD, 0, 0, _AT_NUMBER),
+        # To the last line, past those that are left and the refusal.
+        *((_JUMP_IF_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    return (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))

@@ -1,0 +1,63 @@
+"""From the HTTP client's exceptions to Coronet's errors, in words a person can act on."""
+
+import os
+import ssl
+
+import aiohttp
+
+from service.errors import BadHttp, CoronetError, HostNotFound, TlsFailed, TooLarge, Unreachable
+from service.net.address_guard import SocketRefused
+
+
+def as_error(error: aiohttp.ClientError | TimeoutError | OSError, host: str) -> CoronetError:
+    """Return the error of our tree that the client's failure to fetch from ``host`` stands for."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _certificate_fault(error.certificate_error, host)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return _no_connection(error, host)
+    if isinstance(error, TimeoutError):
+        return Unreachable("{host} took too long to answer.", host=host)
+    return _broken_answer(error, host)
+
+
+def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetError:
+    cause = error.os_error
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        reason = str(getattr(cause, "reason", None) or "no common protocol").replace("_", " ").lower()
+        return TlsFailed("{host}: the TLS handshake failed ({reason}).", host=host, reason=reason)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return HostNotFound("There is no host of the name {host}, or its name server does not answer.", host=host)
+    if isinstance(cause, SocketRefused):
+        return cause.as_error(host)
+    reason = os.strerror(cause.errno).lower() if cause.errno else "no connection"
+    return Unreachable("{host} cannot be reached: {reason}.", host=host, reason=reason)
+
+
+def _certificate_fault(error: Exception, host: str) -> TlsFailed:
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return TlsFailed("{host}: its certificate cannot be used.", host=host)
+    common = {  # by OpenSSL's codes (x509_vfy.h)
+        9: TlsFailed("{host}: its certificate is not valid yet.", host=host),
+        10: TlsFailed("{host}: its certificate has expired.", host=host),
+        18: TlsFailed("{host}: its certificate is self-signed.", host=host),
+        19: TlsFailed("{host}: its certificate comes from a self-signed authority.", host=host),
+        20: TlsFailed(
+            "{host}: its certificate comes from an authority that is not trusted here, or its chain is incomplete.",
+            host=host,
+        ),
+        62: TlsFailed("{host}: its certificate is for another name.", host=host),
+        64: TlsFailed("{host}: its certificate is for another address.", host=host),
+    }
+    refused = TlsFailed("{host}: its certificate is refused: {reason}.", host=host, reason=str(error.verify_message))
+    return common.get(error.verify_code, refused)
+
+
+def _broken_answer(error: aiohttp.ClientError | OSError, host: str) -> CoronetError:
+    if isinstance(error, aiohttp.ClientResponseError):
+        # The parser's own text quotes the publisher's bytes; only the kind of fault is passed on.
+        if "more than" in error.message or "Too many" in error.message:
+            return TooLarge(f"{host}: the headers of its answer are too large.")
+        return BadHttp("{host}: its answer is not valid HTTP.", host=host)
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return BadHttp("{host}: its answer ended early or is not framed correctly.", host=host)
+    return Unreachable("{host} closed the connection without an answer.", host=host)

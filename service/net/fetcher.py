@@ -1,0 +1,332 @@
+"""One conditional GET of a publisher's URL, or one POST to its hub, within hard caps."""
+
+import asyncio
+import contextlib
+import functools
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
+from math import inf
+from typing import Self, TypeVar, cast
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver
+from aiohttp.client_proto import ResponseHandler
+from yarl import URL
+
+from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl, Unreachable
+from service.feeds.polling_hints import retry_after_s
+from service.feeds.urls import canonical_url, redirect_target
+from service.model import Validators
+from service.net import address_guard, content_encoding
+from service.net.error_translation import as_error
+from service.net.response import (
+    Bodies,
+    Links,
+    Protocol,
+    Response,
+    first_words,
+    kept_headers,
+    links,
+    refuse_large_headers,
+    renewed,
+)
+
+MAX_REDIRECTS = 5
+CONNECT_S = 10.0
+TOTAL_S = 30.0
+_RESOLVE_S = 3.0
+
+_MAX_HEADER_FIELD_BYTES = 16 * 1024
+_MAX_CONNECTIONS = 256
+_MAX_CONNECTIONS_PER_HOST = 4
+_KEEP_ALIVE_S = 4.0
+"""Less than the 5 s after which many servers close: a request that crosses that on its way is lost."""
+_MAX_URLS_KNOWN = 10_000
+_MAX_REASON_CHARS = 60
+
+_OK = 200
+_IM_USED = 226
+_NOT_MODIFIED = 304
+_FIRST_ERROR = 400
+_PERMANENT = frozenset({301, 308})
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REDIRECTS_OF_POST = frozenset({307, 308})
+_ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
+
+_T = TypeVar("_T")
+
+_Read = Callable[[Response, str, str | None], Awaitable[_T]]
+"""Reads an answer from a URL; given are also the URL and where the channel has moved for good."""
+
+MayFollow = Callable[[str], Awaitable[None]]
+"""Waits until the host that a redirect leads to may be asked, or raises a :class:`service.errors.CoronetError`."""
+
+# The same URLs are asked for again and again.
+_canonical = functools.lru_cache(_MAX_URLS_KNOWN)(canonical_url)
+_parsed = functools.lru_cache(_MAX_URLS_KNOWN)(functools.partial(URL, encoded=True))
+
+
+def user_agent(operator_url: str) -> str:
+    """Return ``Coronet/VERSION (+URL)``: who asks, and where to complain. The URL may be empty."""
+    return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A publisher's answer.
+
+    ``body`` is None when it is what ``validators`` described already (304, or equal bytes). ``partial``: it
+    holds only entries that are new since then (RFC 3229 with ``A-IM: feed``), so the rest is not gone.
+    ``url`` is where the answer came from; ``permanent_url`` where the publisher says the channel has
+    moved for good (canonical). ``headers`` are those that somebody reads, in lower case. ``address`` is the
+    publisher's IP address; ``private`` says that it is not public. ``links`` are read when a body came.
+    """
+
+    status: int
+    url: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    validators: Validators
+    private: bool
+    permanent_url: str | None
+    took_s: float
+    retry_after_s: float | None
+    partial: bool = False
+    links: Links = Links()
+    address: str = ""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    """What is asked of each URL on the way, and which redirects may lead to the next."""
+
+    method: str
+    headers: Mapping[str, str]
+    form: Mapping[str, str] | None
+    follows: frozenset[int]
+
+
+class Fetcher:
+    """Fetches through one pool of kept-alive connections; an async context manager.
+
+    ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers a fetch stands for is added
+    inside the parentheses. ``allow_private`` and ``extra_ports`` are the guard's. ``total_s`` bounds one
+    fetch with all its redirects. No cookies, no proxies from the environment, no DNS cache.
+    """
+
+    def __init__(
+        self, *, user_agent: str, allow_private: bool, extra_ports: tuple[int, ...], total_s: float = TOTAL_S
+    ) -> None:
+        self._user_agent = user_agent
+        self._new_socket = address_guard.socket_factory(allow_private=allow_private, extra_ports=extra_ports)
+        self._total_s = total_s
+        self._bodies = Bodies()
+        self._session: aiohttp.ClientSession | None = None
+        self._resolver: AbstractResolver | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the connection pool."""
+        self._resolver = aiohttp.DefaultResolver()
+        connector = aiohttp.TCPConnector(
+            resolver=self._resolver,
+            socket_factory=self._new_socket,
+            use_dns_cache=False,
+            limit=_MAX_CONNECTIONS,
+            limit_per_host=_MAX_CONNECTIONS_PER_HOST,
+            keepalive_timeout=_KEEP_ALIVE_S,
+            ssl=ssl.create_default_context(),
+        )
+        protocol: type[ResponseHandler] = Protocol
+        # There is no public way to say what the connector's connections are read by.
+        connector._factory = functools.partial(protocol, loop=asyncio.get_running_loop())  # noqa: SLF001 - see above
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            response_class=Response,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            max_line_size=_MAX_HEADER_FIELD_BYTES,
+            max_field_size=_MAX_HEADER_FIELD_BYTES,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+        if self._resolver is not None:
+            await self._resolver.close()
+
+    async def address_of(self, host: str) -> str:
+        """Return the first public address of a canonical URL's host; "" if there is none, or none is found in time."""
+        if self._resolver is None:
+            raise RuntimeError("Fetcher is used outside its context")
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_RESOLVE_S):
+                found = await self._resolver.resolve(host.strip("[]"), family=socket.AF_UNSPEC)
+            return next((info["host"] for info in found if address_guard.is_public(info["host"])), "")
+        return ""
+
+    async def fetch(
+        self,
+        url: str,
+        validators: Validators | None = None,
+        subscribers: int = 0,
+        may_follow: MayFollow | None = None,
+        *,
+        within_s: float = inf,
+    ) -> Fetched:
+        """Fetch ``url`` (canonical), conditionally if ``validators`` name an ETag or a date.
+
+        With only a hash in them, the whole body is asked for, and still known again. ``within_s`` can only
+        shorten the time that this fetcher takes for one fetch.
+
+        Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`, and what
+        ``may_follow`` raises before a redirect is followed.
+        """
+        started_s = time.monotonic()
+        known = validators or Validators()
+        headers = _conditions(known)
+        headers["User-Agent"] = _introduction(self._user_agent, subscribers)
+
+        async def read(response: Response, at: str, permanent_url: str | None) -> Fetched:
+            return await self._fetched(response, at, known, permanent_url, started_s)
+
+        request = _Request("GET", headers, None, _REDIRECTS)
+        return await self._within(min(within_s, self._total_s), url, request, read, may_follow)
+
+    async def post(self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None) -> int:
+        """Send a form (WebSub §5.1), and return the status of the answer: below 400, and no redirect.
+
+        Raises what :meth:`fetch` does; the :class:`BadStatus` quotes the first words of the answer.
+        """
+        headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
+        request = _Request("POST", headers, form, _REDIRECTS_OF_POST)
+        return await self._within(self._total_s, url, request, _posted, may_follow)
+
+    async def _within(
+        self, total_s: float, url: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None
+    ) -> _T:
+        first = _canonical(url)
+        try:
+            async with asyncio.timeout(total_s):
+                return await self._follow(first, request, read, may_follow)
+        except TimeoutError as error:
+            raise Unreachable(
+                "{host} took longer than {seconds} s to answer.", host=_host(first), seconds=f"{round(total_s, 1):g}"
+            ) from error
+
+    async def _follow(self, first: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None) -> _T:
+        url, permanent_url, moved_for_good = first, None, True
+        for _ in range(MAX_REDIRECTS + 1):
+            try:
+                async with self._ask(url, request) as response:
+                    refuse_large_headers(response)
+                    if response.status not in _REDIRECTS:
+                        return await read(response, url, permanent_url)
+                    moved_for_good = moved_for_good and response.status in _PERMANENT
+                    url = _next_hop(url, response, request.follows)
+            except (aiohttp.ClientError, OSError) as error:
+                raise as_error(error, _host(url)) from error
+            if may_follow is not None:
+                await may_follow(_host(url))
+            if moved_for_good:
+                permanent_url = canonical_url(url)
+        raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
+
+    def _ask(self, url: str, request: _Request) -> AbstractAsyncContextManager[Response]:
+        if self._session is None:
+            raise RuntimeError("Fetcher is used outside its context")
+        response = self._session.request(
+            request.method, _parsed(url), headers=request.headers, data=request.form, allow_redirects=False
+        )
+        return cast("AbstractAsyncContextManager[Response]", response)  # the session's response_class
+
+    async def _fetched(
+        self, response: Response, url: str, known: Validators, permanent_url: str | None, started_s: float
+    ) -> Fetched:
+        headers = kept_headers(response.headers)
+        retry_s = retry_after_s(headers["retry-after"], time.time()) if "retry-after" in headers else None
+        body, body_sha256 = None, known.body_sha256
+        if response.status == _OK:
+            body, body_sha256 = await self._bodies.read(response, known.body_sha256)
+        elif response.status == _IM_USED:
+            _refuse_unasked_manipulation(response, url, known)
+            # What comes is not the whole: the hash stays that of the last whole body.
+            body, _ = await self._bodies.read(response, "")
+        elif response.status != _NOT_MODIFIED:
+            raise _bad_status(response, url, "", retry_s)
+        elif not known.etag and not known.last_modified:
+            raise BadHttp(f"{_host(url)} answered 304 (not modified) to a request that named nothing to compare with.")
+        return Fetched(
+            status=response.status,
+            url=url,
+            body=body,
+            headers=headers,
+            validators=renewed(known, response.headers, replaced=response.status == _OK, body_sha256=body_sha256),
+            private=response.private,
+            permanent_url=permanent_url,
+            took_s=time.monotonic() - started_s,
+            retry_after_s=retry_s,
+            partial=response.status == _IM_USED,
+            links=Links() if body is None else links(response.headers.getall("Link", []), url),
+            address=response.peer_address,
+        )
+
+
+async def _posted(response: Response, url: str, _permanent_url: str | None) -> int:
+    if response.status < _FIRST_ERROR:
+        return response.status  # whatever follows is for nobody
+    retry_s = retry_after_s(response.headers.get("Retry-After", ""), time.time())
+    raise _bad_status(response, url, await first_words(response), retry_s)
+
+
+def _bad_status(response: Response, url: str, words: str, retry_s: float | None) -> BadStatus:
+    words = words or (response.reason or "")[:_MAX_REASON_CHARS]
+    said = f" ({words})" if words else ""
+    return BadStatus(f"{_host(url)} answered {response.status}{said}.", status=response.status, retry_after_s=retry_s)
+
+
+def _refuse_unasked_manipulation(response: Response, url: str, known: Validators) -> None:
+    """Refuse a 226 (RFC 3229 §10.4.1) that is not what ``A-IM: feed`` offered: nothing else can be undone."""
+    done = ",".join(response.headers.getall("IM", [])).strip().lower()
+    if done != "feed" or not known.etag:
+        raise BadHttp(f"{_host(url)} answered with a change (226) of a kind that was not asked for: {done[:40]!r}.")
+
+
+def _host(url: str) -> str:
+    return _parsed(url).raw_host or url
+
+
+def _introduction(user_agent: str, subscribers: int) -> str:
+    readers = f"{subscribers} subscriber{'' if subscribers == 1 else 's'}"
+    return f"{user_agent.removesuffix(')')}; {readers})" if user_agent.endswith(")") else user_agent
+
+
+def _conditions(known: Validators) -> dict[str, str]:
+    headers = {"Accept": _ACCEPT, "Accept-Encoding": content_encoding.ACCEPTED}
+    if known.etag:
+        headers["If-None-Match"] = known.etag
+        headers["A-IM"] = "feed"  # RFC 3229: only what is new since that ETag
+    if known.last_modified:
+        headers["If-Modified-Since"] = known.last_modified
+    return headers
+
+
+def _next_hop(url: str, response: Response, follows: frozenset[int]) -> str:
+    if response.status not in follows:
+        raise BadRedirect(f"{_host(url)} redirects a form with status {response.status}, which is not followed.")
+    location = response.headers.get("Location", "")
+    if not location:
+        raise BadRedirect(f"{_host(url)} redirects without saying where to.")
+    try:
+        target = redirect_target(url, location)
+    except BadUrl as error:
+        raise BadRedirect(f"{_host(url)} redirects to something that is no usable URL: {error}") from error
+    if url.startswith("https:") and not target.startswith("https:"):
+        raise BadRedirect(f"{_host(url)} redirects from https to http, which is not followed.")
+    return target

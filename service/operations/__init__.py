@@ -1,0 +1,1 @@
+"""Tasks of operators that the command line and the console both offer."""

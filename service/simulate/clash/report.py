@@ -1,0 +1,134 @@
+"""Table, plots and page of the experiment ``clash``."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from service.simulate.clash.experiment import FOLLOWED, LENGTHS, Figures, Loads, Outcome, run
+from service.simulate.clash.servers import MapKind, Setup
+from service.simulate.report import SEEDS, Job, command, draw, render, terminal_table
+
+OURS = Setup()
+SETUPS = {
+    "long streams": OURS,
+    "short streams": Setup(stream_packets=50),
+    "long streams, queries": Setup(queries=50_000),
+    "short streams, queries": Setup(stream_packets=50, queries=50_000),
+    "splits above 86 %": Setup(overload=0.86),
+    "Chord's map": Setup(map=MapKind.CHORD),
+}
+"""By what the page calls them. Verdicts are about the first four."""
+JOBS = [Job(name, run, (setup, seed)) for name, setup in SETUPS.items() for seed in SEEDS]
+
+Found = dict[str, list[Outcome]]
+
+_OPTIONS = {"stream-packets": "stream_packets", "queries": "queries", "overload": "overload", "map": "map"}
+
+PAPER_MESSAGES_S = (10.0, 12.0)
+"""Per server (§VI.D)."""
+HOURS = "hours: workload A, B, C"
+
+
+def page(found: Found) -> str:
+    """Return the page from all runs."""
+    return render(
+        "clash.md.j2",
+        runs=found,
+        setups=SETUPS,
+        command=lambda setup: command("clash", setup, OURS, _OPTIONS),
+        followed=FOLLOWED,
+    )
+
+
+def table(outcome: Outcome) -> Table:
+    """Return a run as a table for a terminal."""
+    cells: list[tuple[str, Callable[[Figures], str]]] = [
+        ("servers used", lambda found: f"{found.servers_used:.0f}"),
+        ("share of DHT(12)'s", lambda found: f"{found.share_of_dht_12:.0%}"),
+        ("mean load", lambda found: f"{found.mean_load:.0%}"),
+        ("of the coarsest tree", lambda found: f"{found.mean_load_possible:.0%}"),
+        ("max load after transients", lambda found: f"{found.max_load_after_transient:.1%}"),
+        ("depth", lambda found: f"{found.depth_min} to {found.depth_max}, {found.depth_mean:.1f}"),
+        ("probes per lookup", lambda found: f"{found.lookup_probes_mean:.3f}"),
+        ("the same without memory", lambda found: f"{found.lookup_probes_without_memory:.2f}"),
+        ("messages per server and s", lambda found: f"{found.messages_per_server_s:.2f}"),
+        ("per used server and s", lambda found: f"{found.messages_per_used_server_s:.1f}"),
+    ]
+    rows = [(label, *map(cell, outcome.workloads)) for label, cell in cells]
+    for place, bits in enumerate(LENGTHS):
+        loads = [found.dht[place] for found in outcome.workloads]
+        shown = [f"{dht.servers_used:.0f}: {dht.mean_load:.0%}, {dht.max_load_after_transient:.0%}" for dht in loads]
+        rows.append((f"DHT({bits}): servers, mean, max", *shown))
+    caption = f"{outcome.splits} splits, {outcome.merges} merges, {outcome.recalls} recalls; seed {outcome.seed}"
+    return terminal_table(("workload", *(found.workload for found in outcome.workloads)), rows, caption)
+
+
+def plot_run(outcome: Outcome, file: Path) -> None:
+    """Draw one run."""
+    _plot([outcome], file)
+
+
+def plot(found: Found, file: Path) -> None:
+    """Draw the first seed of long streams, and the messages of all four kinds of streams."""
+    _plot([outcomes[0] for outcomes in list(found.values())[:4]], file)
+
+
+def _plot(outcomes: list[Outcome], file: Path) -> None:
+    """Draw the paper's Figure 7 of the first run, and Figure 8 of all."""
+    first = outcomes[0]
+    figure_7 = [(panel, first) for panel in (_mean, _max, _servers, _depths)]
+    draw(file, [*figure_7, (_overheads, outcomes), (_probes, first)])
+
+
+def _hours(outcome: Outcome) -> list[float]:
+    return [check.at_s / 3600 for check in outcome.checks]
+
+
+def _beside_dhts(axis: Any, outcome: Outcome, shown: Callable[[Loads], float]) -> None:
+    axis.plot(_hours(outcome), [shown(check.loads) for check in outcome.checks], "k", label="ours")
+    for place in (1, 2, 3):
+        values = [shown(check.dht[place]) for check in outcome.checks]
+        axis.plot(_hours(outcome), values, ":", label=f"DHT({LENGTHS[place]})")
+
+
+def _mean(axis: Any, outcome: Outcome) -> None:
+    axis.axhspan(0.5, 0.6, color="0.9", label="CLASH in the paper")
+    _beside_dhts(axis, outcome, lambda loads: loads.mean)
+    axis.set(xlabel=HOURS, title="Mean load of used servers (Fig. 7)", ylabel="share of capacity", ylim=(0, 1.5))
+
+
+def _max(axis: Any, outcome: Outcome) -> None:
+    axis.axhline(0.9, color="0.7", label="CLASH in the paper, at most")
+    axis.axhline(25, color="0.7", linestyle="--", label="DHT(6) in the paper, C")
+    _beside_dhts(axis, outcome, lambda loads: loads.max)
+    axis.set(xlabel=HOURS, title="Load of the busiest server (Fig. 7)", ylabel="share of capacity", yscale="log")
+
+
+def _servers(axis: Any, outcome: Outcome) -> None:
+    axis.axhspan(70, 80, color="0.9", label="CLASH in the paper")
+    _beside_dhts(axis, outcome, lambda loads: loads.servers_used)
+    axis.set(xlabel=HOURS, title="Servers used (Fig. 7)", ylabel="servers", yscale="log")
+
+
+def _depths(axis: Any, outcome: Outcome) -> None:
+    for name in ("depth_max", "depth_mean", "depth_min"):
+        axis.plot(_hours(outcome), [getattr(check, name) for check in outcome.checks], label=name.replace("_", ", "))
+    axis.set(xlabel=HOURS, title="Depth of key groups (Fig. 7)", ylabel="bits", ylim=(0, None))
+
+
+def _overheads(axis: Any, outcomes: list[Outcome]) -> None:
+    axis.axhspan(*PAPER_MESSAGES_S, color="0.9", label="the paper's highest")
+    for place, outcome in enumerate(outcomes):
+        label = f"$L_d$ {outcome.setup.stream_packets}, {outcome.setup.queries:,} queries"
+        messages = [found.messages_per_server_s for found in outcome.workloads]
+        axis.bar([at + place * 0.2 for at in range(len(messages))], messages, 0.18, label=label)
+    axis.set_xticks([at + 0.3 for at in range(3)], labels=["A", "B", "C"])
+    axis.set(title="Messages (Fig. 8)", ylabel="per server and second")
+
+
+def _probes(axis: Any, outcome: Outcome) -> None:
+    axis.plot(_hours(outcome), [check.probes_without_memory for check in outcome.checks], ":", label="without memory")
+    axis.plot(_hours(outcome), [check.probes for check in outcome.checks], "k", label="ours")
+    axis.set(title="Probes per lookup", xlabel=HOURS, ylim=(0, None))

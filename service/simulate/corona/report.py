@@ -1,0 +1,168 @@
+"""Table, plots and page of the experiment ``corona``."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.table import Table
+
+from service.corona.objectives import Goal
+from service.simulate.corona.experiment import Outcome, Profile, Window, run
+from service.simulate.corona.workload import Bins, Ids, Phases, Setup
+from service.simulate.report import SEEDS, Job, command, draw, render, terminal_table
+
+OURS = Setup()
+PAPERS = Setup(base=16, ids=Ids.RANDOM, bins=Bins.PAPER)
+SIXTY: Mapping[str, object] = {
+    "nodes": 60,
+    "channels": 7_500,
+    "subscriptions": 150_000,
+    "maintenance_s": 1800.0,
+    "rounds": 12,
+}
+
+
+def _with(setup: Setup, **changes: object) -> Setup:
+    return msgspec.structs.replace(setup, **changes)
+
+
+_AGAINST_PAPER = {
+    **{f"our {goal}": _with(OURS, goal=goal) for goal in Goal},
+    **{f"paper's {goal}": _with(PAPERS, goal=goal) for goal in Goal},
+    "our fair, longest wait": _with(OURS, goal=Goal.FAIR, longest_wait_s=120.0),
+    "our lite on 60 nodes": _with(OURS, **SIXTY),
+    "paper's lite on 60 nodes": _with(PAPERS, **SIXTY),
+}
+"""Run with all seeds."""
+_ONCE = {
+    "paper's lite, random phases": _with(PAPERS, phases=Phases.RANDOM),
+    "our lite, random phases": _with(OURS, phases=Phases.RANDOM),
+    "our lite, random ids": _with(OURS, ids=Ids.RANDOM),
+    "our lite, the paper's bins": _with(OURS, bins=Bins.PAPER),
+    "our lite, levels of base 16": _with(OURS, base=16),
+}
+
+JOBS = [
+    Job("our lite, churn", run, (_with(OURS, churn=0.05, loss=0.02), 1)),
+    *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
+    *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
+]
+"""The longest first: it alone takes as long as six others."""
+
+Found = dict[str, list[Outcome]]
+
+_OPTIONS = {
+    **{name: name for name in ("goal", "base", "ids", "bins", "phases", "nodes", "channels", "subscriptions")},
+    "maintenance": "maintenance_s",
+    "longest-wait": "longest_wait_s",
+    "churn": "churn",
+}
+
+
+def page(found: Found) -> str:
+    """Return the page."""
+    return render("corona.md.j2", runs=found, command=lambda setup: command("corona", setup, OURS, _OPTIONS))
+
+
+def table(outcome: Outcome) -> Table:
+    """Return a run as a table for a terminal."""
+    rounds = outcome.converged_after_rounds
+    rows = (
+        ("mean detection, s", f"{outcome.mean_detection_s:.2f}"),
+        ("99 % of subscriptions, s", f"{outcome.p99_detection_s:.1f}"),
+        ("mean delay of a notification, s", f"{outcome.mean_notification_delay_s:.2f}"),
+        ("longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}"),
+        ("polls per channel per τ", f"{outcome.polls_per_channel_per_tau:.2f}"),
+        ("legacy, s", f"{outcome.legacy_detection_s:.1f}"),
+        ("converged after rounds", "never" if rounds is None else str(rounds)),
+        ("overshoot", f"{outcome.max_overshoot:.1%}"),
+        ("orphans (empty wedges)", f"{outcome.orphans:,} ({outcome.empty_wedges})"),
+        ("busiest node over mean", f"{outcome.node_load_max_over_mean:.3f}"),
+        ("what the formula says, s", f"{outcome.formula_detection_s:.2f}"),
+    )
+    return terminal_table(("", ""), rows)
+
+
+def plot_run(outcome: Outcome, file: Path) -> None:
+    """Draw load and delay over time, and each channel's polls and wait over popularity."""
+    named = {f"{outcome.setup.goal}, seed {outcome.seed}": outcome}
+    draw(file, [(_load, named), (_delay, named), (_polls, named), (_waits, named)])
+
+
+def plot(found: Found, file: Path) -> None:
+    """Draw the paper's figures 3 to 10, reproduced, with ours in them."""
+
+    def both(*goals: str) -> dict[str, Outcome]:
+        return {name: found[name][0] for goal in goals for name in (f"paper's {goal}", f"our {goal}")}
+
+    draw(
+        file,
+        [
+            (_load, both("lite", "fast")),
+            (_delay, both("lite", "fast")),
+            (_polls, both("lite")),
+            (_waits, both("lite")),
+            (_by_interval, both("lite", "fair")),
+            (_by_interval, both("fair-sqrt", "fair-log")),
+            (_delay, both("lite on 60 nodes")),
+            (_minutes, both("lite on 60 nodes")),
+        ],
+    )
+
+
+def _over_time(axis: Any, outcomes: dict[str, Outcome], value: Callable[[Window], float], legacy: float) -> None:
+    for name, found in outcomes.items():
+        axis.plot([window.end_s / 3600 for window in found.windows], list(map(value, found.windows)), label=name)
+    axis.axhline(legacy, color="k", linestyle=":", label="legacy")
+    axis.set(xlabel="hours")
+
+
+def _load(axis: Any, outcomes: dict[str, Outcome]) -> None:
+    setup = _any(outcomes).setup
+    _over_time(axis, outcomes, lambda window: window.polls_per_channel, setup.subscriptions / setup.channels)
+    axis.set(title="Load (Fig. 3)", ylabel="polls per channel per τ", yscale="log")
+
+
+def _delay(axis: Any, outcomes: dict[str, Outcome]) -> None:
+    _over_time(axis, outcomes, lambda window: window.mean_detection_s, _any(outcomes).legacy_detection_s)
+    axis.set(title="Detection (Fig. 4; 9 on 60 nodes)", ylabel="mean detection, s", yscale="log")
+
+
+def _minutes(axis: Any, outcomes: dict[str, Outcome]) -> None:
+    setup = _any(outcomes).setup
+    per_minute = setup.channels / setup.poll_interval_s * 60
+    legacy = setup.subscriptions / setup.poll_interval_s * 60
+    _over_time(axis, outcomes, lambda window: window.polls_per_channel * per_minute, legacy)
+    axis.set(title="Load (Fig. 10)", ylabel="polls per minute", ylim=(0, None))
+
+
+def _any(outcomes: dict[str, Outcome]) -> Outcome:
+    return list(outcomes.values())[-1]
+
+
+def _over_popularity(axis: Any, outcomes: dict[str, Outcome], value: Callable[[Profile], float]) -> None:
+    for name, found in outcomes.items():
+        places = [channel.place for channel in found.profile]
+        axis.plot(places, list(map(value, found.profile)), ".", markersize=3, label=name)
+    axis.set(xlabel="channels by popularity", yscale="log")
+
+
+def _polls(axis: Any, outcomes: dict[str, Outcome]) -> None:
+    _over_popularity(axis, outcomes, lambda channel: channel.polls_per_tau)
+    profile = _any(outcomes).profile
+    axis.plot([channel.place for channel in profile], [each.subscribers for each in profile], "k:", label="legacy")
+    axis.set(title="Polls (Fig. 5)", ylabel="polls per τ")
+
+
+def _waits(axis: Any, outcomes: dict[str, Outcome]) -> None:
+    _over_popularity(axis, outcomes, lambda channel: channel.mean_wait_s)
+    axis.set(title="Detection (Fig. 6)", ylabel="mean wait, s")
+
+
+def _by_interval(axis: Any, outcomes: dict[str, Outcome]) -> None:
+    for name, found in outcomes.items():
+        ranked = sorted(found.profile[::2], key=lambda one: (one.update_interval_s, one.subscribers))
+        axis.plot([channel.mean_wait_s for channel in ranked], ".", markersize=4, label=name)
+    title = "Detection (Figs. 7 and 8)"
+    axis.set(title=title, xlabel="200 channels by update interval", ylabel="mean wait, s", yscale="log")

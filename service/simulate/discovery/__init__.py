@@ -1,0 +1,1 @@
+"""Experiment ``discovery`` (Gao and Steenkiste §V-VI)."""

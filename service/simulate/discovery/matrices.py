@@ -1,0 +1,249 @@
+"""The world of content discovery §V: names, queries, 10,000 nodes, and matrices with their sizes in arrays.
+
+The paper draws its skews (Figures 7 and 8). *Names*: a Zipf law of exponent 0.88 whose first pairs would be in more
+names than there are, so that we cut it off at what the five most popular have, 24 %. *Queries*: each pair is in a query
+with the probability 0.5/rank, by itself; of 100,000 such queries 0.56 % are empty, and the paper has 99,473. They have
+4.9 pairs on average (the paper: four). The ranks of pairs are the same in both.
+
+Matrices are production's records and transitions. What a node asks for is :func:`service.discovery.matrix.wanted`, what
+the head does :func:`service.discovery.matrix.asked`; cells follow after the time that messages take.
+
+Nodes observe rates (§V.A). We deviate: places come from a 64-bit mixing function instead of SHA-1, which would take a
+minute for each run.
+"""
+
+from heapq import heapify, heappop, heappush
+
+import msgspec
+import numpy as np
+
+from service.discovery.matrix import WINDOW, Kind, Limits, Load, Matrix, Place, Request, Size, asked, wanted
+from service.simulate.schedulers.publication_trace import Floats, Ints
+
+ATTRIBUTES = 50
+VALUES = 200
+PAIRS = ATTRIBUTES * VALUES
+NODES = 10_000
+PER_NAME = 20
+MOST_PAIRS = 10
+NAMES = 100_000
+QUERIES = 100_000
+
+DELAY_S = 0.1
+"""Of one message over the overlay; exponential."""
+SERVICE_S = 0.001
+"""What a node takes for one; exponential. It is never busy for more than a fifth of its time, so none waits here."""
+
+ZIPF_NAMES = 0.88
+MOST_POPULAR = 0.24
+ZIPF_K = 0.5
+
+
+class Queries(msgspec.Struct, frozen=True):
+    """Pairs of queries, flat: those of query q are from ``begin[q]`` to ``begin[q + 1]``."""
+
+    pair: Ints
+    begin: Ints
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        return len(self.begin) - 1
+
+    def first(self, count: int) -> "Queries":
+        """Return the first ones."""
+        return Queries(self.pair[: self.begin[count]], self.begin[: count + 1])
+
+
+def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
+    """Return names, each a row of distinct pairs, none more frequent than another."""
+    values = rng.integers(VALUES, size=(count, PER_NAME))
+    return _attributes(rng, count) * VALUES + values
+
+
+def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
+    """Return names with Zipf-like pairs; pair 0 is the most popular."""
+    popularity = name_popularity()
+    slots = _by_attribute(popularity)
+    attributes = _attributes(rng, count)
+    names = np.empty((count, PER_NAME), dtype=np.int64)
+    for attribute in range(ATTRIBUTES):
+        where = attributes == attribute
+        share = np.cumsum(popularity[slots[attribute]])
+        drawn = np.searchsorted(share, rng.random(int(where.sum())) * share[-1], side="right")
+        names[where] = slots[attribute][drawn]
+    return names
+
+
+def name_popularity() -> Floats:
+    """Return in which share of the names each pair is; together they are ``PER_NAME``."""
+    law = np.arange(1, PAIRS + 1) ** -ZIPF_NAMES
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(MOST_POPULAR, middle * law).sum() < PER_NAME else (low, middle)
+    return np.asarray(np.minimum(MOST_POPULAR, low * law))
+
+
+def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> Queries:
+    """Return queries of one to ten pairs; fewer of them than drawn, because the empty ones are left out."""
+    often = 64
+    dense = rng.random((count, often)) < ZIPF_K / np.arange(1, often + 1)
+    query, pair = np.nonzero(dense)
+    ranks = np.arange(often + 1, PAIRS + 1)
+    rare = np.repeat(ranks - 1, rng.binomial(count, ZIPF_K / ranks))
+    keys = np.unique(np.concatenate([query * PAIRS + pair, rng.integers(count, size=len(rare)) * PAIRS + rare]))
+    keys = rng.permuted(keys)
+    keys = keys[np.argsort(keys // PAIRS, kind="stable")]
+    query, pair = keys // PAIRS, keys % PAIRS
+    rank_in_query = np.arange(len(query)) - np.searchsorted(query, query)
+    query, pair = query[rank_in_query < MOST_PAIRS], pair[rank_in_query < MOST_PAIRS]
+    _, begin = np.unique(query, return_index=True)
+    return Queries(pair, np.append(begin, len(pair)))
+
+
+def _attributes(rng: np.random.Generator, count: int) -> Ints:
+    return np.asarray(
+        np.argpartition(rng.random((count, ATTRIBUTES), dtype=np.float32), PER_NAME, axis=1)[:, :PER_NAME]
+    )
+
+
+def _by_attribute(popularity: Floats) -> list[Ints]:
+    """Share pairs out so that all attributes are in equally many names: the next to what is the least popular."""
+    pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
+    heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
+    heapify(heap)
+    for pair, share in enumerate(popularity):
+        total, attribute = heappop(heap)
+        pairs[attribute].append(pair)
+        if len(pairs[attribute]) < VALUES:
+            heappush(heap, (total + float(share), attribute))
+    return [np.array(values) for values in pairs]
+
+
+def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
+    """Return the nodes that have these cells: each node has an equal part of the hashes."""
+    with np.errstate(over="ignore"):
+        mixed = np.asarray(pair, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed += np.asarray(partition, dtype=np.uint64) << np.uint64(20)
+        mixed += np.asarray(replica, dtype=np.uint64) + np.uint64(salt << 40)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        mixed ^= mixed >> np.uint64(31)
+    return ((mixed >> np.uint64(32)) * np.uint64(NODES) >> np.uint64(32)).astype(np.int64)
+
+
+class Windows:
+    """When the last ``WINDOW`` messages came to each node."""
+
+    def __init__(self) -> None:
+        self._times = np.full(NODES * WINDOW, -np.inf)
+        self._count = np.zeros(NODES, dtype=np.int64)
+
+    def now_s(self, node: Ints, time_s: Floats) -> Floats:
+        """Return the rates of nodes at some times, if no message came to them then."""
+        oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
+        return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
+
+    def rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
+        """Take in messages, not earlier than those before, in order of time; return the rate that each one sees.
+
+        It is that of this message and the ``WINDOW`` - 1 before it, over the time since the one before those.
+        """
+        order = np.argsort(node.astype(np.uint16), kind="stable")  # of so narrow numbers it is a radix sort
+        of, at = node[order], time_s[order]
+        first = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if len(of) else np.zeros(0, dtype=np.int64)
+        sizes = np.diff(np.append(first, len(of)))
+        nth = np.arange(len(of)) - np.repeat(first, sizes)
+        slot = of * WINDOW + (self._count[of] + nth) % WINDOW
+        before = self._times[slot]
+        late = np.flatnonzero(nth >= WINDOW)
+        before[late] = at[late - WINDOW]
+        self._times[slot] = at
+        self._count[of[first]] += sizes
+        rates = np.empty(len(of))
+        rates[order] = WINDOW / np.maximum(at - before, 1e-9)
+        return rates
+
+
+ROUND_TRIP = 2
+COPY = 3
+"""Messages, one after another, until new partitions are there, and until new replicas are: asked, copied, confirmed."""
+
+
+UNGROWN = Size()
+UNBEGUN = Size(0, 0, 0)
+
+
+class Matrices:
+    """One matrix for each pair."""
+
+    def __init__(self, limits: Limits, rng: np.random.Generator) -> None:
+        self.limits = limits
+        self.partitions = np.ones(PAIRS, dtype=np.int64)
+        self.replicas = np.ones(PAIRS, dtype=np.int64)
+        self.growing = np.zeros(PAIRS, dtype=np.bool_)
+        self.begun = np.zeros(PAIRS, dtype=np.bool_)
+        """Whether a node has seen the pair."""
+        self.growths = 0
+        self.salt = int(rng.integers(2**20))
+        self._rng = rng
+        self._records: dict[int, Matrix] = {}
+        self._growing: dict[int, float] = {}
+
+    def follow(self, now_s: float) -> None:
+        """Make the sizes known of those matrices that have all their cells by now."""
+        for pair in [pair for pair, ready_s in self._growing.items() if ready_s <= now_s]:
+            del self._growing[pair]
+            self.growing[pair] = False
+            record = msgspec.structs.replace(self._records[pair], settled=True)
+            self._records[pair] = record
+            self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
+
+    def size_of(self, pair: int) -> Size:
+        """Return a matrix's size; of one in which nothing was registered yet, that it has no partition."""
+        if not self.begun[pair]:
+            return UNBEGUN
+        record = self._records.get(pair)
+        return UNGROWN if record is None else Size(0, int(self.partitions[pair]), int(self.replicas[pair]))
+
+    def registered(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
+        """Let cells tell what they carry in names and registrations; one message each, from any of their nodes."""
+        self.begun[pair] = True
+        hot = np.flatnonzero((rate_s >= self.limits.registrations_s) | (names >= self.limits.names))
+        hot = hot[(self.partitions[pair[hot]] < self.limits.partitions) & ~self.growing[pair[hot]]]
+        few_queries_s = self.limits.queries_s * self.limits.low
+        for of, column, held, observed_s in zip(
+            *(part[hot].tolist() for part in (pair, partition, names, rate_s)), strict=True
+        ):
+            if of not in self._growing:
+                self._ask(Load(held, observed_s, few_queries_s), of, Place(str(of), column), now_s)
+
+    def queried(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
+        """Let cells tell how many queries they answer."""
+        hot = np.flatnonzero(rate_s >= self.limits.queries_s)
+        hot = hot[(self.replicas[pair[hot]] < self.limits.replicas) & ~self.growing[pair[hot]]]
+        few_names_s = self.limits.registrations_s * self.limits.low
+        for of, column, row, observed_s in zip(
+            *(part[hot].tolist() for part in (pair, partition, replica, rate_s)), strict=True
+        ):
+            if of not in self._growing:
+                self._ask(Load(0, few_names_s, observed_s), of, Place(str(of), column, row), now_s)
+
+    def _ask(self, load: Load, pair: int, place: Place, now_s: float) -> None:
+        before = self._records.get(pair, Matrix())
+        for kind in wanted(load, self.limits):
+            after = asked(before, Request(kind, place), self.limits)
+            if after is before:
+                continue
+            self._records[pair] = after
+            self._growing[pair] = now_s + self._takes_s(kind, before, after)
+            self.growing[pair] = True
+            self.growths += 1
+            return
+
+    def _takes_s(self, kind: Kind, before: Matrix, after: Matrix) -> float:
+        if kind is Kind.INC_P:
+            return float(self._rng.gamma(ROUND_TRIP, DELAY_S))
+        cells = after.size.partitions * (after.size.replicas - before.size.replicas)
+        return float(self._rng.gamma(COPY, DELAY_S, size=cells).max())

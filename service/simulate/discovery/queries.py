@@ -1,0 +1,352 @@
+"""Registrations and queries of the experiment ``discovery`` (§V.B, §VI.C): names arrive at random, in 20 messages each.
+
+Time goes on in slices, in which messages are taken in order, and after which matrices follow. All replicas of a
+partition hear of a name at the same moment.
+
+*Limited* queries want a few names and ask no more partitions than those are found in, as production's ``find`` does.
+The paper leaves open how many partitions of a matrix are enough (§IV.B.2); production asks one, and then as many as it
+takes for the rest to be found, if names are as dense there:
+:func:`service.discovery.register_and_search.partitions_wanted`.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from service.discovery.matrix import Size, home
+from service.discovery.register_and_search import chosen, partitions_wanted, unsure
+from service.simulate.discovery.matrices import DELAY_S, NODES, PER_NAME, SERVICE_S, Matrices, Queries, Windows, node_of
+from service.simulate.schedulers.publication_trace import Bools, Floats, Ints
+
+
+class Way(StrEnum):
+    """How names choose partitions, and what becomes of them while a matrix grows."""
+
+    PAPER = "paper"
+    """A partition at random; refused while the matrix grows."""
+    OURS = "ours"
+    """Of two partitions the one that carries less; refused by loads alone."""
+
+
+class Registrations:
+    """A dataset that is sent at some rate."""
+
+    def __init__(
+        self,
+        names: Ints,
+        rate_s: float,
+        begin_s: float,
+        matrices: Matrices,
+        *,
+        rng: np.random.Generator,
+        way: Way = Way.PAPER,
+    ) -> None:
+        self.windows = Windows()
+        self.held = np.zeros(NODES, dtype=np.int64)
+        """Registrations that each node accepted."""
+        self.succeeds = np.ones(len(names), dtype=np.bool_)
+        self.way = way
+        self._matrices, self._rng = matrices, rng
+        self.pair = names.ravel()
+        self._name = np.repeat(np.arange(len(names)), names.shape[1])
+        sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, len(names)))
+        self._chosen_s = np.repeat(sent_s, names.shape[1]) + rng.exponential(DELAY_S, len(self.pair))
+        self._arrives_s = self._chosen_s + rng.gamma(2, DELAY_S, len(self.pair))
+        self.partition = np.zeros(len(self.pair), dtype=np.int64)
+        self.replicas = np.ones(len(self.pair), dtype=np.int64)
+        self._choosing, self._arriving = Moments(self._chosen_s), Moments(self._arrives_s)
+
+    @property
+    def first_s(self) -> float:
+        """Return when the first message is sent, or a bit earlier."""
+        return float(self._chosen_s.min())
+
+    def observed_s(self, pair: int, partitions: Sequence[int], now_s: float) -> Floats:
+        """Return the rates that the nodes of some partitions of a pair observe now."""
+        partition = np.array(partitions)
+        pairs = np.full(len(partition), pair)
+        node = node_of(pairs, partition, np.zeros_like(partition), self._matrices.salt)
+        return self.windows.now_s(node, np.full(len(partition), now_s))
+
+    @property
+    def last_s(self) -> float:
+        """Return when the last message arrives."""
+        return float(self._arrives_s.max())
+
+    def until(self, end_s: float, *, grow: bool) -> None:
+        """Carry out what happens until then."""
+        self._choose(self._choosing.until(end_s))
+        self._arrive(self._arriving.until(end_s), end_s, grow=grow)
+
+    def messages(self) -> Ints:
+        """Return how many each name took."""
+        return np.bincount(self._name, weights=self.replicas).astype(np.int64)
+
+    def response_s(self) -> Floats:
+        """Return how long each registration took that succeeded: asking for sizes, then all registrations."""
+        longest = slowest(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
+        per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
+        return per_name[self.succeeds]
+
+    def _choose(self, which: Ints) -> None:
+        pair = self.pair[which]
+        sizes = self._matrices.partitions[pair]
+        self.replicas[which] = self._matrices.replicas[pair]
+        if self.way is Way.PAPER:
+            self.partition[which] = self._rng.random(len(which)) * sizes
+            return
+        several = sizes > 1
+        which, pair, sizes = which[several], pair[several], sizes[several]
+        one, other = (self._homes(sizes) for _ in range(2))
+        at_s = self._chosen_s[which]
+        less = self._share(pair, one, at_s) <= self._share(pair, other, at_s)
+        self.partition[which] = np.where(less, one, other)
+
+    def _homes(self, sizes: Ints) -> Ints:
+        """Return the home of a name in each of these matrices, by a draw of its own."""
+        found = np.empty(len(sizes), dtype=np.int64)
+        draws = self._rng.integers(2**32, size=len(sizes))
+        for size in np.unique(sizes):
+            of = sizes == size
+            table = np.array([home(draw, int(size)) for draw in range(1 << int(size - 1).bit_length())])
+            found[of] = table[draws[of] % len(table)]
+        return found
+
+    def _share(self, pair: Ints, partition: Ints, at_s: Floats) -> Floats:
+        node = node_of(pair, partition, np.zeros_like(pair), self._matrices.salt)
+        limits = self._matrices.limits
+        rate = self.windows.now_s(node, at_s)
+        return np.asarray(np.maximum(self.held[node] / limits.names, rate / limits.registrations_s))
+
+    def _arrive(self, which: Ints, end_s: float, *, grow: bool) -> None:
+        which, replica = each_of(which, self.replicas[which])
+        pair, partition = self.pair[which], self.partition[which]
+        node = node_of(pair, partition, replica, self._matrices.salt)
+        rates = self.windows.rates_per_s(node, self._arrives_s[which])
+        refused = self._refused(pair, node, rates)
+        self.succeeds[self._name[which[refused]]] = False
+        self.held += np.bincount(node[~refused], minlength=NODES)
+        if grow:
+            self._matrices.registered(pair, partition, self.held[node], rates, end_s)
+
+    def _refused(self, pair: Ints, node: Ints, rates: Floats) -> Bools:
+        limits = self._matrices.limits
+        refused: Bools = (rates > limits.registrations_s) | (self.held[node] > limits.names)
+        return refused | self._matrices.growing[pair] if self.way is Way.PAPER else refused
+
+
+class Moments:
+    """What happens at some times, in their order."""
+
+    def __init__(self, at_s: Floats) -> None:
+        self._order = np.argsort(at_s)
+        self._sorted_s = at_s[self._order]
+        self._done = 0
+
+    def until(self, end_s: float) -> Ints:
+        """Return what happens until then, and has not been returned before."""
+        begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
+        return np.asarray(self._order[begin : self._done])
+
+
+def each_of(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """Return each as often as ``counts`` say, and its numbers from 0 on."""
+    if counts.max(initial=1) == 1:
+        return which, np.zeros_like(which)
+    return np.repeat(which, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def slowest(counts: Ints, rng: np.random.Generator) -> Floats:
+    """Return how long the slowest of so many messages takes, there, served, and back."""
+    times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
+    return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
+
+
+def slices(begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
+    """Yield the ends of the slices of some time."""
+    count = int((end_s - begin_s) / length_s) + 1
+    for place in range(1, count + 1):
+        yield begin_s + place * length_s
+
+
+CLIENTS = 16
+"""Processes that ask for everybody, and remember sizes."""
+
+
+class Scheme(StrEnum):
+    """Which of a query's pairs is asked."""
+
+    RANDOM = "random"
+    OPTIMISED = "optimised"
+
+
+class Sending:
+    """Queries on their way to cells. A query fails if any node that it asks has too many of them."""
+
+    def __init__(self, count: int, matrices: Matrices, rng: np.random.Generator) -> None:
+        self.succeeds = np.ones(count, dtype=np.bool_)
+        self.messages = np.ones(count, dtype=np.int64)
+        """How many cells each query asks."""
+        self._matrices, self._rng, self._windows = matrices, rng, Windows()
+
+    def _answer(self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float) -> None:
+        """Let cells answer queries, each by one of its replicas."""
+        replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
+        node = node_of(pair, partition, replica, self._matrices.salt)
+        rates = self._windows.rates_per_s(node, at_s)
+        self.succeeds[query[rates > self._matrices.limits.queries_s]] = False
+        self._matrices.queried(pair, partition, replica, rates, end_s)
+
+
+class Asked(Sending):
+    """Queries that are sent at some rate, each to all partitions of a matrix."""
+
+    def __init__(
+        self,
+        queries: Queries,
+        rate_s: float,
+        begin_s: float,
+        matrices: Matrices,
+        *,
+        scheme: Scheme,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(queries.count, matrices, rng)
+        self._queries, self._scheme = queries, scheme
+        probes = np.diff(queries.begin) if scheme is Scheme.OPTIMISED else np.ones(queries.count, dtype=np.int64)
+        self._probing_s = slowest(probes, rng)
+        sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count))
+        self._arrives_s = sent_s + self._probing_s + rng.exponential(DELAY_S, queries.count)
+        self.last_s = float(self._arrives_s.max())
+        """When the last message arrives."""
+        self.pair = np.zeros(queries.count, dtype=np.int64)
+        self._replicas = np.ones(queries.count, dtype=np.int64)
+        self._choosing, self._arriving = Moments(sent_s + self._probing_s), Moments(self._arrives_s)
+
+    def until(self, end_s: float) -> None:
+        """Carry out what happens until then."""
+        self._choose(self._choosing.until(end_s))
+        arriving = self._arriving.until(end_s)
+        query, partition = each_of(arriving, self.messages[arriving])
+        self._answer(
+            query, self.pair[query], partition, self._replicas[query], at_s=self._arrives_s[query], end_s=end_s
+        )
+
+    def response_s(self) -> Floats:
+        """Return how long each query took that succeeded: asking for sizes, then all partitions."""
+        return (self._probing_s + slowest(self.messages, self._rng))[self.succeeds]
+
+    def _choose(self, which: Ints) -> None:
+        begin, length = self._queries.begin[which], np.diff(self._queries.begin)[which]
+        draws = self._rng.integers(2**32, size=len(which))
+        if self._scheme is Scheme.RANDOM:
+            self.pair[which] = self._queries.pair[begin + draws % length]
+        else:
+            sizes = self._matrices.size_of
+            for query, first, count, draw in zip(
+                *(part.tolist() for part in (which, begin, length, draws)), strict=True
+            ):
+                pairs = self._queries.pair[first : first + count].tolist()
+                self.pair[query] = int(chosen({str(pair): sizes(pair) for pair in pairs}, draw))
+        self.messages[which] = self._matrices.partitions[self.pair[which]]
+        self._replicas[which] = self._matrices.replicas[self.pair[which]]
+
+
+def probes_with_memory(queries: Queries, matrices: Matrices, rng: np.random.Generator) -> float:
+    """Return how many sizes are asked for per query, where each client remembers those it has asked for."""
+    known: list[dict[str, Size]] = [{} for _ in range(CLIENTS)]
+    probes = 0
+    draws = rng.integers(2**32, size=queries.count).tolist()
+    for query, client in enumerate(rng.integers(CLIENTS, size=queries.count).tolist()):
+        pairs = [str(pair) for pair in queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()]
+        while (unknown := unsure(pairs, known[client], draws[query])) is not None:
+            known[client][unknown] = matrices.size_of(int(unknown))
+            probes += 1
+    return probes / queries.count
+
+
+LIMIT = 10
+"""Names that a query wants."""
+
+
+class Held:
+    """Which names lie in which partitions after a dataset was registered: those that succeeded whole."""
+
+    def __init__(self, registered: Registrations) -> None:
+        self._registered = registered
+        self._order = np.argsort(registered.pair, kind="stable")
+        self._begin = np.searchsorted(registered.pair[self._order], np.arange(registered.pair.max() + 2))
+        self._bits: dict[int, Any] = {}
+
+    def spread(self, pairs: list[int], asked: int, partitions: int) -> Ints:
+        """Return how many names with all these pairs each partition of one of them has."""
+        bits = np.bitwise_and.reduce([self._names_with(pair) for pair in pairs])
+        names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
+        slots = self._slots(asked)
+        where = slots[np.searchsorted(slots // PER_NAME, names)]
+        return np.asarray(np.bincount(self._registered.partition[where], minlength=partitions))
+
+    def _slots(self, pair: int) -> Ints:
+        """Return the registrations in a pair's matrix, by name."""
+        return np.asarray(self._order[self._begin[pair] : self._begin[pair + 1]])
+
+    def _names_with(self, pair: int) -> Any:
+        found = self._bits.get(pair)
+        if found is None:
+            has = np.zeros(len(self._registered.succeeds), dtype=np.bool_)
+            has[self._slots(pair) // PER_NAME] = True
+            found = self._bits[pair] = np.packbits(has & self._registered.succeeds)
+        return found
+
+
+class Limited(Sending):
+    """Queries that are sent at some rate, each to the matrix with the fewest partitions, for ``LIMIT`` names."""
+
+    def __init__(
+        self,
+        queries: Queries,
+        rate_s: float,
+        begin_s: float,
+        matrices: Matrices,
+        *,
+        held: Held,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(queries.count, matrices, rng)
+        probing_s = slowest(np.diff(queries.begin), rng)
+        sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count)) + probing_s
+        draws = rng.integers(2**32, size=queries.count).tolist()
+        asked: list[tuple[int, int, int, float]] = []
+        for query, draw in enumerate(draws):
+            pairs = queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()
+            pair = int(chosen({str(pair): matrices.size_of(pair) for pair in pairs}, draw))
+            count = int(matrices.partitions[pair])
+            spread = held.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
+            asked += [(query, pair, *each) for each in self._rounds(spread, draw, float(sent_s[query]))]
+        self._query, self._pair, self._partition = np.array([message[:3] for message in asked]).T
+        self._at_s = np.array([at_s for *_, at_s in asked])
+        self.last_s = float(self._at_s.max())
+        """When the last message arrives."""
+        self.messages = np.bincount(self._query, minlength=queries.count)
+        self._moments = Moments(self._at_s)
+
+    def until(self, end_s: float) -> None:
+        """Carry out what happens until then."""
+        which = self._moments.until(end_s)
+        pair = self._pair[which]
+        replicas = self._matrices.replicas[pair]
+        self._answer(self._query[which], pair, self._partition[which], replicas, at_s=self._at_s[which], end_s=end_s)
+
+    def _rounds(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
+        """Return which partitions a query asks, and when it arrives there: in each round at all of them together."""
+        found: list[tuple[int, float]] = []
+        matches = 0
+        while wanted := min(partitions_wanted(len(found), matches, LIMIT), len(spread) - len(found)):
+            arrives_s = sent_s + self._rng.exponential(DELAY_S)
+            asked = [(draw + len(found) + place) % len(spread) for place in range(wanted)]
+            found += [(partition, arrives_s) for partition in asked]
+            matches += int(spread[asked].sum())
+            sent_s += float(slowest(np.array([wanted]), self._rng)[0])
+        return found

@@ -1,0 +1,1 @@
+"""Experiment ``location`` (Rhea and Kubiatowicz §III-IV)."""

@@ -1,0 +1,1 @@
+"""Experiment ``partial-lookup`` (Sun and Garcia-Molina §4, §6)."""

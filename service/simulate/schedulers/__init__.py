@@ -1,0 +1,1 @@
+"""Experiment ``schedulers``: Corona's schedule beside those of other feed readers."""

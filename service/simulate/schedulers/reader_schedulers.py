@@ -1,0 +1,176 @@
+"""When other readers poll a feed again, by their own sources, with their default settings.
+
+Each class is one project's scheduler; its docstring names the file and what stands there. Where a project leaves
+something to the publisher (TTL, cache lifetimes, errors), our publishers say nothing: they answer 304 or 200 at once.
+Timers that sweep feeds in batches are left out, so that every feed is polled when it is due: to the peers' favour.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from service.simulate.schedulers.polls import ENTRIES_IN_DOCUMENT, Scheduler, Seen
+from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Floats, Ints, Trace
+
+
+class Fixed:
+    """The same interval for every feed.
+
+    - Miniflux, round robin, its default: SCHEDULER_ROUND_ROBIN_MIN_INTERVAL = 60 minutes
+      (internal/model/feed.go, ScheduleNextCheck; internal/config/options.go).
+    - MonitoRSS: 10 minutes without a paid plan, at hash(URL) mod the interval (slotOffsetMs in user-feed.entity.ts,
+      schedule-handler.service.ts).
+    - RSS-to-Telegram: default_interval = 10 minutes; every feed once in each round, in no stated order
+      (src/db/effective_utils.py, EffectiveTasks).
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+
+    def wait_s(self, seen: Seen) -> Floats:
+        """Return the interval."""
+        return np.full(len(seen.channel), self._interval_s)
+
+
+class MinifluxEntryFrequency:
+    """Miniflux with POLLING_SCHEDULER=entry_frequency: a week / weekly count, 5 min to 24 h; without a count, 24 h.
+
+    internal/model/feed.go (ScheduleNextCheck); the count is virtual: a week / the mean gap between the entries of
+    the last 7 days, rounded up, and none with fewer than two (internal/storage/feed.go, WeeklyFeedEntryCount).
+    """
+
+    def wait_s(self, seen: Seen) -> Floats:
+        """Return the interval."""
+        oldest = seen.since(seen.now_s - WEEK_S)
+        count = seen.upto - oldest
+        span_s = np.where(count > 1, seen.newest_s - seen.published_s[np.minimum(oldest, seen.upto - 1)], 0.0)
+        return entry_frequency_s(virtual_weekly_count(count, span_s))
+
+
+def virtual_weekly_count(count: Ints, span_s: Floats) -> Floats:
+    """Return Miniflux's count of entries a week, from ``count`` entries that lie ``span_s`` apart; 0: none."""
+    gaps = np.maximum(count - 1, 1)
+    return np.where(span_s > 0, np.ceil(WEEK_S * gaps / np.maximum(span_s, 1.0)), 0.0)
+
+
+def entry_frequency_s(weekly_count: Floats) -> Floats:
+    """Return Miniflux's interval for a count of entries a week."""
+    return np.where(weekly_count > 0, np.clip(WEEK_S / np.maximum(weekly_count, 1.0), 5 * MINUTE_S, DAY_S), DAY_S)
+
+
+class CommaFeed:
+    """CommaFeed: half the mean gap between the document's entries, 5 min to 1 h; less where it fell silent.
+
+    FeedRefreshIntervalCalculator.java (computeEmpiricalRefreshInterval), FeedParser.java
+    (averageTimeBetweenEntries), CommaFeedConfiguration.java (interval 5 min, maxInterval 4 h, intervalEmpirical).
+    """
+
+    def wait_s(self, seen: Seen) -> Floats:
+        """Return the interval."""
+        shown = np.minimum(seen.known, ENTRIES_IN_DOCUMENT)
+        oldest_s = seen.published_s[np.where(shown > 0, seen.upto - shown, 0)]
+        gap_s = np.where(shown > 1, (seen.newest_s - oldest_s) / np.maximum(shown - 1, 1), np.nan)
+        return empirical_interval_s(seen.now_s - seen.newest_s, gap_s)
+
+
+def empirical_interval_s(silent_s: Floats, mean_gap_s: Floats) -> Floats:
+    """Return CommaFeed's interval; a gap is nan where fewer than two entries are known."""
+    days = np.floor(silent_s / DAY_S)
+    half_s = np.clip(mean_gap_s / 2, 5 * MINUTE_S, HOUR_S)
+    known_s = np.where(np.isnan(mean_gap_s), 4 * HOUR_S, half_s)
+    quiet = [days >= 30, days >= 14, days >= 7]  # noqa: PLR2004 - the source's numbers
+    return np.select(quiet, [4 * HOUR_S, 2 * HOUR_S, HOUR_S], known_s)
+
+
+class NewsBlur:
+    """NewsBlur: by stories a day over the last 30 days, and by how many people read the feed.
+
+    apps/rss_feeds/models.py (get_next_scheduled_update, set_next_scheduled_update): up to a quarter is added at
+    random. A free reader counts as a tenth there; all of ours count as premium ones, which polls the most.
+    """
+
+    def __init__(self, subscribers: Ints, rng: np.random.Generator) -> None:
+        self._subscribers = subscribers
+        self._rng = rng
+
+    def wait_s(self, seen: Seen) -> Floats:
+        """Return the interval and its random part."""
+        stories = seen.upto - seen.since(seen.now_s - 30 * DAY_S)
+        total_s = by_stories_s(stories / 30, self._subscribers[seen.channel], seen.now_s - seen.newest_s)
+        return total_s * (1 + self._rng.random(len(total_s)) / 4)
+
+
+def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -> Floats:
+    """Return NewsBlur's interval without its random part."""
+    popular = [subscribers > 10, subscribers > 1]  # noqa: PLR2004 - the source's numbers
+    busy_min = np.select(popular, [6.0, 15.0], 60.0)
+    slow_min = np.where(subscribers > 1, 60.0, 720.0) * (1 - stories_per_day)
+    silent_min = np.select([subscribers > 1, subscribers == 1], [360.0, 720.0], 1440.0)
+    silent_min *= np.maximum(1.0, np.minimum(silent_s, 1000 * DAY_S) / (30 * DAY_S))
+    total_min = np.select([stories_per_day >= 1, stories_per_day > 0], [busy_min, slow_min], silent_min)
+    most_min = np.where(subscribers >= 1, 720.0, 2880.0)
+    return np.asarray(MINUTE_S * np.minimum(total_min, most_min))
+
+
+class JabRSS:
+    """JabRSS: a sixth of the mean time an entry took over the last 16 finds, 30 min to 12 h, and a little noise.
+
+    parserss.py (next_update): INTERVAL_DIVIDER 3, MIN_INTERVAL 45 min, MAX_INTERVAL 24 h; then a "bonus for
+    well-behaved feeds", 32 / (64 - penalty / 28) on interval and maximum and 32 / (48 - penalty / 64) on the minimum.
+    The penalty is 0 for publishers that answer 304 when nothing is new, as ours do: a half and two thirds.
+    """
+
+    FINDS = 16
+
+    def __init__(self, channels: int, rng: np.random.Generator) -> None:
+        self._times_s = np.zeros((channels, self.FINDS))
+        self._entries = np.zeros((channels, self.FINDS))
+        self._finds = np.zeros(channels, dtype=np.int64)
+        self._rng = rng
+
+    def wait_s(self, seen: Seen) -> Floats:
+        """Remember what was found, and return the interval and its noise."""
+        self._remember(seen.channel[seen.new > 0], seen.now_s[seen.new > 0], seen.new[seen.new > 0])
+        finds = self._finds[seen.channel]
+        interval_s = finds_interval_s(finds, self._times_s[seen.channel], self._entries[seen.channel], seen.now_s)
+        noise_s = self._rng.normal(30.0, 50.0 + interval_s / 50)
+        return np.maximum(interval_s + noise_s, MINUTE_S)  # it refuses to poll twice within a minute
+
+    def _remember(self, channel: Ints, now_s: Floats, new: Ints) -> None:
+        full = channel[self._finds[channel] == self.FINDS]
+        self._times_s[full] = np.roll(self._times_s[full], -1, axis=1)
+        self._entries[full] = np.roll(self._entries[full], -1, axis=1)
+        self._finds[full] -= 1
+        self._times_s[channel, self._finds[channel]] = now_s
+        self._entries[channel, self._finds[channel]] = new
+        self._finds[channel] += 1
+
+
+def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Floats) -> Floats:
+    """Return JabRSS's interval from each feed's last finds: their times and entries, oldest first, zero beyond."""
+    rows = np.arange(len(finds))
+    total = entries[:, 1:].sum(axis=1)
+    span_s = now_s - times_s[:, 0]
+    half = finds // 2
+    old = np.where(np.arange(1, entries.shape[1]) <= half[:, None], entries[:, 1:], 0.0).sum(axis=1)
+    old_span_s = times_s[rows, half] - times_s[:, 0]
+    # A publisher whose pace has changed is judged by one half of its history.
+    enough = finds >= 12  # noqa: PLR2004 - the source's number
+    first_half = enough & (3 * old < total) & (5 * old_span_s < span_s)
+    second_half = enough & ~first_half & (3 * old > 2 * total) & (5 * old_span_s > 4 * span_s)
+    entries_then = np.select([first_half, second_half], [old, total - old], total)
+    span_then_s = np.select([first_half, second_half], [old_span_s, span_s - old_span_s], span_s)
+    many_s = np.clip(span_then_s / np.maximum(entries_then, 1) / 3 / 2, 30 * MINUTE_S, 12 * HOUR_S)
+    one_s = np.clip(30 * MINUTE_S + span_s / 3, HOUR_S, DAY_S)
+    return np.select([finds > 1, finds == 1], [many_s, one_s], 8 * HOUR_S)
+
+
+PEERS: dict[str, Callable[[Trace, np.random.Generator], Scheduler]] = {
+    "miniflux round robin": lambda _trace, _rng: Fixed(HOUR_S),
+    "miniflux entry frequency": lambda _trace, _rng: MinifluxEntryFrequency(),
+    "commafeed": lambda _trace, _rng: CommaFeed(),
+    "newsblur": lambda trace, rng: NewsBlur(trace.subscribers, rng),
+    "monitorss": lambda _trace, _rng: Fixed(10 * MINUTE_S),
+    "rss-to-telegram": lambda _trace, _rng: Fixed(10 * MINUTE_S),
+    "jabrss": lambda trace, rng: JabRSS(trace.channels, rng),
+}

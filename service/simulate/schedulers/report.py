@@ -1,0 +1,97 @@
+"""Table, plots and page of the experiment ``schedulers``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from service.corona.objectives import Goal
+from service.simulate.report import SEEDS, Job, draw, render, terminal_table
+from service.simulate.schedulers.experiment import Comparison, Peer, Setup, run
+from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, Publishers
+
+CHANNELS = 1000
+"""Of the page; fewer than the command's, because there are many runs."""
+OTHER_GOALS = (Goal.LITE, Goal.FAIR_SQRT, Goal.FAIR_LOG)
+
+JOBS = [
+    *(Job(kind, run, (Setup(CHANNELS, publishers=kind), seed)) for kind in Publishers for seed in SEEDS),
+    *(Job("other goals", run, (Setup(CHANNELS, goal=goal), 1)) for goal in OTHER_GOALS),
+]
+
+Found = dict[str, list[Comparison]]
+
+HEADINGS = (
+    *("scheduler", "polls\n/h", "mean\ns", "p95\ns", "ours\nmean", "ours\np95"),
+    *("times\nours", "\npolite", "with\nrhythm", "at\nmost"),
+)
+
+
+def page(found: Found) -> str:
+    """Return the page from several seeds of each kind of publishers, and one seed of other goals."""
+    poisson, rhythmic = (found[kind] for kind in Publishers)
+    goals = [poisson[0], *found["other goals"]]
+    return render("schedulers.md.j2", poisson=poisson, rhythmic=rhythmic, goals=goals)
+
+
+def table(comparison: Comparison) -> Table:
+    """Return the comparison as a table for a terminal."""
+    setup = comparison.setup
+    publishers = f"{setup.publishers} publishers"
+    rows = []
+    for peer in comparison.schedulers:
+        delays_s = (peer.mean_notification_delay_s, peer.p95_s, peer.ours.mean_notification_delay_s, peer.ours.p95_s)
+        beside = (peer.ours, peer.ours_polite, peer.ours_with_rhythm, peer.known)
+        polls = f"{_polls_per_channel_hour(peer, setup):.2f}"
+        rows.append((peer.name, polls, *(f"{delay:,.0f}" for delay in delays_s), *(f"{it.ratio:.2f}" for it in beside)))
+    shown = terminal_table(
+        HEADINGS,
+        rows,
+        f"Seconds a notification takes, and how many times longer than ours with goal {setup.goal}",
+        title=f"{setup.channels:,} channels, {publishers}, {setup.weeks} weeks, seed {comparison.seed}",
+        padding=0,
+    )
+    shown.columns[0].max_width = 15
+    return shown
+
+
+def plot_run(comparison: Comparison, file: Path) -> None:
+    """Draw one run."""
+    _plot([comparison], file)
+
+
+def plot(found: Found, file: Path) -> None:
+    """Draw the first seed of each kind of publishers."""
+    _plot([found[kind][0] for kind in Publishers], file)
+
+
+def _plot(comparisons: Sequence[Comparison], file: Path) -> None:
+    draw(file, [(_delays, found) for found in comparisons], columns=len(comparisons), height=5, sharey=True)
+
+
+def _delays(axis: Any, comparison: Comparison) -> None:
+    """Draw mean delay over requests: peers as points, ours as a curve."""
+    peers = sorted(comparison.schedulers, key=lambda peer: peer.requests)
+    polls = [_polls_per_channel_hour(peer, comparison.setup) for peer in peers]
+    for label, style, field in (
+        ("ours", "o-", "ours"),
+        ("ours, polite", "s:", "ours_polite"),
+        ("ours with rhythm", "^--", "ours_with_rhythm"),
+    ):
+        axis.plot(polls, [getattr(peer, field).mean_notification_delay_s for peer in peers], style, label=label)
+    named: dict[tuple[float, float], list[str]] = {}
+    for peer, place in zip(peers, polls, strict=True):
+        named.setdefault((place, peer.mean_notification_delay_s), []).append(peer.name.replace(" ", "\n", 1))
+    for point, names in named.items():
+        axis.plot(*point, "kx")
+        axis.annotate("\n".join(names), point, (0, 5), textcoords="offset points", ha="center", fontsize=8)
+    axis.margins(0.1)
+    axis.set(xscale="log", yscale="log", title=comparison.setup.publishers)
+    axis.set(xlabel="polls per channel and hour", ylabel="mean delay of a notification, s")
+    axis.set_xticks(ticks := (0.5, 1, 2, 4, 8), labels=[f"{tick:g}" for tick in ticks])
+    axis.tick_params(axis="x", which="minor", labelbottom=False)
+
+
+def _polls_per_channel_hour(peer: Peer, setup: Setup) -> float:
+    return peer.requests / setup.channels / (setup.weeks * WEEK_S / HOUR_S)

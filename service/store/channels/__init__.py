@@ -1,0 +1,1 @@
+"""Channels, their versions, and what is known of each."""

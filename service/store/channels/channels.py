@@ -1,0 +1,509 @@
+"""Channels, their fenced versions and their logs.
+
+A channel is a hash of :data:`FIELDS`. Only the owner that last adopted it can advance its version
+(:meth:`Channels.publish`); the log keeps the deltas that made each version.
+:class:`ChannelState` is the hash as a value.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import msgspec
+
+from service.corona.update_rates import Updates
+from service.discovery.av_pairs import Pair
+from service.errors import LeaseLost, StaleVersion
+from service.feeds.channel_health import GOOD, Case, Evidence, Report
+from service.feeds.urls import channel_id
+from service.location.content_cache import Content, Digest, digest_of, newest, packed, unpacked
+from service.model import (
+    Change,
+    Channel,
+    ChannelId,
+    Delta,
+    Entry,
+    Imprint,
+    NodeId,
+    Notice,
+    PollResult,
+    Validators,
+    Wishes,
+)
+from service.store.client import keys
+from service.store.client.connection import Together, script
+from service.store.subscriptions.channel_index import ChannelIndex
+
+OF_CHANNEL = (
+    *("url", "title", "link", "kind", "version", "created"),
+    *("private", "listed", "dormant", "condition", "moved_to", "language"),
+)
+OF_STATE = (
+    *OF_CHANNEL,
+    *("epoch", "owner", "fanned", "cursor", "etag", "last_modified", "body_sha256"),
+    *("failing_since", "wishes", "updates", "digest"),
+)
+
+
+_NO_WISHES = Wishes()
+_NONE = msgspec.msgpack.encode(_NO_WISHES)
+
+
+class ChannelState(msgspec.Struct, frozen=True):
+    """A channel with what its pollers and owner need to go on; what it remembers of its content is read apart.
+
+    ``epoch`` is the owner's fencing token, ``digest`` its content's name.
+    """
+
+    channel: Channel
+    epoch: int
+    owner: NodeId
+    fanned: int
+    cursor: str
+    validators: Validators
+    failing_since_s: float | None
+    updates: Updates
+    wishes: Wishes = Wishes()
+    digest: bytes = b""
+
+
+def present(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    """Return the fields that a channel has among those asked for."""
+    return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def state_of(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
+    """Return what the fields say, None if they are no channel's."""
+    if b"url" not in fields:
+        return None
+
+    def text(name: bytes) -> str:
+        return fields.get(name, b"").decode()
+
+    channel = Channel(
+        id=cid,
+        url=text(b"url"),
+        title=text(b"title"),
+        link=text(b"link"),
+        kind="page" if text(b"kind") == "page" else "feed",
+        version=int(text(b"version") or 0),
+        created_s=float(text(b"created") or 0),
+        private=text(b"private") == "1",
+        listed=text(b"listed") == "1",
+        dormant=text(b"dormant") == "1",
+        condition=_condition(text(b"condition")),
+        moved_to=text(b"moved_to"),
+        language=text(b"language"),
+    )
+    failing = text(b"failing_since")
+    return ChannelState(
+        channel=channel,
+        epoch=int(text(b"epoch") or 0),
+        owner=text(b"owner"),
+        fanned=int(text(b"fanned") or 0),
+        cursor=text(b"cursor"),
+        validators=Validators(text(b"etag"), text(b"last_modified"), text(b"body_sha256")),
+        failing_since_s=float(failing) if failing else None,
+        updates=_updates(fields.get(b"updates"), channel),
+        wishes=_wishes(fields.get(b"wishes", _NONE)),
+        digest=fields.get(b"digest", b""),
+    )
+
+
+def _wishes(raw: bytes) -> Wishes:
+    """Return what a publisher wants; those that want nothing, which are most, share one value."""
+    return _NO_WISHES if raw == _NONE else msgspec.msgpack.decode(raw, type=Wishes)
+
+
+def _updates(raw: bytes | None, channel: Channel) -> Updates:
+    """Return what is known of a channel's updates: at first, that nothing was seen since it was made."""
+    return msgspec.msgpack.decode(raw, type=Updates) if raw else Updates(since_s=channel.created_s)
+
+
+def _condition(text: str) -> Literal["", "dead", "quarantined"]:
+    return "dead" if text == "dead" else "quarantined" if text == "quarantined" else ""
+
+
+def told_fields(notice: Notice | None) -> tuple[str, str]:
+    """Return the field in which a channel keeps what its subscribers were told, and its value."""
+    if notice is None:
+        return "", ""
+    if notice.kind == "moved":
+        return "moved_to", channel_id(notice.detail)
+    return "condition", "" if notice.kind == "back" else notice.kind
+
+
+def channel_fields(channel: Channel) -> list[str]:
+    """Return what a channel keeps of what it was made with, as fields and values."""
+    return [
+        *("url", channel.url, "kind", channel.kind, "created", repr(channel.created_s)),
+        *("private", str(int(channel.private)), "listed", str(int(channel.listed))),
+        *(("dormant", "1") if channel.dormant else ()),
+    ]
+
+
+LOG_LENGTH = 1_000
+POLLS_KEPT = 20
+_BUCKETS_AT_ONCE = 32
+_UNDECIDED = "?"
+_NO_IMPRINT = Imprint()
+_MOST_MOVES = 8
+_OF_CONTENT = ("version", "digest", "memory", "latest")
+
+FIELDS = {
+    "url": "the canonical URL; a channel without it does not exist",
+    "title": "what the publisher calls it",
+    "link": "its home page",
+    "language": "as its publisher states it",
+    "imprint": "its categories and generator, as its publisher states them (model.Imprint, msgpack)",
+    "kind": "feed or page",
+    "created": "Unix s",
+    "private": "1 if the publisher's address is not public",
+    "listed": "1 if an admin wants it polled without subscribers",
+    "dormant": "1 while nobody polls it; the first poll after that is taken in silently",
+    "condition": "what subscribers were told last of the channel itself: dead or quarantined",
+    "moved_to": "the channel that took over",
+    "epoch": "raised by each owner that adopts it; fences writes",
+    "owner": "the node that adopted it last",
+    "version": "increasing number",
+    "fanned": "the last version whose fan-out is complete",
+    "cursor": "how far the fan-out of version fanned + 1 is",
+    "etag": "validators of the body the version was made from",
+    "last_modified": "same",
+    "body_sha256": "same",
+    "memory": "what is remembered of its content: see service.feeds.entries.change_detection (msgpack)",
+    "latest": "its latest entries, the other part of its content (service.location.content_cache)",
+    "digest": "that content's name",
+    "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
+    "site": "the registrable domain by which its subscriptions are placed: see subscriptions.channel_index",
+    "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
+    "paces": "how often it was polled since when: see service.store.channels.admin_settings",
+    "updates": "how often it changes, as far as is known (corona.estimates.Updates, msgpack)",
+    "name": "its content name in the directory, as it was registered last: AV-pairs (msgpack)",
+    "named": "the version that the name was made of",
+    "failing_since": "Unix s of the first failed poll after the last good one",
+    "refusals": "how many polls in a row found the publisher busy",
+    "tags": "the words that admins file it under, in order, with a space between any two",
+    "note": "what admins note about it",
+    "paused": "Unix s: admins want nobody to poll it before",
+    "no_poll_before": "Unix s: its publisher wanted no poll before, or admins ended their pause",
+    "polled": "Unix s: when its last poll ended, whoever made it",
+    "evidence": "what polls in a row have to say against it: service.feeds.channel_health.Evidence (JSON)",
+}
+
+
+class ChannelStatus(msgspec.Struct, frozen=True):
+    """How a channel is doing, for people."""
+
+    owner: NodeId
+    epoch: int
+    version: int
+    failing_since_s: float | None
+    last: PollResult | None
+    subscribers: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What a delta leaves behind: the content's validators, what is remembered of it, names and wishes.
+
+    An empty ``title``, ``link``, ``language`` or ``imprint`` leaves the one that the channel has.
+    ``kind`` is what the channel is from now on, if that changes; ``updates`` what is known of when it does, if that is
+    news. ``latest`` are its latest entries, newest first.
+    """
+
+    validators: Validators
+    memory: bytes
+    title: str
+    link: str
+    wishes: Wishes = Wishes()
+    kind: Literal["feed", "page"] | None = None
+    updates: Updates | None = None
+    language: str = ""
+    imprint: Imprint = Imprint()
+    latest: tuple[Entry, ...] = ()
+
+    @property
+    def content(self) -> Content:
+        """The content that this is of."""
+        return Content(self.memory, packed(self.latest))
+
+
+class Channels:
+    """Create, find, adopt, version and remove channels."""
+
+    def __init__(self, link: Together, index: ChannelIndex) -> None:
+        """Use this link to Redis; the index tells how many subscribe."""
+        self._link = link
+        self._index = index
+
+    async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
+        """Create a channel at version 1 with its latest entries (oldest first), or return the one that exists."""
+        first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
+        fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
+        # Registered first: an id in the registry without a channel is harmless, the reverse would never be polled.
+        await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
+        own = (keys.channel(channel.id), keys.log(channel.id))
+        await self._link.script("channel_create", own, msgspec.msgpack.encode(first), *fields)
+        return await self.get(channel.id) or channel
+
+    async def take_over(
+        self,
+        former: ChannelId,
+        channel: Channel,
+        snapshot: Snapshot,
+        latest: Sequence[Entry],
+        *,
+        joins_at: int,
+        now_s: float,
+    ) -> int | None:
+        """Have a channel, as it is known now, take over from a ``former`` one, and go on from the snapshot.
+
+        If it is polled already it goes on from where it is, and ``joins_at`` counts. Returns the version at which
+        subscribers of the former join, the same until :meth:`joined`; None if the channel has changed meanwhile.
+        """
+        first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
+        fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
+        await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
+        own = (keys.channel(channel.id), keys.log(channel.id), keys.joining(channel.id))
+        packed = msgspec.msgpack.encode(first)
+        done, version = await self._link.script(
+            "channel_take_over", own, former, channel.version, joins_at, packed, *fields
+        )
+        return version if done else None
+
+    async def joined(self, former: ChannelId, cid: ChannelId) -> None:
+        """Forget that subscribers of a former channel are on their way to this one."""
+        await self._link.call("HDEL", keys.joining(cid), former)
+
+    async def get(self, cid: ChannelId) -> Channel | None:
+        """Return a channel, or None."""
+        return (await self.many([cid]))[0]
+
+    async def resolve(self, cid: ChannelId) -> Channel | None:
+        """Return a channel, or the one that everybody moved to from it; None if there is none."""
+        channel = await self.get(cid)
+        for _ in range(_MOST_MOVES):
+            if channel is None or not (channel.moved_to and channel.dormant):
+                break
+            channel = await self.get(channel.moved_to) or channel
+        return channel
+
+    async def many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
+        """Return channels in the order asked for."""
+        found = await self._link.many([("HMGET", keys.channel(cid), *OF_CHANNEL) for cid in cids])
+        states = [state_of(cid, present(OF_CHANNEL, values)) for cid, values in zip(cids, found, strict=True)]
+        return [state.channel if state else None for state in states]
+
+    async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
+        """Return channels with what their pollers need, in the order asked for."""
+        found = await self._link.many([("HMGET", keys.channel(cid), *OF_STATE) for cid in cids])
+        return [state_of(cid, present(OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
+
+    async def memory(self, cid: ChannelId) -> tuple[int, bytes]:
+        """Return the channel's version and what is remembered of its content; (0, b"") if there is no channel."""
+        version, memory = await self._link.call("HMGET", keys.channel(cid), "version", "memory")
+        return int(version or 0), memory or b""
+
+    async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
+        """Return a channel's version with its content and that one's digest.
+
+        Without a channel, all is empty.
+        """
+        version, digest, memory, latest = await self._link.call("HMGET", keys.channel(cid), *_OF_CONTENT)
+        return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
+
+    async def newest(self, cid: ChannelId) -> tuple[Entry, ...]:
+        """Return the latest entries that are part of a channel's content, newest first."""
+        return unpacked(await self._link.call("HGET", keys.channel(cid), "latest") or b"")
+
+    async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
+        """Become the owner of channels: raise their epochs and return their states."""
+        found = await self._link.many([script("channel_adopt", (keys.channel(cid),), node, *OF_STATE) for cid in cids])
+        return [state_of(cid, present(OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
+
+    async def publish(self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool) -> Delta:
+        """Version a delta: compare-and-set against ``delta.base_version``, fenced by ``epoch``.
+
+        ``silent`` deltas are never fanned out. A notice leaves no snapshot, and what was told already gets no
+        other version. Returns the delta with its version.
+        Raises :class:`LeaseLost` if another owner adopted the channel, it has moved or is gone; :class:`StaleVersion`.
+        """
+        cid = delta.channel
+        versioned = msgspec.structs.replace(delta, version=delta.base_version + 1, initial=silent)
+        won, *rest = await self._link.script(
+            "channel_publish",
+            (keys.channel(cid), keys.log(cid)),
+            epoch,
+            delta.base_version,
+            msgspec.msgpack.encode(versioned),
+            int(silent),
+            LOG_LENGTH,
+            *told_fields(delta.notice),
+            *(_snapshot_fields(snapshot) if snapshot else ()),
+        )
+        if won:
+            return msgspec.structs.replace(versioned, version=rest[0])
+        if rest[0] == b"version":
+            raise StaleVersion(f"Channel {cid[:8]} is at version {rest[1]}, not {delta.base_version}.", current=rest[1])
+        raise LeaseLost(f"Channel {cid[:8]} has another owner, has moved, or is gone.")
+
+    async def fanned(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
+        """Record how far the fan-out of ``version`` is ("" = done); False if another owner adopted the channel."""
+        return bool(await self._link.script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
+
+    async def doze(self, cid: ChannelId) -> None:
+        """Note that nobody polls the channel any more: what it lists at the next poll is taken in silently.
+
+        Does nothing if somebody has subscribed, or is about to come from a channel that moved: they count on the
+        polls that there have been.
+        """
+        joins = await self._link.call("HGET", keys.channel(cid), "joins")
+        if (await self._index.count([cid]))[0] == 0:
+            await self._link.script("channel_doze", (keys.channel(cid), keys.joining(cid)), joins or b"")
+
+    async def polled(self, reports: Sequence[tuple[ChannelId, Report]]) -> list[Case | None]:
+        """Keep how polls ended; return what there is to judge, in the same order."""
+        commands = []
+        for cid, report in reports:
+            result = report.result
+            kept = b"" if report.again else msgspec.msgpack.encode(result)
+            charge = _UNDECIDED if report.charge is None else report.charge
+            own = (keys.channel(cid), keys.polls(cid))
+            commands.append(script("channel_polled", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node))
+        found = await self._link.many(commands)
+        return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
+
+    async def delta(self, cid: ChannelId, version: int) -> Delta | None:
+        """Return the delta that made a version; None once the log has dropped it."""
+        found = await self._link.call("XRANGE", keys.log(cid), f"{version}-0", f"{version}-0")
+        return msgspec.msgpack.decode(found[0][1][b"d"], type=Delta) if found else None
+
+    async def deltas(self, cid: ChannelId, first: int, last: int) -> list[Delta]:
+        """Return the deltas that made these versions, in order, of which the log may have dropped the oldest."""
+        found = await self._link.call("XRANGE", keys.log(cid), f"{first}-0", f"{last}-0")
+        return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
+
+    async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
+        """Return the deltas that made the channel's last versions, or those before one, newest first."""
+        start = f"{before - 1}-0" if before else "+"
+        found = await self._link.call("XREVRANGE", keys.log(cid), start, "-", "COUNT", count)
+        return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
+
+    async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
+        """Return the channel's latest entries, newest first."""
+        newest: dict[str, Entry] = {}
+        found = await self._link.call("XREVRANGE", keys.log(cid), "+", "-", "COUNT", count + 1)
+        for _, fields in found:
+            delta = msgspec.msgpack.decode(fields[b"d"], type=Delta)
+            for change in reversed(delta.changes):
+                if change.kind != "omission":
+                    newest.setdefault(change.entry.key, change.entry)
+        return tuple(newest.values())[:count]
+
+    async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
+        """Return how the last polls ended, newest first."""
+        return (await self.polls_of([cid], count))[0]
+
+    async def polls_of(self, cids: Sequence[ChannelId], count: int) -> list[tuple[PollResult, ...]]:
+        """Return how each channel's last polls ended, newest first."""
+        found = await self._link.many([("LRANGE", keys.polls(cid), 0, count - 1) for cid in cids])
+        return [tuple(msgspec.msgpack.decode(result, type=PollResult) for result in results) for results in found]
+
+    async def status(self, cid: ChannelId) -> ChannelStatus | None:
+        """Return how a channel is doing, or None if there is none."""
+        state = (await self.states([cid]))[0]
+        if state is None:
+            return None
+        last = await self.polls(cid, 1)
+        subscribers = (await self._index.count([cid]))[0]
+        return ChannelStatus(
+            owner=state.owner,
+            epoch=state.epoch,
+            version=state.channel.version,
+            failing_since_s=state.failing_since_s,
+            last=last[0] if last else None,
+            subscribers=subscribers,
+        )
+
+    async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
+        """Have the channel polled even without subscribers, or not."""
+        await self._link.script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
+
+    async def set_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
+        """Keep a channel's content name, made of this version of it; one of a later version stays."""
+        packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
+        await self._link.script("channel_name", (keys.channel(cid),), version, packed)
+
+    async def imprints(self, cids: Sequence[ChannelId]) -> list[Imprint]:
+        """Return what the channels' documents say of their categories and software, in the order asked for."""
+        found = await self._link.many([("HGET", keys.channel(cid), "imprint") for cid in cids])
+        return [msgspec.msgpack.decode(held, type=Imprint) if held else _NO_IMPRINT for held in found]
+
+    async def names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
+        """Return the channels' content names as they were registered last, in the order asked for; empty for none."""
+        found = await self._link.many([("HGET", keys.channel(cid), "name") for cid in cids])
+        return [frozenset(msgspec.msgpack.decode(name, type=list[Pair])) if name else frozenset() for name in found]
+
+    async def forget(self, cid: ChannelId) -> None:
+        """Delete a channel and its log. Its subscriptions have to be ended before, and once more after."""
+        own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
+        await self._link.many([script("channel_forget", own, ""), ("SREM", keys.registry(cid[:2]), cid)])
+
+    async def forgotten(self, cid: ChannelId) -> None:
+        """Delete what was left of a channel to end its last subscriptions by."""
+        own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
+        await self._link.script("channel_forget", own, "1")
+
+    async def registered(self, buckets: Sequence[str]) -> list[ChannelId]:
+        """Return the ids in these registry buckets."""
+        found = await self._link.many([("SMEMBERS", keys.registry(bucket)) for bucket in buckets])
+        return sorted(cid.decode() for ids in found for cid in ids)
+
+    async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
+        """Return the next channels by id and the next cursor; "" starts and ends."""
+        start = int(cursor[:2], 16) if cursor else 0
+        ids: list[ChannelId] = []
+        for first in range(start, len(keys.REGISTRY_BUCKETS), _BUCKETS_AT_ONCE):
+            buckets = keys.REGISTRY_BUCKETS[first : first + _BUCKETS_AT_ONCE]
+            ids += [cid for cid in await self.registered(buckets) if cid > cursor]
+            if len(ids) > count:
+                break
+        taken = ids[:count]
+        found = [channel for channel in await self.many(taken) if channel is not None]
+        return found, taken[-1] if len(ids) > count else ""
+
+    async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
+        """Return how many channels are in each of these registry buckets."""
+        found: list[int] = await self._link.many([("SCARD", keys.registry(bucket)) for bucket in buckets])
+        return found
+
+    async def count(self) -> int:
+        """Return how many channels are registered."""
+        return sum(await self.bucket_sizes(keys.REGISTRY_BUCKETS))
+
+
+def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:
+    return tuple(Change("addition", entry) for entry in latest)
+
+
+def _case(report: Report, condition: bytes, refusals: int, evidence: bytes) -> Case:
+    proof = msgspec.json.decode(evidence, type=Evidence) if evidence else None
+    return Case(report.charge or GOOD, condition.decode(), refusals, proof)
+
+
+def _beginning(snapshot: Snapshot, first: Delta) -> Snapshot:
+    return msgspec.structs.replace(snapshot, latest=newest(first.changes, ()))
+
+
+def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
+    validators, content = snapshot.validators, snapshot.content
+    return [
+        *(("title", snapshot.title) if snapshot.title else ()),
+        *(("link", snapshot.link) if snapshot.link else ()),
+        *(("language", snapshot.language) if snapshot.language else ()),
+        *(("imprint", msgspec.msgpack.encode(snapshot.imprint)) if snapshot.imprint != _NO_IMPRINT else ()),
+        *("memory", content.memory, "latest", content.latest, "digest", digest_of(content)),
+        *("wishes", msgspec.msgpack.encode(snapshot.wishes)),
+        *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),
+        *(("kind", snapshot.kind) if snapshot.kind else ()),
+        *(("updates", msgspec.msgpack.encode(snapshot.updates)) if snapshot.updates else ()),
+    ]

@@ -1,0 +1,1 @@
+"""The client of Redis: connections, clusters, keys, and the identity of the store."""

@@ -1,0 +1,1 @@
+"""The console's accounts, sessions and audit log."""

@@ -1,0 +1,160 @@
+"""Limits of requests to publishers: token buckets and pauses of the fleet, on Redis's clock, and blocked hosts.
+
+Whatever its parts, a bucket of ``most`` tokens and a rate grants at most ``most + rate · t`` requests in
+any t seconds. Taking is all or nothing within a slot; across slots a refusal may cost a token, never give one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from service.errors import HostBlocked, LimitReached
+from service.model import ChannelId
+from service.net.sites import names_over
+from service.store.client import keys
+from service.store.client.connection import BatchedPart, Command, Part, script
+
+SECONDS_PER_HOUR = 3600.0
+_POLLS_IN_A_ROW = 3
+
+
+class Bound(NamedTuple):
+    """How often somebody named may be asked: requests per second on average, and how many in a row."""
+
+    name: str
+    requests_per_s: float
+    burst: int
+
+
+class Waits(NamedTuple):
+    """Seconds until a channel's publisher may be asked, for each reason it may not be now; all 0.0 when it may.
+
+    A pause that is left hides how full the channel's own budget is.
+    """
+
+    paused_s: float
+    poll_s: float
+    network_s: float
+
+
+class Hosts(BatchedPart):
+    """Budgets of sites and networks, by name, and of single channels, whether or not the store has these."""
+
+    async def take(self, site: Bound, egress: Bound | None = None) -> float:
+        """Take one request's token; return 0.0 if granted, else the seconds until one is there.
+
+        ``egress`` is what those behind one address of ours may ask of this site. An admin's rate for the
+        site overrides both rates.
+        """
+        buckets = {keys.host(site.name): site}
+        if egress is not None:
+            buckets[keys.host_egress(site.name, egress.name)] = egress
+        (wait_ms,) = await self._link.many([_take(site.name, buckets)])
+        return float(wait_ms) / 1000
+
+    async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: Bound | None = None) -> Waits:
+        """Take one of a channel's polls, unless it is paused, and a token of the network that answers for it."""
+        budget = keys.pause(cid), keys.poll_budget(cid)
+        commands = [script("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
+        commands += [_network(network)] if network else []
+        (paused_ms, poll_ms), *network_ms = await self._link.many(commands)
+        return Waits(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
+
+    async def take_network(self, network: Bound) -> float:
+        """Take one token of a network; return 0.0 if granted, else the seconds until one is there."""
+        wait_ms: int = await self._link.call(*_network(network))
+        return wait_ms / 1000
+
+    async def charge(self, network: Bound) -> None:
+        """Charge a network for a request that it answered before we knew it would; a debt is at most a burst."""
+        await self._link.call(*_network(network, least=-network.burst))
+
+    async def rate(self, site: str) -> float | None:
+        """Return what an admin set as a site's requests per second; None if nobody did."""
+        found: bytes | None = await self._link.call("GET", keys.host_rate(site))
+        return None if found is None else float(found)
+
+    async def rates(self) -> dict[str, float]:
+        """Return all that admins set, by site, for those who plan polls; what is granted is decided site by site."""
+        found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.HOST_RATES)
+        return {site.decode(): float(rate) for site, rate in found.items()}
+
+    async def set_rate(self, site: str, requests_per_s: float) -> None:
+        """Have every worker ask a site this often from now on, whatever the settings say."""
+        await self._link.many(
+            [("SET", keys.host_rate(site), requests_per_s), ("HSET", keys.HOST_RATES, site, requests_per_s)]
+        )
+
+    async def forget_rate(self, site: str) -> None:
+        """Have the settings decide again how often a site is asked."""
+        await self._link.many([("DEL", keys.host_rate(site)), ("HDEL", keys.HOST_RATES, site)])
+
+    async def pause(self, cid: ChannelId, for_s: float) -> None:
+        """Have nobody ask a channel's publisher for it for so long; the latest wish counts, but admins' before all."""
+        await self._link.script("pause", (keys.pause(cid), keys.channel(cid)), max(1, int(for_s * 1000)))
+
+    async def paused_s(self, cid: ChannelId) -> float:
+        """Return how much of a channel's pause is left; 0.0 if there is none."""
+        (left_ms,) = await self._link.many([("PTTL", keys.pause(cid))])
+        return float(max(0, left_ms)) / 1000
+
+
+def _network(network: Bound, *, least: int = 0) -> Command:
+    return _take(network.name, {keys.host(network.name): network}, least=least)
+
+
+def _take(name: str, buckets: Mapping[str, Bound], *, least: int = 0) -> Command:
+    """Return what takes a token of each bucket, all of them in the slot of ``name``, if ``least`` tokens stay."""
+    shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
+    return script("host_take", (keys.host_rate(name), *buckets), least, *shapes)
+
+
+MOST_BLOCKED = 10_000
+"""Every worker holds all of them."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Who wants a host left alone, since when (Unix s), and ``why``, in their words."""
+
+    by: str
+    at_s: float
+    why: str = ""
+
+
+class Blocks(Part):
+    """Hosts and domains that admins have blocked. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    async def all(self) -> dict[str, Block]:
+        """Return the whole list, by host or domain."""
+        found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.BLOCKED_HOSTS)
+        return {name.decode(): msgspec.json.decode(raw, type=Block) for name, raw in found.items()}
+
+    async def over(self, hosts: Sequence[str]) -> list[str]:
+        """Return what stands in the list for each of these hosts, in order; "" for nothing."""
+        names = {host: names_over(host) for host in hosts if host}
+        asked = list(dict.fromkeys(name for each in names.values() for name in each))
+        if not asked:
+            return [""] * len(hosts)
+        found = await self._link.call("HMGET", keys.BLOCKED_HOSTS, *asked)
+        listed = {name for name, raw in zip(asked, found, strict=True) if raw is not None}
+        return [next((name for name in names.get(host, ()) if name in listed), "") for host in hosts]
+
+    async def refuse(self, host: str) -> None:
+        """Raise :class:`HostBlocked` if a host, or a domain that it is of, is in the list."""
+        (name,) = await self.over([host])
+        if name:
+            raise HostBlocked("{host} is blocked here by an admin.", host=name)
+
+    async def add(self, name: str, block: Block) -> None:
+        """Have nobody ask a host, or the hosts of a domain, from the next maintenance interval on.
+
+        Raises :class:`LimitReached` when ``MOST_BLOCKED`` are blocked.
+        """
+        if await self._link.call("HLEN", keys.BLOCKED_HOSTS) >= MOST_BLOCKED:
+            raise LimitReached(f"{MOST_BLOCKED:,} hosts are blocked already. Block a domain instead of its hosts.")
+        await self._link.call("HSET", keys.BLOCKED_HOSTS, name, msgspec.json.encode(block))
+
+    async def lift(self, name: str) -> bool:
+        """Take a host or domain off the list; False if it is not in it."""
+        return bool(await self._link.call("HDEL", keys.BLOCKED_HOSTS, name))

@@ -1,0 +1,115 @@
+"""What the console asks the bot: what it would say. It answers without doing anything, nor telling anybody.
+
+Only the bot that is connected takes questions; they wait in one list. Answers lie where those of requests lie.
+"""
+
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from service.errors import NoWorker
+from service.model import Channel, Entry
+from service.store.client import keys
+from service.store.client.connection import BLOCK_AT_MOST_S, Part
+from service.store.coordination.requests import Failed, expected, next_answer, send_answer
+
+_WITHIN_S = 12.0
+_KEPT_S = 60
+_BELIEVED_S = 20
+
+
+class Rehearse(msgspec.Struct, frozen=True, tag=True):
+    """Say what this person would be answered if they wrote these commands, one after the other."""
+
+    jid: str
+    commands: tuple[str, ...]
+
+
+class Draft(msgspec.Struct, frozen=True, tag=True):
+    """Write the message that would tell of an entry, as if it were a channel's news; the channel need not be there."""
+
+    channel: Channel
+    entry: Entry
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A command, all messages that would answer it, and what would be done, a sentence each."""
+
+    command: str
+    replies: tuple[str, ...]
+    would: tuple[str, ...]
+
+
+class Rehearsed(msgspec.Struct, frozen=True, tag=True):
+    """What would be said."""
+
+    lines: tuple[Line, ...]
+
+
+class Drafted(msgspec.Struct, frozen=True, tag=True):
+    """The message."""
+
+    text: str
+
+
+Answer = Rehearsed | Drafted | Failed
+_ANSWER: Final[Any] = Answer
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked, and where to answer. After ``until_s`` (on Redis's clock, Unix s) nobody waits any more."""
+
+    id: str
+    body: Rehearse | Draft
+    until_s: float
+
+
+class Rehearsals(Part):
+    """Ask the bot, and wait for its answer. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    async def rehearse(self, jid: str, commands: tuple[str, ...]) -> tuple[Line, ...]:
+        """Return what a person would be answered. Raises what the bot met, or :class:`NoWorker`."""
+        return expected(await self._ask(Rehearse(jid, commands)), Rehearsed).lines
+
+    async def draft(self, channel: Channel, latest: Sequence[Entry]) -> str:
+        """Return the message that would tell of the first of a channel's ``latest`` entries; "" if there are none.
+
+        Raises as :meth:`rehearse`.
+        """
+        if not latest:
+            return ""
+        return expected(await self._ask(Draft(channel, latest[0])), Drafted).text
+
+    async def asked(self) -> Question | None:
+        """Wait for a question (bots); None if there is none for a while, or nobody waits for its answer any more."""
+        await self._link.call("SET", keys.BOT_ANSWERS, 1, "EX", _BELIEVED_S)
+        found = await self._link.wait("BLPOP", keys.BOT_ASKED, BLOCK_AT_MOST_S)
+        if not found:
+            return None
+        try:
+            question = msgspec.msgpack.decode(found[1], type=Question)
+        except msgspec.MsgspecError:
+            return None  # of another version
+        return question if question.until_s > await self._now_s() else None
+
+    async def answer(self, question: Question, answer: Answer) -> None:
+        """Answer a question (bots)."""
+        await send_answer(self._link, question.id, answer)
+
+    async def _ask(self, body: Rehearse | Draft) -> object:
+        if not await self._link.call("EXISTS", keys.BOT_ANSWERS):
+            raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
+        question = Question(secrets.token_urlsafe(12), body, await self._now_s() + _WITHIN_S)
+        packed = msgspec.msgpack.encode(question)
+        await self._link.many([("RPUSH", keys.BOT_ASKED, packed), ("EXPIRE", keys.BOT_ASKED, _KEPT_S)])
+        answer = await next_answer(self._link, question.id, time.monotonic() + _WITHIN_S, _ANSWER)
+        if answer is None:
+            raise NoWorker(f"The bot did not answer within {_WITHIN_S:.0f} s. Is one connected?")
+        return answer
+
+    async def _now_s(self) -> float:
+        seconds, micros = await self._link.call("TIME")
+        return int(seconds) + int(micros) / 1e6

@@ -1,0 +1,211 @@
+"""What people said to a bot, kept until it is answered, so that no bot's death loses or repeats it.
+
+A server may bring what is said to all bots of an account, or to any one. Whoever hears it puts it in, once, under the
+name that the server gave it; whoever serves that person reads it, in order, answers, and takes it out.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from service.model import UserId
+from service.store.client import keys
+from service.store.client.connection import BLOCK_AT_MOST_S, Command, Link, Together, script
+from service.store.client.keys import user_id
+from service.store.delivery.outbox import stamp
+
+MOST_UNREAD: Final = 100
+KNOWN_S: Final = 90_000
+"""For so long it is known what was said: longer than anything that was said is answered."""
+_LENGTH: Final = 10_000
+_SAID_KEPT_S: Final = 86_400
+_ARRIVED_KEPT_S: Final = 3_600
+
+Place = str
+"""Of something in what a person said."""
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """Something that a person said: ``said`` as the bots wrote it down, to which address.
+
+    ``token`` names it, "" if nobody can hear it twice; what was heard by that name before ``since_s`` (Unix s) was
+    something else.
+    """
+
+    jid: str
+    token: str
+    said: bytes
+    address: str
+    since_s: float = 0.0
+
+
+class Unanswered(msgspec.Struct, frozen=True):
+    """A sentence in its place; ``answers``, unless empty, are on their way already."""
+
+    uid: UserId
+    place: Place
+    said: bytes
+    address: str
+    answers: tuple[str, ...]
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """A notice to the other bots: a message of this person was stored, or their software sent an ad-hoc command.
+
+    ``ordered`` is the command as the bots serialize it, empty for a stored message; ``voice`` is who has to answer it.
+    """
+
+    uid: UserId
+    ordered: bytes = b""
+    voice: str = ""
+
+
+class Heard:
+    """Sentences, by person. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Link, together: Together) -> None:
+        """Use these links to Redis: ``link`` for commands that block, ``together`` for all others."""
+        self._blocking = link
+        self._link = together
+
+    async def put(self, sentences: Sequence[Sentence]) -> list[bool]:
+        """Store messages; return whether each was new, in the same order."""
+        if not sentences:
+            return []
+        # First: the list may name too many, never too few.
+        await self._link.call("ZADD", keys.UNREAD, *(part for one in sentences for part in (stamp(), user_id(one.jid))))
+        commands: list[Command] = []
+        for one in sentences:
+            uid = user_id(one.jid)
+            given = (one.token, one.said, one.address, MOST_UNREAD, one.since_s, KNOWN_S)
+            heard, _, known, home = keys.said(uid)
+            commands.append(script("heard_put", (heard, known, home), *given))
+        return [reply == 1 for reply in await self._link.many(commands)]
+
+    async def read(self, uids: Collection[UserId]) -> list[Unanswered]:
+        """Return what these people said and nobody has answered, each one's in order."""
+        found = await self._link.many([("XRANGE", _heard(uid), "-", "+") for uid in uids])
+        full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
+        begun = await self._link.many([("HGETALL", _answers(uid)) for uid in full])
+        answers = dict(zip(full, begun, strict=True))
+        return [
+            Unanswered(
+                uid,
+                place.decode(),
+                fields[b"s"],
+                fields[b"v"].decode(),
+                msgspec.json.decode(answers[uid].get(place, b"[]"), type=tuple[str, ...]),
+            )
+            for uid, entries in zip(uids, found, strict=True)
+            for place, fields in entries
+        ]
+
+    async def unread(self) -> list[UserId]:
+        """Return everybody of whom something may wait for an answer, longest waiting first."""
+        return [uid.decode() for uid in await self._link.call("ZRANGE", keys.UNREAD, 0, -1)]
+
+    async def answered(self, uid: UserId, place: Place, stanzas: Sequence[str]) -> None:
+        """Note the reply that is about to be sent: whoever takes over sends the same one."""
+        await self._link.script("heard_answered", keys.said(uid)[:2], place, msgspec.json.encode(stanzas))
+
+    async def done(self, pairs: Sequence[tuple[UserId, Place]]) -> None:
+        """These sentences are answered."""
+        uids = list(dict.fromkeys(uid for uid, _ in pairs))
+        if not uids:
+            return
+        stamps = dict(zip(uids, await self._link.call("ZMSCORE", keys.UNREAD, *uids), strict=True))
+        gone: list[Command] = [("XDEL", _heard(uid), place) for uid, place in pairs]
+        gone += [("HDEL", _answers(uid), place) for uid, place in pairs]
+        left = (await self._link.many([*gone, *(("XLEN", _heard(uid)) for uid in uids)]))[len(gone) :]
+        await self._link.many(
+            [
+                script("zrem_if", (keys.UNREAD,), uid, repr(stamp))
+                for uid, count in zip(uids, left, strict=True)
+                if not count and (stamp := stamps[uid]) is not None
+            ]
+        )
+
+    async def listened(self, address: str) -> float:
+        """Return until when (Unix s) all that an account was told has been taken in; 0 if it never was."""
+        return float(await self._link.call("HGET", keys.LISTENED, address) or 0)
+
+    async def listening(self, address: str, until_s: float) -> None:
+        """Note that all that an account was told has been taken in until this moment (Unix s)."""
+        await self._link.call("HSET", keys.LISTENED, address, until_s)
+
+    # Who serves whom.
+
+    async def homes(self, uids: Sequence[UserId]) -> list[str]:
+        """Return the address that each wrote to first, "" if we do not know, in the same order."""
+        found = await self._link.many([("GET", _home(uid)) for uid in uids])
+        return [address.decode() if address else "" for address in found]
+
+    async def arrive(self, jid: str, address: str) -> None:
+        """Note where somebody came to first, for an hour, until they are let in."""
+        await self._link.call("SET", _home(user_id(jid)), address, "NX", "EX", _ARRIVED_KEPT_S)
+
+    async def settle(self, jid: str) -> None:
+        """Keep somebody's home for good: they were let in."""
+        await self._link.call("PERSIST", _home(user_id(jid)))
+
+    async def at_home(self, jids: Sequence[str], address: str) -> None:
+        """Have the home of rooms be where the bot has that is in them."""
+        await self._link.many([("SET", _home(user_id(jid)), address) for jid in jids])
+
+    # From bot to bot.
+
+    async def notify(self, notices: Sequence[Notice]) -> None:
+        """Send notices to the other bots."""
+        added = ("XADD", keys.HEARD, "MAXLEN", "~", _LENGTH, "*")
+        await self._link.many([(*added, "u", each.uid, "o", each.ordered, "v", each.voice) for each in notices])
+
+    async def newest_notice(self) -> str:
+        """Return the id of the notice sent last."""
+        newest = await self._link.call("XREVRANGE", keys.HEARD, "+", "-", "COUNT", 1)
+        return newest[0][0].decode() if newest else "0-0"
+
+    async def notices(self, after: str) -> dict[str, Notice]:
+        """Wait, for some seconds, for notices sent after the one with this id; return them by their ids."""
+        return {
+            ident: Notice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
+            for ident, fields in (await self._entries(keys.HEARD, after)).items()
+        }
+
+    async def taken(self, ids: Sequence[str]) -> None:
+        """Remove notices that were acted on."""
+        if ids:
+            await self._link.call("XDEL", keys.HEARD, *ids)
+
+    async def say(self, voice: str, stanzas: Sequence[str]) -> None:
+        """Have the bot with this voice write something."""
+        commands: list[Command] = [
+            ("XADD", keys.say(voice), "MAXLEN", "~", _LENGTH, "*", "s", each) for each in stanzas
+        ]
+        await self._link.many([*commands, ("EXPIRE", keys.say(voice), _SAID_KEPT_S)])
+
+    async def to_say(self, voice: str) -> dict[str, str]:
+        """Wait, for some seconds, for what others have us write; return it by id."""
+        return {ident: fields[b"s"].decode() for ident, fields in (await self._entries(keys.say(voice), "0")).items()}
+
+    async def wrote(self, voice: str, places: Sequence[str]) -> None:
+        """We wrote these."""
+        if places:
+            await self._link.call("XDEL", keys.say(voice), *places)
+
+    async def _entries(self, stream: str, after: str) -> dict[str, dict[bytes, bytes]]:
+        block_ms = int(BLOCK_AT_MOST_S * 1000)
+        found = await self._blocking.wait("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", stream, after)
+        return {ident.decode(): fields for _, entries in found or () for ident, fields in entries}
+
+
+def _heard(uid: UserId) -> str:
+    return keys.said(uid)[0]
+
+
+def _answers(uid: UserId) -> str:
+    return keys.said(uid)[1]
+
+
+def _home(uid: UserId) -> str:
+    return keys.said(uid)[3]

@@ -1,0 +1,1 @@
+"""The directory: cells of matrices, registered names, and saved searches."""

@@ -1,0 +1,1 @@
+"""People: preferences, suspension, invitations, rooms and erasure."""

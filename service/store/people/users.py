@@ -1,0 +1,146 @@
+"""What we know of a person besides their subscriptions, and what they prefer (see :mod:`service.users.preferences`)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from service.model import UserId
+from service.store.client import keys
+from service.store.client.connection import Command, Part, script
+from service.users.preferences import NONE as NO_PREFERENCES
+from service.users.preferences import ByNumber, Preferences
+from service.users.quiet_hours import NONE, Habits
+
+
+class UserState(msgspec.Struct, frozen=True):
+    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want.
+
+    ``unreachable``: nothing reached them for so long that nothing is sent any more. ``suspended`` and
+    ``most_subscriptions`` (None for what the settings say) are set by admins, and outlive a person who is forgotten.
+    """
+
+    jid: str
+    welcomed: bool = False
+    receipts: bool = False
+    unreachable: bool = False
+    habits: Habits = NONE
+    suspended: bool = False
+    most_subscriptions: int | None = None
+
+
+_HABITS: Final = ("habits", "client_language")
+
+
+def _habits(written: bytes | None, client_language: bytes | None) -> Habits:
+    habits = msgspec.json.decode(written, type=Habits) if written else NONE
+    if not client_language:
+        return habits
+    return msgspec.structs.replace(habits, client_language=client_language.decode())
+
+
+class Users(Part):
+    """People, by bare JID."""
+
+    async def get(self, jid: str) -> UserState:
+        """Return what is known; for a stranger, the defaults."""
+        uid = keys.user_id(jid)
+        found, (suspended, most) = await self._link.many(
+            [
+                ("HMGET", keys.user(uid), "welcomed", "receipts", "unreachable", *_HABITS),
+                ("HMGET", keys.restrictions(uid), "suspended", "most_subscriptions"),
+            ]
+        )
+        welcomed, receipts, unreachable, *habits = found
+        return UserState(
+            jid,
+            welcomed == b"1",
+            receipts == b"1",
+            unreachable is not None,
+            _habits(*habits),
+            suspended == b"1",
+            int(most) if most else None,
+        )
+
+    async def suspended(self, uids: Iterable[UserId]) -> set[UserId]:
+        """Return who of these people is suspended."""
+        asked = list(uids)
+        found = await self._link.many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
+        return {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
+
+    async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
+        """Remember what is given. What admins restrict of somebody who comes back does not expire any more."""
+        uid = keys.user_id(jid)
+        given = (("welcomed", welcomed), ("receipts", receipts))
+        fields = [part for name, value in given if value is not None for part in (name, str(int(value)))]
+        restricted: list[Command] = [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.RESTRICTED, uid)]
+        await self._remember(jid, *fields, also=restricted)
+
+    async def _remember(self, jid: str, *fields: str | bytes, also: Sequence[Command] = ()) -> None:
+        uid = keys.user_id(jid)
+        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
+
+    async def habits(self, uids: Sequence[UserId]) -> list[Habits]:
+        """Return when these people want to hear from us, in the same order."""
+        found = await self._link.many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
+        return [_habits(*values) for values in found]
+
+    async def recipients(self, uids: Sequence[UserId]) -> list[tuple[Habits, bool]]:
+        """Return these people's habits, and whether their clients are known to send receipts, in the same order."""
+        found = await self._link.many([("HMGET", keys.user(uid), *_HABITS, "receipts") for uid in uids])
+        return [(_habits(*habits), receipts == b"1") for *habits, receipts in found]
+
+    async def set_habits(self, jid: str, habits: Habits) -> None:
+        """Remember when a person wants to hear from us, and in which language; not what their client says of that."""
+        await self._remember(jid, "habits", msgspec.json.encode(msgspec.structs.replace(habits, client_language="")))
+
+    async def set_client_language(self, jid: str, tag: str) -> None:
+        """Remember which language a person's client says it speaks."""
+        await self._remember(jid, "client_language", tag)
+
+    async def mark_receipts(self, uids: Sequence[UserId]) -> None:
+        """Remember that these people's clients send receipts."""
+        await self._link.many([script("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
+
+    async def allow(self, jid: str, what: str, limit: int, per_s: float) -> bool:
+        """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""
+        key = keys.rate(keys.user_id(jid), what)
+        return bool(await self._link.script("rate_take", (key,), limit, int(per_s * 1000)))
+
+    async def are_known(self, uids: Sequence[UserId]) -> list[bool]:
+        """Return of whom there is a record, in the same order."""
+        return [bool(found) for found in await self._link.many([("EXISTS", keys.user(uid)) for uid in uids])]
+
+    async def next_number(self, jid: str, what: Literal["numbers", "watches"]) -> int:
+        """Return the number that a person's next subscription, or standing query, would have."""
+        return int(await self._link.call("HGET", keys.user(keys.user_id(jid)), what) or 0) + 1
+
+    async def count(self) -> int:
+        """Return how many people ever wrote to us."""
+        return int(await self._link.call("SCARD", keys.USERS))
+
+
+_NOTHING: Final[ByNumber] = {}
+"""Of nearly everybody: it is remembered for each who is told something."""
+
+
+class PreferenceStore(Part):
+    """Preferences by person and number. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    async def of_users(self, uids: Sequence[UserId]) -> list[ByNumber]:
+        """Return what these people prefer, in the same order."""
+        found = await self._link.many([("HGETALL", keys.preferences(uid)) for uid in uids])
+        return [
+            {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
+            if held
+            else _NOTHING
+            for held in found
+        ]
+
+    async def put(self, jid: str, number: int, preferences: Preferences) -> None:
+        """Keep what a person prefers of one subscription, or of all."""
+        own = keys.preferences(keys.user_id(jid))
+        if preferences == NO_PREFERENCES:
+            await self._link.call("HDEL", own, number)
+        else:
+            await self._link.call("HSET", own, number, msgspec.msgpack.encode(preferences))

@@ -1,0 +1,1 @@
+"""Subscriptions: the index of each person, and the index of each channel in key groups."""

@@ -1,0 +1,178 @@
+"""The channel index: who has to be told of a channel's changes.
+
+The index may hold too much (a user who just left), never too little: the user index is the truth,
+and the last step of fan-out asks it. Each entry carries the ``seq`` of the user's change of mind
+that put it there, so that a late replay never undoes a later change.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from sys import intern
+
+from cachetools import LRUCache
+
+from service.clash.group_search import Depths, DepthSearch, Units
+from service.clash.key_groups import Keyspace, Layout
+from service.clash.prefix_query import Position, ReadDonor, ReadLeaf, Record, Walk
+from service.clash.transitions import Accepted
+from service.errors import GroupsMoving, StoreUnavailable
+from service.feeds.urls import host_of
+from service.model import ChannelId, UserId
+from service.net.sites import site_of
+from service.store.client import keys
+from service.store.client.connection import Together, script
+from service.store.subscriptions.keyspaces import KeyspaceStore, channel_mark, record_id, users
+
+_MOST_SITES = 10_000
+
+
+class ChannelIndex:
+    """Subscriptions by key groups: a channel's are those under its prefix, wherever its groups are by now.
+
+    Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated.
+
+    Adding is two writes in two slots: the entry, and then the channel is told that somebody joined. So
+
+    - *nobody is missed*: whoever is there before a version is made is found by the walk that fans it out. Of the
+      versions that are made before that, a subscriber was promised none.
+    - *nothing comes twice*: a version counts as given or not in the user's slot, from the version on that the channel
+      had before any of this began.
+    - *a channel that is removed keeps nobody*: whoever joins it too late is told so, and takes the entry back; whoever
+      joined in time is found when its subscriptions are ended once more after that.
+    - *a channel does not doze under a subscriber*: who joins after it was counted makes its count void.
+    """
+
+    def __init__(self, link: Together, keyspaces: KeyspaceStore, layout: Layout) -> None:
+        """Use this link to Redis, and these keyspaces with keys of this layout."""
+        self._link = link
+        self._keyspaces = keyspaces
+        self._layout = layout
+        self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MOST_SITES)
+        self._depths = Depths()
+
+    async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
+        """Add a user; return False if there is no such channel, and then nobody is added."""
+        (site,) = await self._sites([cid])
+        if site is None:
+            return False
+        with _translated():
+            await self._write(site, cid, uid, seq)
+        joined = await self._link.script("channel_joined", (keys.channel(cid),))
+        if not joined:
+            await self.remove(cid, [(uid, seq)])
+        return bool(joined)
+
+    async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
+        """Remove users whose entries are not newer than the given seq."""
+        (site,) = await self._sites([cid])
+        if site is None:
+            return
+        with _translated():
+            await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
+
+    async def count(self, cids: Sequence[ChannelId]) -> list[int]:
+        """Return how many entries each channel has."""
+        sites = await self._sites(cids)
+        with _translated():
+            return await asyncio.gather(*(self._count(site, cid) for site, cid in zip(sites, cids, strict=True)))
+
+    async def _count(self, site: str | None, cid: ChannelId) -> int:
+        """Return how many entries a channel has; too many, but never too few, while groups move.
+
+        Each keyspace counts all it has of a channel, so that its latest answer replaces those before.
+        """
+        if site is None:
+            return 0
+        mark, counts = channel_mark(cid), dict[Keyspace, int]()
+        units = Units(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+        while (probe := units.probe) is not None:
+            answer, number = await self._keyspaces.count(probe, mark)
+            if isinstance(answer, Accepted) and answer.move is not None:
+                # The leaf is being filled: entries may have gone over from its donor between the two counts.
+                counts[answer.move.donor] = await self._keyspaces.count_in(answer.move.donor, mark)
+                answer, number = await self._keyspaces.count(probe, mark)
+            if isinstance(answer, Accepted):
+                counts[probe.keyspace] = number
+            units.answered(answer)
+        return sum(counts.values())
+
+    async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
+        """Return up to ``count`` entries and the next cursor; "" starts and ends.
+
+        Nobody who is present from the first page to the last is missed.
+        """
+        (site,) = await self._sites([cid])
+        if site is None:
+            return [], ""
+        prefix = self._layout.channel_group(site, cid)
+        walk = Walk(prefix, self._keyspaces.map, self._depths, count, _place(cursor))
+        mark = channel_mark(cid).decode("latin-1")
+        found: list[Record] = []
+        with _translated():
+            while walk.question is not None and not found:
+                found = [record for record in await self._answered(walk) if record.id.startswith(mark)]
+        entries = list(zip(users(found), [record.seq for record in found], strict=True))
+        return entries, "" if walk.question is None else _cursor(walk.place)
+
+    async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
+        """Return the registrable domain that each channel's entries are placed by; None if there is no such channel.
+
+        It is decided once for each channel and kept with it: the list of public suffixes changes, and where entries
+        lie must not.
+        """
+        found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
+        unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
+        if unknown:
+            read = await self._link.many([("HMGET", keys.channel(cid), "site", "url") for cid in unknown])
+            held = dict(zip(unknown, read, strict=True))
+            new = {cid: site_of(host_of(url.decode())) for cid, (site, url) in held.items() if url and not site}
+            decided = await self._link.many(
+                [script("channel_site", (keys.channel(cid),), site) for cid, site in new.items()]
+            )
+            asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))
+            learnt = {cid: intern(site.decode()) for cid, site in asked.items() if site}
+            self._sites_known.update(learnt)
+            found |= learnt
+        return [found.get(cid) for cid in cids]
+
+    async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
+        record = Record(self._layout.key(site, cid, uid), record_id(cid, uid), seq, present)
+        search = DepthSearch(record.key, self._layout.bits, self._keyspaces.map, self._depths.depth(record.key))
+        while (leaf := search.answered(await self._keyspaces.write(search.probe, record))) is None:
+            pass
+        self._depths.learn(leaf.group, search.depth)
+
+    async def _answered(self, walk: Walk) -> tuple[Record, ...]:
+        """Answer a walk's question, and return what it found by that."""
+        question = walk.question
+        if isinstance(question, ReadDonor):
+            walk.read_donor(question.move, await self._keyspaces.read_donor(question))
+        elif isinstance(question, ReadLeaf):
+            answer, page = await self._keyspaces.read_leaf(question)
+            walk.read_leaf(answer, page)
+            if isinstance(answer, Accepted) and walk.found:
+                # By channel, not by leaf: so it is known which half of the leaf was told.
+                told = answer.group.shared(question.prefix) or answer.group
+                await self._keyspaces.told(question.probe.keyspace, told, len(walk.found))
+        return walk.found
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except GroupsMoving as error:
+        raise StoreUnavailable(str(error)) from error
+
+
+def _cursor(place: Position | None) -> str:
+    """Return a walk's place as text."""
+    key, name = place or (0, "")
+    return f"{key:x}.{name.encode('latin-1').hex()}"
+
+
+def _place(cursor: str) -> Position | None:
+    """Return the place that a cursor stands for; None is the start."""
+    key, stop, name = cursor.partition(".")
+    return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

@@ -1,0 +1,446 @@
+"""Keyspaces on Redis, their loads and the moves between them: what ``service.clash`` decides.
+
+Each method of :class:`KeyspaceStore` is atomic, in one slot.
+
+Only ``AcceptObject`` has a short way of its own: its scripts answer for a leaf at rest, and leave every other case to
+the table, which comes back with the reply. A table is read, changed by a pure transition, and written if it is still as
+it was read. The pages of a keyspace hold subscriptions, 28 bytes each, in the order of their positions:
+
+====  =========================================================================
+4     the identifier key
+8     the beginning of the channel's id: with 24 bits of the key, no other has it
+12    the user id
+4     twice the seq, and 1 more for an end: of two, the greater is the newer
+====  =========================================================================
+
+A record's ``id`` is its channel and user, a character for each byte, so that it stands where its bytes do.
+
+Loads are measured by the keepers of keyspaces and may be lost. A rate is stored by its prefix, not by leaf, with the
+time when it was measured, and fades from then on (:class:`service.clash.load_policy.Rate`).
+"""
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import lru_cache
+from struct import Struct
+from typing import Any, NamedTuple
+
+import msgspec
+
+from service.clash import move_steps
+from service.clash.group_search import Probe
+from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces, check_key
+from service.clash.load_policy import Memory, Rate, loads, parted
+from service.clash.move_steps import Begun, Finish, MergeGroup, Outcome, Step, following
+from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record
+from service.clash.server_table import LEAVES, Move, ServerTable, empty_table, from_fields, root_table, to_fields
+from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
+from service.errors import BadKey
+from service.model import ChannelId, UserId
+from service.store.client import keys
+from service.store.client.connection import Command, Together, Value
+
+_RECORD = Struct(">I20sI")
+_CHANNEL_BYTES = 8
+_ID_BYTES = 20
+_MOST_KEY = (1 << 32) - 1
+_MOST_SEQ = (1 << 31) - 1
+_CHANNELS_KEPT = 1_000
+
+RECORD_BYTES = _RECORD.size
+
+
+def mark_of(cid: ChannelId) -> bytes:
+    """Return what tells a channel's subscriptions from others of the same key."""
+    return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
+
+
+channel_mark = lru_cache(_CHANNELS_KEPT)(mark_of)
+"""The same, for who asks for the same ones again and again."""
+
+
+def record_id(cid: ChannelId, uid: UserId) -> str:
+    """Return the id of a subscription's record."""
+    return (channel_mark(cid) + urlsafe_b64decode(uid)).decode("latin-1")
+
+
+def users(records: Sequence[Record]) -> list[UserId]:
+    """Return whose subscriptions these are."""
+    # Twelve bytes are sixteen characters and nothing is left over: all can be written at once.
+    together = "".join([record.id[_CHANNEL_BYTES:] for record in records]).encode("latin-1")
+    text = urlsafe_b64encode(together).decode()
+    return [text[at : at + 16] for at in range(0, len(text), 16)]
+
+
+def packed(record: Record) -> bytes:
+    """Return a record's bytes. Raises :class:`BadKey` for one that no page can hold."""
+    if not 0 <= record.seq <= _MOST_SEQ or not 0 <= record.key <= _MOST_KEY:
+        raise BadKey(f"No page can hold {record}: keys have up to 32 bits, and seqs 31.")
+    return _RECORD.pack(record.key, _id_bytes(record.id), record.seq << 1 | (not record.present))
+
+
+def unpacked(page: bytes) -> tuple[Record, ...]:
+    """Return the records of a page."""
+    return tuple(
+        [Record(key, name.decode("latin-1"), word >> 1, not word & 1) for key, name, word in _RECORD.iter_unpack(page)]
+    )
+
+
+def position_bytes(record: Record) -> bytes:
+    """Return where a record stands."""
+    return packed(record)[:-4]
+
+
+def bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
+    """Return the first and the last place where records of a group can stand, beyond a position."""
+    least = group.key.to_bytes(4) + bytes(_ID_BYTES)
+    if after is not None and after[1]:
+        beyond = int.from_bytes(after[0].to_bytes(4) + _id_bytes(after[1])) + 1
+        least = max(least, beyond.to_bytes(4 + _ID_BYTES))
+    elif after is not None:
+        least = max(least, after[0].to_bytes(4) + bytes(_ID_BYTES))
+    return least, group.last.to_bytes(4) + b"\xff" * _ID_BYTES
+
+
+def _id_bytes(name: str) -> bytes:
+    if len(name) != _ID_BYTES or max(name) > "\xff":
+        raise BadKey(f"{name!r} is no id of a subscription: it needs {_ID_BYTES} bytes, of a channel and a user.")
+    return name.encode("latin-1")
+
+
+Fields = Mapping[str, str]
+"""A table as it was read; empty where nobody has written one yet."""
+
+
+def changes(fields: Fields, table: ServerTable) -> bytes:
+    """Return a table as it was read, and what makes another of it, for a script."""
+    after = to_fields(table)
+    changed = {name: text for name, text in after.items() if fields.get(name) != text}
+    return msgspec.json.encode({"read": fields, "set": changed, "drop": [*(fields.keys() - after.keys())]})
+
+
+def fields_of(reply: Any) -> Fields:
+    """Return a hash that came from HGETALL itself, or through a script."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {name.decode(): text.decode() for name, text in pairs}
+
+
+PAGE = 500
+"""Records that a move takes over at once: some milliseconds of Redis."""
+_ENDS_AT_ONCE = 500
+_ADDING = ("count", "read")
+"""Scripts that add something to their answer."""
+_NOTHING = Page((), complete=True)
+
+
+class KeyspaceStore:
+    """All keyspaces of a store. Calls of one turn of the event loop share a round trip.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`, and where it is given or meets what is not of this
+    store :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`: then nothing has changed.
+    """
+
+    def __init__(self, link: Together, keyspaces: Keyspaces, bits: int) -> None:
+        """Use this link to Redis. All processes need the same keyspaces, and bits of a key (at most 32)."""
+        self._link = link
+        self.map = keyspaces
+        self.bits = bits
+        self._root = keyspaces.keyspace_of(KeyGroup(0, 0, bits))
+
+    async def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
+        """Do a step of a move, atomically; raises :class:`service.errors.StepRefused` as the pure transition does."""
+        keyspace = move_steps.keyspace_of(step)
+        outcome = None
+        while outcome is None:
+            ((fields, table),) = await self._read_tables([keyspace])
+            outcome = await self._try(step, fields, table)
+        return outcome
+
+    async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
+        """Return keyspaces' tables, in the order asked for."""
+        return [table for _, table in await self._read_tables(keyspaces)]
+
+    async def ask(self, probe: Probe) -> Answer:
+        """AcceptObject, for who only wants to know."""
+        return (await self._accept(probe, "ask"))[0]
+
+    async def write(self, probe: Probe, record: Record) -> Answer:
+        """AcceptObject, for a subscription or its end: written if, and only if, it is accepted."""
+        check_key(record.key, self.bits)
+        return (await self._accept(probe, "write", packed(record)))[0]
+
+    async def count(self, probe: Probe, mark: bytes) -> tuple[Answer, int]:
+        """AcceptObject, for who counts: how many subscriptions to the channel of this mark the keyspace has."""
+        found, (number,) = await self._accept(probe, "count", mark)
+        return found, number
+
+    async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
+        """Return how many subscriptions to the channel of this mark a keyspace has, whatever it accepts."""
+        self.map.check(keyspace)
+        return int(await self._link.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
+
+    async def count_all(self) -> Counter[bytes]:
+        """Return how many subscribe to each channel, by its mark; too many, but never too few, while groups move."""
+        found = await self._link.many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
+        counts: Counter[bytes] = Counter()
+        for held in found:
+            for mark, count in held.items():
+                counts[mark] += int(count)
+        return counts
+
+    async def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
+        """AcceptObject, for a reader."""
+        low, high = bounds(question.prefix, question.after)
+        found, pages = await self._accept(question.probe, "read", low, high, question.count)
+        return found, _page(pages, question.count) if isinstance(found, Accepted) else _NOTHING
+
+    async def read_donor(self, question: ReadDonor) -> Page:
+        """Read what has not gone over yet."""
+        donor = question.move.donor
+        low, high = bounds(question.group, question.after)
+        fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
+        table = self._table(donor, fields_of(fields))
+        return _page(pages, question.count) if gives(table, question.move) else _NOTHING
+
+    async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
+        """Return how many subscriptions of each group lie in a keyspace."""
+        found: list[int] = await self._run(keyspace, "sizes", *(bound for group in groups for bound in bounds(group)))
+        return found
+
+    async def told(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
+        """Note that so many people of a leaf were told something. May be lost: loads are soft state."""
+        self.map.check(keyspace)
+        await self._link.call("HINCRBY", keys.keyspace_told(keyspace), group.label, deliveries)
+
+    async def take_told(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
+        """Return what was noted since the last call, by leaf, and begin again from nothing."""
+        self.map.check(keyspace)
+        found = await self._link.script("keyspace_told", (keys.keyspace_told(keyspace),))
+        return {KeyGroup.labelled(label, self.bits): int(number) for label, number in fields_of(found).items()}
+
+    async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
+        """Return tables in the order asked for, with the fields that they were read from."""
+        for keyspace in keyspaces:
+            self.map.check(keyspace)
+        replies = await self._link.many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
+        found = zip(keyspaces, map(fields_of, replies), strict=True)
+        return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
+
+    def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
+        """Return the table that these fields say; before the first write the root's keyspace has the root."""
+        if fields:
+            return from_fields(keyspace, fields, self.map, self.bits)
+        return root_table(keyspace, self.bits) if keyspace == self._root else empty_table(keyspace, self.bits)
+
+    async def _write_table(self, fields: Fields, table: ServerTable) -> bool:
+        """Write a table in place of one that was read; False if that is not there any more."""
+        (done,) = await self._run(table.keyspace, "change", changes(fields, table))
+        return bool(done)
+
+    async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
+        """Run ``keyspace_WHAT.lua`` on a keyspace."""
+        self.map.check(keyspace)
+        return await self._link.script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
+
+    async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[Answer, list[Any]]:
+        """Return the answer, and what the script has added to it."""
+        check_key(probe.key, self.bits)
+        if probe.proof is not None:
+            await self._admit(probe.keyspace, probe.proof)
+        while True:
+            key = f"{probe.key:0{self.bits}b}"
+            reply = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
+            said, *rest = reply if what in _ADDING else (reply,)
+            if isinstance(said, bytes):
+                return Accepted(KeyGroup.labelled(said.decode(), self.bits)), rest
+            fields = fields_of(said)
+            table = self._table(probe.keyspace, fields)
+            if fields or not table.entries:
+                return answer(table, probe.key), rest
+            # The first question of all: the root's table is made.
+            await self._write_table(fields, table)
+
+    async def _admit(self, keyspace: Keyspace, proof: Move) -> None:
+        while True:
+            ((fields, before),) = await self._read_tables([keyspace])
+            after = admit(before, proof)
+            if after is before or await self._write_table(fields, after):
+                return
+
+    async def _try(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
+        """Do a step on a table that was read; None if it has changed since, and nothing was done."""
+        match step:
+            case move_steps.Fetch():
+                return await self._fetch(step, fields, before)
+            case move_steps.Put():
+                return await self._put(step, fields, before)
+            case _:
+                return await self._change(step, fields, before)
+
+    async def _change(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
+        after = move_steps.apply(before, step, self.map)
+        leaf = move_steps.filled(step, after)
+        if leaf is not None:
+            # Also if it was at rest before: who did this step may have died on the way through its ends.
+            if not await self._drop_ends(fields, after, leaf):
+                return None
+        elif after is not before and not await self._write_table(fields, after):
+            return None
+        match step:
+            case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
+                return move_steps.Begun(after.move)
+            case move_steps.GiveKeyGroup():
+                return move_steps.Decided(given(after, step.move))
+        return move_steps.Done()
+
+    async def _drop_ends(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
+        """Change the table, and drop the first ends of a leaf in the same instant; false if there are more."""
+        changed = changes(fields, after)
+        done, *dropped = await self._run(after.keyspace, "filled", changed, *bounds(leaf), _ENDS_AT_ONCE)
+        return bool(done) and dropped[0] < _ENDS_AT_ONCE
+
+    async def _fetch(self, step: move_steps.Fetch, fields: Fields, table: ServerTable) -> move_steps.Fetched | None:
+        if not gives(table, step.move):
+            return move_steps.Fetched(())
+        dropped = b"".join(position_bytes(record) for record in step.taken_over)
+        changed = changes(fields, emptied(table, step.move))
+        done, *pages = await self._run(table.keyspace, "fetch", changed, dropped, *bounds(step.move.group), PAGE)
+        return move_steps.Fetched(_page(pages, PAGE).records) if done else None
+
+    async def _put(self, step: move_steps.Put, fields: Fields, table: ServerTable) -> move_steps.Kept | None:
+        if not takes(table, step.move):
+            return move_steps.Kept(taking=False)
+        records = b"".join(packed(record) for record in step.records)
+        (done,) = await self._run(table.keyspace, "put", changes(fields, table), records)
+        return move_steps.Kept(taking=True) if done else None
+
+
+def _page(reply: Sequence[Any], count: int) -> Page:
+    """Return the first records of what a script found in a range."""
+    more, *pages = reply
+    found = b"".join(pages)
+    return Page(unpacked(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
+
+
+async def carried_out(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
+    """Carry out a step and all that follow, and yield each with what came of it.
+
+    Whoever stops in between leaves a move that goes on with :func:`service.clash.move_steps.resumed`. Raises
+    :class:`service.errors.StepRefused`, :class:`service.errors.StoreUnavailable`, and what the tables raise.
+    """
+    step: Step | None = first
+    while step is not None:
+        outcome = await keyspaces.carry_out(step)
+        yield step, outcome
+        step = following(step, outcome)
+
+
+def completed(step: Step, outcome: Outcome) -> str | None:
+    """Return what is complete with this step: ``split`` or ``merge``."""
+    match step:
+        case Finish(move=move):
+            return move.kind.value
+        case MergeGroup() if outcome == Begun(None):
+            return "merge"
+    return None
+
+
+KEPT_S = 3600
+_NEGLIGIBLE_PER_S = 0.01
+
+Rates = Mapping[KeyGroup, Rate]
+
+
+class Weighed(NamedTuple):
+    """Subscriptions and load of each leaf of some keyspaces: the load now, and the most of now and of a while."""
+
+    sizes: dict[Keyspace, dict[KeyGroup, int]]
+    loads: dict[Keyspace, dict[KeyGroup, float]]
+    lasting: dict[Keyspace, dict[KeyGroup, float]]
+
+
+class LoadStore:
+    """Rates of prefixes, and loads of leaves. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, link: Together, keyspaces: KeyspaceStore) -> None:
+        """Use this link to Redis."""
+        self._link = link
+        self._keyspaces = keyspaces
+
+    async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: Memory) -> None:
+        """Turn what fan-outs noted in the last ``elapsed_s`` into rates. Only the keeper does.
+
+        ``fleet_s`` is the fleet's time.
+        """
+        told, (before,) = await asyncio.gather(
+            self._keyspaces.take_told(keyspace), self._rates([keyspace], fleet_s, memory)
+        )
+        risen = {
+            prefix: before.get(prefix, Rate()).with_measured(deliveries / elapsed_s, elapsed_s, memory)
+            for prefix, deliveries in told.items()
+        }
+        faint = [prefix for prefix, rate in before.items() if prefix not in risen and _is_faint(rate)]
+        await self._note(keyspace, risen, faint, fleet_s)
+
+    async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: Memory) -> Weighed:
+        """Return how many subscriptions each leaf of these keyspaces has, and what it weighs."""
+        leaves = [[group for group, entry in table.entries.items() if entry.standing in LEAVES] for table in tables]
+        counted, rates = await asyncio.gather(
+            asyncio.gather(
+                *(self._keyspaces.sizes(table.keyspace, own) for table, own in zip(tables, leaves, strict=True))
+            ),
+            self._rates([table.keyspace for table in tables], fleet_s, memory),
+        )
+        weighed = Weighed({}, {}, {})
+        for table, own, counts, found in zip(tables, leaves, counted, rates, strict=True):
+            sizes = dict(zip(own, counts, strict=True))
+            now = loads(sizes, {prefix: rate.current for prefix, rate in found.items()})
+            lately = loads(sizes, {prefix: rate.lately for prefix, rate in found.items()})
+            weighed.sizes[table.keyspace] = sizes
+            weighed.loads[table.keyspace] = now
+            weighed.lasting[table.keyspace] = {leaf: max(load, lately[leaf]) for leaf, load in now.items()}
+        return weighed
+
+    async def hand_over(self, move: Move, fleet_s: float, memory: Memory) -> None:
+        """Have the rates of a group that has moved stand where it is now, until its new keeper measures."""
+        (rates,) = await self._rates([move.donor], fleet_s, memory)
+        going, staying = parted({prefix: rate.current for prefix, rate in rates.items()}, move.group)
+        lately, stayed = parted({prefix: rate.lately for prefix, rate in rates.items()}, move.group)
+        await self._note(move.taker, {prefix: Rate(now, lately[prefix]) for prefix, now in going.items()}, [], fleet_s)
+        left = {prefix: Rate(now, stayed[prefix]) for prefix, now in staying.items()}
+        kept = {prefix: rate for prefix, rate in left.items() if not _is_faint(rate)}
+        await self._note(move.donor, kept, [prefix for prefix in left if prefix not in kept], fleet_s)
+
+    async def _note(self, keyspace: Keyspace, rates: Rates, gone: Sequence[KeyGroup], fleet_s: float) -> None:
+        own = keys.keyspace_rates(keyspace)
+        commands: list[Command] = []
+        if rates:
+            fields = [value for prefix, rate in rates.items() for value in (prefix.label, _text(rate, fleet_s))]
+            commands += [("HSET", own, *fields), ("EXPIRE", own, KEPT_S)]
+        if gone:
+            commands.append(("HDEL", own, *(prefix.label for prefix in gone)))
+        if commands:
+            await self._link.many(commands)
+
+    async def _rates(self, keyspaces: Sequence[Keyspace], fleet_s: float, memory: Memory) -> list[dict[KeyGroup, Rate]]:
+        bits = self._keyspaces.bits
+        found = await self._link.many([("HGETALL", keys.keyspace_rates(keyspace)) for keyspace in keyspaces])
+        return [
+            {KeyGroup.labelled(label.decode(), bits): _rate(text, fleet_s, memory) for label, text in fields.items()}
+            for fields in found
+        ]
+
+
+def _is_faint(rate: Rate) -> bool:
+    return max(rate.current, rate.lately) < _NEGLIGIBLE_PER_S
+
+
+def _text(rate: Rate, fleet_s: float) -> str:
+    return f"{rate.current:.6g} {rate.lately:.6g} {fleet_s:.3f}"
+
+
+def _rate(text: bytes, fleet_s: float, memory: Memory) -> Rate:
+    now, lately, at_s = map(float, text.split())
+    return Rate(now, lately).after(fleet_s - at_s, memory)

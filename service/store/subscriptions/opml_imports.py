@@ -1,0 +1,54 @@
+"""Lists of feeds that people sent, until they are subscribed to all of it: a crash costs no more than a repetition."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from service.errors import LimitReached
+from service.feeds.opml import Subscribed
+from service.model import UserId
+from service.store.client import keys
+from service.store.client.connection import Part
+
+MOST_WAITING: Final = 5_000
+"""Feeds of one person: as many as one list may have."""
+
+
+class Imports(Part):
+    """What is still to be imported, per person. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    async def add(self, jid: str, feeds: Sequence[Subscribed], bot: str) -> None:
+        """Add feeds to what is to be imported by the bot of this address.
+
+        Raises :class:`LimitReached` if more than ``MOST_WAITING`` of one person would wait.
+        """
+        uid = keys.user_id(jid)
+        await self._link.call("HSET", keys.IMPORTING, uid, bot)
+        packed = (msgspec.msgpack.encode(feed) for feed in feeds)
+        if not await self._link.script("list_append", (keys.imports(uid),), MOST_WAITING, *packed):
+            raise LimitReached("I am still busy with the lists that you have sent. Send this one when I am done.")
+
+    async def count(self, jid: str) -> int:
+        """Return how many feeds a person has still to import."""
+        return int(await self._link.call("LLEN", keys.imports(keys.user_id(jid))))
+
+    async def waiting(self, bot: str) -> list[UserId]:
+        """Return the people for whom this bot has something to import."""
+        found = await self._link.call("HGETALL", keys.IMPORTING)
+        return [uid.decode() for uid, address in found.items() if address.decode() == bot]
+
+    async def next(self, uid: UserId, count: int) -> list[Subscribed]:
+        """Return what is to be imported next, at most so many; they stay until :meth:`done`."""
+        found = await self._link.call("LRANGE", keys.imports(uid), 0, count - 1)
+        return [msgspec.msgpack.decode(packed, type=Subscribed) for packed in found]
+
+    async def done(self, uid: UserId, count: int) -> None:
+        """So many are imported, or cannot be."""
+        await self._link.call("LTRIM", keys.imports(uid), count, -1)
+
+    async def finished(self, uid: UserId, bot: str) -> None:
+        """Nothing was left; what is added at this moment keeps the person on the list."""
+        await self._link.call("HDEL", keys.IMPORTING, uid)
+        if await self._link.call("LLEN", keys.imports(uid)):
+            await self._link.call("HSET", keys.IMPORTING, uid, bot)

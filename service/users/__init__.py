@@ -1,0 +1,1 @@
+"""People's preferences, and the hours at which they want messages. Pure."""

@@ -1,0 +1,1 @@
+"""Polls of publishers: when, how politely, in which concurrency, and what follows."""

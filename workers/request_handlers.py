@@ -1,0 +1,195 @@
+"""The requests of bots and the console to the fleet, each with its handler: look at this URL, poll this channel now."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from service.errors import (
+    CoronetError,
+    NotSettled,
+    NotSubscribed,
+    NoWorker,
+    PublisherError,
+    UserError,
+    to_fault,
+)
+from service.feeds.opml import Outline
+from service.feeds.sandbox.parser_pool import OpmlReader
+from service.feeds.sandbox.protocol import Examine
+from service.feeds.urls import channel_id
+from service.location.content_cache import unpacked
+from service.model import Channel, Entry, Validators
+from service.net.peer_client import peer_of
+from service.store import Store
+from service.store.coordination.requests import (
+    Answer,
+    Ask,
+    Coordinated,
+    Explained,
+    Failed,
+    Letter,
+    ListDirectories,
+    LookedUp,
+    Lookup,
+    Move,
+    Moving,
+    NameShare,
+    Outlined,
+    Polled,
+    PollNow,
+    Probe,
+    ReadOutline,
+    Share,
+    Show,
+    Shown,
+    Step,
+    Why,
+)
+from workers.node import Node
+from workers.polling.concurrency_limits import Lanes
+from workers.polling.politeness import public_group
+from workers.polling.poll_state import Watch
+from workers.polling.poller import Poller, document, listening
+from workers.url_resolver import Probing, no_looks
+
+_WITHIN_S = 9.0
+_FETCHED_WITHIN_S = 7.0
+_SHOWN_WITHIN_S = 5.0
+_MOST_FEEDS = 1_000
+"""Of a list: an answer is to stay small."""
+_NO_CHANNEL = "There is no such channel."
+
+_T = TypeVar("_T")
+
+log = structlog.get_logger(__name__)
+
+
+class Answers:
+    """Answers requests on behalf of the node that they reached."""
+
+    def __init__(self, store: Store, poller: Poller, lanes: Lanes) -> None:
+        """Look at what nobody polls yet in ``lanes`` for that alone."""
+        self._store = store
+        self._poller = poller
+        self._lanes = lanes
+        self._lists = OpmlReader()
+        self._looks = no_looks()
+        self._handlers: dict[type, Callable[[Node, Ask, Any], Awaitable[Answer]]] = {
+            Probe: self._probe,
+            Move: self._move,
+            PollNow: self._poll_now,
+            ReadOutline: self._read_outline,
+            Lookup: self._look_up,
+            ListDirectories: self._list_directories,
+            NameShare: self._name_share,
+            Show: self._show,
+            Why: self._why,
+        }
+
+    async def answer(self, node: Node, letter: Letter) -> None:
+        """Answer one letter, unless nobody waits any more. What goes wrong is part of the answer."""
+        try:
+            ask = msgspec.msgpack.decode(letter.payload, type=Ask)
+        except msgspec.MsgspecError as error:
+            log.warning("a request of another version", error=str(error))
+            return
+        if ask.until_s < node.polling.fleet_s():
+            return
+        try:
+            async with asyncio.timeout(_WITHIN_S):
+                answer = await self._handlers[type(ask.body)](node, ask, ask.body)
+        except TimeoutError:
+            answer = Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
+        except CoronetError as error:
+            answer = Failed(to_fault(error))
+        await self._store.requests.answer(ask, answer)
+
+    async def _probe(self, node: Node, _: Ask, probe: Probe) -> Answer:
+        return await Probing(self._store, self._poller, self._lanes, node, self._looks).probe(probe)
+
+    async def _move(self, node: Node, _: Ask, move: Move) -> Answer:
+        if not await node.owning.move(move.channel, move.url):
+            raise NotSubscribed("There is no such channel, or it has moved already.")
+        return Moving()
+
+    async def _poll_now(self, node: Node, ask: Ask, wanted: PollNow) -> Answer:
+        polling = node.polling.poll_now(wanted.channel)
+        result = await (self._told(ask, polling) if wanted.told else polling)
+        if result is None:
+            raise NotSubscribed(_NO_CHANNEL)
+        return Polled(result)
+
+    async def _told(self, ask: Ask, polling: Awaitable[_T]) -> _T:
+        """Return what comes of it, and tell its steps meanwhile, in order."""
+        began_s, steps = time.monotonic(), asyncio.Queue[Step | None]()
+
+        async def telling() -> None:
+            while (step := await steps.get()) is not None:
+                await self._store.requests.answer(ask, step)
+
+        teller = asyncio.create_task(telling())
+        try:
+            with listening(lambda words: steps.put_nowait(Step(words, time.monotonic() - began_s))):
+                return await polling
+        finally:
+            steps.put_nowait(None)
+            await teller
+
+    async def _read_outline(self, _node: Node, _: Ask, wanted: ReadOutline) -> Answer:
+        """Fetch and read a list of feeds. Raises what its reader is to be told of."""
+        channel = Channel(channel_id(wanted.url), wanted.url)
+
+        async def load() -> bytes:
+            async with self._lanes.room(channel, await self._poller.address_group(channel)):
+                fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
+            return fetched.body or b""
+
+        outline = await self._lists.read(load)
+        if len(outline.feeds) > _MOST_FEEDS:
+            problem = f"Only the first {_MOST_FEEDS:,} feeds are read."
+            outline = Outline(outline.feeds[:_MOST_FEEDS], (problem, *outline.problems))
+        return Outlined(outline)
+
+    async def _look_up(self, node: Node, _: Ask, wanted: Lookup) -> Answer:
+        return LookedUp(tuple(node.directories.find(wanted.pairs, wanted.limit)))
+
+    async def _list_directories(self, node: Node, _: Ask, _wanted: ListDirectories) -> Answer:
+        return Coordinated(node.directories.chosen)
+
+    async def _name_share(self, node: Node, _: Ask, wanted: NameShare) -> Answer:
+        return Share(node.directories.share(wanted.pair))
+
+    async def _show(self, node: Node, _: Ask, wanted: Show) -> Answer:
+        """Show a channel's latest entries, and where its content came from."""
+        (state,) = await self._store.channels.states([wanted.channel])
+        if state is None:
+            raise NotSubscribed(_NO_CHANNEL)
+        located = await node.contents.locate(wanted.channel, state.channel.version, state.digest)
+        latest = unpacked(located.content.latest)
+        if located.source == "publisher":
+            latest = await self._fetched(state.channel)
+        elif not latest:
+            latest = await self._store.channels.newest(wanted.channel)
+        workers = ((peer_of(info), info.name) for info in node.ring.nodes)
+        name = next((name for peer, name in workers if peer and peer.id == located.worker), "")
+        return Shown(located.version, latest, located.source, located.hops, name)
+
+    async def _fetched(self, channel: Channel) -> tuple[Entry, ...]:
+        with contextlib.suppress(PublisherError, UserError):
+            async with self._lanes.room(channel, await self._poller.address_group(channel)):
+                fetched = await self._poller.fetch_unknown(channel, _SHOWN_WITHIN_S)
+                job = Examine((document(fetched),), b"", channel.url, channel.kind, time.time())
+                watch = Watch(channel, Validators(), 0, address_group=public_group(fetched.address))
+                return (await self._lanes.examine(job, watch, _SHOWN_WITHIN_S)).latest
+        return ()
+
+    async def _why(self, node: Node, _: Ask, wanted: Why) -> Answer:
+        reason = node.why(wanted.channel)
+        if reason is None:
+            raise NotSettled("It is not settled yet how this is polled.")
+        return Explained(reason)
