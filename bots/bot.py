@@ -4,22 +4,22 @@ import asyncio
 import contextlib
 from typing import Final
 
+from bots.access import Access
 from bots.cluster.served_people import Charges
-from bots.cluster.takeover import Takeover
 from bots.delivery.outbox_consumer import Delivery
-from bots.dialogue.dry_run import Rehearsing
 from bots.dialogue.opml_import import Importing
 from bots.dialogue.request_handler import House
 from bots.dialogue.request_types import Limits
 from bots.inbound.intake import Intake
-from bots.inbound.reply_sender import ReplySender
+from bots.inbound.takeover import Takeover
 from bots.pubsub.publisher import Publishing
 from bots.rooms.room_client import Rooms
-from bots.sessions.access import Access
 from bots.sessions.adhoc_session import Counter
 from bots.sessions.chat_session import Desk
+from bots.sessions.dry_run import Rehearsing
+from bots.sessions.reply_sender import ReplySender
 from bots.tasks import together
-from bots.xmpp import Connection
+from bots.xmpp.connection import Connection
 from bots.xmpp.file_transfer import Uploads
 from bots.xmpp.port import (
     Bounced,

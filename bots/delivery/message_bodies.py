@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 from cachetools import FIFOCache, LRUCache
 
-from bots.delivery.entry_templates import Template
 from bots.delivery.notification_text import ArticleKey, MetBy, link_preview, notification
+from bots.replies.entry_templates import Template
 from bots.replies.translator import Voice, voice
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import marks, share

@@ -13,8 +13,8 @@ from typing import NoReturn, cast
 import msgspec
 
 from bots.commands import parser as commands
-from bots.commands import settings_parser
 from bots.dialogue import settings as preferring
+from bots.dialogue import settings_parser
 from bots.dialogue import subscriptions as subscribing
 from bots.dialogue.request_handler import Requests
 from bots.replies.base import Question, Reply

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from bots.commands import settings_parser
 from bots.commands.parser import Target
+from bots.dialogue import settings_parser
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscriptions import meant
 from bots.replies.base import Followed, Reply

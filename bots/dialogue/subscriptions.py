@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from bots.commands.parser import Target
-from bots.commands.settings_parser import wished
 from bots.dialogue.request_handler import Requests
+from bots.dialogue.settings_parser import wished
 from bots.replies.base import LONGEST_MESSAGE_BYTES, Followed, Reply
 from bots.replies.help import Incomplete
 from bots.replies.subscriptions import (

@@ -20,9 +20,9 @@ import structlog
 from bots.cluster.served_people import Charges
 from bots.pubsub import atom
 from bots.pubsub.atom import Item
-from bots.pubsub.requests import Pubsub, PubsubRefused
 from bots.tasks import together
 from bots.xmpp.port import AskingLink, LinkLost
+from bots.xmpp.pubsub import Pubsub, PubsubRefused
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.feeds.parsing.html_text import one_line

@@ -65,6 +65,10 @@ def broken(voice: Voice) -> str:
     return voice.say("Something went wrong on my side. It is logged; please try something else, or try again later.")
 
 
+AFTER_NICK: Final = ":,; \n\t"
+"""Separates the nick of the person addressed from the rest."""
+
+
 class Greeted(Reply, frozen=True):
     """Who we are."""
 
@@ -197,3 +201,8 @@ NOT_UNDERSTOOD: Final = (
 """Replies to what is no command that can be carried out."""
 NO_COMMAND: Final = (*NOT_UNDERSTOOD, OnlyManagers, NotAdmitted)
 """These, and to commands of people who may not give them: software, too, could say any of it again and again."""
+
+
+def quoted(nick: str) -> str:
+    """Return a nick as an answer begins with it: in quotation marks if it could be another's nick and a command."""
+    return f"“{nick}”" if any(char in nick for char in AFTER_NICK) else nick

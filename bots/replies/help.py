@@ -155,3 +155,31 @@ class Incomplete(Refusal, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return HELP[self.verb].all(voice)
+
+
+_TITLES: Final = {
+    "subscribe": marked("Subscribe to a feed or page"),
+    "unsubscribe": marked("End subscriptions"),
+    "list": marked("My subscriptions"),
+    "find": marked("Find channels"),
+    "watch": marked("Watch for a subject"),
+    "unwatch": marked("End a watch"),
+    "show": marked("Latest entries of a subscription"),
+    "why": marked("How often is it looked at?"),
+    "status": marked("Is everything in order?"),
+    "quiet": marked("Quiet hours"),
+    "digest": marked("When to be told"),
+    "timezone": marked("Time zone"),
+    "language": marked("Language"),
+    "pause": marked("Pause subscriptions"),
+    "resume": marked("Resume subscriptions"),
+    "set": marked("Settings of a subscription"),
+    "export": marked("My subscriptions as OPML"),
+    "forget": marked("Forget me"),
+    "help": marked("Help"),
+}
+
+
+def command_title(verb: str, voice: Voice) -> str:
+    """Return the title of a command in lists and forms (XEP-0050)."""
+    return voice.say(_TITLES.get(verb, verb.capitalize()))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from bots.commands.parser import MOST_SHOWN
-from bots.delivery.entry_templates import MOST_CHARS, MOST_LINES, VARIABLES
 from bots.replies.base import Followed, Refusal, Reply, fitted, title
+from bots.replies.entry_templates import MOST_CHARS, MOST_LINES, VARIABLES
 from bots.replies.help import HELP
 from bots.replies.translator import LANGUAGES, Voice, marked
 from bots.replies.translator import voice as voice_of

@@ -20,20 +20,20 @@ from xml.sax.saxutils import escape
 import msgspec
 import structlog
 
+from bots.access import Access
 from bots.cluster.served_people import Charges
 from bots.commands.parser import LEAVE
 from bots.delivery.outbox_consumer import Delivery
 from bots.dialogue.request_handler import House, RequestHandler
-from bots.pubsub.requests import Pubsub, PubsubRefused
 from bots.replies.conversation import NotAdmitted, excuse, in_a_room
 from bots.replies.translator import voice
 from bots.rooms.room_state import Check, Deed, Drop, Enter, Excuse, GiveUp, Leave, Settle, Visits, can_vouch
-from bots.sessions.access import Access
 from bots.sessions.chat_session import Desk
 from bots.tasks import end
 from bots.xmpp import service_discovery, stanzas
 from bots.xmpp.message_ids import fresh_id, is_batch
 from bots.xmpp.port import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
+from bots.xmpp.pubsub import Pubsub, PubsubRefused
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId

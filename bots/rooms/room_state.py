@@ -15,6 +15,7 @@ from typing import Final, Literal
 import msgspec
 from cachetools import FIFOCache
 
+from bots.replies.conversation import AFTER_NICK
 from bots.xmpp.port import InRoom, Invited, RoomRefused, SaidInRoom
 from bots.xmpp.service_discovery import NAME
 from service.model import UserId
@@ -44,8 +45,6 @@ _RETRY_S: Final = (15.0, 3_600.0)
 _FINAL: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
 """Refusals of a room that was ours which no retry will change; of others, any refusal is final."""
 _MANAGERS: Final = ("owner", "admin")
-_AFTER_NICK: Final = ":,; \n\t"
-"""Separates the nick of the person addressed from the rest."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -381,18 +380,13 @@ def can_vouch(room: str, jid: str) -> bool:
     return service.endswith(f".{home}") and ("." not in home or site_of(service) == site_of(home))
 
 
-def quoted(nick: str) -> str:
-    """Return a nick as an answer begins with it: in quotation marks if it could be another's nick and a command."""
-    return f"“{nick}”" if any(char in nick for char in _AFTER_NICK) else nick
-
-
 def _addressed(text: str, nick: str) -> str | None:
     """Return what was said to ``nick``, without their name; None if it was said to nobody, or somebody else."""
     rest = text.strip().removeprefix("@")
     if not rest.lower().startswith(nick.lower()):
         return None
     after = rest[len(nick) :]
-    return None if after and after[0] not in _AFTER_NICK else after.lstrip(_AFTER_NICK)
+    return None if after and after[0] not in AFTER_NICK else after.lstrip(AFTER_NICK)
 
 
 def _nick(attempt: int) -> str:

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
+from bots.access import COMMAND, FORM, Access, Refused
 from bots.cluster.served_people import Charges
 from bots.commands import parser as commands
 from bots.dialogue.dispatcher import answer
@@ -24,9 +25,9 @@ from bots.replies.base import Question, Refusal, Reply
 from bots.replies.conversation import Failed, NotAdmitted, TooFast, broken
 from bots.replies.translator import Voice, voice
 from bots.sessions import forms
-from bots.sessions.access import COMMAND, FORM, Access, Refused
 from bots.tasks import end
 from bots.xmpp import adhoc, service_discovery, stanzas
+from bots.xmpp.adhoc import Form
 from bots.xmpp.port import Link, Ordered
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -48,7 +49,7 @@ _log = structlog.get_logger()
 class _Errand(msgspec.Struct):
     """One run of a command: the form that was shown last, and the question that it asks."""
 
-    form: forms.Form
+    form: Form
     asked: Question | None
 
 

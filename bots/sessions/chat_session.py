@@ -1,6 +1,6 @@
 """Answers people: one command at a time per person, many people in parallel.
 
-Drives :mod:`bots.dialogue.dispatcher` against the store; :mod:`bots.inbound.reply_sender` sends the answers.
+Drives :mod:`bots.dialogue.dispatcher` against the store; :mod:`bots.sessions.reply_sender` sends the answers.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ import msgspec
 import structlog
 from cachetools import LRUCache, TTLCache
 
+from bots.access import Access, Refused, limits_of
 from bots.cluster.served_people import Charges
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import House, RequestHandler
-from bots.inbound.reply_sender import ReplySender
 from bots.replies.base import LONGEST_MESSAGE_BYTES, Question, Reply, clip
 from bots.replies.conversation import (
     NO_COMMAND,
@@ -24,13 +24,13 @@ from bots.replies.conversation import (
     Greeted,
     KeepsQuiet,
     broken,
+    quoted,
     welcome,
     welcome_back,
 )
 from bots.replies.subscriptions import ExportedAsFile
 from bots.replies.translator import voice
-from bots.rooms.room_state import quoted
-from bots.sessions.access import Access, Refused, limits_of
+from bots.sessions.reply_sender import ReplySender
 from bots.tasks import end
 from bots.xmpp import stanzas
 from bots.xmpp.message_ids import answer_id, fresh_id

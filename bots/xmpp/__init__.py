@@ -6,7 +6,3 @@ bound; that of XEP-0313 takes an error for the end of an archive; that of XEP-03
 open request of a plugin is a handler that is tried on each incoming request and answer. Where only their stanza
 classes would do (XEP-0004, 0050, 0060, and the extensions of messages), our code does not become shorter with them.
 """
-
-from bots.xmpp.connection import Connection
-
-__all__ = ["Connection"]

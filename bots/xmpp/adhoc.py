@@ -1,10 +1,11 @@
 """XEP-0050 on the wire: what a person's software orders, and what we answer. Pure."""
 
-from typing import Final
+from typing import Final, Literal
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
-from bots.sessions.forms import Field, Form
+import msgspec
+
 from bots.xmpp.port import Ordered
 from bots.xmpp.service_discovery import COMMANDS
 from bots.xmpp.stanzas import LONGEST_TOKEN, bare, clean
@@ -15,7 +16,31 @@ LONGEST_VALUES: Final = 262_144
 """Characters of all of them; a list of subscriptions that is pasted in is long."""
 
 _DATA: Final = "jabber:x:data"
+Kind = Literal["text-single", "text-multi", "list-single", "list-multi", "boolean"]
+Options = tuple[tuple[str, str], ...]
+"""What can be chosen: value, label."""
+
 LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field of a form; ``choice`` is what of the person's own there is to choose from, "" for ``options``."""
+
+    var: str
+    label: str
+    kind: Kind = "text-single"
+    required: bool = False
+    options: Options = ()
+    values: tuple[str, ...] = ()
+    choice: Literal["", "subscription", "subscription or all", "watch"] = ""
+
+
+class Form(msgspec.Struct, frozen=True):
+    """What to fill in; without fields, there is nothing to."""
+
+    title: str
+    instructions: str
+    fields: tuple[Field, ...]
 
 
 def read(iq: Element) -> Ordered | None:

@@ -14,10 +14,10 @@ from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
 from bots.commands.parser import VERBS
-from bots.pubsub.requests import Pubsub, PubsubRefused
+from bots.replies.help import command_title
 from bots.replies.translator import Voice
-from bots.sessions.forms import name
 from bots.xmpp.port import AskingLink
+from bots.xmpp.pubsub import Pubsub, PubsubRefused
 from bots.xmpp.stanzas import data_form
 
 NAME: Final = "Coronet"
@@ -132,7 +132,9 @@ def _info(node: str, voice: Voice) -> str | None:
     elif node == COMMANDS:
         content = _identity("automation", "command-list", NAME)
     elif node in VERBS:
-        content = _identity("automation", "command-node", name(node, voice)) + _features((COMMANDS, "jabber:x:data"))
+        content = _identity("automation", "command-node", command_title(node, voice)) + _features(
+            (COMMANDS, "jabber:x:data")
+        )
     else:
         return None
     return _query(_DISCO_INFO, node, content)
@@ -142,7 +144,7 @@ def _items(node: str, address: str, voice: Voice) -> str | None:
     if node not in ("", COMMANDS):
         return None
     items = (
-        f"<item jid={quoteattr(address)} node={quoteattr(verb)} name={quoteattr(name(verb, voice))}/>"
+        f"<item jid={quoteattr(address)} node={quoteattr(verb)} name={quoteattr(command_title(verb, voice))}/>"
         for verb in (VERBS if node else ())
     )
     return _query(_DISCO_ITEMS, node, "".join(items))

@@ -18,7 +18,7 @@ PURE = (
     "service/feeds",
     "service/simulate",
     "bots/commands/parser",
-    "bots/commands/settings_parser",
+    "bots/dialogue/settings_parser",
     "bots/replies",
     "service/users/preferences",
 )

@@ -23,9 +23,9 @@ from aiohttp.test_utils import unused_port
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
-from bots.pubsub.requests import Pubsub
-from bots.xmpp import Connection
+from bots.xmpp.connection import Connection
 from bots.xmpp.file_transfer import Uploads
+from bots.xmpp.pubsub import Pubsub
 from service.embedded import ports
 from service.embedded.supervisor import Child, Program
 from service.errors import StoreUnavailable

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots.pubsub.publisher import MOST_AT_FIRST, Publishing
-from bots.pubsub.requests import PubsubRefused
 from bots.xmpp.port import LinkLost
+from bots.xmpp.pubsub import PubsubRefused
 from service.clock import SystemClock
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry

@@ -10,8 +10,9 @@ import pytest_asyncio
 from slixmpp import Message
 from slixmpp.exceptions import IqError
 
+from bots import access
 from bots.bot import Bot
-from bots.sessions import access, adhoc_session
+from bots.sessions import adhoc_session
 from bots.sessions.chat_session import MOST_MISUNDERSTOOD
 from bots.xmpp import presence
 from service.feeds import opml

@@ -15,6 +15,7 @@ from bots.replies.subscriptions import Choose, Confirm
 from bots.replies.translator import voice
 from bots.sessions import forms
 from bots.xmpp import adhoc
+from bots.xmpp.adhoc import Form
 from bots.xmpp.service_discovery import COMMANDS
 from service.discovery.query_parser import Finding, parse_query
 from service.model import FeedLink
@@ -24,7 +25,7 @@ SPEAKER = voice("en")
 MINE = (Followed(1, feed("https://news.example/feed", "The <News>")), Followed(3, feed("https://b.example/", "")))
 
 
-def opened(verb: str) -> forms.Form:
+def opened(verb: str) -> Form:
     """The form with which a command begins, for somebody with two subscriptions."""
     person = Person(follows={one.number: one.channel for one in MINE})
     return at_once(forms.opening(verb, SPEAKER, cast("Queries", FakeRequests(person))))

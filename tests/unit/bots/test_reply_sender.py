@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from bots.cluster.served_people import Charges
-from bots.inbound.reply_sender import ReplySender
+from bots.sessions.reply_sender import ReplySender
 from bots.tasks import end
 from bots.xmpp.port import Link
 from service.model import UserId
@@ -61,7 +61,7 @@ async def test_an_answer_that_the_server_confirms_while_the_bot_leaves_is_struck
 
 
 async def test_an_answer_that_no_server_confirms_is_left_to_the_next_bot(monkeypatch: Any) -> None:
-    monkeypatch.setattr("bots.inbound.reply_sender.FINISH_WITHIN_S", 0.01)
+    monkeypatch.setattr("bots.sessions.reply_sender.FINISH_WITHIN_S", 0.01)
     server = _Server()
     await (await _leaving(server))
     assert server.unanswered

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.commands import settings_parser
+from bots.dialogue import settings_parser
 from service.users.quiet_hours import EVERY_DAY, Digest, Quiet
 
 NIGHT = (22 * 60, 7 * 60)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from bots.commands.parser import MOST_SHOWN
-from bots.delivery import entry_templates
+from bots.replies import entry_templates
 from bots.replies.base import Reply
 from bots.replies.help import Incomplete
 from bots.replies.settings import (
