@@ -17,8 +17,8 @@ import msgspec
 from cachetools import FIFOCache, LRUCache
 
 from bots.delivery.notification_text import ArticleKey, MetBy, link_preview, notification
+from bots.i18n.translator import Voice, voice
 from bots.replies.entry_templates import Template
-from bots.replies.translator import Voice, voice
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import marks, share
 from service.model import Change, Channel, ChannelId, Delta, UserId

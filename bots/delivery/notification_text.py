@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
+from bots.i18n.translator import Voice
 from bots.replies.base import LONGEST_MESSAGE_BYTES, address, clip, entry_lines, joined_lines, more, title
 from bots.replies.entry_templates import Template
-from bots.replies.translator import Voice
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import is_edit
 from service.feeds.parsing.html_text import one_line

@@ -16,9 +16,9 @@ from bots.access import Access
 from bots.delivery.outbox_consumer import Delivery
 from bots.dialogue.opml_import import Importing, follow
 from bots.dialogue.request_types import Limits, WhatItTold
+from bots.i18n.translator import spoken
 from bots.pubsub.atom import node_uri
 from bots.replies.base import Followed
-from bots.replies.translator import spoken
 from bots.xmpp.file_transfer import Uploads
 from service.clock import Clock
 from service.corona.poll_explanation import Reason

@@ -8,6 +8,7 @@ from bots.commands.parser import Target
 from bots.dialogue import settings_parser
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscriptions import meant
+from bots.i18n.translator import SOURCE, language_named, spoken
 from bots.replies.base import Followed, Reply
 from bots.replies.settings import (
     Filters,
@@ -20,7 +21,6 @@ from bots.replies.settings import (
     UnreadableSetting,
 )
 from bots.replies.subscriptions import NoSuchSubscription
-from bots.replies.translator import SOURCE, language_named, spoken
 from service.errors import CoronetError
 from service.users.preferences import FOR_ALL, NONE, Preferences
 from service.users.quiet_hours import Habits

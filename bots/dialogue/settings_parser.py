@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from bots.commands.parser import MOST_SHOWN
+from bots.i18n.translator import bare
 from bots.replies import entry_templates
 from bots.replies.base import Reply
 from bots.replies.help import Incomplete
@@ -22,7 +23,6 @@ from bots.replies.settings import (
     UnreadableTime,
 )
 from bots.replies.subscriptions import Wishes
-from bots.replies.translator import bare
 from service.feeds.parsing.html_text import one_line
 from service.users.preferences import LEAST_INTERVAL_S, MOST_INTERVAL_S, MOST_RULES, Preferences, Rule, parse_test
 from service.users.quiet_hours import DAYS, EVERY_DAY, Digest, Habits, Quiet, zone_named

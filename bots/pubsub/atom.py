@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 
 from bots.delivery.notification_text import notification
-from bots.replies.translator import SOURCE, voice
+from bots.i18n.translator import SOURCE, voice
 from bots.xmpp.stanzas import clean
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import without_selector

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from bots.replies.translator import Voice, voice
+from bots.i18n.translator import Voice, voice
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry

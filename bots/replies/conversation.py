@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from bots.i18n.translator import Voice, marked
 from bots.replies.base import Question, Refusal, Reply
 from bots.replies.errors import sentence
 from bots.replies.help import Incomplete
 from bots.replies.search import NothingMore
-from bots.replies.translator import Voice, marked
 from service.errors import CoronetError
 from service.feeds.parsing.html_text import one_line
 

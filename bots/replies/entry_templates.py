@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from bots.replies.translator import Voice
+from bots.i18n.translator import Voice
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry
 

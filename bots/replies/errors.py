@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bots.replies.translator import Voice, marked
+from bots.i18n.translator import Voice, marked
 from service import errors
 from service.feeds.parsing.html_text import one_line
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import msgspec
 
+from bots.i18n.translator import Voice, marked
 from bots.replies.base import Refusal, Reply
-from bots.replies.translator import Voice, marked
 
 
 class Topic(msgspec.Struct, frozen=True):

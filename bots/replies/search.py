@@ -1,8 +1,8 @@
 """Replies about searches, and about what is watched for."""
 
+from bots.i18n.translator import Voice, marked
 from bots.replies.base import Question, Refusal, Reply, address, entry_lines, fitted, title
 from bots.replies.help import HELP
-from bots.replies.translator import Voice, marked
 from service.discovery.query_parser import Finding, Query, written
 from service.discovery.saved_searches import Topic, Watch
 from service.feeds.parsing.html_text import one_line

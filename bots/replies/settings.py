@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from bots.commands.parser import MOST_SHOWN
+from bots.i18n.translator import LANGUAGES, Voice, marked
+from bots.i18n.translator import voice as voice_of
 from bots.replies.base import Followed, Refusal, Reply, fitted, title
 from bots.replies.entry_templates import MOST_CHARS, MOST_LINES, VARIABLES
 from bots.replies.help import HELP
-from bots.replies.translator import LANGUAGES, Voice, marked
-from bots.replies.translator import voice as voice_of
 from service.feeds.parsing.html_text import one_line
 from service.users.preferences import LEAST_INTERVAL_S, MOST_INTERVAL_S, NONE, USUAL_PROOF, Preferences, Rule, written
 from service.users.quiet_hours import EVERY_DAY, MINUTES_PER_HOUR, Digest, Habits, Quiet, zoned

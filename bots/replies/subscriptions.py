@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from bots.i18n.translator import Voice, marked
 from bots.replies.base import (
     LONGEST_MESSAGE_BYTES,
     Followed,
@@ -16,7 +17,6 @@ from bots.replies.base import (
 )
 from bots.replies.errors import outcome, sentence
 from bots.replies.settings import chosen
-from bots.replies.translator import Voice, marked
 from service.corona.poll_explanation import Bound, Reason
 from service.errors import CoronetError, UploadRefused
 from service.feeds.parsing.html_text import one_line

@@ -25,8 +25,8 @@ from bots.cluster.served_people import Charges
 from bots.commands.parser import LEAVE
 from bots.delivery.outbox_consumer import Delivery
 from bots.dialogue.request_handler import House, RequestHandler
+from bots.i18n.translator import voice
 from bots.replies.conversation import NotAdmitted, excuse, in_a_room
-from bots.replies.translator import voice
 from bots.rooms.room_state import Check, Deed, Drop, Enter, Excuse, GiveUp, Leave, Settle, Visits, can_vouch
 from bots.sessions.chat_session import Desk
 from bots.tasks import end

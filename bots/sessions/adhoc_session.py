@@ -21,9 +21,9 @@ from bots.cluster.served_people import Charges
 from bots.commands import parser as commands
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import House, RequestHandler
+from bots.i18n.translator import Voice, voice
 from bots.replies.base import Question, Refusal, Reply
 from bots.replies.conversation import Failed, NotAdmitted, TooFast, broken
-from bots.replies.translator import Voice, voice
 from bots.sessions import forms
 from bots.tasks import end
 from bots.xmpp import adhoc, service_discovery, stanzas

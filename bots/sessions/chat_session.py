@@ -16,6 +16,7 @@ from bots.access import Access, Refused, limits_of
 from bots.cluster.served_people import Charges
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import House, RequestHandler
+from bots.i18n.translator import voice
 from bots.replies.base import LONGEST_MESSAGE_BYTES, Question, Reply, clip
 from bots.replies.conversation import (
     NO_COMMAND,
@@ -29,7 +30,6 @@ from bots.replies.conversation import (
     welcome_back,
 )
 from bots.replies.subscriptions import ExportedAsFile
-from bots.replies.translator import voice
 from bots.sessions.reply_sender import ReplySender
 from bots.tasks import end
 from bots.xmpp import stanzas

@@ -7,8 +7,8 @@ import structlog
 from bots.delivery.notification_text import notification
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import DryRun, House
+from bots.i18n.translator import SOURCE, voice
 from bots.replies.base import Question
-from bots.replies.translator import SOURCE, voice
 from bots.sessions.chat_session import worded
 from service.errors import CoronetError, StoreUnavailable, to_fault
 from service.model import Change, Channel, Delta, Entry

@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from bots.dialogue.request_handler import Queries
+from bots.i18n.translator import Voice, marked
 from bots.replies.base import Question, title
 from bots.replies.help import command_title
 from bots.replies.search import Found
 from bots.replies.subscriptions import Choose
-from bots.replies.translator import Voice, marked
 from bots.xmpp.adhoc import Field, Form, Options
 from service.discovery.query_parser import written
 from service.feeds.parsing.html_text import one_line

@@ -23,7 +23,7 @@ import structlog
 from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots.replies.translator import voice
+from bots.i18n.translator import voice
 from bots.xmpp import adhoc, archive, message_parser, service_discovery, stanzas
 from bots.xmpp.port import Event, LinkLost, Ordered, PresenceChanged, Said, Started, Wrote
 from service.observability.metrics import MESSAGES

@@ -14,8 +14,8 @@ from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
 from bots.commands.parser import VERBS
+from bots.i18n.translator import Voice
 from bots.replies.help import command_title
-from bots.replies.translator import Voice
 from bots.xmpp.port import AskingLink
 from bots.xmpp.pubsub import Pubsub, PubsubRefused
 from bots.xmpp.stanzas import data_form

@@ -5,7 +5,7 @@ pipes. What reads documents loads feedparser and lxml and can take minutes on cr
 it only through ``sandbox``, whose children the kernel kills when one document uses up what it gets.
 
 - One document, one request: ``examine`` says what is new in a channel, or what a document is. Requests are sent over
-  ``wire`` and answered in ``sandbox_child``, which ``sandbox_confinement`` keeps from files and network.
+  ``protocol`` and answered in ``parser_process``, which ``confinement`` keeps from files and network.
 - A feed: ``parse`` turns bytes (``charset``) into a ParsedFeed, by ``strict`` where the fast path applies (it skips
   entries that are ``familiar``), else by ``tolerant``, or ``jsonfeed``; ``limits`` and ``wishes`` read the rest.
   ``identity`` says which entries are new or edited, by the ``traces`` of each and those ``remembered``.

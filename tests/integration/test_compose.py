@@ -114,7 +114,7 @@ def commands_of_the_store() -> set[str]:
     """Every Redis command that the store sends, itself or from its scripts."""
     store = ROOT / "service/store"
     found = {"HELLO", "AUTH", "PING"}
-    for path in store.glob("*.py"):
+    for path in store.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             words = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple) else []
             first = words[0].value if words and isinstance(words[0], ast.Constant) else None

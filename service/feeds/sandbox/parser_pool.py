@@ -1,7 +1,7 @@
 """Reading documents in killable children, so that one bad publisher costs one child and nothing else.
 
 This process loads neither feedparser nor lxml. Children start when they are needed, read one document
-after the other, and are killed when a document uses up its time or memory (limits: ``sandbox_child``).
+after the other, and are killed when a document uses up its time or memory (limits: ``parser_process``).
 """
 
 import asyncio

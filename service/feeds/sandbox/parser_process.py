@@ -3,7 +3,7 @@
 The kernel enforces the limits: the default action of SIGPROF and SIGALRM is death, which no C code can
 put off. The parent's death closes stdin; a child that is busy then dies of its timers at the latest.
 Once everything is loaded, and before the first document is read, files, network and other programs are given up
-(``sandbox_confinement``).
+(``confinement``).
 """
 
 import contextlib

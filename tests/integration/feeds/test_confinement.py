@@ -22,10 +22,10 @@ from tests.support.documents import item, page, rss
 URL = "https://example.com/feed"
 ATTEMPTS = """
 import ctypes, os, resource, socket, sys
-from service.feeds import sandbox_confinement
+from service.feeds.sandbox import confinement
 
 if sys.argv[1] == "rlimits":
-    sandbox_confinement._instructions = lambda machine: None
+    confinement._instructions = lambda machine: None
 libc = ctypes.CDLL(None, use_errno=True)
 
 def traced():
@@ -53,7 +53,7 @@ attempts = {
     "trace another process": traced,
     "raise a limit": raised,
 }
-print(sandbox_confinement.confine())
+print(confinement.confine())
 for name, attempt in attempts.items():
     try:
         attempt()
@@ -124,9 +124,9 @@ def _outcome(job: Read) -> Reading | str:
 def _answers(confinement: str, jobs: Iterable[Read]) -> list[Answer[Reading]]:
     """Return what a process answers to jobs that runs the child's own program, with that confinement."""
     program = (
-        "from service.feeds import sandbox_child, sandbox_confinement\n"
-        f"if {confinement!r} == 'rlimits': sandbox_confinement._instructions = lambda machine: None\n"
-        "sandbox_child.main()\n"
+        "from service.feeds.sandbox import confinement, parser_process\n"
+        f"if {confinement!r} == 'rlimits': confinement._instructions = lambda machine: None\n"
+        "parser_process.main()\n"
     )
     told = b"".join(map(frame, jobs))
     output = subprocess.run(

@@ -69,7 +69,7 @@ def children() -> list[int]:
 
 def is_parser(pid: int) -> bool:
     try:
-        return b"sandbox_child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"parser_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return False
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from bots.commands import parser as commands
 from bots.dialogue.request_handler import Queries
+from bots.i18n.translator import voice
 from bots.replies.base import Followed
 from bots.replies.search import Found
 from bots.replies.subscriptions import Choose, Confirm
-from bots.replies.translator import voice
 from bots.sessions import forms
 from bots.xmpp import adhoc
 from bots.xmpp.adhoc import Form

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import XML, Element
 
 import pytest
 
-from bots.replies.translator import voice
+from bots.i18n.translator import voice
 from bots.xmpp import service_discovery
 
 XEP_0115_FEATURES = [

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bots.delivery.notification_text import notification
-from bots.replies.translator import LANGUAGES, voice
+from bots.i18n.translator import LANGUAGES, voice
 from bots.rooms.room_state import Visits
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.port import InRoom, SaidInRoom

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bots.delivery.message_bodies import also_told_by
 from bots.delivery.notification_text import notification
-from bots.replies.translator import voice
+from bots.i18n.translator import voice
 from service.feeds.entries.version_parts import share
 from service.feeds.urls import channel_id, page_url
 from service.model import Change, Channel, Delta, Entry, Notice

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.delivery.notification_text import MOST_PREVIEW_BYTES, link_preview, notification
+from bots.i18n.translator import voice
 from bots.replies.entry_templates import Template
-from bots.replies.translator import voice
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry, Notice
 

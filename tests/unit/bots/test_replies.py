@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.delivery.notification_text import notification
+from bots.i18n.translator import voice
 from bots.replies.base import Followed
 from bots.replies.conversation import Failed
 from bots.replies.errors import outcome, sentence
 from bots.replies.subscriptions import Listing, Shown, StatusReport
-from bots.replies.translator import voice
 from service import errors
 from service.model import Change, Channel, Delta, Entry
 from tests.unit.bots.safety import hostile, safe

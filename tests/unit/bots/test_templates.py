@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots.i18n.translator import voice
 from bots.replies.entry_templates import MOST_CHARS, Template, fits, strangers, tidy
-from bots.replies.translator import voice
 from service.model import Entry
 from tests.unit.bots.safety import hostile
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from bots.commands.parser import VERB_OF
-from bots.replies.translator import LANGUAGES, SOURCE
+from bots.i18n.translator import LANGUAGES, SOURCE
 from tests.unit.bots.visiting import visitor
 
 FOLDER = Path(__file__).parent / "transcripts"

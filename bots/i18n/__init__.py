@@ -1,0 +1,1 @@
+"""Internationalisation: the languages of the bot, and the catalogs of their sentences."""
