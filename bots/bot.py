@@ -6,7 +6,7 @@ from typing import Final
 
 from bots.access import Access
 from bots.cluster.served_people import Charges
-from bots.delivery.outbox_consumer import Delivery
+from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import Importing
 from bots.dialogue.request_handler import House
 from bots.dialogue.request_types import Limits
@@ -62,8 +62,8 @@ class Bot:
         )
         self._charges = charges
         self.connection = Connection(settings, session, self._on_event)
-        self._delivery = Delivery(store, self.connection, clock, charges, settings.messages_per_s_per_user)
-        self._presences = Presences(store.users, self._delivery.presence)
+        self._delivery = OutboxConsumer(store, self.connection, clock, charges, settings.messages_per_s_per_user)
+        self._presences = Presences(store.users, self._delivery.on_presence)
         access = Access(
             store.users,
             store.invites,
@@ -150,7 +150,7 @@ class Bot:
         """``charges`` has these parts, too."""
         self.connection.leads = self._charges.leads
         await self._rooms.load()
-        self._delivery.gained(parts)
+        self._delivery.on_partitions_gained(parts)
         self._intake.gained()
 
     async def lost(self) -> None:
@@ -161,12 +161,12 @@ class Bot:
         if self._publishing is not None:
             await self._publishing.finished()
         await self._desk.finished()
-        await self._delivery.finished()
-        self._delivery.lost()
+        await self._delivery.drain()
+        self._delivery.on_partitions_lost()
 
     def certain(self) -> None:
         """``charges`` can be sure again of what it has."""
-        self._delivery.certain()
+        self._delivery.on_lease_renewed()
 
     def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
         match event:
@@ -179,11 +179,11 @@ class Bot:
             case Ordered():
                 self._counter.hear(event)
             case Receipt() if event.jid not in self.connection.rooms:  # a room's receipt is what it gives back
-                self._delivery.receipt(event)
+                self._delivery.on_receipt(event)
             case Bounced() if event.resource and event.jid in self.connection.rooms:
                 pass  # an occupant says so, not the room
             case Bounced():
-                self._delivery.bounced(event)
+                self._delivery.on_bounced(event)
                 self._rooms.bounced(event)
             case Wrote():
                 self._presences.wrote(event)
@@ -194,7 +194,7 @@ class Bot:
             case InRoom() | RoomRefused():
                 self._rooms.moved(event)
             case Started():
-                self._delivery.started()
+                self._delivery.on_session_started()
                 self._presences.started()
                 self._rooms.started()
                 self._has_session.set()

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from cachetools import FIFOCache, LRUCache
 
-from bots.delivery.notification_text import ArticleKey, MetBy, link_preview, notification
+from bots.delivery.notification_text import ArticleKey, SavedSearchMatch, link_preview, render_notification
 from bots.i18n.translator import Voice, voice
 from bots.replies.entry_templates import Template
 from bots.xmpp import stanzas
@@ -126,7 +126,7 @@ class Bodies:
                 gone[item.channel] += own.gone
         told = [delta for item, own in kept for delta in shares(item, own.deltas)]
         left_out: list[tuple[ChannelId, Change]] = []
-        met: defaultdict[ArticleKey, list[MetBy]] = defaultdict(list)
+        met: defaultdict[ArticleKey, list[SavedSearchMatch]] = defaultdict(list)
         for item, own in kept:
             changes = [change for delta in own.deltas for change in delta.changes]
             if changes:
@@ -136,14 +136,14 @@ class Bodies:
                         met[item.channel, changes[position].entry.key].append((watch.number, watch.words))
         also_in = {
             article: [channels[cid] for cid in others if cid in channels]
-            for article, others in also_told_by(told, left_out).items()
+            for article, others in find_duplicates(told, left_out).items()
         }
-        text = notification(list(channels.values()), told, gone, also_in, speaker, met=met, templates=templates)
+        text = render_notification(list(channels.values()), told, gone, also_in, speaker, met=met, templates=templates)
         xml = stanzas.payload(text) + (link_preview(text, told, channels) if not gone else "") if text else ""
         return Body(xml, tuple(delta.detected_s for delta in told), tuple(delta.trace for delta in told))
 
 
-def also_told_by(
+def find_duplicates(
     told: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
 ) -> dict[ArticleKey, list[ChannelId]]:
     """Return, for each article that is told, the channels of which the same one is left out."""

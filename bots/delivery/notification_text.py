@@ -24,13 +24,13 @@ from service.model import Change, Channel, ChannelId, Delta, Notice
 ArticleKey = tuple[ChannelId, str]
 """An entry of a channel."""
 
-MetBy = tuple[int, str]
+SavedSearchMatch = tuple[int, str]
 """A standing query of the person: its number, and as they would write it."""
 
-MOST_PREVIEW_BYTES: Final = 2_048
+MAX_PREVIEW_BYTES: Final = 2_048
 """Of what is longer, as written, a message goes without."""
 
-_NOTHING: Final[Mapping[ArticleKey, Sequence[MetBy]]] = {}
+_NOTHING: Final[Mapping[ArticleKey, Sequence[SavedSearchMatch]]] = {}
 _USUAL: Final[Mapping[ChannelId, Template]] = {}
 _MOST_MET = 3
 
@@ -66,14 +66,14 @@ class _News(msgspec.Struct):
     gone: int = 0
 
 
-def notification(
+def render_notification(
     channels: Sequence[Channel],
     deltas: Sequence[Delta],
     gone: Mapping[ChannelId, int],
     also_in: Mapping[ArticleKey, Sequence[Channel]],
     voice: Voice,
     *,
-    met: Mapping[ArticleKey, Sequence[MetBy]] = _NOTHING,
+    met: Mapping[ArticleKey, Sequence[SavedSearchMatch]] = _NOTHING,
     templates: Mapping[ChannelId, Template] = _USUAL,
 ) -> str:
     """Return the message that tells of these deltas, oldest first; "" if there is nothing to tell.
@@ -121,7 +121,7 @@ def _section(
     channel: Channel,
     news: _News,
     also_in: Mapping[ArticleKey, Sequence[Channel]],
-    met: Mapping[ArticleKey, Sequence[MetBy]],
+    met: Mapping[ArticleKey, Sequence[SavedSearchMatch]],
     *,
     brevity: _Brevity,
     voice: Voice,
@@ -168,7 +168,9 @@ def _entry(channel: Channel, change: Change, summary_chars: int, voice: Voice, t
     return "\n".join([entry_lines(entry, voice), *shown])
 
 
-def _block(change: Change, lines: str, also_in: Sequence[Channel], met: Sequence[MetBy], voice: Voice) -> str:
+def _block(
+    change: Change, lines: str, also_in: Sequence[Channel], met: Sequence[SavedSearchMatch], voice: Voice
+) -> str:
     parts = [voice.say("Edited: {entry}", entry=lines) if is_edit(change) else lines]
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
@@ -262,4 +264,4 @@ def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId
         return ""
     told = {"title": heading, "description": summary if summary != heading else "", "site_name": title(channels[cid])}
     xml = stanzas.link_metadata(link, {name: value for name, value in told.items() if value})
-    return xml if len(xml.encode()) <= MOST_PREVIEW_BYTES else ""
+    return xml if len(xml.encode()) <= MAX_PREVIEW_BYTES else ""

@@ -1,7 +1,7 @@
 """Delivery: sends the outbox's items to their recipients, about a hundred people at a time.
 
 :mod:`bots.delivery.scheduler` decides whose turn it is. For these people one *burst* runs the steps of
-:meth:`Delivery._send`: find what has to be sent again, filter, hold back, claim, correct, render, write, record. A
+:meth:`OutboxConsumer._send`: find what has to be sent again, filter, hold back, claim, correct, render, write, record.
 batch has its message id from its claim on. It is complete when its receipt comes, for people whose client sends
 receipts; for others when the server has it. Until then it is in flight: a later session, or the process that takes
 over, finds it there and sends it again under the same id, and so does this one when the person comes online with a
@@ -21,7 +21,7 @@ import structlog
 from bots.cluster.served_people import Charges, part_of
 from bots.delivery.message_bodies import Bodies, Body, Corrections
 from bots.delivery.recipient_cache import Receipts, Recipient, Recipients
-from bots.delivery.scheduler import Dispatch
+from bots.delivery.scheduler import DeliveryScheduler
 from bots.delivery.suppression import Choice, Withholding
 from bots.tasks import end, together
 from bots.xmpp import stanzas
@@ -40,9 +40,9 @@ BURST_USERS: Final = 100
 """People per burst: one Redis pipeline to claim, one stretch of stanzas, one pipeline to complete."""
 BURSTS: Final = 12
 """Bursts at once: while some wait for the server, others claim and render, so that it never waits for us."""
-MOST_ITEMS: Final = 60
+MAX_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
-MOST_TRIES: Final = 3
+MAX_SENDS: Final = 3
 """How often a batch is sent whose receipt does not come although the person is there: a client may send none."""
 
 _SWEEP_EVERY_S = 60.0
@@ -62,7 +62,7 @@ class _Message(msgspec.Struct, frozen=True):
     asked: bool
 
 
-class Delivery:
+class OutboxConsumer:
     """One process's delivery. :meth:`run` drives it; the event handlers never wait."""
 
     def __init__(self, store: Store, link: Link, clock: Clock, charges: Charges, messages_per_s: float) -> None:
@@ -71,7 +71,7 @@ class Delivery:
         self._store = store
         self._link = link
         self._clock = clock
-        self._dispatch = Dispatch(messages_per_s, charges.holds)
+        self._dispatch = DeliveryScheduler(messages_per_s, charges.holds)
         self._stirred = asyncio.Event()
         self._freed = asyncio.Condition()
         self._bursts: set[asyncio.Task[None]] = set()
@@ -99,33 +99,33 @@ class Delivery:
 
     # Event handlers.
 
-    def started(self) -> None:
+    def on_session_started(self) -> None:
         """A session began that continues no earlier one."""
         self._session_since_s = self._clock.wall_s()
         self._is_new_session = True
         self._withholding.started()
         self._unexamined.set()
 
-    def gained(self, parts: frozenset[int]) -> None:
+    def on_partitions_gained(self, parts: frozenset[int]) -> None:
         """This process serves more people; what is in flight for them was sent by another one."""
         self._gained |= parts
         self._unexamined.set()
 
-    def lost(self) -> None:
+    def on_partitions_lost(self) -> None:
         """This process serves fewer people: what it remembers of the others will soon be old."""
         self._recipients.keep(self._charges.holds)
         self._receipts.keep(self._charges.holds)
 
-    def certain(self) -> None:
+    def on_lease_renewed(self) -> None:
         """``charges`` is certain again."""
         self._stirred.set()
 
-    async def finished(self) -> None:
+    async def drain(self) -> None:
         """Return when nothing is under way for people whom this process does not serve any more."""
         async with self._freed:
             await self._freed.wait_for(lambda: not self._dispatch.is_busy_for_others())
 
-    def receipt(self, event: Receipt) -> None:
+    def on_receipt(self, event: Receipt) -> None:
         """A client has a message: a batch is complete. Any receipt teaches that the client sends some, no marker."""
         uid, message_id = user_id(event.jid), event.message_id
         teaches = not event.is_marker and is_own(uid, message_id) and not self._receipts.sends(uid)
@@ -135,7 +135,7 @@ class Delivery:
             self._answered(message_id)
             self._received.set()
 
-    def bounced(self, event: Bounced) -> None:
+    def on_bounced(self, event: Bounced) -> None:
         """A message came back."""
         uid = user_id(event.jid)
         if is_batch(uid, event.message_id) and self._charges.holds(uid):
@@ -144,7 +144,7 @@ class Delivery:
             _log.info("bounced", user=uid, condition=event.condition)
             self._stirred.set()
 
-    def presence(self, event: Seen | Absent) -> None:
+    def on_presence(self, event: Seen | Absent) -> None:
         """A person came online, showed a sign of life, or went offline."""
         uid = user_id(event.jid)
         now_s = self._clock.monotonic_s()
@@ -163,21 +163,21 @@ class Delivery:
 
     # What commands change.
 
-    def changed(self, jid: str) -> None:
+    def on_settings_changed(self, jid: str) -> None:
         """A person changed their settings."""
         uid = user_id(jid)
         self._recipients.forget(uid)
         self._dispatch.rouse(uid, self._clock.monotonic_s())
         self._stirred.set()
 
-    def forget(self, jid: str) -> None:
-        """Remember nothing of a person; inside of :meth:`paused`."""
+    def forget_user(self, jid: str) -> None:
+        """Remember nothing of a person; inside of :meth:`pause_user`."""
         uid = user_id(jid)
         self._recipients.forget(uid)
         self._receipts.forget(uid)
         self._withholding.forget(uid)
 
-    async def part(self, jid: str) -> None:
+    async def remove_contact(self, jid: str) -> None:
         """End the presence subscriptions between a person and the bot, in both directions. A room has none."""
         if jid in self._link.rooms:
             return
@@ -185,13 +185,13 @@ class Delivery:
         written = stanzas.no_contact(self._link.address, jid, ident, is_account=self._link.is_account)
         await send_in_any_session(self._link, written)
 
-    def befriend(self, jid: str) -> None:
+    def request_presence(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""
         self._link.hint(stanzas.presence(self._link.address, jid, "subscribe"))
         self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
 
     @contextlib.asynccontextmanager
-    async def paused(self, jid: str) -> AsyncIterator[None]:
+    async def pause_user(self, jid: str) -> AsyncIterator[None]:
         """Hold the person's lane: nothing is claimed for them inside, and what was claimed has been written."""
         uid = user_id(jid)
         async with self._freed:
@@ -407,7 +407,7 @@ class Delivery:
     ) -> Mapping[UserId, Batch]:
         """Move each person's oldest items into a batch; the store leaves out what another channel has told them."""
         decided = {uid: Decided(choice.withheld, frozenset(choice.spaced)) for uid, choice in choices.items()}
-        return await self._store.outbox.claim(list(ready), MOST_ITEMS, self._clock.wall_s(), decided)
+        return await self._store.outbox.claim(list(ready), MAX_ITEMS, self._clock.wall_s(), decided)
 
     async def _render(
         self, batches: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
@@ -470,7 +470,7 @@ class Delivery:
             uid, batch = message.uid, message.batch
             self._dispatch.accepted(uid)
             tries = batch.tries + 1 if batch.acked else 1
-            is_last = tries >= MOST_TRIES and self._dispatch.seen_online(uid)
+            is_last = tries >= MAX_SENDS and self._dispatch.seen_online(uid)
             given_up = None
             if message.asked and not is_last:
                 given_up = self._receipts.expect(uid, batch.message_id, again=batch.acked)

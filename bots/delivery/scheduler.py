@@ -27,10 +27,10 @@ import msgspec
 from service.model import UserId
 from service.store.delivery.outbox import Batch
 
-RECEIPT_WITHIN_S: Final = 10.0
-RECEIPT_WITHIN_IF_UNSEEN_S: Final = 15.0
+RECEIPT_TIMEOUT_S: Final = 10.0
+RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
 """With a failing attempt to connect and the longest pause after it, 15 s, this is the 30 s in which all has to heal."""
-RECEIPT_WITHIN_AT_RETURN_S: Final = 5.0
+RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
 """A client gets what its server kept for it as soon as it is online: this is time for the receipts of that."""
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
 BURST: Final = 5
@@ -80,7 +80,7 @@ class _Lane(msgspec.Struct):
     resend_s: float = -math.inf  # until when the receipts of confirmed batches may come
 
 
-class Dispatch:
+class DeliveryScheduler:
     """The lanes of all people who have something to receive, or had a moment ago."""
 
     def __init__(self, messages_per_s: float, serves: Callable[[UserId], bool]) -> None:
@@ -104,7 +104,7 @@ class Dispatch:
         for uid in uids:
             lane = self._lane(uid)
             lane.seen_online = False
-            self._doubt_all(lane, now_s + RECEIPT_WITHIN_IF_UNSEEN_S)
+            self._doubt_all(lane, now_s + RECEIPT_TIMEOUT_IF_UNSEEN_S)
             lane.rests_until_s = -math.inf
             self._plan(uid, lane, now_s)
 
@@ -156,7 +156,7 @@ class Dispatch:
         if lane.held_until_s > now_s:
             lane.held_until_s = lane.resend_s = now_s
         lane.seen_online = True
-        lane.resend_s = min(lane.resend_s, now_s + RECEIPT_WITHIN_S)
+        lane.resend_s = min(lane.resend_s, now_s + RECEIPT_TIMEOUT_S)
         self._plan(uid, lane, now_s)
 
     def returned(self, uid: UserId, now_s: float) -> None:
@@ -169,7 +169,7 @@ class Dispatch:
         if lane.doubt < Doubt.RETURN:
             lane.wanted, lane.doubt = True, Doubt.RETURN
             lane.rests_until_s = -math.inf
-            lane.resend_s = now_s + RECEIPT_WITHIN_AT_RETURN_S
+            lane.resend_s = now_s + RECEIPT_TIMEOUT_AT_RETURN_S
         self._plan(uid, lane, now_s)
 
     def absent(self, uid: UserId) -> None:

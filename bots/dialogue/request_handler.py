@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bots.access import Access
-from bots.delivery.outbox_consumer import Delivery
+from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import Importing, follow
 from bots.dialogue.request_types import Limits, WhatItTold
 from bots.i18n.translator import spoken
@@ -49,7 +49,7 @@ class House:
     """What the requests of all people share; ``pubsub_service`` is where public channels are published, or ""."""
 
     store: Store
-    delivery: Delivery
+    delivery: OutboxConsumer
     clock: Clock
     limits: Limits
     door: Access
@@ -73,7 +73,7 @@ class House:
         if client_language in ("", known.habits.client_language):
             return known
         await self.store.users.set_client_language(jid, client_language)
-        self.delivery.changed(jid)
+        self.delivery.on_settings_changed(jid)
         habits = msgspec.structs.replace(known.habits, client_language=client_language)
         return msgspec.structs.replace(known, habits=habits)
 
@@ -205,12 +205,12 @@ class RequestHandler(Queries):
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
         """Return whether there was such a subscription; nothing of the channel is sent any more."""
-        async with self._house.delivery.paused(self._jid):
+        async with self._house.delivery.pause_user(self._jid):
             return await self._store.subscriptions.unsubscribe(self._jid, cid)
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
         """Return which of these channels were not paused yet; ``watches``: pause what is watched for, too."""
-        async with self._house.delivery.paused(self._jid):
+        async with self._house.delivery.pause_user(self._jid):
             return await self._store.pauses.pause(self._jid, cids, watches=watches)
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> Resumed:
@@ -220,15 +220,15 @@ class RequestHandler(Queries):
     async def set_habits(self, habits: Habits) -> None:
         """Change when the person wants to hear from us."""
         await self._store.users.set_habits(self._jid, habits)
-        self._house.delivery.changed(self._jid)
+        self._house.delivery.on_settings_changed(self._jid)
         if habits.heeds_presence:
-            self._house.delivery.befriend(self._jid)
+            self._house.delivery.request_presence(self._jid)
 
     async def set_preferences(self, number: int, preferences: Preferences) -> None:
         """Change what the person wants of the subscription of this number, or of all (``FOR_ALL``)."""
-        async with self._house.delivery.paused(self._jid):
+        async with self._house.delivery.pause_user(self._jid):
             await self._store.preferences.put(self._jid, number, preferences)
-            self._house.delivery.changed(self._jid)
+            self._house.delivery.on_settings_changed(self._jid)
 
     async def watch(self, standing: Standing) -> Watch:
         """Watch for what this describes."""
@@ -254,10 +254,10 @@ class RequestHandler(Queries):
     async def forget_everything(self) -> int:
         """Delete all about the person; return for how many days what admins restrict is kept, 0 if nothing is."""
         await self._house.importing.stop(self._jid)
-        async with self._house.delivery.paused(self._jid):
-            await self._house.delivery.part(self._jid)
+        async with self._house.delivery.pause_user(self._jid):
+            await self._house.delivery.remove_contact(self._jid)
             is_restricted = await self._store.forgetting.forget(self._jid)
-            self._house.delivery.forget(self._jid)
+            self._house.delivery.forget_user(self._jid)
         return RESTRICTIONS_KEPT_DAYS if is_restricted else 0
 
 

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from bots.delivery.notification_text import notification
+from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import SOURCE, voice
 from bots.xmpp.stanzas import clean
 from service.feeds.parsing.html_text import one_line
@@ -64,7 +64,7 @@ def same(kept: Element, made: Element) -> bool:
 
 def _items(channel: Channel, delta: Delta, service: str) -> list[Item]:
     if any(change.line for change in delta.changes):  # a page: one item with its changed lines
-        said = notification([channel], [delta], {}, {}, voice(SOURCE))
+        said = render_notification([channel], [delta], {}, {}, voice(SOURCE))
         entry = Entry(f"version {delta.version}", channel.title, without_selector(channel.url), said)
         return [_item(channel, entry, delta.detected_s, delta.detected_s, service)]
     found = []

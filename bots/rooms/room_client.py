@@ -23,7 +23,7 @@ import structlog
 from bots.access import Access
 from bots.cluster.served_people import Charges
 from bots.commands.parser import LEAVE
-from bots.delivery.outbox_consumer import Delivery
+from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.request_handler import House, RequestHandler
 from bots.i18n.translator import voice
 from bots.replies.conversation import NotAdmitted, excuse, in_a_room
@@ -82,7 +82,7 @@ class Rooms:
         desk: Desk,
         *,
         charges: Charges,
-        delivery: Delivery,
+        delivery: OutboxConsumer,
         house: House,
         door: Access,
         clock: Clock,
@@ -197,7 +197,7 @@ class Rooms:
     def heard(self, event: SaidInRoom) -> None:
         """Hand on what somebody said in a room, if it was said to us."""
         if self._visits.is_echo(event):
-            self._delivery.receipt(Receipt(event.room, event.id))
+            self._delivery.on_receipt(Receipt(event.room, event.id))
             if event.room_id and is_batch(user_id(event.room), event.id) and self._jobs.qsize() < _MOST_WAITING:
                 self._jobs.put_nowait(partial(self._store.rooms.keep_told, event.room, event.room_id, event.id))
             return
@@ -400,7 +400,7 @@ class Rooms:
             await self._store.users.mark(room, welcomed=True)
             self._write(room, in_a_room(kept.nick, voice(known.habits.speaks)), "groupchat")
         if self._visits.settled(room):
-            self._delivery.presence(Seen(room))
+            self._delivery.on_presence(Seen(room))
         if deed.is_new and self._link.is_account:  # bookmarks (XEP-0402) are for people who look after the account
             nick = f"<nick>{escape(kept.nick)}</nick>"
             conference = f"<conference xmlns='{_BOOKMARKS}' autojoin='true'>{nick}</conference>"

@@ -4,7 +4,7 @@ import asyncio
 
 import structlog
 
-from bots.delivery.notification_text import notification
+from bots.delivery.notification_text import render_notification
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import DryRun, House
 from bots.i18n.translator import SOURCE, voice
@@ -80,4 +80,4 @@ class Rehearsing:
         """Return the message that would tell of a channel's entry."""
         change = Change("addition", entry, 1 if channel.kind == "page" else 0)
         delta = Delta(channel.id, channel.version, channel.version + 1, self._house.clock.wall_s(), (change,))
-        return notification([channel], [delta], {}, {}, voice(SOURCE))
+        return render_notification([channel], [delta], {}, {}, voice(SOURCE))

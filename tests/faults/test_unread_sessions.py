@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bots.delivery.outbox_consumer import MOST_TRIES
-from bots.delivery.scheduler import RECEIPT_WITHIN_AT_RETURN_S, RECEIPT_WITHIN_S
+from bots.delivery.outbox_consumer import MAX_SENDS
+from bots.delivery.scheduler import RECEIPT_TIMEOUT_AT_RETURN_S, RECEIPT_TIMEOUT_S
 from service.embedded.prosody import PrivateProsody
 from service.embedded.sample_publisher import Published
 from service.feeds.entries.version_parts import Parts
@@ -147,7 +147,7 @@ async def test_what_a_dead_session_was_told_goes_again_to_the_client_that_return
         again = await person.log_in("laptop")
         await again.say("status")
         assert not again.notifications, "the receipts may be under way"
-        clock.ahead_s = RECEIPT_WITHIN_AT_RETURN_S
+        clock.ahead_s = RECEIPT_TIMEOUT_AT_RETURN_S
         await person.publish(2)
         await told(again, 8)
         verdict = person.verdict(laptop, again)
@@ -181,7 +181,7 @@ async def test_a_bot_killed_before_it_sends_again_has_the_next_one_do_so(
         clock = JumpingClock()
         async with serving(settings, store, clock):
             await again.say("status")
-            clock.ahead_s = RECEIPT_WITHIN_S
+            clock.ahead_s = RECEIPT_TIMEOUT_S
             await person.publish()
             await told(again, 5)
             verdict = person.verdict(laptop, again)
@@ -199,7 +199,7 @@ async def test_who_shows_no_presence_returns_by_writing(store: Store, server: Se
         await person.publish(3)
         again = await person.log_in("laptop")
         await again.say("status")
-        clock.ahead_s = RECEIPT_WITHIN_AT_RETURN_S
+        clock.ahead_s = RECEIPT_TIMEOUT_AT_RETURN_S
         await person.publish()
         await told(again, 5)
         verdict = person.verdict(laptop, again)
@@ -216,7 +216,7 @@ async def test_in_quiet_hours_nothing_goes_again(store: Store, server: Server, s
         await person.publish()
         again = await person.log_in("laptop")
         assert "nothing at all" in await again.say("quiet 0-24")
-        clock.ahead_s = RECEIPT_WITHIN_AT_RETURN_S
+        clock.ahead_s = RECEIPT_TIMEOUT_AT_RETURN_S
         await again.say("status")
         assert not again.notifications
         await again.say("quiet off")
@@ -236,9 +236,9 @@ async def test_a_client_that_sends_no_receipts_is_sent_nothing_for_ever(
             again = await person.log_in("laptop")
             again.give_receipts(willing=False)
             await again.say("status")
-            clock.ahead_s += RECEIPT_WITHIN_AT_RETURN_S
+            clock.ahead_s += RECEIPT_TIMEOUT_AT_RETURN_S
             await person.publish()
             await told(again, number)
             await again.stop()
         times = Counter(message.id for client in person.clients for message in client.received if not message.thread)
-        assert max(times.values()) == MOST_TRIES
+        assert max(times.values()) == MAX_SENDS

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bots.delivery import outbox_consumer
-from bots.delivery import scheduler as dispatch
+from bots.delivery import outbox_consumer, scheduler
 from bots.main import run
 from bots.xmpp import connection
 from service.embedded.prosody import PrivateProsody
@@ -59,7 +58,7 @@ def told(person: ChatClient) -> list[str]:
 async def test_what_only_the_server_had_is_sent_again_after_its_kill(
     own_prosody: PrivateProsody, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "RECEIPT_WITHIN_IF_UNSEEN_S", 2.0)
+    monkeypatch.setattr(scheduler, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 2.0)
     mine = await moved(settings, own_prosody)
     jid = await own_prosody.register("alice", "pw")
     alice = ChatClient(jid, "pw", "127.0.0.1", own_prosody.c2s_port, mine.xmpp_jid)
@@ -121,7 +120,7 @@ async def test_a_half_open_connection_is_noticed_and_replaced(
 async def test_redis_killed_under_delivery_loses_and_doubles_nothing(
     tmp_path: Path, settings: Settings, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox_consumer, "MOST_ITEMS", 1)
+    monkeypatch.setattr(outbox_consumer, "MAX_ITEMS", 1)
     versions = range(1, 61)
     alice = await person()
     async with PrivateRedis(tmp_path / "redis") as redis:

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bots.cluster.served_people import EVERYBODY, Charges
-from bots.delivery.outbox_consumer import Delivery
+from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.port import LinkLost
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
@@ -228,13 +228,13 @@ async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store
     clock = SystemClock()
     charges = Charges(store.heard, clock, link.address)
     charges.hold(EVERYBODY)
-    delivery = Delivery(store, link, clock, charges, 5.0)
+    delivery = OutboxConsumer(store, link, clock, charges, 5.0)
     alice = ChatClient("alice@localhost", "", "127.0.0.1", 0, link.address)
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)
     await tell(store, [alice], channel, "new")
     delivering = asyncio.create_task(delivery.run())
-    delivery.started()
+    delivery.on_session_started()
     await _nothing_waits(store)
     delivering.cancel()
     await asyncio.gather(delivering, return_exceptions=True)

@@ -11,9 +11,8 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from bots.cluster.served_people import EVERYBODY, Charges
-from bots.delivery import outbox_consumer
-from bots.delivery import scheduler as dispatch
-from bots.delivery.outbox_consumer import Delivery
+from bots.delivery import outbox_consumer, scheduler
+from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.port import Receipt
 from service.clock import SystemClock
 from service.feeds.entries.version_parts import parts
@@ -102,7 +101,7 @@ class ServerLink:
         self.up = asyncio.Event()
         self.up.set()
         self.rooms: set[str] = set()
-        self.delivery: Delivery
+        self.delivery: OutboxConsumer
         self._server, self._process = server, process
 
     async def send(self, stanzas: Sequence[str]) -> None:
@@ -112,7 +111,7 @@ class ServerLink:
             self._server.messages[stanza.attrib["to"]].append((stanza.attrib["id"], stanza.findtext("body", "")))
             if stanza.find("{urn:xmpp:receipts}request") is not None:
                 receipt = Receipt(stanza.attrib["to"], stanza.attrib["id"])
-                asyncio.get_running_loop().call_soon(self.delivery.receipt, receipt)
+                asyncio.get_running_loop().call_soon(self.delivery.on_receipt, receipt)
         await self._process.step()
 
     def hint(self, stanza: str) -> None:
@@ -128,9 +127,9 @@ async def started(settings: Settings, server: Server, process: Killed) -> AsyncI
     store = Store(redis)
     charges = Charges(store.heard, clock, link.address)
     charges.hold(EVERYBODY)
-    link.delivery = Delivery(store, link, clock, charges, 1_000.0)
+    link.delivery = OutboxConsumer(store, link, clock, charges, 1_000.0)
     delivering = asyncio.create_task(link.delivery.run())
-    link.delivery.started()
+    link.delivery.on_session_started()
     try:
         yield
     finally:
@@ -164,8 +163,8 @@ async def nothing_waits(store: Store) -> bool:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox_consumer, "MOST_ITEMS", 1)
-    monkeypatch.setattr(dispatch, "RECEIPT_WITHIN_IF_UNSEEN_S", 0.05)
+    monkeypatch.setattr(outbox_consumer, "MAX_ITEMS", 1)
+    monkeypatch.setattr(scheduler, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 0.05)
 
 
 async def test_whatever_step_a_bot_is_killed_at_its_successor_goes_on(store: Store, settings: Settings) -> None:

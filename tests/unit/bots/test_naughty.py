@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from bots.delivery.notification_text import notification
+from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import LANGUAGES, voice
 from bots.rooms.room_state import Visits
 from bots.xmpp import message_parser, stanzas
@@ -44,7 +44,9 @@ def test_whatever_a_title_is_it_is_told_safely(language: str) -> None:
         channel = Channel(channel_id(url), url, title)
         entry = Entry("k", title, url, title)
         changes = (Change("addition", entry), Change("replacement", entry))
-        assert safe(notification([channel], [Delta(channel.id, 1, 2, 0.0, changes)], {}, {}, voice(language))), title
+        assert safe(render_notification([channel], [Delta(channel.id, 1, 2, 0.0, changes)], {}, {}, voice(language))), (
+            title
+        )
 
 
 def rss(titles: Sequence[str], write: Callable[[str], str]) -> str:
@@ -93,7 +95,7 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
         found = examine(Examine((document(titles),), before.memory, url, "feed", 60.0))
         channel = Channel(channel_id(url), url, found.title)
         for change in found.changes:
-            body = notification([channel], [Delta(channel.id, 1, 2, 0.0, (change,))], {}, {}, voice("en"))
+            body = render_notification([channel], [Delta(channel.id, 1, 2, 0.0, (change,))], {}, {}, voice("en"))
             assert safe(body), change.entry.title
             stanza = stanzas.message("bot@example.org", "a@example.org", "1", stanzas.payload(body))
             assert ET.fromstring(stanza).findtext("body") == body  # noqa: S314 - we wrote it

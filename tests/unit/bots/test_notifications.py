@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.delivery.message_bodies import also_told_by
-from bots.delivery.notification_text import notification
+from bots.delivery.message_bodies import find_duplicates
+from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import voice
 from service.feeds.entries.version_parts import share
 from service.feeds.urls import channel_id, page_url
@@ -37,7 +37,7 @@ def line(kind: str, number: int, text: str, before: str = "") -> Change:
 
 
 def said(*deltas: Delta) -> str:
-    return notification([FEED, OTHER, PAGE], deltas, {}, {}, ENGLISH)
+    return render_notification([FEED, OTHER, PAGE], deltas, {}, {}, ENGLISH)
 
 
 def test_an_edit_says_so_and_what_the_entry_says_now() -> None:
@@ -123,9 +123,9 @@ def test_a_channel_that_is_back_tells_its_news_too() -> None:
 
 def test_an_article_of_two_channels_is_told_once_and_names_the_other() -> None:
     one, two = delta(FEED, added("a", "Rain")), delta(OTHER, added("z", "Sun"), added("a", "Rain"))
-    also_in = also_told_by([one, share(two, edits=False, left_out=(1,))], [(OTHER.id, two.changes[1])])
+    also_in = find_duplicates([one, share(two, edits=False, left_out=(1,))], [(OTHER.id, two.changes[1])])
     assert also_in == {(FEED.id, "a"): [OTHER.id]}
-    told = notification(
+    told = render_notification(
         [FEED, OTHER], [one, share(two, edits=False, left_out=(1,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH
     )
     assert told == (
@@ -135,7 +135,7 @@ def test_an_article_of_two_channels_is_told_once_and_names_the_other() -> None:
 
 def test_what_is_left_out_whole_leaves_no_trace_but_the_name() -> None:
     one, two = delta(FEED, added("a", "Rain")), delta(OTHER, added("a", "Rain"))
-    told = notification(
+    told = render_notification(
         [FEED, OTHER], [one, share(two, edits=False, left_out=(0,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH
     )
     assert told == "*The News*\nRain\nhttps://example.org/a\nalso in: *The Planet*"
@@ -158,13 +158,13 @@ def test_whatever_is_written_on_pages_and_of_channels_a_notification_is_safe(
     channel = Channel(FEED.id, url, title)
     deltas = [delta(channel, *written), Delta(channel.id, 2, 3, NOW_S, (), notice=notice)]
     also_in = {(channel.id, change.entry.key): [channel] for change in written}
-    assert safe(notification([channel], deltas, {channel.id: 2}, also_in, ENGLISH))
+    assert safe(render_notification([channel], deltas, {channel.id: 2}, also_in, ENGLISH))
 
 
 def test_what_standing_queries_met_says_which_they_were() -> None:
     changes = delta(FEED, added("a", "A hole", "In a library."), added("b", "Another"), added("c", "A third"))
     met = {(FEED.id, "a"): [(2, "tag=security")], (FEED.id, "b"): [(2, "tag=security"), (3, '"another"')]}
-    assert notification([FEED], [changes], {}, {}, ENGLISH, met=met) == (
+    assert render_notification([FEED], [changes], {}, {}, ENGLISH, met=met) == (
         "*The News*\nA hole\nhttps://example.org/a\nIn a library.\n`watch #2`: tag=security\n\n"
         'Another\nhttps://example.org/b\n`watch #2`: tag=security · `watch #3`: "another"\n\n'
         "A third\nhttps://example.org/c"
@@ -173,5 +173,5 @@ def test_what_standing_queries_met_says_which_they_were() -> None:
 
 def test_of_many_standing_queries_some_are_named() -> None:
     met = {(FEED.id, "a"): [(number, f"tag=t{number}") for number in range(1, 9)]}
-    said = notification([FEED], [delta(FEED, added("a", "A hole"))], {}, {}, ENGLISH, met=met)
+    said = render_notification([FEED], [delta(FEED, added("a", "A hole"))], {}, {}, ENGLISH, met=met)
     assert said.endswith("`watch #3`: tag=t3 · and 5 more")

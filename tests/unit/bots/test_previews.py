@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.delivery.notification_text import MOST_PREVIEW_BYTES, link_preview, notification
+from bots.delivery.notification_text import MAX_PREVIEW_BYTES, link_preview, render_notification
 from bots.i18n.translator import voice
 from bots.replies.entry_templates import Template
 from service.feeds.urls import channel_id
@@ -29,7 +29,7 @@ def entry(key: str = "a", title: str = "Rain & sun", summary: str = "It rains.",
 def preview(*deltas: Delta, written: str = "$link") -> str:
     """What is said beside a message in which entries are written so."""
     templates = dict.fromkeys((FEED.id, OTHER.id), Template(written, "UTC")) if written else {}
-    text = notification([FEED, OTHER], deltas, {}, {}, voice("en"), templates=templates)
+    text = render_notification([FEED, OTHER], deltas, {}, {}, voice("en"), templates=templates)
     return link_preview(text, deltas, {FEED.id: FEED, OTHER.id: OTHER})
 
 
@@ -79,7 +79,7 @@ def test_of_a_link_that_the_text_does_not_show_nothing_is_said() -> None:
 @given(st.text(), st.text(), st.text())
 def test_whatever_a_publisher_writes_it_is_short_and_well_formed(title: str, link: str, summary: str) -> None:
     told = preview(delta(entry(title=title, link=f"https://example.org/{link}", summary=summary * 50)))
-    assert len(told.encode()) <= MOST_PREVIEW_BYTES
+    assert len(told.encode()) <= MAX_PREVIEW_BYTES
     if told:
         fromstring(told)  # noqa: S314 - we wrote it
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.delivery.notification_text import notification
+from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import voice
 from bots.replies.base import Followed
 from bots.replies.conversation import Failed
@@ -85,7 +85,7 @@ def test_long_lists_say_how_many_are_left_out() -> None:
 def test_a_notification_has_channel_title_link_and_text() -> None:
     channel = channels(1)[0]
     entry = Entry("k", "A title", "https://example.org/a", "Some text. " * 60)
-    said = notification([channel], [news(channel, entry)], {}, {}, ENGLISH)
+    said = render_notification([channel], [news(channel, entry)], {}, {}, ENGLISH)
     head, title, link, summary = said.splitlines()
     assert (head, title, link) == ("*A channel*", "A title", "https://example.org/a")
     assert len(summary) <= 300
@@ -94,7 +94,7 @@ def test_a_notification_has_channel_title_link_and_text() -> None:
 def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
     channel = channels(1)[0]
     entries = [Entry(f"k{n}", f"Entry {n}", f"https://example.org/{n}") for n in range(17)]
-    said = notification([channel], [news(channel, *entries)], {}, {}, ENGLISH)
+    said = render_notification([channel], [news(channel, *entries)], {}, {}, ENGLISH)
     assert said.count("https://") == 5
     assert "and 12 more: Entry 5 · Entry 6 · " in said
     assert said.endswith("Entry 16")
@@ -102,14 +102,14 @@ def test_of_many_entries_five_are_shown_and_the_others_named() -> None:
 
 def test_an_entry_that_changed_twice_is_told_once_in_its_last_state() -> None:
     channel = channels(1)[0]
-    said = notification(
+    said = render_notification(
         [channel], [news(channel, Entry("k", "Draft")), news(channel, Entry("k", "Final"))], {}, {}, ENGLISH
     )
     assert said == "*A channel*\nFinal"
 
 
 def test_of_a_channel_that_is_gone_there_is_nothing_to_tell() -> None:
-    assert notification([], [news(channels(1)[0], Entry("k", "T"))], {}, {}, ENGLISH) == ""
+    assert render_notification([], [news(channels(1)[0], Entry("k", "T"))], {}, {}, ENGLISH) == ""
 
 
 @given(st.lists(st.tuples(hostile, hostile, hostile), min_size=1, max_size=40), hostile, st.integers(1, 20))
@@ -118,7 +118,7 @@ def test_whatever_publishers_write_a_notification_is_safe(
 ) -> None:
     told = channels(count, title)
     entries = [Entry(str(n), *parts) for n, parts in enumerate(written)]
-    said = notification(told, [news(channel, *entries) for channel in told], {}, {}, ENGLISH)
+    said = render_notification(told, [news(channel, *entries) for channel in told], {}, {}, ENGLISH)
     assert safe(said)
     assert len(said.split("\n\n")) >= count, "every channel has its place"
 
@@ -134,10 +134,10 @@ def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int)
 
 def test_what_the_log_has_dropped_is_told_in_words() -> None:
     (channel,) = channels(1)
-    said = notification([channel], [news(channel, Entry("k", "Fresh"))], {channel.id: 3}, {}, ENGLISH)
+    said = render_notification([channel], [news(channel, Entry("k", "Fresh"))], {channel.id: 3}, {}, ENGLISH)
     assert "No longer kept: 3 earlier updates" in said
     assert said.index("No longer kept") < said.index("Fresh")
-    assert "1 earlier update." in notification([channel], [], {channel.id: 1}, {}, ENGLISH)
+    assert "1 earlier update." in render_notification([channel], [], {channel.id: 1}, {}, ENGLISH)
 
 
 def test_words_in_braces_are_the_users_own() -> None:
