@@ -11,7 +11,7 @@ from service.clock import SystemClock
 from service.errors import StoreUnavailable
 from service.net.health import serve_health
 from service.settings import Settings
-from service.shutdown import until_stopped
+from service.shutdown import run_until_stopped
 from service.store import Store, open_store
 
 _RETRY_S = 1.0
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT; wait for Redis and XMPP as long as they are away."""
-    await until_stopped(_serve(settings))
+    await run_until_stopped(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:

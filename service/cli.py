@@ -15,7 +15,7 @@ from typing import Annotated
 import platformdirs
 import typer
 
-from service.errors import AddressRefused, CoronetError, OperationalError, WrongUse
+from service.errors import AddressRefused, CoronetError, OperationalError, UsageError
 
 Run = Callable[..., Coroutine[None, None, None]]
 
@@ -217,7 +217,7 @@ def main() -> None:
         context = getattr(error, "ctx", None)  # of the command that was called wrongly
         path = context.command_path if context else "coronet"
         _fail(f"{error.format_message().rstrip('.')}. See {path} --help.", 2)
-    except WrongUse as error:
+    except UsageError as error:
         _fail(f"{error}.", 2)
     except CoronetError as error:
         _fail(str(error), 1)

@@ -83,15 +83,15 @@ class UnknownKeyspace(UserError, code="unknown-keyspace"):
     """A keyspace's number is not one of this store's."""
 
 
-class NoSuchThing(UserError, code="no-such-thing"):
+class NotFound(UserError, code="no-such-thing"):
     """What is named is not there: an account, a person; it may have been removed."""
 
 
-class NotAllowed(UserError, code="not-allowed"):
+class PermissionDenied(UserError, code="not-allowed"):
     """Who asks may not do this; the text says who may."""
 
 
-class WrongUse(UserError, code="wrong-use"):
+class UsageError(UserError, code="wrong-use"):
     """No such command, or not with these arguments; the text says which there are."""
 
 
@@ -177,7 +177,7 @@ class StoreUnavailable(OperationalError, code="store-unavailable"):
     """Redis cannot be reached, or refuses the write."""
 
 
-class StoreRefused(StoreUnavailable, code="store-refused"):
+class StoreIdentityMismatch(StoreUnavailable, code="store-refused"):
     """The store lost data, or is another fleet's: it is not used until the operator accepts it."""
 
 
@@ -185,7 +185,7 @@ class NoWorker(OperationalError, code="no-worker"):
     """No worker took the request in time."""
 
 
-class NotSettled(OperationalError, code="not-settled"):
+class AssignmentPending(OperationalError, code="not-settled"):
     """How a channel is polled has not been decided yet: it is new, or nodes have just come or gone."""
 
 
@@ -202,7 +202,7 @@ class StaleVersion(OperationalError, code="stale-version"):
         self.current = current
 
 
-class StepRefused(OperationalError, code="step-refused"):
+class MoveRefused(OperationalError, code="step-refused"):
     """A key group cannot be split, merged or moved that way, or not while another move is under way."""
 
 
@@ -210,11 +210,11 @@ class BadStrategy(OperationalError, code="bad-strategy"):
     """A partial lookup's strategy has a number that makes no sense, or a server got another strategy's message."""
 
 
-class CellsLost(OperationalError, code="cells-lost"):
+class CellsUnavailable(OperationalError, code="cells-lost"):
     """The cells that a name should go to, or be looked for in, were not there, again and again."""
 
 
-class GroupsMoving(OperationalError, code="groups-moving"):
+class KeyGroupMoving(OperationalError, code="groups-moving"):
     """Every keyspace that was asked for a key sent us elsewhere."""
 
 
@@ -222,11 +222,11 @@ class UploadRefused(OperationalError, code="upload-refused"):
     """The XMPP server does not take a file of ours, or not now; the text says why."""
 
 
-class PeerSilent(OperationalError, code="peer-silent"):
+class PeerUnreachable(OperationalError, code="peer-silent"):
     """Another worker cannot be reached, or takes too long: what it was asked for is to be had elsewhere."""
 
 
-class PeerRefused(OperationalError, code="peer-refused"):
+class PeerProtocolError(OperationalError, code="peer-refused"):
     """Another worker sent what cannot be right, is too large, or is meant for another shape of filters."""
 
     def __init__(self, message: str, *, reason: str = "") -> None:

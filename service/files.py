@@ -17,7 +17,7 @@ def write_private(path: Path, text: str) -> None:
     unfinished.replace(path)
 
 
-def secret_file(directory: Path, name: str) -> Path:
+def ensure_secret_file(directory: Path, name: str) -> Path:
     """Return the file of a secret, which is made up at the first call and kept."""
     path = directory / name
     if not path.exists():

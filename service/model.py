@@ -38,7 +38,7 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     enclosure: str = ""
 
 
-class Wishes(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How often a publisher wants its feed to be asked for, as the document states it.
 
     ``ttl_s`` is RSS's ``ttl``; ``update_period_s`` is the syndication module's period divided by its
@@ -51,7 +51,7 @@ class Wishes(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     skip_days: tuple[int, ...] = ()
 
 
-class Imprint(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class FeedMetadata(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a feed's document says of the feed itself besides its title: its categories, and the software that made it.
 
     ``generator`` is that software's name or URL, often with its version behind it.
@@ -75,12 +75,12 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str = ""
     language: str = ""
     entries: tuple[ParsedEntry, ...] = ()
-    wishes: Wishes = Wishes()
+    wishes: PollingHints = PollingHints()
     hubs: tuple[str, ...] = ()
     topic: str = ""
     older: str = ""
     marks: tuple[bytes, ...] = ()
-    imprint: Imprint = Imprint()
+    imprint: FeedMetadata = FeedMetadata()
 
 
 class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -153,7 +153,7 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
     notice: Notice | None = None
 
     @property
-    def trace(self) -> str:
+    def trace_id(self) -> str:
         """The id by which logs and traces call it, in every process: 32 hexadecimal digits."""
         return hashlib.sha256(f"{self.channel} {self.detected_s!r}".encode()).hexdigest()[:32]
 

@@ -40,7 +40,7 @@ class Searcher:
         self._least_subscribers = least_subscribers
 
     async def find(self, query: Query) -> list[Finding]:
-        """Return at most as many public channels, or entries, as the query wants. Raises :class:`CellsLost`.
+        """Return at most as many public channels, or entries, as the query wants. Raises :class:`CellsUnavailable`.
 
         The memory of any worker is asked first, and the matrices where that has too few.
         """

@@ -291,7 +291,7 @@ def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> di
     return found
 
 
-def traces_wanted(environ: Mapping[str, str] | None = None) -> bool:
+def is_tracing_enabled(environ: Mapping[str, str] | None = None) -> bool:
     """Return whether OpenTelemetry's own variables, which are not ours to rename, say that traces go anywhere."""
     found = os.environ if environ is None else environ
     if found.get("OTEL_SDK_DISABLED", "").lower() == "true" or found.get("OTEL_TRACES_EXPORTER") == "none":

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
     """Run ``work`` until it ends or this process gets SIGTERM or SIGINT; what it raises is raised."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)

@@ -14,7 +14,7 @@ from service.clash.key_groups import Keyspace
 from service.clash.load_policy import Limits, Memory, lone_rights, merge_due, pairs, recall_due, split_due
 from service.clash.move_steps import Finish, SplitGroup, Step, resumed
 from service.clash.server_table import Kind, ServerTable, empty_table
-from service.errors import BadKey, StepRefused, StoreUnavailable, UnknownKeyspace
+from service.errors import BadKey, MoveRefused, StoreUnavailable, UnknownKeyspace
 from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
@@ -22,7 +22,7 @@ from service.store import Store
 from service.store.subscriptions.keyspaces import Weighed, carried_out, completed
 from workers.tasks import Tasks
 
-_REFUSED = (BadKey, StepRefused, UnknownKeyspace)
+_REFUSED = (BadKey, MoveRefused, UnknownKeyspace)
 
 log = structlog.get_logger(__name__)
 

@@ -26,7 +26,7 @@ from service.discovery.partial.node_share import (
 )
 from service.discovery.partial.servers import Message, Place, Send
 from service.discovery.partial.strategy_choice import Chosen, Coordinator
-from service.errors import CellsLost, StoreUnavailable
+from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
 
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class Matrices(Protocol):
-    """Where directories are read from. Every method may raise :class:`StoreUnavailable` or :class:`CellsLost`."""
+    """The source of directories. Every method may raise :class:`StoreUnavailable` or :class:`CellsUnavailable`."""
 
     def key(self, pair: str) -> str:
         """Return what stands for an AV-pair in the names that are listed."""
@@ -158,7 +158,7 @@ class Directories:
         ring, demand = self._ring, self._demand[pair]
         try:
             names = await self._matrices.names(pair, MOST_NAMES)
-        except (StoreUnavailable, CellsLost) as error:
+        except (StoreUnavailable, CellsUnavailable) as error:
             log.warning("directory not read", pair=pair, error=str(error))
             return []
         if ring is not self._ring:

@@ -19,7 +19,7 @@ from service.net.health import serve_health
 from service.observability.metrics import LOOP_LAG
 from service.overlay.ring import balanced_id
 from service.settings import Settings
-from service.shutdown import until_stopped
+from service.shutdown import run_until_stopped
 from service.store import open_store
 from workers.node import Node, Parts
 from workers.peers.content_cache import Memories
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 async def run(settings: Settings) -> None:
     """Be a worker until SIGTERM or SIGINT."""
     tend_heap()
-    await until_stopped(work(settings))
+    await run_until_stopped(work(settings))
 
 
 async def work(settings: Settings) -> None:

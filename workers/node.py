@@ -40,12 +40,12 @@ from service.corona.messages import decode, encode
 from service.corona.poll_explanation import Reason
 from service.corona.protocol import NodeProtocol
 from service.errors import (
-    CellsLost,
+    CellsUnavailable,
     HostBlocked,
     LeaseLost,
     LimitReached,
     PublisherError,
-    StoreRefused,
+    StoreIdentityMismatch,
     StoreUnavailable,
 )
 from service.model import ChannelId, NodeId, NodeInfo
@@ -234,7 +234,7 @@ class Node:
             try:
                 beat = await self._store.ring.beat(self.me, self._parts.settings.lease_ttl_s, self.ring.version)
                 await self._store.inboxes.discard(beat.expired)
-            except StoreRefused as error:  # what this node knows is not of the data that is there now
+            except StoreIdentityMismatch as error:  # what this node knows is not of the data that is there now
                 self._end(LeaseLost(str(error)))
                 return
             except StoreUnavailable as error:
@@ -283,7 +283,7 @@ class Node:
                 await directory.keep_up()
                 grown = await directory.matrices()
                 MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in grown.values()))
-            except (StoreUnavailable, CellsLost) as error:
+            except (StoreUnavailable, CellsUnavailable) as error:
                 log.warning("upkeep of the directory was interrupted", error=str(error))
 
     async def _read_inbox(self) -> None:

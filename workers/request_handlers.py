@@ -10,8 +10,8 @@ import msgspec
 import structlog
 
 from service.errors import (
+    AssignmentPending,
     CoronetError,
-    NotSettled,
     NotSubscribed,
     NoWorker,
     PublisherError,
@@ -191,5 +191,5 @@ class Answers:
     async def _why(self, node: Node, _: Ask, wanted: Why) -> Answer:
         reason = node.why(wanted.channel)
         if reason is None:
-            raise NotSettled("It is not settled yet how this is polled.")
+            raise AssignmentPending("It is not settled yet how this is polled.")
         return Explained(reason)

@@ -140,7 +140,7 @@ class Bodies:
         }
         text = render_notification(list(channels.values()), told, gone, also_in, speaker, met=met, templates=templates)
         xml = stanzas.payload(text) + (link_preview(text, told, channels) if not gone else "") if text else ""
-        return Body(xml, tuple(delta.detected_s for delta in told), tuple(delta.trace for delta in told))
+        return Body(xml, tuple(delta.detected_s for delta in told), tuple(delta.trace_id for delta in told))
 
 
 def find_duplicates(

@@ -70,7 +70,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
         "I cannot get at my memory just now, so nothing was changed. Please try again in a minute."
     ),
     errors.ParserBusy: marked("I am still reading other lists. Please send yours again in a minute."),
-    errors.NotSettled: marked("How often {it} is looked at is just being settled. Ask again in half a minute."),
+    errors.AssignmentPending: marked("How often {it} is looked at is just being settled. Ask again in half a minute."),
     errors.NoWorker: marked("No worker is free to look at {it} just now. Please try again in a minute."),
     errors.PublisherError: marked("I cannot watch {it}: {detail}"),
     errors.OperationalError: marked(

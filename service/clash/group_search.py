@@ -25,7 +25,7 @@ import msgspec
 from service.clash.key_groups import KeyGroup, Keyspace, Map, check_key
 from service.clash.server_table import Move
 from service.clash.transitions import Accepted, Answer
-from service.errors import GroupsMoving
+from service.errors import KeyGroupMoving
 
 
 class Depths:
@@ -88,13 +88,13 @@ class DepthSearch:
     def answered(self, answer: Answer) -> Accepted | None:
         """Return what was found, or None: then :attr:`probe` is the next question.
 
-        Raises :class:`GroupsMoving` when it has been led about for too long.
+        Raises :class:`KeyGroupMoving` when it has been led about for too long.
         """
         if isinstance(answer, Accepted):
             self.depth = self._leads_to(answer.group)
             return answer
         if self.probes == MOST_PROBES:
-            raise GroupsMoving(f"The key group of {self._key:#x} keeps moving. Try again.")
+            raise KeyGroupMoving(f"The key group of {self._key:#x} keeps moving. Try again.")
         self.probes += 1
         if answer.moved is not None:
             self.probe = Probe(answer.moved.taker, self._key, answer.moved.depth, answer.moved)
@@ -140,7 +140,7 @@ class Units:
         self._look(prefix.key)
 
     def answered(self, answer: Answer) -> KeyGroup | None:
-        """Return the next unit, if that was found; raises :class:`GroupsMoving` as the search does."""
+        """Return the next unit, if that was found; raises :class:`KeyGroupMoving` as the search does."""
         found = self._search.answered(answer)
         if found is None:
             self.probe = self._search.probe

@@ -158,7 +158,7 @@ def keyspace_of(step: Step) -> Keyspace:
 def apply(table: ServerTable, step: Step, keyspaces: Map) -> ServerTable:
     """Return the table after a step; the very same where it changes nothing.
 
-    Raises :class:`StepRefused` where a split or merge is not possible, or the step is another keyspace's.
+    Raises :class:`MoveRefused` where a split or merge is not possible, or the step is another keyspace's.
     """
     match step:
         case SplitGroup():

@@ -114,7 +114,7 @@ class Walk:
     def read_leaf(self, answer: Answer, page: Page) -> None:
         """Take the answer to a :class:`ReadLeaf`; the page of one that was not accepted is empty.
 
-        Raises :class:`GroupsMoving` if no keyspace accepts the key at our place.
+        Raises :class:`KeyGroupMoving` if no keyspace accepts the key at our place.
         """
         self.found = ()
         leaf = self._search.answered(answer)

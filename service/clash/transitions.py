@@ -2,7 +2,7 @@
 
 Each function of a split or merge is one step, in one keyspace. ``split`` is the commit of a split. A merge is
 committed by the child's ``give``; before it the plan only keeps the left child as it is. All steps but the first may be
-repeated, and come late: then they change nothing. What is not possible raises :class:`StepRefused` and changes nothing.
+repeated, and come late: then they change nothing. What is not possible raises :class:`MoveRefused` and changes nothing.
 
 A *recall* is a merge of a group whose left child is split: the right child comes back, and stays a leaf of its own.
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from service.clash.key_groups import KeyGroup, Keyspace, Map, check_key
 from service.clash.server_table import AT_REST, Entry, Kind, Move, ServerTable, Stage, Standing
-from service.errors import StepRefused
+from service.errors import MoveRefused
 
 
 def takes(table: ServerTable, move: Move) -> bool:
@@ -61,9 +61,9 @@ def arrives_in(table: ServerTable, move: Move) -> KeyGroup:
 
 
 def own_move(table: ServerTable, move: Move) -> None:
-    """Raise :class:`StepRefused` if a step of this move has come to a keyspace that has no part in it."""
+    """Raise :class:`MoveRefused` if a step of this move has come to a keyspace that has no part in it."""
     if table.keyspace not in (move.keyspace, move.child):
-        raise StepRefused(f"Keyspace {table.keyspace} has no part in the {move.kind} of {move.group.label}.")
+        raise MoveRefused(f"Keyspace {table.keyspace} has no part in the {move.kind} of {move.group.label}.")
 
 
 def _current(table: ServerTable, move: Move) -> bool:
@@ -78,9 +78,9 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: Map) -> ServerTable:
     Only a settled leaf can be split, and only while no other move is under way here.
     """
     if table.move is not None:
-        raise StepRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
+        raise MoveRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
     if table.standing(group) not in AT_REST:
-        raise StepRefused(f"{group.label} cannot be split: it is {table.standing(group) or 'not here'}.")
+        raise MoveRefused(f"{group.label} cannot be split: it is {table.standing(group) or 'not here'}.")
     if table.standing(group) is Standing.RECALLED:
         child = keyspaces.keyspace_of(group)
         whole = Entry(Standing.SPLIT, table.entries[group.parent].parent, child)
@@ -90,7 +90,7 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: Map) -> ServerTable:
     child = table.keyspace
     while child == table.keyspace:
         if group.depth == table.bits:
-            raise StepRefused(f"{group.label} cannot be split: that needs a key of more than {table.bits} bits.")
+            raise MoveRefused(f"{group.label} cannot be split: that needs a key of more than {table.bits} bits.")
         child = keyspaces.keyspace_of(group.right)
         changed[group] = Entry(Standing.SPLIT, parent, child)
         changed[group.left] = Entry(Standing.ACTIVE, table.keyspace)
@@ -137,10 +137,10 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     _check_idle(table, group)
     entry = table.entries.get(group)
     if entry is None or entry.right_child is None or table.standing(group.left) is not Standing.ACTIVE:
-        raise StepRefused(f"{group.label} cannot be merged: its two halves are not leaves at rest.")
+        raise MoveRefused(f"{group.label} cannot be merged: its two halves are not leaves at rest.")
     if entry.right_child == table.keyspace:
         if table.standing(group.right) not in AT_REST:
-            raise StepRefused(f"{group.label} cannot be merged: its right half is not a leaf at rest.")
+            raise MoveRefused(f"{group.label} cannot be merged: its right half is not a leaf at rest.")
         whole = Entry(Standing.ACTIVE, entry.parent)
         return table.with_entries({group: whole, group.left: None, group.right: None})
     return _planning(table, group, entry.right_child)
@@ -151,9 +151,9 @@ def recall(table: ServerTable, group: KeyGroup) -> ServerTable:
     _check_idle(table, group)
     entry = table.entries.get(group)
     if entry is None or entry.right_child is None or table.standing(group.left) is not Standing.SPLIT:
-        raise StepRefused(f"{group.label} cannot recall its right half: its left half is not split.")
+        raise MoveRefused(f"{group.label} cannot recall its right half: its left half is not split.")
     if entry.right_child == table.keyspace:
-        raise StepRefused(f"{group.label} cannot recall its right half: that is in the same keyspace.")
+        raise MoveRefused(f"{group.label} cannot recall its right half: that is in the same keyspace.")
     return _planning(table, group, entry.right_child)
 
 
@@ -211,7 +211,7 @@ def forget(table: ServerTable, move: Move) -> ServerTable:
 
 def _check_idle(table: ServerTable, group: KeyGroup) -> None:
     if table.move is not None:
-        raise StepRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
+        raise MoveRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
 
 
 def _planning(table: ServerTable, group: KeyGroup, child: Keyspace) -> ServerTable:

@@ -25,7 +25,7 @@ from rich.table import Table
 from service.console.error_responses import Problem
 from service.console.openapi import File, Operation
 from service.console.routes import OPERATIONS, PREFIX
-from service.errors import Fault, OperationalError, Unreachable, UserError, WrongUse, from_fault
+from service.errors import Fault, OperationalError, Unreachable, UsageError, UserError, from_fault
 from service.net.internal_clients import send
 from service.operations import shards
 from service.operations.shards import Shards
@@ -62,7 +62,7 @@ class Call:
 
 
 async def run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> str:
-    """Return what to print. Raises :class:`WrongUse`, typer's errors, and what the console answers."""
+    """Return what to print. Raises :class:`UsageError`, typer's errors, and what the console answers."""
     call = parse(arguments)
     if call is None:
         return ""
@@ -80,7 +80,7 @@ async def run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> st
 
 
 def parse(arguments: Sequence[str]) -> Call | None:
-    """Return the request that arguments ask for; None after help was printed. Raises typer's errors and WrongUse."""
+    """Return the request that arguments ask for; None after help was printed. Raises typer's errors and UsageError."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=_ABOUT)
     for operation in sorted(OPERATIONS, key=_command):
         if operation.handler.__name__ not in _ON_PAGES_ONLY:
@@ -172,7 +172,7 @@ def _body(kind: type[msgspec.Struct], given: dict[str, Any]) -> dict[str, object
             try:
                 found[field.encode_name] = msgspec.to_builtins(msgspec.convert(value, field.type, strict=False))
             except msgspec.ValidationError as error:
-                raise WrongUse(f"{field.encode_name}: {error}") from error
+                raise UsageError(f"{field.encode_name}: {error}") from error
     return found
 
 

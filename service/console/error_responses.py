@@ -14,12 +14,12 @@ from service.console.rendering import render
 from service.errors import (
     CoronetError,
     LimitReached,
-    NoSuchThing,
-    NotAllowed,
+    NotFound,
     NotSubscribed,
     OperationalError,
+    PermissionDenied,
     PublisherError,
-    StoreRefused,
+    StoreIdentityMismatch,
     StoreUnavailable,
     UserError,
 )
@@ -40,9 +40,9 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _STATUS: dict[type[CoronetError], int] = {
     NotSubscribed: 404,
-    NoSuchThing: 404,
+    NotFound: 404,
     LimitReached: 429,
-    NotAllowed: 403,
+    PermissionDenied: 403,
     UserError: 422,
     PublisherError: 502,
     OperationalError: 503,
@@ -85,7 +85,7 @@ def problem(status: int, detail: str, code: str = "") -> Problem:
 
 def in_plain_words(error: CoronetError) -> str:
     """Return what a page says about an error; strangers read it too, so how Redis is reached stays in the log."""
-    if isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefused):
+    if isinstance(error, StoreUnavailable) and not isinstance(error, StoreIdentityMismatch):
         log.warning("the store cannot be reached", error=str(error))
         return _STORE_IS_AWAY
     return str(error)

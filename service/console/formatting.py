@@ -14,7 +14,7 @@ from service.corona.poll_explanation import Bound, Reason
 from service.errors import UserError
 from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector
-from service.model import Wishes
+from service.model import PollingHints
 from service.users.quiet_hours import zoned
 
 _MINUTE_S = 60
@@ -125,7 +125,7 @@ def web_address(link: str) -> str:
         return ""
 
 
-def wishes_in_words(wishes: Wishes) -> str:
+def wishes_in_words(wishes: PollingHints) -> str:
     """Return how often a publisher wants to be asked, as its documents say; "" if they say nothing."""
     words = []
     named_s = [wait_s for wait_s in (wishes.ttl_s, wishes.update_period_s) if wait_s is not None]

@@ -40,7 +40,7 @@ from service.feeds.sandbox.parser_pool import OpmlReader
 from service.net.health import health_routes
 from service.net.http_server import serve_http
 from service.settings import Settings
-from service.shutdown import until_stopped
+from service.shutdown import run_until_stopped
 from service.store import Store, open_store
 
 LARGEST_BODY_BYTES = 64 * 1024
@@ -128,7 +128,7 @@ async def run(settings: Settings) -> None:
 
     While Redis is away every page says so with status 503, and works again when it is back.
     """
-    await until_stopped(serve(settings))
+    await run_until_stopped(serve(settings))
 
 
 async def serve(settings: Settings) -> None:

@@ -62,9 +62,9 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
     memory: bytes
     title: str = ""
     link: str = ""
-    wishes: model.Wishes = model.Wishes()
+    wishes: model.PollingHints = model.PollingHints()
     language: str = ""
-    imprint: model.Imprint = model.Imprint()
+    imprint: model.FeedMetadata = model.FeedMetadata()
 
     @property
     def channel(self) -> model.ChannelId:

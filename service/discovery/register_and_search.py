@@ -26,7 +26,7 @@ import msgspec
 from service.discovery.cell import Answer, Fetch, Find, Match, Put, Record, Standing
 from service.discovery.cell_rounds import Dialogue, latest, led, sized, together
 from service.discovery.matrix import Limits, Pair, Place, Size, heir, home, homes
-from service.errors import CellsLost
+from service.errors import CellsUnavailable
 
 MOST_ROUNDS = 64
 
@@ -51,7 +51,7 @@ def find(
     """Find up to ``limit`` names that have all these pairs, at least one.
 
     ``draw`` is a random number of at least 32 bits; ``known`` are sizes that were remembered. Raises
-    :class:`CellsLost`.
+    :class:`CellsUnavailable`.
     """
     sizes = dict(known or {})
     while (unknown := unsure(pairs, sizes, draw)) is not None:
@@ -71,7 +71,7 @@ def find(
             asking.corrected(size)
         else:
             return Found(asking.matches(), asking.complete, pair, sizes | {pair: asking.size}, asking.cells)
-    raise CellsLost(f"The cells of {pair} kept changing while they were asked. Ask again.")
+    raise CellsUnavailable(f"The cells of {pair} kept changing while they were asked. Ask again.")
 
 
 def unsure(pairs: Iterable[Pair], known: Mapping[Pair, Size], draw: int) -> Pair | None:
@@ -271,7 +271,7 @@ def place(pair: Pair, record: Record, draw: int, limits: Limits, known: Size | N
     """Register a new name, or refresh one whose version is registered.
 
     ``draw`` is a number of at least 32 bits that only depends on the name, ``known`` is a size that was remembered.
-    Raises :class:`CellsLost`.
+    Raises :class:`CellsUnavailable`.
     """
     size = known if known is not None else (yield from led(pair, limits)).size
     for _ in range(MOST_TRIES):
@@ -284,7 +284,9 @@ def place(pair: Pair, record: Record, draw: int, limits: Limits, known: Size | N
                 break
             partition = heir(partition)
         size = max(size, (yield from led(pair, limits)).size)
-    raise CellsLost(f"The cells of {pair} do not keep names: they are lost as soon as they are there. Try again later.")
+    raise CellsUnavailable(
+        f"The cells of {pair} do not keep names: they are lost as soon as they are there. Try again later."
+    )
 
 
 def replace(pair: Pair, record: Record, draw: int, limits: Limits, known: Size | None = None) -> Dialogue[Placed]:

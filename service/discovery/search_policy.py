@@ -12,7 +12,7 @@ from service.discovery.av_pairs import Pair
 from service.discovery.names import MOST_AUTHORS, MOST_TAGS, Traits, channel_pairs, entry_pairs
 from service.discovery.query_parser import Finding, Query
 from service.discovery.visibility import is_public
-from service.model import Channel, ChannelId, Entry, Imprint
+from service.model import Channel, ChannelId, Entry, FeedMetadata
 
 SPARES = (2, 40)
 """How many times the wanted names are asked for, in turn: some may not be public any more; rarely, most are not."""
@@ -41,7 +41,7 @@ def channels_of(names: Iterable[str]) -> list[ChannelId]:
 
 
 def channel_name(
-    channel: Channel, latest: Sequence[Entry], imprint: Imprint, domain: str, interval_s: float
+    channel: Channel, latest: Sequence[Entry], imprint: FeedMetadata, domain: str, interval_s: float
 ) -> frozenset[Pair]:
     """Return a channel's name, public or not, as its documents and its ``latest`` entries make it.
 

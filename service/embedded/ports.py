@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from service.errors import OperationalError, StoreRefused
+from service.errors import OperationalError, StoreIdentityMismatch
 from service.files import write_private
 
 LOOPBACK = "127.0.0.1"
@@ -53,7 +53,10 @@ async def says_ready(port: int) -> bool:
 async def has_started(port: int) -> bool:
     """Whether that program is ready, or would be if its operator accepted the store."""
     status_line = await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n") or b""
-    return status_line.split()[1:2] == [b"200"] or status_line.split()[1:3] == [b"503", StoreRefused.code.encode()]
+    return status_line.split()[1:2] == [b"200"] or status_line.split()[1:3] == [
+        b"503",
+        StoreIdentityMismatch.code.encode(),
+    ]
 
 
 async def _first_line(port: int, request: bytes) -> bytes | None:

@@ -15,7 +15,7 @@ from typing import Final
 from service.embedded import ports
 from service.embedded.supervisor import Program, Server
 from service.errors import OperationalError
-from service.files import secret_file, write_private
+from service.files import ensure_secret_file, write_private
 
 _CONFIG: Final = """\
 pidfile = "{directory}/prosody.pid"
@@ -94,7 +94,7 @@ class PrivateProsody(Server):
         """Where browsers connect, on this machine (RFC 7395)."""
         self.ca_file = directory / "certs" / "localhost.crt"
         """The certificate, which clients are to trust."""
-        self.component_secret_file = secret_file(directory, "component-secret")
+        self.component_secret_file = ensure_secret_file(directory, "component-secret")
         self.component_secret = self.component_secret_file.read_text(encoding="ascii")
         self.shards = tuple(f"coronet@b{number}.{self.component_jid}" for number in range(2, shards + 2))
         """What people write to at the other components, which have the same password."""

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from service.embedded.ports import LOOPBACK
 from service.errors import OperationalError
-from service.shutdown import until_stopped
+from service.shutdown import run_until_stopped
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -199,7 +199,7 @@ class SamplePublisher:
 
 async def run(directory: Path, port: int, interval_s: float) -> None:
     """Publish an entry to feed 0 every ``interval_s`` seconds, restarts included, until SIGTERM or Ctrl-C."""
-    await until_stopped(_publish_regularly(SamplePublisher(directory, port), interval_s))
+    await run_until_stopped(_publish_regularly(SamplePublisher(directory, port), interval_s))
 
 
 async def _publish_regularly(publisher: SamplePublisher, interval_s: float) -> None:

@@ -19,10 +19,10 @@ from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
 from service.embedded.state_directory import Ready, TrialAccount, Xmpp, processes, write_ready
 from service.embedded.supervisor import Program, Supervisor, environment
-from service.errors import StoreRefused
-from service.files import secret_file, write_private
+from service.errors import StoreIdentityMismatch
+from service.files import ensure_secret_file, write_private
 from service.settings import load
-from service.shutdown import until_stopped
+from service.shutdown import run_until_stopped
 from service.store import opened
 
 SAMPLE_INTERVAL_S: Final = 30
@@ -50,7 +50,7 @@ async def up(wanted: Wanted, console: Console) -> None:
     Raises :class:`CoronetError` when something cannot be started, or the directory is in use.
     """
     with state_directory.held(wanted.directory):
-        await until_stopped(_run(Machine(wanted, Screen(console))))
+        await run_until_stopped(_run(Machine(wanted, Screen(console))))
 
 
 async def _run(machine: "Machine") -> None:
@@ -109,8 +109,8 @@ class Machine:
         self._prosody = PrivateProsody(
             wanted.directory / "prosody", self._ports["xmpp"], self._ports["component"], shards=wanted.bots - 1
         )
-        self._admin_token_file = secret_file(wanted.directory, "admin-token")
-        self._cluster_secret_file = secret_file(wanted.directory, "cluster-secret")
+        self._admin_token_file = ensure_secret_file(wanted.directory, "admin-token")
+        self._cluster_secret_file = ensure_secret_file(wanted.directory, "cluster-secret")
         self._identity_file = state_directory.identity_file(wanted.directory)
         self._accounts: list[TrialAccount] = []
         self._supervisor = Supervisor(self._heard)
@@ -243,7 +243,7 @@ class Machine:
         try:
             async with opened(load(self._settings())) as store:
                 link = await setup_link(store, self._ready().console_url)
-        except StoreRefused as error:
+        except StoreIdentityMismatch as error:
             return f"\n{error}\nThis one is reached with: coronet admin --state {self._wanted.directory} accept-store\n"
         return greeting(self._ready(), self._wanted.directory, link, loopback_open=self._wanted.allow_private)
 

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from service.model import Wishes
+from service.model import PollingHints
 
 DAY_S = 86_400.0
 _HOUR_S = 3_600
@@ -36,7 +36,7 @@ class Pace(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
 
-def pace(headers: Mapping[str, str], wishes: Wishes, now_s: float) -> Pace:
+def pace(headers: Mapping[str, str], wishes: PollingHints, now_s: float) -> Pace:
     """Return what the headers (lower-case names) of a 200 or 304 answer and the last known wishes ask for.
 
     ``not_before_s`` is never before now, and at most a day off, plus the skipped time it falls into.
@@ -68,7 +68,7 @@ def retry_after_s(value: str, now_s: float) -> float | None:
     return None if wait_s is None else min(wait_s, _MAX_RETRY_AFTER_S)
 
 
-def _waits(headers: Mapping[str, str], wishes: Wishes, now_s: float) -> Iterator[tuple[str, float]]:
+def _waits(headers: Mapping[str, str], wishes: PollingHints, now_s: float) -> Iterator[tuple[str, float]]:
     """Yield who speaks, and the seconds it asks for."""
     if (freshness := _freshness(headers, now_s)) is not None:
         yield freshness
@@ -120,7 +120,7 @@ def _date_s(value: str) -> float | None:
         return None
 
 
-def _sane_skips(wishes: Wishes, reasons: list[str]) -> tuple[frozenset[int], frozenset[int]]:
+def _sane_skips(wishes: PollingHints, reasons: list[str]) -> tuple[frozenset[int], frozenset[int]]:
     """Return the hours and days to skip; not those that leave nothing of the day or the week."""
     hours, days = frozenset(wishes.skip_hours), frozenset(wishes.skip_days)
     if hours.issuperset(range(_HOURS)):

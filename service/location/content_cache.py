@@ -12,7 +12,7 @@ from itertools import chain
 
 import msgspec
 
-from service.errors import PeerRefused
+from service.errors import PeerProtocolError
 from service.model import Change, ChannelId, Entry
 
 Digest = bytes
@@ -53,10 +53,10 @@ def encode(content: Content) -> tuple[bytes, bytes, bytes]:
 
 
 def decode(data: memoryview) -> Content:
-    """Return the content of these bytes. Raises :class:`PeerRefused` if they are none."""
+    """Return the content of these bytes. Raises :class:`PeerProtocolError` if they are none."""
     end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
     if not _LENGTH_BYTES <= end <= len(data):
-        raise PeerRefused("A content says that it is longer than it is.", reason="malformed")
+        raise PeerProtocolError("A content says that it is longer than it is.", reason="malformed")
     return Content(bytes(data[_LENGTH_BYTES:end]), bytes(data[end:]))
 
 
@@ -75,7 +75,7 @@ def packed(latest: Sequence[Entry]) -> bytes:
 
 
 def unpacked(latest: bytes) -> tuple[Entry, ...]:
-    """Return the entries of a content. Raises :class:`PeerRefused` if they cannot be read."""
+    """Return the entries of a content. Raises :class:`PeerProtocolError` if they cannot be read."""
     if not latest:
         return ()
     try:
@@ -83,7 +83,7 @@ def unpacked(latest: bytes) -> tuple[Entry, ...]:
             zlib.decompressobj().decompress(latest, _MOST_LATEST_BYTES), type=tuple[Entry, ...]
         )
     except (zlib.error, msgspec.MsgspecError) as error:
-        raise PeerRefused(f"A content's entries cannot be read: {error}.", reason="malformed") from error
+        raise PeerProtocolError(f"A content's entries cannot be read: {error}.", reason="malformed") from error
 
 
 _BESIDES_BYTES = 400

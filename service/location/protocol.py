@@ -18,7 +18,7 @@ We deviate, so that what is at distance i is always in row i, in whatever order 
 from collections.abc import Iterable
 from enum import StrEnum
 
-from service.errors import PeerRefused
+from service.errors import PeerProtocolError
 from service.location.bloom import Link, Own, Query, Shape, documents_in, heard_of, mask, next_hop
 from service.location.wire import Hello, Ignore, Lost, Message, Send, Update, Want
 from service.model import NodeId
@@ -37,7 +37,7 @@ class Filtering(StrEnum):
 
 
 class Node:
-    """One node. What :class:`PeerRefused` refuses has changed nothing."""
+    """One node. What :class:`PeerProtocolError` refuses has changed nothing."""
 
     def __init__(self, me: NodeId, shape: Shape, filtering: Filtering = Filtering.SOURCE) -> None:
         """Begin without documents and neighbours."""
@@ -107,21 +107,21 @@ class Node:
     # What neighbours say
 
     def received(self, neighbour: NodeId, message: Message) -> list[Send]:
-        """Return what is to be sent; raises :class:`PeerRefused` for what makes no sense here, or not now."""
+        """Return what is to be sent; raises :class:`PeerProtocolError` for what makes no sense here, or not now."""
         link = self._links.get(neighbour)
         if link is None:
-            raise PeerRefused(f"{neighbour} is no neighbour.", reason="stranger")
+            raise PeerProtocolError(f"{neighbour} is no neighbour.", reason="stranger")
         if isinstance(message, Hello):
             return self._greeted(neighbour, link, message.shape)
         if not link.open:
-            raise PeerRefused(f"{neighbour} has not the shape {self.shape} yet.", reason="shape")
+            raise PeerProtocolError(f"{neighbour} has not the shape {self.shape} yet.", reason="shape")
         if isinstance(message, Update):
             return self._updated(neighbour, link, message)
         if isinstance(message, Lost):
             return self._without(neighbour, link, message.sources)
         if isinstance(message, Ignore):
             if len(link.ignores) >= MOST_SOURCES:
-                raise PeerRefused(f"{neighbour} ignores more than {MOST_SOURCES} sources.", reason="sources")
+                raise PeerProtocolError(f"{neighbour} ignores more than {MOST_SOURCES} sources.", reason="sources")
             link.ignores[message.source] = min(message.row, link.ignores.get(message.source, NEVER))
             return []
         return self._asked_for(neighbour, message)
@@ -142,7 +142,7 @@ class Node:
 
     def _greeted(self, neighbour: NodeId, link: Link, shape: Shape) -> list[Send]:
         if link.open and shape <= self.shape:
-            raise PeerRefused(f"{neighbour} has greeted already.", reason="shape")
+            raise PeerProtocolError(f"{neighbour} has greeted already.", reason="shape")
         sends = self.reshape(shape)
         if shape != self.shape:
             return sends
@@ -158,11 +158,11 @@ class Node:
     def _updated(self, neighbour: NodeId, link: Link, update: Update) -> list[Send]:
         row, source, shape = update.row, update.source, self.shape
         if update.shape != shape:
-            raise PeerRefused(f"{neighbour} sends bits of {update.shape}; here they are {shape}.", reason="shape")
+            raise PeerProtocolError(f"{neighbour} sends bits of {update.shape}; here they are {shape}.", reason="shape")
         if not 1 <= row <= shape.depth or (update.sets | update.clears) >> shape.width:
-            raise PeerRefused(f"{neighbour} sends bits of row {row} that no filter here has.", reason="bits")
+            raise PeerProtocolError(f"{neighbour} sends bits of row {row} that no filter here has.", reason="bits")
         if update.sets & update.clears or (row == 1) > (source == neighbour):
-            raise PeerRefused(f"{neighbour} contradicts itself about row {row}.", reason="bits")
+            raise PeerProtocolError(f"{neighbour} contradicts itself about row {row}.", reason="bits")
         sends: list[Send] = []
         accepted = update.sets
         if accepted and self._filtering is not Filtering.NONE:
@@ -185,7 +185,7 @@ class Node:
             return self._without(neighbour, self._links[neighbour], [source]) + self._by(neighbour, source, row)
         if parent == neighbour or row < shortest:
             if shortest == NEVER and len(self._parents) >= MOST_SOURCES:
-                raise PeerRefused(f"{neighbour} names more than {MOST_SOURCES} sources.", reason="sources")
+                raise PeerProtocolError(f"{neighbour} names more than {MOST_SOURCES} sources.", reason="sources")
             self._parents[source] = (neighbour, row)
             redundant = None if parent == neighbour else parent
         else:

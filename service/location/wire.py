@@ -1,8 +1,8 @@
 """Messages between neighbouring nodes, their encoding, and the streams of batches that keep their order.
 
-What is malformed, or larger than filters can be, raises :class:`PeerRefused`. Bytes are ``version kind …``, integers
-big-endian. A set of bits is the number of its bits and then either their positions or the whole row, whichever is
-shorter: the paper's *diff compression*.
+What is malformed, or larger than filters can be, raises :class:`PeerProtocolError`. Bytes are ``version kind …``,
+integers big-endian. A set of bits is the number of its bits and then either their positions or the whole row, whichever
+is shorter: the paper's *diff compression*.
 
 Requests may be lost, repeated, or meet another life of a worker. What one worker sends to another is a *stream* of
 numbered batches. Both ends of a pair forget together: a worker that begins a new stream has forgotten the other one,
@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from service.errors import PeerRefused
+from service.errors import PeerProtocolError
 from service.location.bloom import MOST_WIDTH, Shape
 from service.model import NodeId
 
@@ -113,16 +113,16 @@ def size(message: Message) -> int:
 def decode(data: bytes) -> Message:
     """Return the message of these bytes."""
     if len(data) > MOST_BYTES:
-        raise PeerRefused(f"A message has {len(data)} bytes; none has more than {MOST_BYTES}.", reason="size")
+        raise PeerProtocolError(f"A message has {len(data)} bytes; none has more than {MOST_BYTES}.", reason="size")
     try:
         version, kind = data[:2]
         if version != VERSION:
-            raise PeerRefused(f"A message has version {version}, not {VERSION}.", reason="version")
+            raise PeerProtocolError(f"A message has version {version}, not {VERSION}.", reason="version")
         reader = _Reader(data[2:])
         message = reader.message(_KINDS[kind])
         reader.end()
     except (ValueError, IndexError, struct.error) as error:
-        raise PeerRefused(f"A message cannot be read: {error}.", reason="malformed") from error
+        raise PeerProtocolError(f"A message cannot be read: {error}.", reason="malformed") from error
     return message
 
 
@@ -253,11 +253,11 @@ class Stream:
         return self._yours not in {None, batch.mine} and batch.number == 0 and batch.yours != self._mine
 
     def take(self, batch: Batch) -> tuple[bytes, ...]:
-        """Return what is new in a batch; nothing if it came before. Raises :class:`PeerRefused` (``stream``)."""
+        """Return what is new in a batch; nothing if it came before. Raises :class:`PeerProtocolError` (``stream``)."""
         if batch.yours not in {None, self._mine} or self._yours not in {None, batch.mine}:
-            raise PeerRefused("A batch belongs to a stream that is over.", reason="stream")
+            raise PeerProtocolError("A batch belongs to a stream that is over.", reason="stream")
         if batch.number > self._heard:
-            raise PeerRefused(f"Batch {batch.number} came before batch {self._heard}.", reason="stream")
+            raise PeerProtocolError(f"Batch {batch.number} came before batch {self._heard}.", reason="stream")
         self._yours = batch.mine
         if batch.number < self._heard:
             return ()

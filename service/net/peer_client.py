@@ -19,7 +19,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from service.errors import PeerRefused, PeerSilent
+from service.errors import PeerProtocolError, PeerUnreachable
 from service.model import NodeId, NodeInfo
 from service.net.response import read_at_most
 
@@ -51,10 +51,10 @@ class Seal(msgspec.Struct, frozen=True):
 
 
 def read_seal(header: str) -> Seal:
-    """Return what a request's header says; raises :class:`PeerRefused`."""
+    """Return what a request's header says; raises :class:`PeerProtocolError`."""
     found = _FORM.fullmatch(header)
     if found is None:
-        raise PeerRefused("A request carries no seal of ours.", reason="signature")
+        raise PeerProtocolError("A request carries no seal of ours.", reason="signature")
     sender, at_ms, nonce, mac = found.groups()
     return Seal(sender, int(at_ms), nonce, mac)
 
@@ -75,22 +75,22 @@ class Sealer:
         return Seal(self._me, at_ms, nonce, self._request_mac(unsealed, to, verb, body))
 
     def timely(self, seal: Seal, now_s: float) -> None:
-        """Raise :class:`PeerRefused` for a request of another time: before its body is read."""
+        """Raise :class:`PeerProtocolError` for a request of another time: before its body is read."""
         if abs(now_s - seal.at_ms / 1000) > WINDOW_S:
-            raise PeerRefused(f"A request of {seal.sender[:8]} is not of now. Do clocks differ?", reason="late")
+            raise PeerProtocolError(f"A request of {seal.sender[:8]} is not of now. Do clocks differ?", reason="late")
 
     def check(self, seal: Seal, verb: str, body: bytes, now_s: float) -> None:
-        """Raise :class:`PeerRefused` if a request is not what its sender meant for us, or came before."""
+        """Raise :class:`PeerProtocolError` if a request is not what its sender meant for us, or came before."""
         self.timely(seal, now_s)
         mac = self._request_mac(seal, self._me, verb, body)
         if not hmac.compare_digest(mac, seal.mac):
-            raise PeerRefused("A request's seal is wrong. Have all workers the same secret?", reason="signature")
+            raise PeerProtocolError("A request's seal is wrong. Have all workers the same secret?", reason="signature")
         self._forget(now_s)
         once = seal.sender, seal.nonce
         if once in self._seen:
-            raise PeerRefused(f"A request of {seal.sender[:8]} came twice.", reason="replay")
+            raise PeerProtocolError(f"A request of {seal.sender[:8]} came twice.", reason="replay")
         if len(self._seen) >= MOST_NONCES:
-            raise PeerRefused("There are more requests than can be told from replays.", reason="flood")
+            raise PeerProtocolError("There are more requests than can be told from replays.", reason="flood")
         self._seen[once] = int(now_s)
 
     def answer_mac(self, nonce: str, status: int, body: bytes) -> str:
@@ -98,9 +98,9 @@ class Sealer:
         return self._mac(f"answer\n{nonce}\n{status}\n", body)
 
     def check_answer(self, nonce: str, status: int, body: bytes, mac: str) -> None:
-        """Raise :class:`PeerRefused` if this is not the answer that a worker gave to that request."""
+        """Raise :class:`PeerProtocolError` if this is not the answer that a worker gave to that request."""
         if not hmac.compare_digest(self.answer_mac(nonce, status, body), mac):
-            raise PeerRefused("An answer's seal is wrong.", reason="signature")
+            raise PeerProtocolError("An answer's seal is wrong.", reason="signature")
 
     def _request_mac(self, seal: Seal, to: NodeId, verb: str, body: bytes) -> str:
         return self._mac(f"request\n{seal.sender}\n{to}\n{verb}\n{seal.at_ms}\n{seal.nonce}\n", body)
@@ -155,8 +155,8 @@ class PeerClient:
     async def ask(self, peer: Peer, verb: str, body: bytes, *, within_s: float, most_bytes: int) -> bytes:
         """Return a worker's answer.
 
-        Raises :class:`PeerSilent` if it cannot be reached in time, :class:`PeerRefused` if it refuses, or answers with
-        more than ``most_bytes``, or not as itself; its reason is ``stream`` if it wants to begin anew.
+        Raises :class:`PeerUnreachable` if it cannot be reached in time, :class:`PeerProtocolError` if it refuses, or
+        answers with more than ``most_bytes``, or not as itself; its reason is ``stream`` if it wants to begin anew.
         """
         if self._session is None:
             raise RuntimeError("the client is not open")
@@ -173,13 +173,13 @@ class PeerClient:
                 answer = await read_at_most(response, most_bytes)
                 if answer is None:
                     response.close()
-                    raise PeerRefused(f"A worker answers with more than {most_bytes} bytes.", reason="size")
+                    raise PeerProtocolError(f"A worker answers with more than {most_bytes} bytes.", reason="size")
                 mac = response.headers.get(SEAL, "")
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise PeerSilent(f"Worker {peer.id[:8]} does not answer at {peer.url}: {error!r}") from error
+            raise PeerUnreachable(f"Worker {peer.id[:8]} does not answer at {peer.url}: {error!r}") from error
         if response.status not in {200, BEGIN_ANEW}:
-            raise PeerRefused(f"Worker {peer.id[:8]} refuses to answer: {response.status}.", reason="refused")
+            raise PeerProtocolError(f"Worker {peer.id[:8]} refuses to answer: {response.status}.", reason="refused")
         self._sealer.check_answer(nonce, response.status, answer, mac)
         if response.status == BEGIN_ANEW:
-            raise PeerRefused(f"Worker {peer.id[:8]} has forgotten what was said.", reason="stream")
+            raise PeerProtocolError(f"Worker {peer.id[:8]} has forgotten what was said.", reason="stream")
         return answer

@@ -1,6 +1,6 @@
 """A change's way through the fleet, from the poll that found it to the receipts, step by step.
 
-Every step names the change by one id, :attr:`service.model.Delta.trace`. It is made of what each process on the way
+Every step names the change by one id, :attr:`service.model.Delta.trace_id`. It is made of what each process on the way
 knows of the change, so that nothing has to be carried along. Each step is a line in the log, and, where the extra
 ``otel`` is installed and OpenTelemetry's environment variables say where to send them, a span of the trace of that id.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from service.settings import traces_wanted
+from service.settings import is_tracing_enabled
 
 FOUND: Final = "found"
 _FOR_EACH_PERSON: Final = frozenset({"sent", "received"})
@@ -42,7 +42,7 @@ TRACING: Final = Tracing()
 
 def configure() -> None:
     """Have steps exported from now on, if the environment wants that and OpenTelemetry is installed."""
-    if not traces_wanted():
+    if not is_tracing_enabled():
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra

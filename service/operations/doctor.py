@@ -26,7 +26,7 @@ from rich.table import Table
 
 from service.clock import Clock, SystemClock
 from service.embedded.ports import says_ready
-from service.errors import CoronetError, OperationalError, StoreRefused, StoreUnavailable, Unreachable
+from service.errors import CoronetError, OperationalError, StoreIdentityMismatch, StoreUnavailable, Unreachable
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import Processes
@@ -116,7 +116,7 @@ async def check_store(settings: Settings, clock: Clock) -> list[Finding]:
         async with opened(settings) as store:
             info = _parsed(await store.link.call("INFO"))
             return [*server(info), await _latency(store, clock), await _clocks(store, clock), await _workers(store)]
-    except StoreRefused as error:
+    except StoreIdentityMismatch as error:
         advice = "Find out what happened to Redis's data first: its log says what it loaded, and from where."
         return [Finding("Store", ok=False, seen=str(error), advice=advice)]
     except StoreUnavailable as error:

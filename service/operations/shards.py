@@ -9,7 +9,7 @@ from service.clash.load_policy import Memory
 from service.clash.move_steps import MergeGroup, SplitGroup
 from service.clash.server_table import LEAVES, Kind, ServerTable, Standing
 from service.clash.transitions import arrives_in
-from service.errors import BadKey, StepRefused
+from service.errors import BadKey, MoveRefused
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
@@ -100,7 +100,7 @@ async def merge(store: Store, label: str) -> str:
     table = _holder(await _tables(store), group, (Standing.SPLIT,))
     if not await _carry_through(store, MergeGroup(table.keyspace, group)):
         child = table.entries[group].right_child
-        raise StepRefused(
+        raise MoveRefused(
             f"{label} was not merged: its right half in keyspace {child} is no leaf at rest. Merge that one first."
         )
     (size,) = await store.keyspaces.sizes(table.keyspace, [group])

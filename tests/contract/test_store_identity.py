@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from service.embedded.redis import PrivateRedis
-from service.errors import StoreRefused, StoreUnavailable
+from service.errors import StoreIdentityMismatch, StoreUnavailable
 from service.settings import Settings, SettingsInvalid
 from service.store import Store, open_store
 from service.store.client import keys
@@ -90,7 +90,7 @@ async def _run_for_a_moment(store: Store) -> None:
 async def _is_refused(store: Store) -> bool:
     try:
         await store.ping()
-    except StoreRefused:
+    except StoreIdentityMismatch:
         return True
     return False
 
@@ -137,7 +137,7 @@ async def test_no_command_reaches_a_redis_that_came_back_empty(redis: PrivateRed
         store.outbox.depth(),
     )
     for result in await asyncio.gather(*commands, return_exceptions=True):
-        assert isinstance(result, StoreRefused)
+        assert isinstance(result, StoreIdentityMismatch)
     assert "The store is empty" in str(result)
     async with programs(redis.url) as stranger:
         assert await stranger().link.call("DBSIZE") == 0
@@ -162,7 +162,7 @@ async def test_a_program_that_starts_refuses_another_fleets_store_by_the_file(
     file = tmp_path / "other.json"
     file.write_text('{"fleet": "another"}')
     async with programs(redis.url, file) as ours:
-        with pytest.raises(StoreRefused, match="another fleet"):
+        with pytest.raises(StoreIdentityMismatch, match="another fleet"):
             await ours().ping()
         await start().ping()
 
@@ -177,7 +177,7 @@ async def test_an_older_copy_of_the_data_is_refused(
     await _use(store, STEPS_AT_RISK + 1)
     await _run_for_a_moment(store)
     await _restart(redis, copy=Path(copy))
-    with pytest.raises(StoreRefused, match="older than it was"):
+    with pytest.raises(StoreIdentityMismatch, match="older than it was"):
         await (store if was_running else start_with_file()).ping()
 
 
@@ -201,7 +201,7 @@ async def test_data_that_is_deleted_while_redis_runs_is_noticed(clean_redis: str
         await store.subscriptions.subscribe(ALICE, channel.id)
         await _use(store)
         await store.link.call("FLUSHALL")
-        with pytest.raises(StoreRefused):
+        with pytest.raises(StoreIdentityMismatch):
             await store.subscriptions.of_user(ALICE)
         assert await _is_refused(store)
 
@@ -287,7 +287,7 @@ async def test_a_cluster_is_refused_when_the_node_that_has_the_identity_lost_it(
         await clean_cluster.clear()
         await store.identity.look()
         assert await _is_refused(store)
-        with pytest.raises(StoreRefused):
+        with pytest.raises(StoreIdentityMismatch):
             await begin().link.many([("SET", f"name:{number}", 1) for number in range(100)])
 
 
@@ -297,7 +297,7 @@ async def test_a_redis_that_is_away_is_not_a_refused_one(redis: PrivateRedis, st
     await redis.stop()
     with pytest.raises(StoreUnavailable) as raised:
         await store.ping()
-    assert not isinstance(raised.value, StoreRefused)
+    assert not isinstance(raised.value, StoreIdentityMismatch)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup, Step, following
-from service.errors import StepRefused
+from service.errors import MoveRefused
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, UserId
 from service.store import LAYOUT, Store
@@ -114,7 +114,7 @@ async def _carried_through(first: Step, people: _People, *, checks: bool) -> Non
     while coming is not None:
         try:
             outcome = await people.store.keyspaces.carry_out(coming)
-        except StepRefused:
+        except MoveRefused:
             assert coming is first  # split in passing, because both halves were in one keyspace
             return
         coming = following(coming, outcome)

@@ -13,7 +13,7 @@ from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces
 from service.clash.prefix_query import Page, ReadDonor, ReadLeaf, Record
 from service.clash.server_table import Kind, Move
 from service.clash.transitions import Accepted, Answer
-from service.errors import BadKey, CoronetError, StepRefused, UnknownKeyspace
+from service.errors import BadKey, CoronetError, MoveRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store
 from service.store.client import connection as links
@@ -174,8 +174,8 @@ def _wrong(root: Keyspace) -> list[tuple[type[CoronetError], str, Callable[[Keys
         (UnknownKeyspace, "no keyspace 256", lambda store: store.write(Probe(256, KEY, 0), RECORD)),
         (UnknownKeyspace, "no keyspace -1", lambda store: store.tables([0, -1])),
         (UnknownKeyspace, "no keyspace 300", lambda store: store.carry_out(move_steps.Fetch(alien))),
-        (StepRefused, "cannot be split", lambda store: store.carry_out(move_steps.SplitGroup(root, EVERYTHING.left))),
-        (StepRefused, "cannot be merged", lambda store: store.carry_out(move_steps.MergeGroup(root, EVERYTHING))),
+        (MoveRefused, "cannot be split", lambda store: store.carry_out(move_steps.SplitGroup(root, EVERYTHING.left))),
+        (MoveRefused, "cannot be merged", lambda store: store.carry_out(move_steps.MergeGroup(root, EVERYTHING))),
     ]
 
 

@@ -26,7 +26,7 @@ import msgspec
 
 from service.discovery.matrix import Limits
 from service.embedded.redis import PrivateRedis
-from service.errors import CellsLost, StoreUnavailable
+from service.errors import CellsUnavailable, StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.directory.matrices import Directory, Explained, Name
@@ -86,7 +86,7 @@ class Crowd:
         async def timed() -> None:
             try:
                 succeeded = await doing
-            except (StoreUnavailable, CellsLost):
+            except (StoreUnavailable, CellsUnavailable):
                 succeeded = False
             took_s = time.monotonic() - due_s
             self._seen.done += [(what, due_s, took_s, succeeded and took_s <= IN_TIME_S)] * count
@@ -127,7 +127,7 @@ class Crowd:
 async def keep_up(directory: Directory) -> None:
     """Do what the cells ask for, as workers do."""
     while True:
-        with contextlib.suppress(StoreUnavailable, CellsLost):
+        with contextlib.suppress(StoreUnavailable, CellsUnavailable):
             await directory.keep_up()
         await asyncio.sleep(UPKEEP_EVERY_S)
 

@@ -10,7 +10,7 @@ from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup
 from service.clash.prefix_query import Page, Record, joined
 from service.clash.server_table import Standing, from_fields, to_fields
 from service.clash.transitions import Accepted, IncorrectDepth, answer
-from service.errors import StepRefused
+from service.errors import MoveRefused
 from tests.support.keyspaces import MemoryKeyspaces, carried_through, cut, units
 
 BITS = 8
@@ -28,7 +28,7 @@ def trees(draw: st.DrawFn) -> MemoryKeyspaces:
         keyspace = next(table.keyspace for table in store.tables if whole in table.entries)
         try:
             carried_through(store, RecallGroup(keyspace, whole) if recalls else SplitGroup(keyspace, leaf))
-        except StepRefused:
+        except MoveRefused:
             continue
     return store
 

@@ -5,7 +5,7 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import PeerRefused
+from service.errors import PeerProtocolError
 from service.location.wire import Batch, Stream
 
 _names = count()
@@ -45,7 +45,7 @@ class End:
             self.forget()
         try:
             self.heard += self.stream.take(batch)
-        except PeerRefused:
+        except PeerProtocolError:
             return False
         return True
 

@@ -14,7 +14,7 @@ from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import First, MergeGroup, RecallGroup, SplitGroup, Step, following, keyspace_of, resumed
 from service.clash.prefix_query import Position, Record, Walk
 from service.clash.server_table import AT_REST, Standing
-from service.errors import StepRefused
+from service.errors import MoveRefused
 from tests.support.keyspaces import (
     PAGE,
     MemoryKeyspaces,
@@ -193,7 +193,7 @@ class Moves(RuleBasedStateMachine):
             before = list(self.store.tables)
             try:
                 outcome = self.store.carry_out(going)
-            except StepRefused:
+            except MoveRefused:
                 assert self.store.tables == before
                 return
             pairs = zip(self.store.tables, before, strict=True)

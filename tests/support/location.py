@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from random import Random
 
-from service.errors import PeerRefused
+from service.errors import PeerProtocolError
 from service.location import wire
 from service.location.bloom import Query, Shape
 from service.location.protocol import Filtering, Node
@@ -65,7 +65,7 @@ class Network:
             sender, receiver = way
             try:
                 self._sent(receiver, self.nodes[receiver].received(name(sender), wire.decode(data)))
-            except PeerRefused as refused:
+            except PeerProtocolError as refused:
                 self.refused.append(refused.reason)
 
     def quiet(self, most: int = 100_000) -> None:

@@ -9,7 +9,7 @@ from service.model import Delta
 from service.observability import tracing
 from service.observability.otel import Exporting
 from service.observability.tracing import FOUND, Tracing
-from service.settings import traces_wanted
+from service.settings import is_tracing_enabled
 
 ONE = Delta("a" * 40, 1, 0, 1_000.25, ())
 OTHER = Delta("a" * 40, 1, 0, 1_000.5, ())
@@ -29,13 +29,13 @@ def _trace(span: ReadableSpan) -> str:
 
 def test_steps_in_several_processes_are_one_trace_below_the_poll_that_found_the_change() -> None:
     (worker, of_worker), (bot, of_bot) = _process(), _process()
-    worker.step(ONE.trace, FOUND, 900.0, channel=ONE.channel, changes=2)
-    worker.step(OTHER.trace, FOUND, 900.0)
-    bot.step(ONE.trace, "sent", 901.0, message="m1")
+    worker.step(ONE.trace_id, FOUND, 900.0, channel=ONE.channel, changes=2)
+    worker.step(OTHER.trace_id, FOUND, 900.0)
+    bot.step(ONE.trace_id, "sent", 901.0, message="m1")
     found, unrelated = of_worker.get_finished_spans()
     (sent,) = of_bot.get_finished_spans()
-    assert [_trace(span) for span in (found, unrelated, sent)] == [ONE.trace, OTHER.trace, ONE.trace]
-    assert ONE.trace != OTHER.trace
+    assert [_trace(span) for span in (found, unrelated, sent)] == [ONE.trace_id, OTHER.trace_id, ONE.trace_id]
+    assert ONE.trace_id != OTHER.trace_id
     assert found.parent is None
     assert found.context is not None
     assert sent.parent is not None
@@ -49,7 +49,7 @@ def test_all_processes_keep_the_same_traces(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     (worker, of_worker), (bot, of_bot) = _process(), _process()
     for number in range(100):
-        trace = Delta("b" * 40, 1, 0, float(number), ()).trace
+        trace = Delta("b" * 40, 1, 0, float(number), ()).trace_id
         worker.step(trace, FOUND, 900.0)
         bot.step(trace, "sent", 901.0)
     kept = [_trace(span) for span in of_worker.get_finished_spans()]
@@ -70,7 +70,7 @@ def test_all_processes_keep_the_same_traces(monkeypatch: pytest.MonkeyPatch) -> 
 def test_traces_are_exported_where_opentelemetrys_own_variables_say_so(
     environ: dict[str, str], *, wanted: bool
 ) -> None:
-    assert traces_wanted(environ) is wanted
+    assert is_tracing_enabled(environ) is wanted
 
 
 def test_without_those_variables_nothing_is_exported(monkeypatch: pytest.MonkeyPatch) -> None:

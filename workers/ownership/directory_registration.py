@@ -13,7 +13,7 @@ import structlog
 
 from service.clock import Clock
 from service.discovery.visibility import is_public
-from service.errors import CellsLost
+from service.errors import CellsUnavailable
 from service.model import ChannelId
 from service.search import name_of
 from service.store import Store
@@ -79,7 +79,7 @@ class Naming:
             some = dict(list(due.items())[first : first + _AT_ONCE])
             try:
                 await self._keep(some, now_s)
-            except CellsLost as error:
+            except CellsUnavailable as error:
                 log.warning("channels are not in the directory", channels=len(some), why=str(error))
 
     def _is_for_few(self, count: int) -> bool:

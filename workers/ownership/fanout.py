@@ -15,7 +15,7 @@ from service.discovery.names import Traits, entry_pairs
 from service.discovery.query_parser import written
 from service.discovery.saved_searches import Subject, WatchId
 from service.discovery.search_policy import entry_name
-from service.errors import CellsLost
+from service.errors import CellsUnavailable
 from service.feeds.entries.version_parts import parts
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import host_of, without_selector
@@ -76,7 +76,7 @@ class FanOut:
             if not await store.channels.fanned(cid, epoch, version, cursor):
                 return False
             if not cursor:
-                TRACING.step(delta.trace, "fanned out", began_s, channel=cid, version=version, people=people)
+                TRACING.step(delta.trace_id, "fanned out", began_s, channel=cid, version=version, people=people)
                 return True
 
     async def _publish(self, delta: Delta) -> None:
@@ -99,7 +99,7 @@ class FanOut:
         ]
         try:
             await self._store.entries.register(names, ENTRIES_KEPT_S, changed=False)
-        except CellsLost as error:
+        except CellsUnavailable as error:
             _log.warning("entries are not in the directory", channel=delta.channel[:8], why=str(error))
         subjects = [Subject(entry, own) for (_, entry), own in zip(new, pairs, strict=True)]
         await self._match(delta, [position for position, _ in new], subjects)

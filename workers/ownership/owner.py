@@ -172,7 +172,12 @@ class Owning:
             await self._happened(PublishRefused(offered.channel))
             return
         TRACING.step(
-            delta.trace, "versioned", began_s, channel=delta.channel, version=delta.version, changes=len(delta.changes)
+            delta.trace_id,
+            "versioned",
+            began_s,
+            channel=delta.channel,
+            version=delta.version,
+            changes=len(delta.changes),
         )
         if notice and notice.kind == "moved":
             # Whoever adopts it now carries out the move: if we do not live to, another node does.

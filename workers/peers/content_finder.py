@@ -10,7 +10,7 @@ from collections.abc import Callable
 import structlog
 
 from service.clock import Clock
-from service.errors import PeerRefused, PeerSilent
+from service.errors import PeerProtocolError, PeerUnreachable
 from service.location.bloom import MOST_DEPTH, Query
 from service.location.content_cache import DIGEST_BYTES, MOST_BYTES, Content, Digest, decode, digest_of
 from service.model import ChannelId, NodeId
@@ -41,10 +41,10 @@ def question(digest: Digest, query: Query) -> bytes:
 
 
 def asked(body: bytes) -> tuple[Digest, Query]:
-    """Return what :func:`question` asks. Raises :class:`PeerRefused` for what it never says."""
+    """Return what :func:`question` asks. Raises :class:`PeerProtocolError` for what it never says."""
     digest, rows, visited = body[:DIGEST_BYTES], body[DIGEST_BYTES : DIGEST_BYTES + 1], body[DIGEST_BYTES + 1 :]
     if not rows or rows[0] > MOST_DEPTH or len(visited) % _NODE_BYTES or len(visited) > _MOST_VISITED * _NODE_BYTES:
-        raise PeerRefused("A question is not for a content.", reason="malformed")
+        raise PeerProtocolError("A question is not for a content.", reason="malformed")
     nodes = tuple(visited[at : at + _NODE_BYTES].hex() for at in range(0, len(visited), _NODE_BYTES))
     return digest, Query(digest.hex(), nodes, rows[0])
 
@@ -104,27 +104,27 @@ class Finder:
             body = question(digest, query)
             answer = await self._client.ask(peer, FIND, body, within_s=within_s, most_bytes=MOST_BYTES)
             return _read(answer, digest)
-        except PeerRefused as error:
+        except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
             log.warning("a copy is refused", worker=peer.id[:8], why=str(error))
-        except PeerSilent as error:
+        except PeerUnreachable as error:
             log.info("a worker has no copy for us", worker=peer.id[:8], why=str(error))
         return None, None
 
 
 def _read(answer: bytes, digest: Digest) -> tuple[Content | None, tuple[NodeId, int] | None]:
-    """Return what an answer says. Raises :class:`PeerRefused` for a copy that is another content, or for nonsense."""
+    """Return what an answer says. Raises :class:`PeerProtocolError` for other content or nonsense."""
     kind, rest = answer[:1], memoryview(answer)[1:]
     if kind == HERE:
         content = decode(rest)
         if digest_of(content) != digest:
-            raise PeerRefused("A copy is not what its name says.", reason="digest")
+            raise PeerProtocolError("A copy is not what its name says.", reason="digest")
         return content, None
     if kind == THERE and len(rest) == _ONWARD.size:
         node, row = _ONWARD.unpack(rest)
         return None, (node.hex(), row)
     if answer != NOWHERE:
-        raise PeerRefused("An answer is neither a content nor says where one is.", reason="malformed")
+        raise PeerProtocolError("An answer is neither a content nor says where one is.", reason="malformed")
     return None, None
 
 

@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 
 from service.clock import Clock
-from service.errors import PeerRefused
+from service.errors import PeerProtocolError
 from service.location.content_cache import Cache, encode
 from service.location.neighbours import Limits
 from service.location.wire import Batch
@@ -41,7 +41,7 @@ from workers.peers.overlay import PING, TELL, Overlay
 from workers.tasks import Tasks
 
 Answerer = Callable[[NodeId, bytes], bytes]
-"""From who asks and what, to the answer. May raise :class:`PeerRefused`; its reason ``stream`` means: begin anew."""
+"""Maps (sender, request) to a response. May raise :class:`PeerProtocolError`; the reason ``stream`` means: restart."""
 
 log = structlog.get_logger(__name__)
 
@@ -91,7 +91,7 @@ class Peers:
             raise web.HTTPNotFound
         try:
             return await self._answered(request, verb, self._sealer)
-        except PeerRefused as error:
+        except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
             log.info("another worker is refused", at=client_of(request).address, why=str(error))
             return web.Response(status=REFUSED)
@@ -104,7 +104,7 @@ class Peers:
         status, answer = 200, b""
         try:
             answer = self._answerers[verb](seal.sender, body)
-        except PeerRefused as error:
+        except PeerProtocolError as error:
             if error.reason != "stream":
                 raise
             PEER_REFUSALS.labels(error.reason).inc()
@@ -168,7 +168,7 @@ class Peers:
         try:
             batch = _batch.decode(body)
         except msgspec.MsgspecError as error:
-            raise PeerRefused(f"What {sender[:8]} says cannot be read: {error}.", reason="malformed") from error
+            raise PeerProtocolError(f"What {sender[:8]} says cannot be read: {error}.", reason="malformed") from error
         self._overlay.heard(sender, batch)
         return b""
 
@@ -186,7 +186,7 @@ async def _bounded(request: web.Request) -> bytes:
     async for part in request.content.iter_any():
         body += part
         if len(body) > MOST_REQUEST_BYTES:
-            raise PeerRefused(f"A request has more than {MOST_REQUEST_BYTES} bytes.", reason="size")
+            raise PeerProtocolError(f"A request has more than {MOST_REQUEST_BYTES} bytes.", reason="size")
     return bytes(body)
 
 

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from service.clock import Clock
-from service.errors import PeerRefused, PeerSilent
+from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
 from service.location.bloom import LEAST_WIDTH, Query, Shape, best_hashes, resized
 from service.location.neighbours import Effect, Limits, Linked, Neighbourhood, Offer, Offered, Unlinked
@@ -80,7 +80,7 @@ class Post:
             self._tasks.start(self._send())
 
     def hear(self, batch: Batch) -> tuple[bytes, ...]:
-        """Return what is new in what the other one says. Raises :class:`PeerRefused` if it has to begin anew."""
+        """Return what is new in what the other one says. Raises :class:`PeerProtocolError` if it has to begin anew."""
         if self._stream.begins(batch):
             self._give_up("it began anew")
         return self._stream.take(batch)
@@ -92,8 +92,8 @@ class Post:
                 batch = self._stream.next(self._taken())
                 try:
                     await self._send_batch(batch)
-                except (PeerSilent, PeerRefused) as error:
-                    if isinstance(error, PeerRefused):
+                except (PeerUnreachable, PeerProtocolError) as error:
+                    if isinstance(error, PeerProtocolError):
                         PEER_REFUSALS.labels(error.reason).inc()
                     if self._stream.is_of(batch):
                         self._give_up(str(error))
@@ -115,7 +115,7 @@ class Post:
         for left in reversed(range(_TRIES)):
             try:
                 await self._client.ask(self.peer, TELL, body, within_s=_WITHIN_S, most_bytes=0)
-            except (PeerSilent, PeerRefused) as error:
+            except (PeerUnreachable, PeerProtocolError) as error:
                 if not left or not self._stream.is_of(batch) or getattr(error, "reason", "") == "stream":
                     raise
                 await asyncio.sleep(_AGAIN_S)
@@ -215,13 +215,13 @@ class Overlay:
         self._measure_up()
 
     def heard(self, sender: NodeId, batch: Batch) -> None:
-        """Take in what another worker says. Raises :class:`PeerRefused` if it has to begin anew, or is unknown."""
+        """Apply another worker's batch. Raises :class:`PeerProtocolError` if it must restart or is unknown."""
         if sender not in self._peers:
-            raise PeerRefused(f"{sender[:8]} is not in the ring, as far as is known here.", reason="stranger")
+            raise PeerProtocolError(f"{sender[:8]} is not in the ring, as far as is known here.", reason="stranger")
         for frame in self._post(sender).hear(batch):
             try:
                 self._hear(sender, frame)
-            except PeerRefused as error:
+            except PeerProtocolError as error:
                 PEER_REFUSALS.labels(error.reason).inc()
 
     def close(self) -> None:
@@ -240,7 +240,7 @@ class Overlay:
             (number,) = rest
             offer = Offer(number if kind == _OFFER else 0)
         except ValueError as error:
-            raise PeerRefused(f"{sender[:8]} says what nobody says here.", reason="malformed") from error
+            raise PeerProtocolError(f"{sender[:8]} says what nobody says here.", reason="malformed") from error
         if offer not in {Offer.ACCEPT, Offer.DECLINE} and sender not in self._rtts_s:
             self._tasks.start(self._measured_first(sender, offer))
         else:
@@ -278,7 +278,7 @@ class Overlay:
             began_s = self._clock.monotonic_s()
             try:
                 await self._client.ask(peer, PING, b"", within_s=_PING_WITHIN_S, most_bytes=0)
-            except (PeerSilent, PeerRefused) as error:
+            except (PeerUnreachable, PeerProtocolError) as error:
                 log.info("a worker cannot be measured", worker=peer.id[:8], why=str(error))
                 self._forget(peer.id)
                 return

@@ -9,7 +9,7 @@ from service.corona.messages import Base, Candidate
 from service.corona.update_rates import Updates
 from service.feeds.sandbox.protocol import Document, Findings
 from service.location.content_cache import newest
-from service.model import Channel, Delta, Entry, Validators, Wishes
+from service.model import Channel, Delta, Entry, PollingHints, Validators
 from service.store.channels.channels import ChannelState, Snapshot
 
 _DOCUMENTS_KEPT = 8
@@ -41,7 +41,7 @@ class Watch(msgspec.Struct, gc=False):
     validators: Validators
     subscribers: int
     unversioned: tuple[Document, ...] = ()
-    wishes: Wishes = Wishes()
+    wishes: PollingHints = PollingHints()
     address_group: str = ""
     slow: bool = False
     costly: bool = False

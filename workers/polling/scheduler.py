@@ -445,7 +445,7 @@ class Polling:
         cid = found.candidate.channel
         delta = found.candidate.delta
         began_s = self._clock.wall_s() - took_s
-        TRACING.step(delta.trace, FOUND, began_s, channel=cid, node=self._me, changes=len(delta.changes))
+        TRACING.step(delta.trace_id, FOUND, began_s, channel=cid, node=self._me, changes=len(delta.changes))
         if polled := self._polled.get(cid):
             polled.found = found
         tell("The changes are on their way to the owner of the channel, who makes a version of them.")

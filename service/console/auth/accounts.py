@@ -15,7 +15,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from service.console.auth.roles import Visitor
-from service.errors import LimitReached, NoSuchThing, NotAllowed, OperationalError, UserError
+from service.errors import LimitReached, NotFound, OperationalError, PermissionDenied, UserError
 from service.store import Store
 from service.store.console.accounts import Account, Role
 from service.users.quiet_hours import zone_named
@@ -152,13 +152,13 @@ async def _change(store: Store, name: str, edit: Callable[[Mapping[str, Account]
 
 def _existing(accounts: Mapping[str, Account], name: str) -> Account:
     if name not in accounts:
-        raise NoSuchThing(f"There is no account “{name}”. It may have been removed.")
+        raise NotFound(f"There is no account “{name}”. It may have been removed.")
     return accounts[name]
 
 
 def _must_be_able_to_grant(visitor: Visitor, *roles: Role) -> None:
     if not all(visitor.can_grant(role) for role in roles):
-        raise NotAllowed(
+        raise PermissionDenied(
             "An API key makes and changes only accounts that may do no more than the key itself, and no admins. "
             "Log in to do this, or use the token of the settings."
         )

@@ -84,7 +84,7 @@ def set_cookie(request: web.Request, response: web.Response, name: str, value: s
 
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let a request through to its handler, or turn it away. Raises StoreRefused."""
+    """Let a request through to its handler, or turn it away. Raises StoreIdentityMismatch."""
     if request.match_info.handler not in request.app[WITHOUT_STORE]:
         request.app[STORE].identity.check()
     if request.match_info.handler in request.app[HOOKS]:

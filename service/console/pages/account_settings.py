@@ -18,7 +18,7 @@ from service.console.error_responses import shown_on
 from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.pages.people import Invitation, invite
 from service.console.rendering import CLOCK, STORE, VISITOR, form_of, limit, log_cursor, render, zone_of
-from service.errors import NotAllowed, UserError
+from service.errors import PermissionDenied, UserError
 from service.store.console.accounts import Role, Session
 from service.store.console.audit import Noted
 
@@ -290,10 +290,12 @@ def _may_see(request: web.Request, account: str) -> bool:
 
 
 async def _must_be_able_to_end(request: web.Request, owner: str) -> None:
-    """Raise :class:`NotAllowed` for a key that would lock out people who may do more than the key, but for its own."""
+    """Raise :class:`PermissionDenied` if an API key tries to end sessions of an account with a higher role."""
     account, visitor = await request.app[STORE].accounts.get(owner), request[VISITOR]
     if account is not None and owner != visitor.name and not visitor.can_grant(account.role):
-        raise NotAllowed("An API key ends no sessions and keys of other accounts that may do more than the key itself.")
+        raise PermissionDenied(
+            "An API key ends no sessions and keys of other accounts that may do more than the key itself."
+        )
 
 
 @operation("GET", "/log", rule("access", "read"), 422, query=(CURSOR, LIMIT))

@@ -12,10 +12,10 @@ from aiohttp import web
 from service.console.channel_cache import State, doing, row_of
 from service.console.rendering import STORE
 from service.corona.poll_explanation import Reason
-from service.errors import NotSettled, NoWorker
+from service.errors import AssignmentPending, NoWorker
 from service.feeds.urls import host_of, selector_of
 from service.feeds.websub import HubState, Status
-from service.model import Channel, ChannelId, Entry, NodeInfo, PollResult, Validators, Wishes
+from service.model import Channel, ChannelId, Entry, NodeInfo, PollingHints, PollResult, Validators
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.admin_settings import Pace, Remarked
@@ -99,7 +99,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     latest: tuple[Entry, ...]
     site: str
     site_requests_per_s: float | None
-    wishes: Wishes
+    wishes: PollingHints
     paused_s: float
     validators: Validators
     note: str
@@ -199,7 +199,7 @@ async def _why(store: Store, cid: ChannelId, *, asked: bool) -> Reason | None:
         return None
     try:
         return await store.requests.why(cid, _WHY_WITHIN_S)
-    except (NotSettled, NoWorker):
+    except (AssignmentPending, NoWorker):
         return None
 
 

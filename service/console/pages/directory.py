@@ -27,7 +27,7 @@ from service.discovery.partial.strategies import expected_coverage, expected_ove
 from service.discovery.partial.strategy_choice import Chosen, Rule
 from service.discovery.query_parser import parse_query
 from service.discovery.search_policy import SPARES
-from service.errors import CoronetError, NoSuchThing, StoreUnavailable
+from service.errors import CoronetError, NotFound, StoreUnavailable
 from service.model import ChannelId, Entry
 from service.search import Searcher, directory_of
 from service.store import Store
@@ -231,7 +231,7 @@ async def page(request: web.Request) -> web.Response:
     grown, kept = await asyncio.gather(get_matrices(request), get_directories(request))
     good: DirectoryMetrics | None = None
     if "measure" in request.query:
-        with suppress(NoSuchThing):  # it was forgotten since the page was made: then the list shows that
+        with suppress(NotFound):  # it was forgotten since the page was made: then the list shows that
             good = await metrics(request.app[STORE], request.query["measure"])
     return render(
         request,
@@ -248,10 +248,10 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def metrics(store: Store, pair: str) -> DirectoryMetrics:
-    """Return how good a directory in the workers' memory is. Raises :class:`NoSuchThing`."""
+    """Return how good a directory in the workers' memory is. Raises :class:`NotFound`."""
     chosen = next((each for each in await store.requests.directories() if each.pair == pair), None)
     if chosen is None:
-        raise NoSuchThing(f"No worker keeps a directory of “{pair}” in memory now.")
+        raise NotFound(f"No worker keeps a directory of “{pair}” in memory now.")
     shares = await store.requests.shares(pair)
     return await asyncio.to_thread(measured, chosen, shares)
 

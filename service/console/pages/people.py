@@ -18,7 +18,7 @@ from service.console.error_responses import in_plain_words, shown_on, status_of
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.delivery import Deliveries, deliveries
 from service.console.rendering import SETTINGS, STORE, form_of, limit, render
-from service.errors import CoronetError, NoSuchThing, StoreUnavailable, UserError
+from service.errors import CoronetError, NotFound, StoreUnavailable, UserError
 from service.model import UserId
 from service.store import Store
 from service.store.client.keys import user_id
@@ -245,7 +245,7 @@ async def _known(store: Store, uids: list[UserId]) -> tuple[Person, ...]:
 
 
 async def _change(request: web.Request, *, suspended: bool, most_subscriptions: int | None) -> Person:
-    """Suspend a person or not, and bound their subscriptions or not. Raises :class:`NoSuchThing`."""
+    """Suspend a person or not, and bound their subscriptions or not. Raises :class:`NotFound`."""
     before, people = await get_person(request), request.app[STORE].people
     if before.most_subscriptions != most_subscriptions:
         await people.set_most_subscriptions(before.id, most_subscriptions)
@@ -270,5 +270,5 @@ def _cursor(request: web.Request) -> str:
     return cursor
 
 
-def _nobody() -> NoSuchThing:
-    return NoSuchThing("There is no such person. They may have been forgotten.")
+def _nobody() -> NotFound:
+    return NotFound("There is no such person. They may have been forgotten.")

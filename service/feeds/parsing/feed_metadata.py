@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
 from service.feeds.parsing.limits import LIST_LENGTH, absolute_link, sane_ttl_s
-from service.model import Wishes
+from service.model import PollingHints
 
 _PERIODS_S = {
     "hourly": 3_600.0,
@@ -26,7 +26,7 @@ _HOURS = 24
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def wishes(text: str, found: Mapping[str, object]) -> Wishes:
+def wishes(text: str, found: Mapping[str, object]) -> PollingHints:
     """Return the wishes of the XML document ``text``; ``found`` has texts by feedparser's names of elements.
 
     Only values that mean nothing are left out. ``skipHours`` and ``skipDays`` are looked for in the text,
@@ -35,7 +35,7 @@ def wishes(text: str, found: Mapping[str, object]) -> Wishes:
     head = text[: first.start() if (first := _FIRST_ENTRY.search(text)) else None]
     hours = [int(hour) for hour in _HOUR.findall(_within("skipHours", head))]
     days = [day.lower() for day in _DAY.findall(_within("skipDays", head))]
-    return Wishes(
+    return PollingHints(
         ttl_s=sane_ttl_s(found.get("ttl")),
         update_period_s=_update_period_s(found.get("sy_updateperiod"), found.get("sy_updatefrequency")),
         # RSS 0.91 counts the hours from 1 to 24, RSS 2.0 from 0 to 23.

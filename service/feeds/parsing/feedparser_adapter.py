@@ -28,7 +28,7 @@ from service.feeds.parsing.limits import (
     sane_time_s,
     title_line,
 )
-from service.model import Imprint, ParsedEntry, ParsedFeed
+from service.model import FeedMetadata, ParsedEntry, ParsedFeed
 
 _REFERENCE = re.compile(r"&#([0-9]++|[xX][0-9a-fA-F]++);")
 _REFERENCE_DIGITS = 9
@@ -58,7 +58,7 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
     )
 
 
-def _imprint(about: Any) -> Imprint:
+def _imprint(about: Any) -> FeedMetadata:
     detail = about.get("generator_detail")
     version = detail.get("version") if isinstance(detail, dict) else None
     return imprint(

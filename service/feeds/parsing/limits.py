@@ -7,7 +7,7 @@ from typing import TypeVar
 from urllib.parse import urljoin
 
 from service.feeds.parsing.html_text import markup_line, one_line
-from service.model import Imprint
+from service.model import FeedMetadata
 
 _Entry = TypeVar("_Entry")
 
@@ -61,10 +61,10 @@ def names(values: Iterable[object]) -> tuple[str, ...]:
     return tuple(named)[:LIST_LENGTH]
 
 
-def imprint(tags: Iterable[object], software: object, version: object) -> Imprint:
+def imprint(tags: Iterable[object], software: object, version: object) -> FeedMetadata:
     """Return what a feed says of itself: ``version`` is that of the software, if it stands apart."""
     name, number = capped(software, NAME_CHARS), capped(version, _VERSION_CHARS)
-    return Imprint(names(tags), f"{name} {number}" if name and number and number not in name else name)
+    return FeedMetadata(names(tags), f"{name} {number}" if name and number and number not in name else name)
 
 
 @lru_cache(maxsize=64)  # a feed's entries have their authors and tags in common

@@ -7,7 +7,7 @@ import msgspec
 
 from service.errors import Fault
 from service.feeds.opml import Outline
-from service.model import Change, Entry, FeedLink, Imprint, ParsedFeed, ParsedPage, Wishes
+from service.model import Change, Entry, FeedLink, FeedMetadata, ParsedFeed, ParsedPage, PollingHints
 
 Confinement = Literal["seccomp", "rlimits"]
 """What keeps a parser process from files and network: a filter of system calls, or resource limits alone."""
@@ -53,13 +53,13 @@ class Findings(msgspec.Struct, frozen=True, array_like=True):
     latest: tuple[Entry, ...] = ()
     title: str = ""
     link: str = ""
-    wishes: Wishes = Wishes()
+    wishes: PollingHints = PollingHints()
     hubs: tuple[str, ...] = ()
     topic: str = ""
     older: str = ""
     links: tuple[FeedLink, ...] = ()
     language: str = ""
-    imprint: Imprint = Imprint()
+    imprint: FeedMetadata = FeedMetadata()
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):

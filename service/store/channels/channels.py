@@ -22,12 +22,12 @@ from service.model import (
     ChannelId,
     Delta,
     Entry,
-    Imprint,
+    FeedMetadata,
     NodeId,
     Notice,
+    PollingHints,
     PollResult,
     Validators,
-    Wishes,
 )
 from service.store.client import keys
 from service.store.client.connection import Together, script
@@ -44,7 +44,7 @@ OF_STATE = (
 )
 
 
-_NO_WISHES = Wishes()
+_NO_WISHES = PollingHints()
 _NONE = msgspec.msgpack.encode(_NO_WISHES)
 
 
@@ -62,7 +62,7 @@ class ChannelState(msgspec.Struct, frozen=True):
     validators: Validators
     failing_since_s: float | None
     updates: Updates
-    wishes: Wishes = Wishes()
+    wishes: PollingHints = PollingHints()
     digest: bytes = b""
 
 
@@ -109,9 +109,9 @@ def state_of(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
     )
 
 
-def _wishes(raw: bytes) -> Wishes:
+def _wishes(raw: bytes) -> PollingHints:
     """Return what a publisher wants; those that want nothing, which are most, share one value."""
-    return _NO_WISHES if raw == _NONE else msgspec.msgpack.decode(raw, type=Wishes)
+    return _NO_WISHES if raw == _NONE else msgspec.msgpack.decode(raw, type=PollingHints)
 
 
 def _updates(raw: bytes | None, channel: Channel) -> Updates:
@@ -145,7 +145,7 @@ LOG_LENGTH = 1_000
 POLLS_KEPT = 20
 _BUCKETS_AT_ONCE = 32
 _UNDECIDED = "?"
-_NO_IMPRINT = Imprint()
+_NO_IMPRINT = FeedMetadata()
 _MOST_MOVES = 8
 _OF_CONTENT = ("version", "digest", "memory", "latest")
 
@@ -154,7 +154,7 @@ FIELDS = {
     "title": "what the publisher calls it",
     "link": "its home page",
     "language": "as its publisher states it",
-    "imprint": "its categories and generator, as its publisher states them (model.Imprint, msgpack)",
+    "imprint": "its categories and generator, as its publisher states them (model.FeedMetadata, msgpack)",
     "kind": "feed or page",
     "created": "Unix s",
     "private": "1 if the publisher's address is not public",
@@ -173,7 +173,7 @@ FIELDS = {
     "memory": "what is remembered of its content: see service.feeds.entries.change_detection (msgpack)",
     "latest": "its latest entries, the other part of its content (service.location.content_cache)",
     "digest": "that content's name",
-    "wishes": "how often the publisher's documents ask to be polled (model.Wishes, msgpack)",
+    "wishes": "how often the publisher's documents ask to be polled (model.PollingHints, msgpack)",
     "site": "the registrable domain by which its subscriptions are placed: see subscriptions.channel_index",
     "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
     "paces": "how often it was polled since when: see service.store.channels.admin_settings",
@@ -214,11 +214,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     memory: bytes
     title: str
     link: str
-    wishes: Wishes = Wishes()
+    wishes: PollingHints = PollingHints()
     kind: Literal["feed", "page"] | None = None
     updates: Updates | None = None
     language: str = ""
-    imprint: Imprint = Imprint()
+    imprint: FeedMetadata = FeedMetadata()
     latest: tuple[Entry, ...] = ()
 
     @property
@@ -433,10 +433,10 @@ class Channels:
         packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
         await self._link.script("channel_name", (keys.channel(cid),), version, packed)
 
-    async def imprints(self, cids: Sequence[ChannelId]) -> list[Imprint]:
+    async def imprints(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
         """Return what the channels' documents say of their categories and software, in the order asked for."""
         found = await self._link.many([("HGET", keys.channel(cid), "imprint") for cid in cids])
-        return [msgspec.msgpack.decode(held, type=Imprint) if held else _NO_IMPRINT for held in found]
+        return [msgspec.msgpack.decode(held, type=FeedMetadata) if held else _NO_IMPRINT for held in found]
 
     async def names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
         """Return the channels' content names as they were registered last, in the order asked for; empty for none."""

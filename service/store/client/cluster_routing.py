@@ -244,7 +244,7 @@ class Lane:
         return await self._in_cluster(commands)
 
     def _check_usable(self) -> None:
-        """Open nothing for whoever comes too late: nobody would close it. Raises StoreRefused as well."""
+        """Open nothing for whoever comes too late: nobody would close it. Raises StoreIdentityMismatch as well."""
         if self._closed:
             raise exceptions.ConnectionError("The store is closed.")
         if self._guard is not None:

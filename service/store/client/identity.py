@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from redis import exceptions
 
-from service.errors import StoreRefused
+from service.errors import StoreIdentityMismatch
 from service.files import write_private
 from service.settings import SettingsInvalid
 from service.store.client import keys
@@ -161,9 +161,9 @@ class IdentityGuard:
         self._accepted_before_ms = 0
 
     def check(self) -> None:
-        """Return if the store may be used. Raises :class:`StoreRefused`."""
+        """Return if the store may be used. Raises :class:`StoreIdentityMismatch`."""
         if self.reason:
-            raise StoreRefused(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
+            raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
 
     def recall(self) -> Seen | None:
         """Return what was seen of the store last, by this program or by another one of its machine."""
@@ -198,7 +198,7 @@ class IdentityGuard:
         return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
 
     async def check_connection(self, connection: _Connection) -> None:
-        """Set a new connection up, and let it be used only if the store is the right one. Raises StoreRefused."""
+        """Set up a new connection and verify the store's identity. Raises StoreIdentityMismatch."""
         await connection.on_connect()
         seen = self.recall()
         await connection.send_command(*READ)

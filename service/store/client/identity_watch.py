@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from service.errors import StoreRefused, StoreUnavailable
+from service.errors import StoreIdentityMismatch, StoreUnavailable
 from service.store.client import keys
 from service.store.client.connection import Link, script
 from service.store.client.identity import (
@@ -74,11 +74,11 @@ class IdentityWatch:
             await self._link.unguarded(*mark)
 
     def check(self) -> None:
-        """Return if the store may be used, as far as is known. Raises :class:`StoreRefused`."""
+        """Return if the store may be used, as far as is known. Raises :class:`StoreIdentityMismatch`."""
         self._link.guard.check()
 
     async def verify(self) -> None:
-        """Return if the store may be used just now. Raises :class:`StoreRefused` and :class:`StoreUnavailable`."""
+        """Verify the store's identity now. Raises :class:`StoreIdentityMismatch` and :class:`StoreUnavailable`."""
         guard, seen = self._link.guard, self._link.guard.seen
         guard.judge(parse_identity(await self._link.call(*READ)), seen)
         self.check()
@@ -109,7 +109,7 @@ class IdentityWatch:
         """Say once that the store is refused, and once that it is used again."""
         try:
             self.check()
-        except StoreRefused as error:
+        except StoreIdentityMismatch as error:
             if not self._is_refused:
                 log.error("store refused", error=str(error))  # noqa: TRY400 - no bug, no traceback
             self._is_refused = True

@@ -90,7 +90,7 @@ class Directory:
     async def register(self, names: Sequence[Name], kept_s: float, *, changed: bool) -> None:
         """Register names for so long, or refresh them; ``changed``: an earlier version may lie there.
 
-        Raises :class:`service.errors.CellsLost`.
+        Raises :class:`service.errors.CellsUnavailable`.
         """
         expires_ms = int((time.time() + kept_s) * 1000)
         left: list[tuple[Pair, Record]] = []
@@ -161,7 +161,7 @@ class Directory:
         )
 
     async def find(self, pairs: Iterable[AvPair], limit: int) -> Explained:
-        """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsLost`."""
+        """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsUnavailable`."""
         began_s = time.perf_counter()
         own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
@@ -173,7 +173,7 @@ class Directory:
         return Explained(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
 
     async def names(self, pair: AvPair, most: int) -> list[Record]:
-        """Return up to so many records of names that have an AV-pair. Raises :class:`CellsLost`."""
+        """Return up to so many records of names that have an AV-pair. Raises :class:`CellsUnavailable`."""
         return await self._led(register_and_search.listed(self.key(pair), most, self._limits, randbits(32)))
 
     async def keep_up(self) -> int:

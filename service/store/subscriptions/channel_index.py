@@ -16,7 +16,7 @@ from service.clash.group_search import Depths, DepthSearch, Units
 from service.clash.key_groups import Keyspace, Layout
 from service.clash.prefix_query import Position, ReadDonor, ReadLeaf, Record, Walk
 from service.clash.transitions import Accepted
-from service.errors import GroupsMoving, StoreUnavailable
+from service.errors import KeyGroupMoving, StoreUnavailable
 from service.feeds.urls import host_of
 from service.model import ChannelId, UserId
 from service.net.sites import site_of
@@ -162,7 +162,7 @@ class ChannelIndex:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except GroupsMoving as error:
+    except KeyGroupMoving as error:
         raise StoreUnavailable(str(error)) from error
 
 

@@ -150,7 +150,7 @@ class KeyspaceStore:
         self._root = keyspaces.keyspace_of(KeyGroup(0, 0, bits))
 
     async def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
-        """Do a step of a move, atomically; raises :class:`service.errors.StepRefused` as the pure transition does."""
+        """Do a step of a move, atomically; raises :class:`service.errors.MoveRefused` as the pure transition does."""
         keyspace = move_steps.keyspace_of(step)
         outcome = None
         while outcome is None:
@@ -328,7 +328,7 @@ async def carried_out(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tu
     """Carry out a step and all that follow, and yield each with what came of it.
 
     Whoever stops in between leaves a move that goes on with :func:`service.clash.move_steps.resumed`. Raises
-    :class:`service.errors.StepRefused`, :class:`service.errors.StoreUnavailable`, and what the tables raise.
+    :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and what the tables raise.
     """
     step: Step | None = first
     while step is not None:

@@ -132,7 +132,7 @@ class Subscriptions:
     async def of_user(self, jid: str) -> list[Subscription]:
         """Return a person's subscriptions, by number.
 
-        That there are none is believed only of a store that has not lost its data: raises StoreRefused.
+        That there are none is believed only of a store that has not lost its data: raises StoreIdentityMismatch.
         """
         held = await self._link.call("HGETALL", keys.user_index(keys.user_id(jid)))
         if not held:

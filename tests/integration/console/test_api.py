@@ -13,7 +13,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from service.clock import SystemClock
 from service.discovery.partial.strategies import Fixed, named
 from service.discovery.partial.strategy_choice import Choice, Chosen, Measured, choose
-from service.model import Entry, FeedLink, PollResult, Wishes
+from service.model import Entry, FeedLink, PollingHints, PollResult
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.requests import (
@@ -114,7 +114,7 @@ async def test_a_channel_tells_what_became_of_it_and_what_its_publisher_wants(
     store: Store, api: aiohttp.ClientSession
 ) -> None:
     channel, successor = await make_channel(store), await make_channel(store, "https://example.net/feed")
-    wishes = msgspec.msgpack.encode(Wishes(ttl_s=3600.0))
+    wishes = msgspec.msgpack.encode(PollingHints(ttl_s=3600.0))
     told = ("condition", "dead", "moved_to", successor.id, "wishes", wishes)
     await store.link.call("HSET", keys.channel(channel.id), *told)
     await store.hosts.pause(channel.id, 60.0)

@@ -10,7 +10,7 @@ from service.corona.poll_explanation import Limits, explain
 from service.corona.polling_schedule import Rota
 from service.errors import Fault
 from service.feeds.urls import channel_id, page_url
-from service.model import Channel, Entry, FeedLink, PollResult, Validators, Wishes
+from service.model import Channel, Entry, FeedLink, PollingHints, PollResult, Validators
 from service.overlay.id_space import BITS, to_hex
 from service.store import Store
 from service.store.channels.channels import Snapshot
@@ -153,7 +153,9 @@ async def test_a_channel_shows_what_its_publisher_wants_and_whether_it_is_left_a
 ) -> None:
     channel = await make_channel(store, listed=True)
     assert "Paused" not in (await ada.get(f"/channels/{channel.id}"))[1]
-    await store.link.call("HSET", keys.channel(channel.id), "wishes", msgspec.msgpack.encode(Wishes(ttl_s=7200.0)))
+    await store.link.call(
+        "HSET", keys.channel(channel.id), "wishes", msgspec.msgpack.encode(PollingHints(ttl_s=7200.0))
+    )
     await store.hosts.pause(channel.id, 7200.0)
     _, text = await ada.get(f"/channels/{channel.id}")
     assert "2 h between two polls" in text

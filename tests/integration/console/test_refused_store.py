@@ -3,7 +3,7 @@
 import aiohttp
 import pytest
 
-from service.errors import StoreRefused
+from service.errors import StoreIdentityMismatch
 from service.store import Store
 from service.store.client import keys
 from tests.support.console import TOKEN, Visitor, console, logged_in, stranger
@@ -47,7 +47,7 @@ async def test_the_operator_accepts_the_store_with_the_consoles_token_and_that_i
     async with console(store) as (url, _):
         await _lose_all_data(store)
         assert (await _ask(url, "POST", ACCEPT, "another token"))[0] == 401
-        with pytest.raises(StoreRefused):
+        with pytest.raises(StoreIdentityMismatch):
             await store.ping()
         status, said = await _ask(url, "POST", ACCEPT)
         assert (status, "is accepted" in said) == (200, True)

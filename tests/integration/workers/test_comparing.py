@@ -15,7 +15,7 @@ from service.feeds.entries.change_detection import examine
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Document, Examine, Findings
 from service.feeds.urls import channel_id
-from service.model import Channel, Delta, Validators, Wishes
+from service.model import Channel, Delta, PollingHints, Validators
 from service.net.fetcher import Fetcher
 from service.store import Store
 from service.store.channels.channels import Snapshot
@@ -252,9 +252,9 @@ async def test_a_channel_that_wakes_up_unchanged_keeps_its_publishers_wishes_and
     async with raw_publisher(server.answer) as publisher:
         held = await made(store, publisher.url("/feed"), listing("a"))
         cid = held.channel.id
-        wishes = msgspec.msgpack.encode(Wishes(ttl_s=60.0))
+        wishes = msgspec.msgpack.encode(PollingHints(ttl_s=60.0))
         await store.link.call("HSET", keys.channel(cid), "etag", '"1"', "dormant", "1", "wishes", wishes)
         held = await loaded(store, held.channel)
         poll = await poller(store, reach, Parser()).poll(held, US)
         assert poll.found is not None
-        assert (poll.found.candidate.wishes, poll.topic) == (Wishes(ttl_s=60.0), "")
+        assert (poll.found.candidate.wishes, poll.topic) == (PollingHints(ttl_s=60.0), "")

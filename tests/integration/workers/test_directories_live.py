@@ -7,7 +7,7 @@ import pytest
 
 from service.console.pages.directory import metrics
 from service.discovery.query_parser import parse_query
-from service.errors import NoSuchThing, NoWorker
+from service.errors import NotFound, NoWorker
 from service.model import ChannelId
 from service.search import Searcher
 from service.store import Store
@@ -48,7 +48,7 @@ async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
     assert (good.entries, good.servers, good.answered, good.coverage, good.stored) == (60, 2, 2, 60, 120)
     assert good.fault_tolerance == 1
     assert good.unfairness == pytest.approx(0, abs=1e-9)
-    with pytest.raises(NoSuchThing):
+    with pytest.raises(NotFound):
         await metrics(store, "tag=nobody-asks")
 
 

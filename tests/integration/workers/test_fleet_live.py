@@ -11,11 +11,11 @@ import pytest
 from service.corona.poll_explanation import Reason
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import (
+    AssignmentPending,
     BrokenFeed,
     EmptyBody,
     HostBlocked,
     LimitReached,
-    NotSettled,
     NoWorker,
     PublisherError,
     TooLarge,
@@ -71,7 +71,7 @@ async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_
         return False
 
     async def planned() -> Reason | None:
-        with contextlib.suppress(NotSettled):
+        with contextlib.suppress(AssignmentPending):
             return await store.requests.why(channel.id)
         return None
 

@@ -9,7 +9,7 @@ from service.clock import SystemClock
 from service.discovery.query_parser import parse_query
 from service.discovery.search_policy import entry_name
 from service.feeds.urls import channel_id
-from service.model import Change, Channel, ChannelId, Entry, Imprint
+from service.model import Change, Channel, ChannelId, Entry, FeedMetadata
 from service.search import Searcher
 from service.store import Store
 from service.store.directory.matrices import Name
@@ -120,7 +120,7 @@ async def test_a_channel_is_found_by_its_own_categories_and_the_software_that_ma
     store: Store, naming: Naming
 ) -> None:
     url = "https://example.org/feed"
-    own = structs.replace(SNAPSHOT, imprint=Imprint(("Reptiles",), "https://wordpress.org/?v=6.4"))
+    own = structs.replace(SNAPSHOT, imprint=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
     await store.channels.create(Channel(channel_id(url), url, listed=True), own, [TAGGED], 1_000.0)
     for _ in range(WALKS):
         await naming.keep([(channel_id(url), 0)])

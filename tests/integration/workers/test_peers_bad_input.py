@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from service.errors import PeerRefused, PeerSilent
+from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
 from service.location.bloom import MOST_WIDTH, Shape
 from service.location.wire import Batch, Hello, Update
@@ -189,8 +189,8 @@ async def test_another_secret_or_a_dead_address_is_no_answer(store: Store) -> No
     async with worker(store, "0" * 40) as here:
         sealer = Sealer("another's", STRANGER)
         async with PeerClient(sealer, here.peers.fleet_s) as client:
-            with pytest.raises(PeerRefused):
+            with pytest.raises(PeerProtocolError):
                 await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)
     async with PeerClient(sealer, here.peers.fleet_s) as client:
-        with pytest.raises(PeerSilent):
+        with pytest.raises(PeerUnreachable):
             await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)

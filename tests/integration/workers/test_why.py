@@ -5,7 +5,7 @@ import pytest
 from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds
 from service.corona.poll_explanation import Bound, Reason
 from service.embedded.sample_publisher import SamplePublisher
-from service.errors import NotSettled
+from service.errors import AssignmentPending
 from service.settings import Settings
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker
@@ -30,7 +30,7 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
     async def polled_by(nodes: int, each_s: float) -> Reason | None:
         try:
             why = await store.requests.why(channel.id)
-        except NotSettled:
+        except AssignmentPending:
             return None  # not settled yet
         settled = len(why.turns) == nodes and why.interval_s == pytest.approx(each_s, rel=0.02)
         return why if settled else None
@@ -58,7 +58,7 @@ async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
     async def bound_by(bound: Bound, each_s: float) -> bool:
         try:
             why = await store.requests.why(channel.id)
-        except NotSettled:
+        except AssignmentPending:
             return False
         return (why.bound, why.interval_s / len(why.turns)) == (bound, each_s)
 
@@ -72,5 +72,5 @@ async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
 async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Store, start_worker: StartWorker) -> None:
     await start_worker()
     await nodes_in_the_ring(store, 1)
-    with pytest.raises(NotSettled):
+    with pytest.raises(AssignmentPending):
         await store.requests.why("c" * 40)

@@ -11,7 +11,7 @@ from bots.replies.base import Followed, Question, Reply
 from service.corona.poll_explanation import Reason
 from service.discovery.query_parser import Finding, Query
 from service.discovery.saved_searches import Standing, Watch
-from service.errors import CoronetError, LimitReached, NotAFeed, NotSettled, UploadRefused
+from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import Outline, Subscribed
 from service.feeds.urls import channel_id
@@ -152,7 +152,7 @@ class FakeRequests:
 
     async def why(self, cid: ChannelId) -> Reason:
         if cid not in self.person.reasons:
-            raise NotSettled("It is not settled yet.")
+            raise AssignmentPending("It is not settled yet.")
         return self.person.reasons[cid]
 
     async def node_of(self, cid: ChannelId) -> str:

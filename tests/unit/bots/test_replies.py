@@ -34,7 +34,7 @@ CAUSES = [
     errors.ParseKilled(""),
     errors.StoreUnavailable(""),
     errors.NoWorker(""),
-    errors.NotSettled(""),
+    errors.AssignmentPending(""),
 ]
 
 

@@ -19,7 +19,7 @@ from service.clash.move_steps import (
 )
 from service.clash.server_table import Kind, Move, empty_table, from_fields, root_table, to_fields
 from service.clash.transitions import IncorrectDepth, answer
-from service.errors import BadKey, GroupsMoving, StepRefused, UnknownKeyspace, from_fault, to_fault
+from service.errors import BadKey, KeyGroupMoving, MoveRefused, UnknownKeyspace, from_fault, to_fault
 
 BITS = 8
 ROOT = KeyGroup(0, 0, BITS)
@@ -87,44 +87,44 @@ def test_a_table_in_the_middle_of_a_move_reads_as_it_was_written() -> None:
 
 def test_what_cannot_be_split_or_merged_says_why() -> None:
     table = root_table(HOME, BITS)
-    with pytest.raises(StepRefused, match=r"0\* cannot be split: it is not here"):
+    with pytest.raises(MoveRefused, match=r"0\* cannot be split: it is not here"):
         apply(table, SplitGroup(HOME, ROOT.left), KEYSPACES)
-    with pytest.raises(StepRefused, match=r"\* cannot be merged"):
+    with pytest.raises(MoveRefused, match=r"\* cannot be merged"):
         apply(table, MergeGroup(HOME, ROOT), KEYSPACES)
-    with pytest.raises(StepRefused, match="cannot recall its right half: its left half is not split"):
+    with pytest.raises(MoveRefused, match="cannot recall its right half: its left half is not split"):
         apply(table, RecallGroup(HOME, ROOT), KEYSPACES)
     busy = apply(table, SplitGroup(HOME, ROOT), KEYSPACES)
     assert busy.move is not None
-    with pytest.raises(StepRefused, match="busy with another move"):
+    with pytest.raises(MoveRefused, match="busy with another move"):
         apply(busy, RecallGroup(HOME, ROOT), KEYSPACES)
     leaf = next(group for group, entry in busy.entries.items() if entry.standing == "active")
-    with pytest.raises(StepRefused, match="busy with another move"):
+    with pytest.raises(MoveRefused, match="busy with another move"):
         apply(busy, SplitGroup(HOME, leaf), KEYSPACES)
-    with pytest.raises(StepRefused, match="busy with another move"):
+    with pytest.raises(MoveRefused, match="busy with another move"):
         apply(busy, MergeGroup(HOME, ROOT), KEYSPACES)
 
 
 def test_with_one_keyspace_there_is_nowhere_to_split_to() -> None:
     table = root_table(0, BITS)
-    with pytest.raises(StepRefused, match="needs a key of more than 8 bits"):
+    with pytest.raises(MoveRefused, match="needs a key of more than 8 bits"):
         apply(table, SplitGroup(0, ROOT), Keyspaces(1))
 
 
 @pytest.mark.parametrize("step", [AcceptKeyGroup, Settle, GiveKeyGroup, Forget, Abandon, TakeBack, Finish])
 def test_a_step_in_a_keyspace_that_has_no_part_in_it_is_refused(step: type[AcceptKeyGroup]) -> None:
     move = Move(1, Kind.SPLIT, 0, 1, ROOT.right)
-    with pytest.raises(StepRefused, match=r"Keyspace 2 has no part in the split of 1\*"):
+    with pytest.raises(MoveRefused, match=r"Keyspace 2 has no part in the split of 1\*"):
         apply(empty_table(2, BITS), step(move), KEYSPACES)
 
 
 def test_a_search_that_is_led_about_gives_up() -> None:
     search = DepthSearch(5, BITS, KEYSPACES, Depths().depth(5))
-    with pytest.raises(GroupsMoving, match="keeps moving"):  # noqa: PT012 - the search goes on until it raises
+    with pytest.raises(KeyGroupMoving, match="keeps moving"):  # noqa: PT012 - the search goes on until it raises
         for _ in range(MOST_PROBES):
             assert search.answered(IncorrectDepth(BITS)) is None
 
 
-@pytest.mark.parametrize("error", [BadKey, UnknownKeyspace, StepRefused, GroupsMoving])
+@pytest.mark.parametrize("error", [BadKey, UnknownKeyspace, MoveRefused, KeyGroupMoving])
 def test_the_errors_cross_process_borders(error: type[BadKey]) -> None:
     again = from_fault(to_fault(error("why")))
     assert (type(again), str(again)) == (error, "why")

@@ -10,7 +10,7 @@ from service.console.auth.middleware import csrf_token
 from service.console.error_responses import problem, status_of
 from service.console.pages.overview import Overview, needs_attention
 from service.errors import BadUrl, CoronetError, NotSubscribed, StaleVersion, StoreUnavailable, TlsFailed
-from service.model import Wishes
+from service.model import PollingHints
 
 
 def _sentences(*, silence_s: float = 100.0, unpolled: tuple[int, str] = (0, ""), **change: Any) -> tuple[str, ...]:
@@ -71,15 +71,15 @@ def test_numbers_agree_with_their_nouns() -> None:
 @pytest.mark.parametrize(
     ("wishes", "words"),
     [
-        (Wishes(), ""),
-        (Wishes(ttl_s=3600.0, update_period_s=1800.0), "1 h between two polls"),
-        (Wishes(ttl_s=1800.0, update_period_s=30 * 86400.0), "30 min between two polls"),
-        (Wishes(update_period_s=30 * 86400.0), "30 days between two polls (ignored: more than a day)"),
-        (Wishes(skip_hours=(0, 1, 2, 22, 23)), "none from 0:00 to 3:00 and 22:00 to 24:00 UTC"),
-        (Wishes(ttl_s=7200.0, skip_days=(5, 6)), "2 h between two polls; none on Saturday, Sunday"),
+        (PollingHints(), ""),
+        (PollingHints(ttl_s=3600.0, update_period_s=1800.0), "1 h between two polls"),
+        (PollingHints(ttl_s=1800.0, update_period_s=30 * 86400.0), "30 min between two polls"),
+        (PollingHints(update_period_s=30 * 86400.0), "30 days between two polls (ignored: more than a day)"),
+        (PollingHints(skip_hours=(0, 1, 2, 22, 23)), "none from 0:00 to 3:00 and 22:00 to 24:00 UTC"),
+        (PollingHints(ttl_s=7200.0, skip_days=(5, 6)), "2 h between two polls; none on Saturday, Sunday"),
     ],
 )
-def test_what_a_publisher_wishes_is_said_in_words(wishes: Wishes, words: str) -> None:
+def test_what_a_publisher_wishes_is_said_in_words(wishes: PollingHints, words: str) -> None:
     assert formatting.wishes_in_words(wishes) == words
 
 

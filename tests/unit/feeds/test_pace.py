@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.feeds.polling_hints import DAY_S, backoff_s, pace, retry_after_s
-from service.model import Wishes
+from service.model import PollingHints
 
 NOW_S = 1_700_000_000.0  # Tuesday, 14 November 2023, 22:13:20 UTC
 HOUR_S = 3_600.0
 ELEVEN_PM_S = NOW_S + 46 * 60 + 40
-NONE = Wishes()
+NONE = PollingHints()
 
 
 def date(at_s: float) -> str:
@@ -57,7 +57,7 @@ def test_headers_say_how_long_an_answer_is_fresh(headers: dict[str, str], wait_s
 
 
 def test_the_longest_wish_counts_and_all_are_told() -> None:
-    found = pace({"cache-control": "max-age=60"}, Wishes(ttl_s=7_200, update_period_s=HOUR_S), NOW_S)
+    found = pace({"cache-control": "max-age=60"}, PollingHints(ttl_s=7_200, update_period_s=HOUR_S), NOW_S)
     assert found.not_before_s == NOW_S + 7_200
     assert found.reasons == (
         "Cache-Control asks for 1 minute of peace.",
@@ -72,14 +72,16 @@ def test_the_longest_wish_counts_and_all_are_told() -> None:
         ({"cache-control": "max-age=31536000"}, NONE, "Cache-Control says 1 year: ignored."),
         ({"expires": date(NOW_S + 30 * DAY_S)}, NONE, "Expires says 30 days: ignored."),
         ({"retry-after": "999999999"}, NONE, "Retry-After says 32 years: ignored."),
-        ({}, Wishes(ttl_s=1e9), "Its ttl says 32 years: ignored."),
-        ({}, Wishes(ttl_s=math.nan), "Its ttl says something impossible: ignored."),
-        ({}, Wishes(update_period_s=7 * DAY_S), "Its updatePeriod says 7 days: ignored."),
-        ({}, Wishes(skip_hours=tuple(range(24))), "Its skipHours name every hour: ignored."),
-        ({}, Wishes(skip_days=tuple(range(7))), "Its skipDays name every day: ignored."),
+        ({}, PollingHints(ttl_s=1e9), "Its ttl says 32 years: ignored."),
+        ({}, PollingHints(ttl_s=math.nan), "Its ttl says something impossible: ignored."),
+        ({}, PollingHints(update_period_s=7 * DAY_S), "Its updatePeriod says 7 days: ignored."),
+        ({}, PollingHints(skip_hours=tuple(range(24))), "Its skipHours name every hour: ignored."),
+        ({}, PollingHints(skip_days=tuple(range(7))), "Its skipDays name every day: ignored."),
     ],
 )
-def test_an_absurd_wish_is_ignored_and_the_reason_says_so(headers: dict[str, str], wishes: Wishes, reason: str) -> None:
+def test_an_absurd_wish_is_ignored_and_the_reason_says_so(
+    headers: dict[str, str], wishes: PollingHints, reason: str
+) -> None:
     found = pace(headers, wishes, NOW_S)
     assert (found.not_before_s, found.reasons) == (NOW_S, (reason,))
 
@@ -87,22 +89,24 @@ def test_an_absurd_wish_is_ignored_and_the_reason_says_so(headers: dict[str, str
 @pytest.mark.parametrize(
     ("wishes", "until_s"),
     [
-        (Wishes(skip_hours=(21, 23)), NOW_S),
-        (Wishes(skip_hours=(22,)), ELEVEN_PM_S),
-        (Wishes(skip_hours=(0, 22, 23)), ELEVEN_PM_S + 2 * HOUR_S),
-        (Wishes(skip_days=(0,)), NOW_S),
-        (Wishes(skip_days=(1,)), ELEVEN_PM_S + HOUR_S),
-        (Wishes(skip_days=(1, 2), skip_hours=(0,)), ELEVEN_PM_S + 26 * HOUR_S),
-        (Wishes(skip_hours=(22,), ttl_s=HOUR_S), NOW_S + HOUR_S),
-        (Wishes(skip_hours=(23,), ttl_s=HOUR_S), ELEVEN_PM_S + HOUR_S),
+        (PollingHints(skip_hours=(21, 23)), NOW_S),
+        (PollingHints(skip_hours=(22,)), ELEVEN_PM_S),
+        (PollingHints(skip_hours=(0, 22, 23)), ELEVEN_PM_S + 2 * HOUR_S),
+        (PollingHints(skip_days=(0,)), NOW_S),
+        (PollingHints(skip_days=(1,)), ELEVEN_PM_S + HOUR_S),
+        (PollingHints(skip_days=(1, 2), skip_hours=(0,)), ELEVEN_PM_S + 26 * HOUR_S),
+        (PollingHints(skip_hours=(22,), ttl_s=HOUR_S), NOW_S + HOUR_S),
+        (PollingHints(skip_hours=(23,), ttl_s=HOUR_S), ELEVEN_PM_S + HOUR_S),
     ],
 )
-def test_no_poll_falls_into_the_hours_and_days_to_skip(wishes: Wishes, until_s: float) -> None:
+def test_no_poll_falls_into_the_hours_and_days_to_skip(wishes: PollingHints, until_s: float) -> None:
     assert pace({}, wishes, NOW_S).not_before_s == until_s
 
 
 def test_the_end_of_what_is_skipped_is_told() -> None:
-    assert pace({}, Wishes(skip_days=(1,)), NOW_S).reasons == ("Its skipHours or skipDays last for another 2 hours.",)
+    assert pace({}, PollingHints(skip_days=(1,)), NOW_S).reasons == (
+        "Its skipHours or skipDays last for another 2 hours.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,7 @@ some_headers = st.fixed_dictionaries(
     },
 )
 some_wishes = st.builds(
-    Wishes,
+    PollingHints,
     ttl_s=st.none() | st.floats(),
     update_period_s=st.none() | st.floats(),
     skip_hours=st.lists(st.integers(-1, 24)).map(tuple),
@@ -153,7 +157,7 @@ moments = st.integers(0, 4 * 10**9).map(float)
 
 @given(some_headers, some_wishes, moments)
 def test_whatever_is_said_the_next_poll_is_within_a_day_and_a_week_of_skipping(
-    headers: dict[str, str], wishes: Wishes, now_s: float
+    headers: dict[str, str], wishes: PollingHints, now_s: float
 ) -> None:
     not_before_s = pace(headers, wishes, now_s).not_before_s
     skips = bool(wishes.skip_hours or wishes.skip_days)
@@ -162,7 +166,7 @@ def test_whatever_is_said_the_next_poll_is_within_a_day_and_a_week_of_skipping(
 
 @given(some_headers, some_wishes, moments, moments)
 def test_who_asks_later_is_never_answered_with_an_earlier_moment(
-    headers: dict[str, str], wishes: Wishes, first_s: float, second_s: float
+    headers: dict[str, str], wishes: PollingHints, first_s: float, second_s: float
 ) -> None:
     first_s, second_s = sorted((first_s, second_s))
     assert pace(headers, wishes, first_s).not_before_s <= pace(headers, wishes, second_s).not_before_s
@@ -173,18 +177,18 @@ def test_who_wishes_for_more_peace_never_gets_less(
     headers: dict[str, str], less_s: float, more_s: float, now_s: float
 ) -> None:
     less_s, more_s = sorted((less_s, more_s))
-    less, more = (pace(headers, Wishes(ttl_s=wish_s), now_s).not_before_s for wish_s in (less_s, more_s))
+    less, more = (pace(headers, PollingHints(ttl_s=wish_s), now_s).not_before_s for wish_s in (less_s, more_s))
     assert less <= more
 
 
 @given(some_headers, some_wishes, moments)
 def test_a_poll_at_the_moment_that_is_named_is_not_skipped(
-    headers: dict[str, str], wishes: Wishes, now_s: float
+    headers: dict[str, str], wishes: PollingHints, now_s: float
 ) -> None:
     not_before_s = pace(headers, wishes, now_s).not_before_s
-    assert pace({}, Wishes(skip_hours=wishes.skip_hours, skip_days=wishes.skip_days), not_before_s).not_before_s == (
-        not_before_s
-    )
+    assert pace(
+        {}, PollingHints(skip_hours=wishes.skip_hours, skip_days=wishes.skip_days), not_before_s
+    ).not_before_s == (not_before_s)
 
 
 @given(st.integers(0, 100), st.floats(1, 1e9))

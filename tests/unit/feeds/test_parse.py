@@ -8,7 +8,7 @@ import pytest
 from service.errors import BrokenFeed, EmptyBody, FeedError, ListOfFeeds, NotAFeed
 from service.feeds.parsing import fast_parser_fields
 from service.feeds.parsing.feed_parser import parse
-from service.model import ParsedFeed, Wishes
+from service.model import ParsedFeed, PollingHints
 from tests.support.documents import atom, item, json_feed, page, rss
 
 URL = "https://example.com/feed"
@@ -134,7 +134,7 @@ def test_every_hour_and_day_to_skip_is_kept() -> None:
 def test_what_an_entry_quotes_is_no_wish() -> None:
     assert (
         read(channel("<item><title><![CDATA[<skipHours><hour>1</hour></skipHours>]]></title></item>")).wishes
-        == Wishes()
+        == PollingHints()
     )
 
 

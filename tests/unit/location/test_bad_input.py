@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import PeerRefused
+from service.errors import PeerProtocolError
 from service.location import wire
 from service.location.bloom import MOST_WIDTH, Shape
 from service.location.protocol import MOST_SOURCES, Node
@@ -41,7 +41,7 @@ MESSAGES = st.one_of(
 def read_or_refused(data: bytes) -> Message | str:
     try:
         return wire.decode(data)
-    except PeerRefused as refused:
+    except PeerProtocolError as refused:
         return refused.reason
 
 
@@ -69,7 +69,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 def test_what_is_too_long_is_not_read() -> None:
-    with pytest.raises(PeerRefused, match="none has more than"):
+    with pytest.raises(PeerProtocolError, match="none has more than"):
         wire.decode(b"\x01" * (wire.MOST_BYTES + 1))
 
 
@@ -103,7 +103,7 @@ def node() -> Node:
 )
 def test_what_makes_no_sense_is_refused(message: Message, reason: str) -> None:
     here = node()
-    with pytest.raises(PeerRefused) as refused:
+    with pytest.raises(PeerProtocolError) as refused:
         here.received(name(1), message)
     assert refused.value.reason == reason
     assert here.links[name(1)].heard == [0, 0b11, 0, 0]
@@ -112,11 +112,11 @@ def test_what_makes_no_sense_is_refused(message: Message, reason: str) -> None:
 
 def test_strangers_and_those_who_have_not_greeted_are_refused() -> None:
     here = Node(name(0), SHAPE)
-    with pytest.raises(PeerRefused) as refused:
+    with pytest.raises(PeerProtocolError) as refused:
         here.received(name(1), Hello(SHAPE))
     assert refused.value.reason == "stranger"
     here.linked(name(1), 0.01)
-    with pytest.raises(PeerRefused) as refused:
+    with pytest.raises(PeerProtocolError) as refused:
         here.received(name(1), Update(SHAPE, name(1), 1, 1, 0))
     assert refused.value.reason == "shape"
 
@@ -129,7 +129,7 @@ def test_who_names_sources_without_end_is_refused(about: Callable[[str], Message
     for number in range(1, MOST_SOURCES + 1):
         here.received(name(1), about(name(number)))
     one_more = about(name(MOST_SOURCES + 1))
-    with pytest.raises(PeerRefused) as refused:
+    with pytest.raises(PeerProtocolError) as refused:
         here.received(name(1), one_more)
     assert refused.value.reason == "sources"
 

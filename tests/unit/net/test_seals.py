@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.errors import PeerRefused
+from service.errors import PeerProtocolError
 from service.net import peer_client
 from service.net.peer_client import WINDOW_S, Sealer, read_seal
 
@@ -17,7 +17,7 @@ def request(number: int, at_s: float = NOW_S) -> str:
 def refused(sealer: Sealer, header: str, now_s: float) -> str:
     try:
         sealer.check(read_seal(header), "find", b"body", now_s)
-    except PeerRefused as error:
+    except PeerProtocolError as error:
         return error.reason
     return ""
 
@@ -46,7 +46,7 @@ def test_a_request_of_the_future_does_not_serve_twice_when_it_is_of_the_past() -
     ["", "coronet1", f"coronet1 {OTHER} {'9' * 17} {'0' * 24} {'0' * 64}", f"coronet2 {OTHER} 1 {'0' * 24} {'0' * 64}"],
 )
 def test_what_is_no_seal_of_this_version_is_refused(header: str) -> None:
-    with pytest.raises(PeerRefused) as error:
+    with pytest.raises(PeerProtocolError) as error:
         read_seal(header)
     assert error.value.reason == "signature"
 
@@ -56,5 +56,5 @@ def test_an_answer_serves_for_its_own_request_only() -> None:
     mac = theirs.answer_mac("1" * 24, 200, b"answer")
     mine.check_answer("1" * 24, 200, b"answer", mac)
     for nonce, status, body in (("2" * 24, 200, b"answer"), ("1" * 24, 409, b"answer"), ("1" * 24, 200, b"other")):
-        with pytest.raises(PeerRefused):
+        with pytest.raises(PeerProtocolError):
             mine.check_answer(nonce, status, body, mac)
