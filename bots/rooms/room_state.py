@@ -1,7 +1,7 @@
 """The state of the bot's stay in each room: events in, actions out. Pure; times (monotonic s) are arguments.
 
 A visit begins with an invitation, or with a stored room. Before each entry the address is asked whether it is a group
-chat (service discovery, ADR 0069). Then the bot asks to enter, and its own presence (status 110) admits it: from then
+chat (service discovery, ADR 49). Then the bot asks to enter, and its own presence (status 110) admits it: from then
 on the room is ours, not before, so that nobody makes somebody's address a room by an invitation. What is said in the
 room counts once the visit is settled, that is, once nobody suspended turned out to be behind it.
 

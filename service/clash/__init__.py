@@ -19,7 +19,7 @@ Nobody knows the whole tree: each keyspace has a ``ServerTable`` of its own grou
 We deviate: *moves are live* (the paper leaves the transfer of state open). A keyspace that gives a group away says so
 in one write, which is the move's commit; from then on the taker accepts, and whoever is sent there brings the proof.
 Nothing is frozen and no write is refused: what was written before the commit follows in pages, and records say
-themselves which of two is newer (docs/decisions/0019).
+themselves which of two is newer (docs/decisions/0018).
 We deviate: prefix matches do not count groups that are being given back, which would break Theorem 1 (§V.B), nor bits
 beyond a group's depth; a table without entries answers -1, because our root has depth 0.
 We deviate: a merge is asked of the right child's keyspace, which may decline, instead of being announced by it.

@@ -21,5 +21,5 @@ address, so that Redis Cluster is the DHT below; the head's upkeep is done by wo
 
 We deviate: *nothing is frozen and nothing refused* while a matrix changes. Records are joined (the newer one stays),
 cells believe only later epochs, and whoever meets a cell that is not what they thought is sent on by what it answers;
-so any step may be repeated, come late or be the last (docs/decisions/0026).
+so any step may be repeated, come late or be the last (docs/decisions/0023).
 """

@@ -4,7 +4,7 @@ What Redis is, nobody has to say: only a node of a cluster answers MOVED, and on
 makes us ask for the map of slots. A single Redis is never asked for one.
 
 In a cluster a write is acknowledged when a replica has it as well (``WAIT``), as long as its master has one: a
-failover then loses nothing that was acknowledged (docs/decisions/0021).
+failover then loses nothing that was acknowledged (docs/decisions/0020).
 """
 
 import asyncio
