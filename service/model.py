@@ -75,12 +75,12 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str = ""
     language: str = ""
     entries: tuple[ParsedEntry, ...] = ()
-    wishes: PollingHints = PollingHints()
+    polling_hints: PollingHints = PollingHints()
     hubs: tuple[str, ...] = ()
     topic: str = ""
-    older: str = ""
+    older_url: str = ""
     marks: tuple[bytes, ...] = ()
-    imprint: FeedMetadata = FeedMetadata()
+    metadata: FeedMetadata = FeedMetadata()
 
 
 class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -131,7 +131,7 @@ def _page(found: Inspection) -> list[str]:
 def _inspection(fetched: Fetched, reading: Reading, settings: Settings) -> Inspection:
     feed, page = reading.feed or ParsedFeed(), reading.page or ParsedPage()
     now_s = time.time()
-    said = pace(fetched.headers, feed.wishes, now_s)
+    said = pace(fetched.headers, feed.polling_hints, now_s)
     return Inspection(
         url=fetched.url,
         status=fetched.status,

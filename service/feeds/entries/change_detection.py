@@ -40,7 +40,7 @@ def _examine_feed(job: Examine) -> Findings:
         decision = decide(state, feed, url=document.url, now_s=job.now_s)
         state, latest = decision.state, latest or decision.latest
         if place == 0 and decision.gap and not document.partial:
-            older = feed.older
+            older = feed.older_url
         changes |= {entry.key: Change("addition", entry) for entry in decision.new}
         for entry in decision.edited:
             # What was not told yet is told as it is now.
@@ -52,12 +52,12 @@ def _examine_feed(job: Examine) -> Findings:
         latest=latest,
         title=feed.title,
         link=feed.link,
-        wishes=feed.wishes,
+        wishes=feed.polling_hints,
         hubs=feed.hubs,
         topic=feed.topic,
         older=older,
         language=feed.language,
-        imprint=feed.imprint,
+        imprint=feed.metadata,
     )
 
 

@@ -83,10 +83,10 @@ def _feed(root: Element, text: str, url: str, language: str, marks: Marks | None
         id=about.id[:FIELD_CHARS].strip(),
         language=about.language[:NAME_CHARS].strip(),
         entries=tuple(_entry(each, url) for each in newest(entries, _date_s)),
-        wishes=wishes(text, about.hints),
+        polling_hints=wishes(text, about.hints),
         **related,
         marks=marked,
-        imprint=imprint(about.tags.names(), *about.generator),
+        metadata=imprint(about.tags.names(), *about.generator),
     )
 
 

@@ -65,7 +65,7 @@ class Relations(TypedDict):
 
     hubs: tuple[str, ...]
     topic: str
-    older: str
+    older_url: str
 
 
 def relations(links: Iterable[tuple[object, object]], url: str) -> Relations:
@@ -84,5 +84,5 @@ def relations(links: Iterable[tuple[object, object]], url: str) -> Relations:
     return Relations(
         hubs=tuple(dict.fromkeys(found["hub"]))[:LIST_LENGTH],
         topic=next(iter(found["self"]), ""),
-        older=next(iter(older), ""),
+        older_url=next(iter(older), ""),
     )

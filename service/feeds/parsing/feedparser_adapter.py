@@ -52,9 +52,9 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
         id=capped(about.get("id"), FIELD_CHARS),
         language=capped(about.get("language"), NAME_CHARS),
         entries=tuple(_entry(raw, url) for raw in newest(loaded["entries"], _date_s)),
-        wishes=wishes(text, about),
+        polling_hints=wishes(text, about),
         **related,
-        imprint=_imprint(about),
+        metadata=_imprint(about),
     )
 
 

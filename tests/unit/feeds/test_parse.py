@@ -104,7 +104,7 @@ def test_impossible_dates_are_absent(date: str) -> None:
     ("ttl", "seconds"), [("15", 900.0), ("0", None), ("-5", None), ("99999999999", None), ("x", None)]
 )
 def test_only_a_sane_ttl_counts(ttl: str, seconds: float | None) -> None:
-    assert read(channel(f"<ttl>{ttl}</ttl>")).wishes.ttl_s == seconds
+    assert read(channel(f"<ttl>{ttl}</ttl>")).polling_hints.ttl_s == seconds
 
 
 @pytest.mark.parametrize(
@@ -121,19 +121,19 @@ def test_only_a_sane_ttl_counts(ttl: str, seconds: float | None) -> None:
 )
 def test_an_update_period_is_divided_by_its_frequency(inner: str, update_period_s: float | None) -> None:
     body = channel(inner).replace(b"<rss", b'<rss xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"')
-    assert read(body).wishes.update_period_s == update_period_s
+    assert read(body).polling_hints.update_period_s == update_period_s
 
 
 def test_every_hour_and_day_to_skip_is_kept() -> None:
     hours = "".join(f"<hour>{hour}</hour>" for hour in ("3", "24", " 4\n", "25", "-1", "x", "3"))
     days = "<day>Sunday</day>\n<day>monday</day><day>Someday</day>"
-    wishes = read(channel(f"<skipHours>{hours}</skipHours><skipDays>{days}</skipDays>")).wishes
+    wishes = read(channel(f"<skipHours>{hours}</skipHours><skipDays>{days}</skipDays>")).polling_hints
     assert (wishes.skip_hours, wishes.skip_days) == ((0, 3, 4), (0, 6))
 
 
 def test_what_an_entry_quotes_is_no_wish() -> None:
     assert (
-        read(channel("<item><title><![CDATA[<skipHours><hour>1</hour></skipHours>]]></title></item>")).wishes
+        read(channel("<item><title><![CDATA[<skipHours><hour>1</hour></skipHours>]]></title></item>")).polling_hints
         == PollingHints()
     )
 
@@ -153,9 +153,9 @@ def test_hubs_topic_and_older_entries_are_found(body: bytes, flaw: str) -> None:
     feed = read(body.replace(b"{}", f"{inner}<generator>{flaw}</generator>".encode()))
     assert feed.hubs == ("https://hub.example.com/", "https://example.com/hub")
     assert feed.topic == "https://example.com/feed.xml"
-    assert feed.older == "https://example.com/feed?page=2"
+    assert feed.older_url == "https://example.com/feed?page=2"
     inner += f'<{prefix}link rel="Prev-Archive" href="/2023"/>'
-    assert read(body.replace(b"{}", inner.encode())).older == "https://example.com/2023"
+    assert read(body.replace(b"{}", inner.encode())).older_url == "https://example.com/2023"
 
 
 def test_a_json_feed_names_its_hubs_itself_and_its_older_entries() -> None:
@@ -165,7 +165,7 @@ def test_a_json_feed_names_its_hubs_itself_and_its_older_entries() -> None:
         f'"next_url": "?page=2", "hubs": {hubs}}}'.encode()
     )
     assert (feed.hubs, feed.topic) == (("https://example.com/hub",), "https://example.com/feed.json")
-    assert feed.older == "https://example.com/feed?page=2"
+    assert feed.older_url == "https://example.com/feed?page=2"
 
 
 def test_of_many_entries_the_newest_stay_in_document_order() -> None:

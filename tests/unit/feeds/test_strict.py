@@ -90,7 +90,7 @@ def test_what_a_feed_says_of_itself_is_not_left_to_feedparser(
     text = f"<rss version='2.0' {SPACES}><channel><title>T</title>{fields}<item/></channel></rss>"
     said = fast_parser.parse(text, url=URL, language="en")
     assert said is not None
-    assert (said.imprint.tags, said.imprint.generator) == (tags, generator)
+    assert (said.metadata.tags, said.metadata.generator) == (tags, generator)
 
 
 def test_on_the_whole_corpus_it_says_what_feedparser_says_or_nothing() -> None:
