@@ -1,6 +1,6 @@
-"""What both programs share, and the admin console.
+"""Code shared by bots and workers, the admin console, and the command line.
 
-Rules of the house: ``service`` imports neither ``bots`` nor ``workers``. Its *pure* rooms
-(``overlay``, ``corona``, and the deciding half of ``feeds``) hold no ``await``, clock,
-randomness, environment or driver; time, random numbers and views of the ring are arguments.
+``service`` imports neither ``bots`` nor ``workers``. Its pure packages (``overlay``, ``corona``, ``clash``,
+``discovery``, ``location``, ``simulate``, ``feeds`` except its sandbox) use no ``await``, clock, randomness,
+environment or driver: time, random numbers and views of the ring are arguments.
 """

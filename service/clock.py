@@ -1,8 +1,7 @@
-"""Two clocks, because they answer different questions.
+"""The clock interface: monotonic time for durations, wall time for dates.
 
-``monotonic_s`` measures how long something takes and is what leases and timers use: a jump of
-the wall clock must not matter. ``wall_s`` (Unix time) is only for what people and publishers
-see: dates in messages, HTTP dates.
+Leases, timers and measurements use ``monotonic_s``, which is not affected by adjustments of the system time.
+``wall_s`` (Unix time) is only for dates that people or publishers see, such as in messages and HTTP headers.
 """
 
 import time
@@ -10,19 +9,19 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where an I/O room gets the time; pure rooms get times as arguments instead."""
+    """The time source of packages that do I/O; pure packages take times as arguments."""
 
     def monotonic_s(self) -> float:
-        """Seconds since some fixed, arbitrary instant; never goes back."""
+        """Return seconds since an arbitrary fixed instant; never decreases."""
         ...
 
     def wall_s(self) -> float:
-        """Unix time in seconds, as the machine believes it to be."""
+        """Return the system's Unix time in seconds."""
         ...
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The clocks of the operating system."""
 
     def monotonic_s(self) -> float:
         """Return ``time.monotonic()``."""

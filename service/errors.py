@@ -1,11 +1,11 @@
-"""Every error Coronet raises on purpose, in one tree that says who was at fault.
+"""The hierarchy of errors that Coronet raises on purpose, by who is at fault.
 
-The three branches are :class:`UserError` (ask differently), :class:`PublisherError` (the same request may work later)
-and :class:`OperationalError` (our side; retrying is right).
+The three branches are :class:`UserError` (the request must change), :class:`PublisherError` (the same request may work
+later) and :class:`OperationalError` (Coronet or its infrastructure failed; retry).
 
-Errors cross process borders as :class:`Fault`: ``code`` names the class, ``detail`` the text,
-``status`` that of a BadStatus; :func:`to_fault` and :func:`from_fault` convert.
-Drivers' errors are translated at the edge of their room; bugs (``TypeError`` …) pass through.
+Between processes, errors are sent as :class:`Fault`: ``code`` identifies the class, ``detail`` is the text, ``status``
+the HTTP status of a BadStatus; :func:`to_fault` and :func:`from_fault` convert. The package that uses a driver
+translates the driver's errors; bugs (``TypeError`` …) propagate.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from typing import ClassVar
 import msgspec
 
 Values = Mapping[str, str | int]
-"""What is put into an error's sentence, by name."""
+"""The values of the placeholders in an error's sentence, by name."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error as a value, for wires and stores; ``sentence`` and ``values`` where ``detail`` was made of them."""
+    """A serializable error. ``sentence`` and ``values`` are set if ``detail`` was formatted from them."""
 
     code: str
     detail: str
@@ -27,174 +27,174 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     values: dict[str, str | int] = {}
 
 
-_KINDS: "dict[str, type[CoronetError]]" = {}
+_CLASSES_BY_CODE: "dict[str, type[CoronetError]]" = {}
 
 
 class CoronetError(Exception):
-    """Root of the tree. ``str(error)`` says what happened, to what, and what to do."""
+    """Base class of all errors of Coronet. ``str(error)`` says what happened, to what, and what to do."""
 
     code: ClassVar[str] = "error"
 
     def __init_subclass__(cls, *, code: str) -> None:
-        """Register the class under its code, which clients of the API know: a code stays when its class is renamed."""
+        """Register the class under its code. Codes are part of the API: they do not change when a class is renamed."""
         cls.code = code
-        _KINDS[code] = cls
+        _CLASSES_BY_CODE[code] = cls
 
     def __init__(self, sentence: str = "", /, **values: str | int) -> None:
-        """Keep the sentence and what is put into it, ``{name}`` by ``{name}``: it may be said in other languages.
+        """Format the English ``sentence`` with ``values``, and keep both so that the bot can translate the sentence.
 
-        Without values the sentence is taken as it is.
+        Integers get thousands separators. Without values the sentence is used unformatted.
         """
-        written = {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
-        super().__init__(sentence.format(**written) if values else sentence)
+        formatted = {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
+        super().__init__(sentence.format(**formatted) if values else sentence)
         self.sentence = sentence
         self.values: Values = values
 
 
 class UserError(CoronetError, code="user-error"):
-    """The request itself cannot be carried out."""
+    """The request is invalid or not allowed; the user must change it."""
 
 
 class BadUrl(UserError, code="bad-url"):
-    """The text is not a URL that can be watched."""
+    """The text is not a URL that Coronet can monitor."""
 
 
 class AddressRefused(UserError, code="address-refused"):
-    """The socket guard refused the address or port."""
+    """The outgoing connection's address or port is not allowed (:mod:`service.net.address_guard`)."""
 
 
 class NotSubscribed(UserError, code="not-subscribed"):
-    """No such subscription, or not this user's: one answer for both."""
+    """The subscription does not exist or belongs to another user; the text does not reveal which."""
 
 
 class LimitReached(UserError, code="limit-reached"):
-    """One of the user's limits is used up, or how often a publisher may be asked."""
+    """A limit of the user, or the request rate of a publisher's site, is exhausted."""
 
 
 class HostBlocked(UserError, code="host-blocked"):
-    """Admins want a host, or the domain that it is of, to be asked for nothing."""
+    """An admin blocked requests to this host or its domain."""
 
 
 class BadKey(UserError, code="bad-key"):
-    """Not an identifier key, or not a key group's label, of as many bits as this store's keys have."""
+    """The text is not an identifier key or key group label with this store's number of bits (CLASH)."""
 
 
 class UnknownKeyspace(UserError, code="unknown-keyspace"):
-    """A keyspace's number is not one of this store's."""
+    """The keyspace number is outside this store's range."""
 
 
 class NotFound(UserError, code="no-such-thing"):
-    """What is named is not there: an account, a person; it may have been removed."""
+    """The named account, user or other object does not exist; it may have been removed."""
 
 
 class PermissionDenied(UserError, code="not-allowed"):
-    """Who asks may not do this; the text says who may."""
+    """The caller's role does not allow this operation; the text says which role does."""
 
 
 class UsageError(UserError, code="wrong-use"):
-    """No such command, or not with these arguments; the text says which there are."""
+    """The command does not exist or does not take these arguments; the text lists the valid ones."""
 
 
 class BadQuery(UserError, code="bad-query"):
-    """Not something that can be searched for, or watched; the text says why, and what can."""
+    """The search query, saved search or filter rule is invalid; the text says why, and what is valid."""
 
 
 class PublisherError(CoronetError, code="publisher-error"):
-    """The publisher's side failed."""
+    """The publisher's server or document is at fault."""
 
 
 class FetchError(PublisherError, code="fetch-error"):
-    """No usable HTTP answer."""
+    """The request got no usable HTTP response."""
 
 
 class HostNotFound(FetchError, code="host-not-found"):
-    """The host's name does not resolve."""
+    """The host name does not resolve."""
 
 
 class Unreachable(FetchError, code="unreachable"):
-    """Refused, reset, no route, or too slow."""
+    """The connection was refused, reset, timed out, or has no route."""
 
 
 class TlsFailed(FetchError, code="tls-failed"):
-    """The certificate or the handshake is wrong."""
+    """The TLS handshake failed or the certificate is not trusted."""
 
 
 class BadStatus(FetchError, code="bad-status"):
-    """An HTTP status other than 200 and 304."""
+    """The HTTP status is neither 200 nor 304."""
 
     def __init__(self, message: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
-        """Keep the status and the publisher's ``Retry-After`` (seconds), if it gave one."""
+        """Keep the HTTP ``status`` and ``Retry-After`` in seconds, None if the response has none."""
         super().__init__(message)
         self.status = status
         self.retry_after_s = retry_after_s
 
 
 class BadRedirect(FetchError, code="bad-redirect"):
-    """A redirect that cannot or must not be followed."""
+    """A redirect is invalid, is not allowed, or is one too many."""
 
 
 class BadHttp(FetchError, code="bad-http"):
-    """The answer is not valid HTTP, or its encoding is unknown or broken."""
+    """The response is not valid HTTP, or its content encoding is unknown or broken."""
 
 
 class TooLarge(FetchError, code="too-large"):
-    """Headers or body exceed the cap."""
+    """The response's headers or body exceed the size limit."""
 
 
 class FeedError(PublisherError, code="feed-error"):
-    """The body arrived and cannot be used."""
+    """The response body is not a usable feed or page."""
 
 
 class EmptyBody(FeedError, code="empty-body"):
-    """There is nothing in it."""
+    """The response body is empty."""
 
 
 class NotAFeed(FeedError, code="not-a-feed"):
-    """It is readable, but not a feed, and it names none."""
+    """The document is readable, but it is no feed and links to none."""
 
 
 class ListOfFeeds(FeedError, code="list-of-feeds"):
-    """It is a list of feeds (OPML): not to be watched itself, but imported."""
+    """The document is a list of feeds (OPML), which can be imported but not monitored."""
 
 
 class BrokenFeed(FeedError, code="broken-feed"):
-    """It looks like a feed and cannot be read."""
+    """The document looks like a feed but cannot be parsed."""
 
 
 class ParseKilled(FeedError, code="parse-killed"):
-    """The parser used up the time or memory one body gets."""
+    """The parser process exceeded the CPU time or memory limit for one document and was killed."""
 
 
 class OperationalError(CoronetError, code="operational-error"):
-    """Our side failed; trying again is right."""
+    """Coronet or its infrastructure failed; the caller can retry."""
 
 
 class ParserBusy(OperationalError, code="parser-busy"):
-    """Too many lists of feeds are being read at once."""
+    """Too many OPML files are being parsed at once."""
 
 
 class StoreUnavailable(OperationalError, code="store-unavailable"):
-    """Redis cannot be reached, or refuses the write."""
+    """Redis is unreachable or rejects the write."""
 
 
 class StoreIdentityMismatch(StoreUnavailable, code="store-refused"):
-    """The store lost data, or is another fleet's: it is not used until the operator accepts it."""
+    """The store lost data or belongs to another fleet; it is not used until the operator accepts it."""
 
 
 class NoWorker(OperationalError, code="no-worker"):
-    """No worker took the request in time."""
+    """No worker accepted the request in time."""
 
 
 class AssignmentPending(OperationalError, code="not-settled"):
-    """How a channel is polled has not been decided yet: it is new, or nodes have just come or gone."""
+    """The channel has no polling assignment yet: it is new, or the ring's membership just changed."""
 
 
 class LeaseLost(OperationalError, code="lease-lost"):
-    """The lease or epoch we acted under is no longer ours."""
+    """This process lost the lease or epoch under which it made the write (fencing)."""
 
 
 class StaleVersion(OperationalError, code="stale-version"):
-    """A delta was made against an older version than the channel's."""
+    """The delta's base version is older than the channel's current version."""
 
     def __init__(self, message: str, *, current: int = 0) -> None:
         """Keep the channel's current version."""
@@ -203,47 +203,47 @@ class StaleVersion(OperationalError, code="stale-version"):
 
 
 class MoveRefused(OperationalError, code="step-refused"):
-    """A key group cannot be split, merged or moved that way, or not while another move is under way."""
+    """A key group cannot be split, merged or moved as requested, or not during another move (CLASH)."""
 
 
 class BadStrategy(OperationalError, code="bad-strategy"):
-    """A partial lookup's strategy has a number that makes no sense, or a server got another strategy's message."""
+    """A partial lookup strategy has an invalid parameter, or a server got a message of another strategy."""
 
 
 class CellsUnavailable(OperationalError, code="cells-lost"):
-    """The cells that a name should go to, or be looked for in, were not there, again and again."""
+    """The cells of a discovery matrix changed or disappeared repeatedly during a registration or query."""
 
 
 class KeyGroupMoving(OperationalError, code="groups-moving"):
-    """Every keyspace that was asked for a key sent us elsewhere."""
+    """The search for a key's keyspace was redirected too often because its key group keeps moving."""
 
 
 class UploadRefused(OperationalError, code="upload-refused"):
-    """The XMPP server does not take a file of ours, or not now; the text says why."""
+    """The XMPP server rejects an HTTP upload (XEP-0363); the text says why."""
 
 
 class PeerUnreachable(OperationalError, code="peer-silent"):
-    """Another worker cannot be reached, or takes too long: what it was asked for is to be had elsewhere."""
+    """Another worker does not respond in time; its content is available from other sources."""
 
 
 class PeerProtocolError(OperationalError, code="peer-refused"):
-    """Another worker sent what cannot be right, is too large, or is meant for another shape of filters."""
+    """Another worker sent a message that is invalid, too large, unauthenticated, or for other filter dimensions."""
 
     def __init__(self, message: str, *, reason: str = "") -> None:
-        """Keep the reason, one word, by which such messages are counted."""
+        """Keep the one-word ``reason``, which is the label of the metric that counts these errors."""
         super().__init__(message)
         self.reason = reason
 
 
 def to_fault(error: CoronetError) -> Fault:
-    """Return the error as a value."""
+    """Convert an error to its serializable form."""
     status = error.status if isinstance(error, BadStatus) else 0
     return Fault(error.code, str(error), status, error.sentence if error.values else "", dict(error.values))
 
 
 def from_fault(fault: Fault) -> CoronetError:
-    """Return the error a fault stands for; an unknown code becomes the root class."""
+    """Convert a fault back to an error; an unknown code becomes :class:`CoronetError`."""
     if fault.code == BadStatus.code:
         return BadStatus(fault.detail, status=fault.status)
-    kind = _KINDS.get(fault.code, CoronetError)
-    return kind(fault.sentence, **fault.values) if fault.values else kind(fault.detail)
+    error_class = _CLASSES_BY_CODE.get(fault.code, CoronetError)
+    return error_class(fault.sentence, **fault.values) if fault.values else error_class(fault.detail)

@@ -1,4 +1,4 @@
-"""Files that are complete or absent, and readable by their owner only."""
+"""Atomic writes of private files (mode 0600)."""
 
 import os
 import secrets
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put ``text`` in place atomically, with mode 0600; survives kill -9 at any moment."""
+    """Write ``text`` to ``path`` atomically with mode 0600; a crash leaves the old file or the new one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.unlink(missing_ok=True)
@@ -18,7 +18,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def ensure_secret_file(directory: Path, name: str) -> Path:
-    """Return the file of a secret, which is made up at the first call and kept."""
+    """Return the path of the secret ``name``; generate a random secret in it if the file does not exist."""
     path = directory / name
     if not path.exists():
         write_private(path, secrets.token_urlsafe(24))

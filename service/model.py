@@ -1,7 +1,8 @@
-"""The product's words as immutable values. Times are Unix seconds (float) unless named otherwise.
+"""Immutable value types shared by all programs: feeds, pages, entries, changes, channels, subscriptions, nodes.
 
-Those that a worker holds by the ten thousand, and that refer to nothing that could refer back, are left out of
-garbage collection (``gc=False``): each is 16 bytes smaller, and no collection walks over them.
+Times are Unix seconds (float) unless the name says otherwise. Types of which a worker holds tens of thousands and
+that cannot be part of a reference cycle are excluded from garbage collection (``gc=False``): each instance is
+16 bytes smaller, and collections do not visit it.
 """
 
 import hashlib
@@ -10,20 +11,20 @@ from typing import Literal
 import msgspec
 
 ChannelId = str
-"""40 lower-case hex digits: SHA-1 of the canonical URL, a point of the overlay's id space."""
+"""40 lower-case hex digits: SHA-1 of the canonical URL, used as an identifier in the overlay's id space."""
 
 NodeId = str
-"""40 lower-case hex digits, in the same space."""
+"""40 lower-case hex digits: the node's identifier in the same id space."""
 
 UserId = str
 """16 characters, derived from the bare JID; see :func:`service.store.client.keys.user_id`."""
 
 
 class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One item of a feed as its document states it; every text field is plain ``str``, capped.
+    """One entry of a feed document as parsed, before identification and sanitising; text fields are length-limited.
 
-    ``summary`` and ``content`` may hold HTML as the publisher sent it (unsanitised);
-    ``published`` and ``updated`` are Unix seconds, or None when absent or impossible.
+    ``summary`` and ``content`` may contain the publisher's unsanitised HTML; ``published`` and ``updated`` are Unix
+    seconds, or None if absent or invalid.
     """
 
     id: str = ""
@@ -39,10 +40,10 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How often a publisher wants its feed to be asked for, as the document states it.
+    """The polling frequency that a feed document requests.
 
-    ``ttl_s`` is RSS's ``ttl``; ``update_period_s`` is the syndication module's period divided by its
-    frequency; ``skip_hours`` (0 to 23) and ``skip_days`` (0 is Monday) are in UTC.
+    ``ttl_s`` is RSS's ``ttl``; ``update_period_s`` is the syndication module's ``updatePeriod`` divided by its
+    ``updateFrequency``; ``skip_hours`` (0 to 23) and ``skip_days`` (0 is Monday) are in UTC.
     """
 
     ttl_s: float | None = None
@@ -52,9 +53,9 @@ class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class FeedMetadata(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a feed's document says of the feed itself besides its title: its categories, and the software that made it.
+    """The categories of a feed, and the software that generated it, as its document states them.
 
-    ``generator`` is that software's name or URL, often with its version behind it.
+    ``generator`` is the software's name or URL, often followed by its version.
     """
 
     tags: tuple[str, ...] = ()
@@ -62,12 +63,12 @@ class FeedMetadata(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A feed document: at most 500 entries, in document order.
+    """A parsed feed document with at most 500 entries, in document order.
 
-    ``hubs`` (WebSub) tell of news of ``topic``, the document's own URL as it states it; ``older`` is where
-    the feed goes on with older entries (RFC 5005 §3 and §4). All are absolute URLs. ``marks``, if asked for:
-    one for each entry in document order, of those too that are not among ``entries`` because they are as
-    they were in the channel's last document.
+    ``hubs`` are the WebSub hubs of ``topic``, the document's own URL as it states it; ``older_url`` is the next
+    document with older entries (RFC 5005 §3 and §4). All URLs are absolute. ``marks``, if requested, has one
+    fingerprint for each entry in document order, including the entries that are omitted from ``entries`` because they
+    are unchanged since the channel's last document.
     """
 
     title: str = ""
@@ -84,9 +85,9 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page's core content as lines of plain text: normalised, none empty, at most 20,000.
+    """The main content of a page as at most 20,000 normalised, non-empty lines of plain text.
 
-    ``headings`` are the places (from 0) of the lines that are headings.
+    ``headings`` are the indexes of the lines that are headings.
     """
 
     title: str = ""
@@ -95,7 +96,7 @@ class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One item as Coronet keeps and sends it: identified, sanitised to plain text, short.
+    """One entry as stored and delivered: identified, sanitised to plain text, and length-limited.
 
     ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``); ``summary`` is
     plain text of at most 600 characters; ``link`` is http(s) and absolute, or empty.
@@ -111,11 +112,11 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One difference between two versions (Corona §3.4): where, what, and of which kind.
+    """One difference between two versions of a channel (Corona §3.4).
 
-    Of a feed, ``entry`` is the place and the content; a replacement is an edit of an entry that was told
-    earlier. Of a page, ``entry`` holds the changed block and ``line`` (from 1) is where it begins: in the
-    new version, or for an omission in the old one. ``before`` is what a replacement replaced, shortened.
+    In a feed, ``entry`` is the entry concerned, and a replacement is an edit of an entry from an earlier version. In a
+    page, ``entry`` holds the changed block, and ``line`` (from 1) is the block's first line in the new version, or in
+    the old version for an omission. ``before`` is the shortened text that a replacement replaced.
     """
 
     kind: Literal["addition", "omission", "replacement"]
@@ -125,11 +126,11 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What subscribers are told once of a channel itself, rather than of its content.
+    """A notification about a channel's state rather than its content; each subscriber receives it once.
 
-    ``dead``: several nodes agree that it broke for good; ``back``: it answers again; ``moved``: it is
-    polled at another URL (``detail``) from now on; ``quarantined``: its documents use up our parsers.
-    ``detail`` is one sentence for people, or the URL.
+    ``dead``: several nodes agree that the channel failed permanently; ``back``: it works again; ``moved``: it is
+    polled at another URL (``detail``) from now on; ``quarantined``: its documents exceed the parser's limits.
+    ``detail`` is one sentence for people, or the new URL.
     """
 
     kind: Literal["dead", "back", "moved", "quarantined"]
@@ -137,10 +138,10 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What changed between ``base_version`` and ``version`` of a channel, oldest entry first.
+    """The changes between ``base_version`` and ``version`` of a channel, oldest entry first.
 
-    ``version`` is 0 until the owner has versioned it. ``initial`` marks a channel's first
-    snapshot (its latest entries, never delivered as news). ``detected_s`` is when a node saw it.
+    ``version`` is 0 until the channel's owner assigns one. ``initial`` marks the first snapshot of a channel: its
+    latest entries, which are never delivered as news. ``detected_s`` is the time of the poll that found the changes.
     A delta with a ``notice`` has no changes.
     """
 
@@ -154,12 +155,12 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def trace_id(self) -> str:
-        """The id by which logs and traces call it, in every process: 32 hexadecimal digits."""
+        """The trace id of this delta in logs and spans, the same in every process: 32 hexadecimal digits."""
         return hashlib.sha256(f"{self.channel} {self.detected_s!r}".encode()).hexdigest()[:32]
 
 
 class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What makes the next fetch conditional, and the SHA-256 (hex) of the body it belongs to."""
+    """HTTP validators for a conditional request (RFC 9110 §8.8), and the SHA-256 (hex) of the body they describe."""
 
     etag: str = ""
     last_modified: str = ""
@@ -167,13 +168,13 @@ class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A URL that is watched.
+    """A URL that Coronet monitors, as a feed or as a page.
 
-    ``private`` says that its publisher's address is not public (only under ``allow_private``).
-    ``listed`` is set by an admin: it is polled even without subscribers. ``dormant``: nobody polls
-    it; what it lists at its next poll is taken in silently. ``condition`` is what subscribers were told
-    last of the channel itself; empty when all is well. ``moved_to`` is the channel that took over; ``language`` is
-    as the publisher states it, a tag like ``en-GB`` or whatever.
+    ``private``: the publisher's address is not public (allowed only with the setting ``allow_private``).
+    ``listed``: an admin set that the channel is polled even without subscribers. ``dormant``: no node polls it, and
+    the content found at its next poll is recorded without notifications. ``condition`` is the state in the last notice
+    to subscribers; empty if the channel works. ``moved_to`` is the channel that replaces it. ``language`` is the
+    publisher's unvalidated language tag, such as ``en-GB``.
     """
 
     id: ChannelId
@@ -192,11 +193,11 @@ class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One user's wish to be told about one channel.
+    """One user's subscription to one channel.
 
-    ``number`` is the user's own short id for it (``#3``). ``seq`` orders this user's changes of
-    mind about the channel. ``seen_version`` is the last version put into the user's outbox, or
-    the version at which they joined; while it is paused, those after ``paused_version`` were withheld.
+    ``number`` is the short id shown to this user (``#3``). ``seq`` orders this user's subscribe and unsubscribe
+    operations on the channel. ``seen_version`` is the last version put into the user's outbox, or the channel's version
+    when the subscription began. While the subscription is paused, versions after ``paused_version`` are withheld.
     """
 
     channel: ChannelId
@@ -208,7 +209,7 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How one poll ended. ``outcome`` is ``new``, ``unchanged``, or an error's code."""
+    """The result of one poll. ``outcome`` is ``new``, ``unchanged``, or an error code (:mod:`service.errors`)."""
 
     node: NodeId
     at_s: float
@@ -220,9 +221,9 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node as its lease describes it. ``epoch`` grows with every join in the fleet.
+    """The description of a node in its lease. ``epoch`` increases with every join in the fleet.
 
-    ``process`` names the worker's process, which has another name each time it starts; "" where that is not known.
+    ``process`` is the unique name of this run of the worker process; "" if unknown.
     """
 
     id: NodeId
@@ -234,7 +235,7 @@ class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FeedLink(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A feed that a page names (autodiscovery): its canonical URL, and its title in plain text."""
+    """A feed that a page links to (autodiscovery): its canonical URL, and its title in plain text."""
 
     url: str
     title: str = ""

@@ -1,4 +1,4 @@
-"""Ending in good order: SIGTERM and SIGINT cancel a program's work, and its ``finally`` blocks run."""
+"""Graceful shutdown: SIGTERM and SIGINT cancel a program's main task, so that its ``finally`` blocks run."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until it ends or this process gets SIGTERM or SIGINT; what it raises is raised."""
+    """Run ``work`` until it returns or this process gets SIGTERM or SIGINT; propagate its exceptions."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
     for number in (signal.SIGTERM, signal.SIGINT):
