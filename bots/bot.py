@@ -66,7 +66,7 @@ class Bot:
         self._presences = Presences(store.users, self._delivery.on_presence)
         access = Access(
             store.users,
-            store.invites,
+            store.invitations,
             settings.who_may_use,
             settings.allowed_users,
             rooms=self.connection.rooms,
@@ -84,7 +84,7 @@ class Bot:
             lists=OpmlReader(),
             pubsub_service=settings.pubsub_service,
         )
-        self._replies = ReplySender(store.heard, self.connection, charges)
+        self._replies = ReplySender(store.inbound_log, self.connection, charges)
         self._desk = Desk(
             self.connection,
             house,
@@ -96,7 +96,9 @@ class Bot:
         )
         self._rehearsing = Rehearsing(house)
         self._counter = Counter(store, self.connection, house, access=access, charges=charges, clock=clock)
-        self._intake = Intake(store.heard, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock)
+        self._intake = Intake(
+            store.inbound_log, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
+        )
         self._has_session = asyncio.Event()
         self._publishing = _publishing(settings, store, self.connection, clock, charges)
         self.takeover = Takeover(store, self.connection, self._intake)

@@ -61,6 +61,6 @@ async def _upkeep(store: Store, every_s: float, metrics_url: str) -> None:
     while True:
         with contextlib.suppress(StoreUnavailable):
             await store.subscriptions.heal()
-            await store.forgetting.heal()
-            await store.bots.announce(metrics_url)
+            await store.erasure.heal()
+            await store.bot_endpoints.announce(metrics_url)
         await asyncio.sleep(every_s)

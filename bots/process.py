@@ -96,7 +96,7 @@ class Process(abc.ABC):
     async def _beat(self) -> None:
         returned, until_s = self._partitions.being(State.DRAINED), self._clock.monotonic_s() + self._ttl_s
         try:
-            spread = await self._store.spreads.beat(self._name, self._id, self._count, self._ttl_s, returned)
+            spread = await self._store.partition_leases.beat(self._name, self._id, self._count, self._ttl_s, returned)
         except StoreUnavailable as error:
             if str(error) != self._warned:
                 self._warned = str(error)
@@ -136,11 +136,11 @@ class Process(abc.ABC):
         for each in failed:
             if await self._recover(each):
                 with contextlib.suppress(StoreUnavailable):  # then it is repeated
-                    await self._store.spreads.bury(self._name, each.holder)
+                    await self._store.partition_leases.bury(self._name, each.holder)
 
     async def _leave(self) -> None:
         with contextlib.suppress(StoreUnavailable):
-            await self._store.spreads.leave(self._name, self._id)
+            await self._store.partition_leases.leave(self._name, self._id)
 
 
 class Account(Process):
@@ -149,7 +149,7 @@ class Account(Process):
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         """Serve as the settings say."""
         super().__init__(settings, store, clock, PARTS)
-        self._charges = Charges(store.heard, clock, settings.xmpp_jid)
+        self._charges = Charges(store.inbound_log, clock, settings.xmpp_jid)
         self._bot = Bot(settings, store, clock, self._charges, self._id)
         self._seen_s = -math.inf
 
@@ -205,7 +205,7 @@ class Components(Process):
     def _start(self, number: int) -> None:
         address = self._addresses[number]
         _log.info("serving", jid=address)
-        charges = Charges(self._store.heard, self._clock, address, self._addresses)
+        charges = Charges(self._store.inbound_log, self._clock, address, self._addresses)
         charges.hold(EVERYBODY)
         settings = self._settings.model_copy(update={"xmpp_jid": address})
         bot = Bot(settings, self._store, self._clock, charges, self._id)

@@ -47,7 +47,7 @@ class Searcher:
         findings: list[Finding] = []
         if query.about == "channel":
             with suppress(NoWorker):
-                names = await self._store.requests.lookup(query.pairs, SPARES[0] * query.limit)
+                names = await self._store.worker_requests.lookup(query.pairs, SPARES[0] * query.limit)
                 findings = await self._shown(query, names if len(names) >= query.limit else ())
         for spare in SPARES:
             if len(findings) >= query.limit:
@@ -112,7 +112,7 @@ class Searcher:
 
 def directory_of(store: Store, query: Query) -> Directory:
     """Return the directory that has what a query is about."""
-    return store.entries if query.about == "entry" else store.names
+    return store.entry_directory if query.about == "entry" else store.channel_directory
 
 
 async def name_of(store: Store, state: ChannelState, now_s: float) -> frozenset[Pair]:

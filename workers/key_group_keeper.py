@@ -86,14 +86,14 @@ class Keeper:
         elapsed_s = fleet_s - self._looked_s.get(keyspace, fleet_s - self._interval_s)
         self._looked_s[keyspace] = fleet_s
         if elapsed_s > 0:
-            await self._store.loads.measure(keyspace, elapsed_s, fleet_s, self._memory)
+            await self._store.key_group_loads.measure(keyspace, elapsed_s, fleet_s, self._memory)
 
     async def _due(self, mine: Mapping[Keyspace, ServerTable], fleet_s: float) -> dict[Keyspace, Step]:
         """Return the next step of each keyspace: of the move under way, or of one that its load wants."""
         named = {entry.right_child for table in mine.values() for entry in table.entries.values()}
         children = [child for child in named if child is not None and child not in mine]
         tables = {**mine, **await self._tables(children)}
-        weighed = await self._store.loads.weigh(list(tables.values()), fleet_s, self._memory)
+        weighed = await self._store.key_group_loads.weigh(list(tables.values()), fleet_s, self._memory)
         known = {child: empty_table(child, self._store.keyspaces.bits) for child in children} | tables
         due = {keyspace: self._next(table, known, weighed) for keyspace, table in mine.items()}
         return {keyspace: step for keyspace, step in due.items() if step is not None}
@@ -128,7 +128,7 @@ class Keeper:
         async for step, outcome in carried_out(self._store.keyspaces, first):
             kind = completed(step, outcome)
             if isinstance(step, Finish):
-                await self._store.loads.hand_over(step.move, fleet_s, self._memory)
+                await self._store.key_group_loads.hand_over(step.move, fleet_s, self._memory)
                 if step.move.kind is Kind.SPLIT:
                     # What is hot may be there now. A channel's own subscribers part only after many splits, and its
                     # heat would wait for another keeper at every second: so it is followed wherever it goes.

@@ -74,7 +74,7 @@ async def work(settings: Settings) -> None:
             ParserPool(1) as unknown,
             ParserPool(1, _SLOW_NICENESS) as slow_unknown,
         ):
-            courtesy = Courtesy(store.hosts, settings)
+            courtesy = Courtesy(store.request_budgets, settings)
             budgets = ParserBudgets()
             lanes = lanes_of_polls(prompt, slow, budgets)
             poller = Poller(fetcher, courtesy, lanes, Memories(peers.contents), clock)

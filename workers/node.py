@@ -167,7 +167,7 @@ class Node:
         )
         keyspace_limits = Limits(parts.settings.keyspace_capacity)
         self._keeper = Keeper(me.id, store, keyspace_limits, interval_s=interval_s, tasks=tasks)
-        self.directories = Directories(me.id, store.names, self._send_shares, random)
+        self.directories = Directories(me.id, store.channel_directory, self._send_shares, random)
         self._at_letter: dict[str, Callable[[Letter], Coroutine[Any, Any, None]]] = {
             "ask": lambda letter: answer(self, letter),
             "push": lambda letter: self._take_in(letter.payload.decode()),
@@ -233,7 +233,7 @@ class Node:
             asked_s = self._clock.monotonic_s()
             try:
                 beat = await self._store.ring.beat(self.me, self._parts.settings.lease_ttl_s, self.ring.version)
-                await self._store.inboxes.discard(beat.expired)
+                await self._store.node_inboxes.discard(beat.expired)
             except StoreIdentityMismatch as error:  # what this node knows is not of the data that is there now
                 self._end(LeaseLost(str(error)))
                 return
@@ -260,7 +260,7 @@ class Node:
         await self._happened(Tick())
         await self.polling.verdicts.record()
         with contextlib.suppress(StoreUnavailable):  # once for many letters; their number is bounded meanwhile
-            await self._store.inboxes.drop_read(self.me.id, self._read_to)
+            await self._store.node_inboxes.drop_read(self.me.id, self._read_to)
         self.owning.retry_fan_outs()
 
     async def _note_paces(self) -> None:
@@ -270,7 +270,7 @@ class Node:
             OWNED.labels(str(nodes)).set(channels)
         changed = self._protocol.pacing.to_note(_PACES_AT_ONCE)
         try:
-            await self._store.paces.note(changed)
+            await self._store.poll_rate_history.note(changed)
         except StoreUnavailable as error:
             log.warning("paces were not noted", channels=len(changed), error=str(error))
         else:
@@ -278,7 +278,7 @@ class Node:
 
     async def _keep_directory(self) -> None:
         """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""
-        for about, directory in (("channel", self._store.names), ("entry", self._store.entries)):
+        for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
             try:
                 await directory.keep_up()
                 grown = await directory.matrices()
@@ -289,7 +289,7 @@ class Node:
     async def _read_inbox(self) -> None:
         while True:
             try:
-                letters, self._read_to = await self._store.inboxes.read(self.me.id, self._read_to)
+                letters, self._read_to = await self._store.node_inboxes.read(self.me.id, self._read_to)
             except StoreUnavailable as error:
                 log.warning("inbox unreadable", node=self.me.id[:8], error=str(error))
                 await asyncio.sleep(_UNREADABLE_S)
@@ -304,7 +304,7 @@ class Node:
                 await self._happened(*received)
 
     async def _send_shares(self, letters: Sequence[tuple[NodeId, bytes]]) -> None:
-        await self._store.inboxes.send([(node, Letter("share", self.me.id, payload)) for node, payload in letters])
+        await self._store.node_inboxes.send([(node, Letter("share", self.me.id, payload)) for node, payload in letters])
 
     async def _take_in(self, cid: ChannelId) -> None:
         try:
@@ -315,10 +315,10 @@ class Node:
     async def _read_aims(self) -> None:
         try:
             aims, rates, self._bounds, blocked = await asyncio.gather(
-                self._store.policy.get(),
-                self._store.hosts.rates(),
-                self._store.bounds.all(self._bounds),
-                self._store.blocks.all(),
+                self._store.fleet_policy.get(),
+                self._store.request_budgets.rates(),
+                self._store.poll_bounds.all(self._bounds),
+                self._store.blocked_hosts.all(),
             )
         except StoreUnavailable as error:
             log.warning("aims unreadable", error=str(error))
@@ -341,6 +341,6 @@ class Node:
             # Our own part first: what cannot be sent now is repeated anyway.
             await self.polling.refresh([effect for effect in effects if isinstance(effect, Refresh)])
             sends = [(send.node, encode(self.me.id, send.message)) for send in effects if isinstance(send, Send)]
-            await self._store.inboxes.send([(node, Letter("peer", self.me.id, sent)) for node, sent in sends])
+            await self._store.node_inboxes.send([(node, Letter("peer", self.me.id, sent)) for node, sent in sends])
         except StoreUnavailable as error:
             log.warning("effects lost", node=self.me.id[:8], of=type(events[0]).__name__, error=str(error))

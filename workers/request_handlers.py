@@ -107,7 +107,7 @@ class Answers:
             answer = Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
         except CoronetError as error:
             answer = Failed(to_fault(error))
-        await self._store.requests.answer(ask, answer)
+        await self._store.worker_requests.answer(ask, answer)
 
     async def _probe(self, node: Node, _: Ask, probe: Probe) -> Answer:
         return await Probing(self._store, self._poller, self._lanes, node, self._looks).probe(probe)
@@ -130,7 +130,7 @@ class Answers:
 
         async def telling() -> None:
             while (step := await steps.get()) is not None:
-                await self._store.requests.answer(ask, step)
+                await self._store.worker_requests.answer(ask, step)
 
         teller = asyncio.create_task(telling())
         try:

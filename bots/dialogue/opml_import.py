@@ -38,14 +38,14 @@ async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[Sub
     """
     followed = await store.channels.get(cid)
     if followed is not None:
-        await store.blocks.refuse(host_of(followed.url))
+        await store.blocked_hosts.refuse(host_of(followed.url))
     subscription, new = await store.subscriptions.subscribe(jid, cid, most)
     if new:
-        await store.requests.wanted(subscription.channel)
+        await store.worker_requests.wanted(subscription.channel)
         channel = await store.channels.get(subscription.channel)
         if channel is not None and channel.dormant:  # it fell asleep since we looked it up
             with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
-                await store.requests.probe(channel.url, as_page=channel.kind == "page")
+                await store.worker_requests.probe(channel.url, as_page=channel.kind == "page")
     return subscription, new
 
 
@@ -63,10 +63,10 @@ class Importing:
 
     async def add(self, jid: str, feeds: tuple[Subscribed, ...]) -> None:
         """Take in what a person wants to import; durable once this returns. Raises LimitReached."""
-        waiting = await self._store.imports.count(jid)
+        waiting = await self._store.import_queue.count(jid)
         if waiting and waiting + len(feeds) > MOST_WAITING:
             raise LimitReached("Your last list is still being imported. Send the next one when it is done.")
-        await self._store.imports.add(jid, feeds, self._link.address)
+        await self._store.import_queue.add(jid, feeds, self._link.address)
         self._stirred.set()
 
     async def stop(self, jid: str) -> None:
@@ -97,7 +97,7 @@ class Importing:
 
     async def _begin(self) -> None:
         try:
-            waiting = await self._charges.among(await self._store.imports.waiting(self._link.address))
+            waiting = await self._charges.among(await self._store.import_queue.waiting(self._link.address))
         except StoreUnavailable:
             return
         for uid in waiting:
@@ -113,12 +113,12 @@ class Importing:
         came = Imported()
         try:
             (jid,) = await self._store.outbox.address([uid])
-            while feeds := await self._store.imports.next(uid, AT_ONCE):
+            while feeds := await self._store.import_queue.next(uid, AT_ONCE):
                 known = await self._store.users.get(jid)
                 if not known.suspended:  # else the rest of the list is dropped
                     came = came.and_also(await self._some(jid, feeds, self._limits.of(known.most_subscriptions)))
-                await self._store.imports.done(uid, len(feeds))
-            await self._store.imports.finished(uid, self._link.address)
+                await self._store.import_queue.done(uid, len(feeds))
+            await self._store.import_queue.finished(uid, self._link.address)
             if (await self._store.users.get(jid)).suspended:
                 return
         except StoreUnavailable as error:
@@ -161,7 +161,7 @@ class Importing:
             return known.id
         if not await self._store.users.allow(jid, "import", self._limits.subscriptions, _DAY_S):
             raise LimitReached("You have imported {count} new addresses today.", count=self._limits.subscriptions)
-        probed = await self._store.requests.probe(feed.url, as_page=feed.page)
+        probed = await self._store.worker_requests.probe(feed.url, as_page=feed.page)
         if probed.channel is None:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id

@@ -65,7 +65,7 @@ class House:
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
             await self.store.users.mark(jid, welcomed=True)
-            await self.store.heard.settle(jid)
+            await self.store.inbound_log.settle(jid)
         if known.unreachable:
             mine = await self.store.subscriptions.of_user(jid)
             await self.store.pauses.reinstate(jid, [held.channel for held in mine])
@@ -116,13 +116,13 @@ class Queries:
     async def why(self, cid: ChannelId) -> Reason:
         """Return why a channel is polled as it is."""
         channel = await self._store.channels.get(cid)
-        await self._store.blocks.refuse(host_of(channel.url) if channel else "")
-        return await self._store.requests.why(cid)
+        await self._store.blocked_hosts.refuse(host_of(channel.url) if channel else "")
+        return await self._store.worker_requests.why(cid)
 
     async def node_of(self, cid: ChannelId) -> str:
         """Return the xmpp: URI of the pubsub node on which a channel is published; "" if there is none."""
         service = self._house.pubsub_service
-        position = (await self._store.nodes.of(service, [cid])).get(cid) if service else None
+        position = (await self._store.pubsub_nodes.of(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
 
     async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
@@ -151,14 +151,14 @@ class Queries:
 
     async def watches(self) -> tuple[Watch, ...]:
         """Return what the person watches for, by number."""
-        return tuple(await self._store.standing.of_user(self._jid))
+        return tuple(await self._store.saved_searches.of_user(self._jid))
 
     async def read_list(self, url: str) -> Outline:
         """Return what the list of feeds at a canonical URL says; a worker fetches it, unless our server has it."""
         self._at_work()
         if self._house.uploads.files.is_own(url):
             return await self._house.lists.read(lambda: self._house.uploads.files.read(url))
-        return await self._store.requests.outline(url)
+        return await self._store.worker_requests.outline(url)
 
     async def read_list_text(self, text: str) -> Outline:
         """Return what this text, a list of feeds, says."""
@@ -188,18 +188,18 @@ class RequestHandler(Queries):
     async def probe(self, url: str, *, as_page: bool) -> Probed:
         """Have a worker look at this canonical URL and make the channel; ``as_page``: of the page itself."""
         self._at_work()
-        return await self._store.requests.probe(url, as_page=as_page)
+        return await self._store.worker_requests.probe(url, as_page=as_page)
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return a channel's latest entries from the nearest copy, newest first; many only the log has."""
         if count <= LATEST:
             with contextlib.suppress(NoWorker, NotSubscribed):
-                return (await self._store.requests.show(cid)).latest[:count]
+                return (await self._store.worker_requests.show(cid)).latest[:count]
         return await self._store.channels.latest(cid, count)
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Return the subscription's number, and whether it is new."""
-        await self._store.heard.settle(self._jid)
+        await self._store.inbound_log.settle(self._jid)
         subscription, new = await follow(self._store, self._jid, cid, self._house.limits.subscriptions)
         return subscription.number, new
 
@@ -232,11 +232,11 @@ class RequestHandler(Queries):
 
     async def watch(self, standing: Standing) -> Watch:
         """Watch for what this describes."""
-        return await self._store.standing.watch(self._jid, standing, self.limits.watches)
+        return await self._store.saved_searches.watch(self._jid, standing, self.limits.watches)
 
     async def unwatch(self, number: int) -> Watch | None:
         """Return what was watched for under this number, which has ended; None if nothing was."""
-        return await self._store.standing.unwatch(self._jid, number)
+        return await self._store.saved_searches.unwatch(self._jid, number)
 
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
         """Return the URL of the file, which lies on the XMPP server then; None if that takes none. UploadRefused."""
@@ -256,7 +256,7 @@ class RequestHandler(Queries):
         await self._house.importing.stop(self._jid)
         async with self._house.delivery.pause_user(self._jid):
             await self._house.delivery.remove_contact(self._jid)
-            is_restricted = await self._store.forgetting.forget(self._jid)
+            is_restricted = await self._store.erasure.forget(self._jid)
             self._house.delivery.forget_user(self._jid)
         return RESTRICTIONS_KEPT_DAYS if is_restricted else 0
 
@@ -276,7 +276,7 @@ class DryRun(Queries):
 
     async def probe(self, url: str, *, as_page: bool) -> Probed:
         """Have a worker look at this canonical URL, and nothing else."""
-        probed = await self._store.requests.probe(url, as_page=as_page, keep=False)
+        probed = await self._store.worker_requests.probe(url, as_page=as_page, keep=False)
         if probed.channel is not None:
             self._probed[probed.channel.id] = probed.channel
             if await self._store.channels.get(probed.channel.id) is None:
@@ -290,7 +290,7 @@ class DryRun(Queries):
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Return the number that the subscription has or would have, and whether it would be new."""
         channel = await self._known(cid)
-        await self._store.blocks.refuse(host_of(channel.url) if channel else "")
+        await self._store.blocked_hosts.refuse(host_of(channel.url) if channel else "")
         for held in await self._store.subscriptions.of_user(self._jid):
             if held.channel == cid:
                 return held.number, False
@@ -360,7 +360,7 @@ class DryRun(Queries):
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the person may use the bot, or could with this code."""
         self.would.append("Use the invitation up, if it is good.")
-        return await self.is_admitted() or await self._store.invites.is_good(code)
+        return await self.is_admitted() or await self._store.invitations.is_good(code)
 
     async def forget_everything(self) -> int:
         """Return 0."""

@@ -76,6 +76,6 @@ class Takeover:
     async def _complete_replies(self, page: Kept) -> None:
         """Complete the replies whose last part has reached the server, so that they are not sent again."""
         uids = sorted({mid[:_UID_LENGTH] for mid in page.sent if mid[_UID_LENGTH : _UID_LENGTH + 1] == "."})
-        noted = [each for each in await self._store.heard.read(uids) if each.answers]
+        noted = [each for each in await self._store.inbound_log.read(uids) if each.answers]
         last = {(each.uid, each.place): answer_id(each.uid, each.place, len(each.answers) - 1) for each in noted}
-        await self._store.heard.done([pair for pair, mid in last.items() if mid in page.sent])
+        await self._store.inbound_log.done([pair for pair, mid in last.items() if mid in page.sent])

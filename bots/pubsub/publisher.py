@@ -106,7 +106,7 @@ class Publishing:
         after = ""
         while True:
             try:
-                cids, after = await self._store.nodes.news(after, 5.0)
+                cids, after = await self._store.pubsub_nodes.news(after, 5.0)
                 if self._charges.publishes:
                     await self._look(cids)
             except StoreUnavailable:
@@ -120,7 +120,7 @@ class Publishing:
                 for first in range(0, len(REGISTRY_BUCKETS), _BUCKETS_AT_ONCE):
                     buckets = REGISTRY_BUCKETS[first : first + _BUCKETS_AT_ONCE]
                     await self._look_over(await self._store.channels.registered(buckets))
-                await self._look_over(await self._store.nodes.all(self._service))
+                await self._look_over(await self._store.pubsub_nodes.all(self._service))
             except StoreUnavailable as error:
                 _log.warning("nodes are not looked after", reason=str(error))
             await asyncio.sleep(self._every_s)
@@ -142,7 +142,7 @@ class Publishing:
     async def unfinished(self, cids: Sequence[ChannelId]) -> list[ChannelId]:
         """Return those of these channels whose nodes are not up to date. Raises StoreUnavailable."""
         public = await self._search.public(cids)
-        positions = await self._store.nodes.of(self._service, cids)
+        positions = await self._store.pubsub_nodes.of(self._service, cids)
         finished = {cid: Position(channel.version, _title(channel)) for cid, channel in public.items()}
         return [cid for cid in cids if positions.get(cid) != finished.get(cid)]
 
@@ -190,7 +190,7 @@ class Publishing:
         Raises :class:`PubsubRefused`, LinkLost, TimeoutError, or StoreUnavailable.
         """
         public = await self._search.public([cid])
-        position = (await self._store.nodes.of(self._service, [cid])).get(cid)
+        position = (await self._store.pubsub_nodes.of(self._service, [cid])).get(cid)
         if cid in public:
             await self._go_on(public[cid], position or Position())
         elif position is not None:
@@ -210,11 +210,11 @@ class Publishing:
             reached = Position()  # the service has lost the node: from the beginning
         else:
             reached = Position(deltas[-1].version if deltas else channel.version, _title(channel))
-        await self._store.nodes.put(self._service, channel.id, reached)
+        await self._store.pubsub_nodes.put(self._service, channel.id, reached)
 
     async def _create(self, channel: Channel) -> None:
         """Create a node, or take over the one that is there."""
-        await self._store.nodes.put(self._service, channel.id, Position())
+        await self._store.pubsub_nodes.put(self._service, channel.id, Position())
         try:
             await self._pubsub.create(channel.id, _config(channel))
         except PubsubRefused as error:
@@ -229,7 +229,7 @@ class Publishing:
         except PubsubRefused as error:
             if error.condition != "item-not-found":
                 raise
-        await self._store.nodes.drop(self._service, cid)
+        await self._store.pubsub_nodes.drop(self._service, cid)
         _log.info("published no more", channel=cid[:8], service=self._service)
 
     async def _since(self, channel: Channel, version: int) -> tuple[list[Delta], list[Item]]:

@@ -114,7 +114,7 @@ class Rooms:
             try:
                 found = await self._store.rooms.of(self._link.address)
                 told = await self._store.rooms.told(list(found))
-                await self._store.heard.at_home(list(found), self._link.address)
+                await self._store.inbound_log.at_home(list(found), self._link.address)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
@@ -286,7 +286,7 @@ class Rooms:
 
     async def _done(self, said: Said, place: Place) -> None:
         if place:
-            await self._store.heard.done([(user_id(said.jid), place)])
+            await self._store.inbound_log.done([(user_id(said.jid), place)])
 
     async def _is_too_much(self, sender: str, to: Invited) -> bool:
         """Return whether an invitation is ignored; the real sender is counted, whomever it names."""
@@ -331,8 +331,8 @@ class Rooms:
             return
         accepted = msgspec.structs.replace(event, is_accepted=True)
         said = Said(room, event.by, "", "", "", wants_receipt=False, invited=accepted)
-        await self._store.heard.put([Sentence(room, "", msgspec.msgpack.encode(said), address)])
-        await self._store.heard.notify([Notice(user_id(room))])
+        await self._store.inbound_log.put([Sentence(room, "", msgspec.msgpack.encode(said), address)])
+        await self._store.inbound_log.notify([Notice(user_id(room))])
 
     def _decline(self, event: Invited, words: str) -> None:
         """Tell who invited us why we do not come: through the room, and directly if it is surely they."""
@@ -394,7 +394,7 @@ class Rooms:
             self._plan(self._visits.suspended(room, self._clock.monotonic_s(), is_new=deed.is_new))
             return
         await self._store.rooms.put(self._link.address, room, kept)
-        await self._store.heard.at_home([room], self._link.address)
+        await self._store.inbound_log.at_home([room], self._link.address)
         known = await self._store.users.get(room)
         if not known.welcomed:
             await self._store.users.mark(room, welcomed=True)

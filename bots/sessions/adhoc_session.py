@@ -110,10 +110,10 @@ class Counter:
         """Whether another bot serves this person, and has the step now; without Redis we do."""
         uid = user_id(ordered.jid)
         try:
-            await self._store.heard.arrive(ordered.jid, self._link.address)
+            await self._store.inbound_log.arrive(ordered.jid, self._link.address)
             if await self._charges.among([uid]):
                 return False
-            await self._store.heard.notify([Notice(uid, msgspec.msgpack.encode(ordered), self._link.voice)])
+            await self._store.inbound_log.notify([Notice(uid, msgspec.msgpack.encode(ordered), self._link.voice)])
         except StoreUnavailable:
             _log.info("an order is answered by whoever got it", user=uid)
             return False
@@ -215,7 +215,7 @@ class Counter:
 
     async def _pass_back(self, voice: str, stanza: str) -> None:
         with contextlib.suppress(StoreUnavailable):  # their software asks again
-            await self._store.heard.say(voice, [stanza])
+            await self._store.inbound_log.say(voice, [stanza])
 
 
 def _key(ordered: Ordered, session: str) -> tuple[str, str, str]:

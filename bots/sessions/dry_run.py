@@ -39,9 +39,9 @@ class Rehearsing:
     async def _serve(self) -> None:
         while True:
             try:
-                question = await self._store.rehearsals.asked()
+                question = await self._store.dry_runs.asked()
                 if question is not None:
-                    await self._store.rehearsals.answer(question, await self._answer(question))
+                    await self._store.dry_runs.answer(question, await self._answer(question))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
 

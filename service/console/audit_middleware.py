@@ -53,7 +53,7 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
         request.path,
     )
     note = secrets.token_hex(8)
-    await request.app[STORE].audit.begin(note, deed)
+    await request.app[STORE].audit_log.begin(note, deed)
     status = 500
     try:
         response = await handler(request)
@@ -74,14 +74,14 @@ async def record(request: web.Request, by: str, action: str, key: str = "") -> N
     now_s = request.app[CLOCK].wall_s()
     deed = Deed(now_s, by, key, client_of(request).address, action, request.path, 200)
     note = secrets.token_hex(8)
-    await request.app[STORE].audit.begin(note, deed)
-    await request.app[STORE].audit.end(note, deed)
+    await request.app[STORE].audit_log.begin(note, deed)
+    await request.app[STORE].audit_log.end(note, deed)
 
 
 async def _end_deed(request: web.Request, note: str, deed: Deed) -> None:
     detail = request.get(DETAIL, "")[:_LONGEST_DETAIL]
     try:
-        await request.app[STORE].audit.end(note, msgspec.structs.replace(deed, detail=detail))
+        await request.app[STORE].audit_log.end(note, msgspec.structs.replace(deed, detail=detail))
     except StoreUnavailable as error:
         log.warning("how it ended is not in the audit log", action=deed.action, on=deed.on, error=str(error))
 
@@ -98,7 +98,7 @@ async def repeated(request: web.Request, handler: Handler) -> web.StreamResponse
         raise UserError(f"{_KEY_HEADER}: 1 to {_LONGEST_KEY} printable characters.")
     asked = hashlib.sha256(request.path_qs.encode() + b"\n" + await request.read()).hexdigest()
     who = f"{visitor.name}/{visitor.key}"
-    earlier = await request.app[STORE].repeats.begin(who, key, asked)
+    earlier = await request.app[STORE].idempotency.begin(who, key, asked)
     if earlier is not None:
         return _again(earlier, asked)
     kept = None
@@ -136,6 +136,6 @@ def _kept(request: web.Request, response: web.StreamResponse, asked: str) -> Kep
 
 async def _end_repeat(request: web.Request, who: str, key: str, kept: Kept | None) -> None:
     try:
-        await request.app[STORE].repeats.end(who, key, kept)
+        await request.app[STORE].idempotency.end(who, key, kept)
     except StoreUnavailable as error:
         log.warning("an answer is not kept for when it is asked for again", path=request.path, error=str(error))

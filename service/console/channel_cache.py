@@ -170,7 +170,7 @@ class Roster:
             self._drop(cid)
         await self._read(new)
         self.complete = True
-        self._blocked = frozenset(await self._store.blocks.all())
+        self._blocked = frozenset(await self._store.blocked_hosts.all())
         self._blocked_sites = frozenset(map(site_of, self._blocked))
         now_s = time.monotonic()
         if now_s - self._counted_s > max(_MOST_OFTEN_S, self._count_took_s / _OWN_SHARE):
@@ -237,7 +237,7 @@ class Roster:
         for start in range(0, len(ids), _AT_ONCE):
             now_s = time.time()
             some = ids[start : start + _AT_ONCE]
-            for cid, found in zip(some, await self._store.remarks.read(some), strict=True):
+            for cid, found in zip(some, await self._store.admin_settings.read(some), strict=True):
                 if found is None:
                     # A channel is registered before it is made; and what dies in between leaves such an id behind.
                     if self._sizes:

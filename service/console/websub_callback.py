@@ -99,7 +99,7 @@ async def receive(request: web.Request) -> web.Response:
     if not await store.websub.may_push(cid):
         if await store.websub.may_want_poll(cid):
             await store.websub.keep(cid, Push())
-            await store.requests.pushed(cid)
+            await store.worker_requests.pushed(cid)
         return _later(429)
     channel = await store.channels.get(cid)
     if channel is None or channel.dormant:
@@ -116,7 +116,7 @@ async def receive(request: web.Request) -> web.Response:
         else:
             return web.Response(status=202)
         await store.websub.keep(cid, push)
-    await store.requests.pushed(cid)
+    await store.worker_requests.pushed(cid)
     return web.Response(status=202)
 
 

@@ -114,7 +114,7 @@ async def check_store(settings: Settings, clock: Clock) -> list[Finding]:
     """Look at Redis and at the ring of workers in it."""
     try:
         async with opened(settings) as store:
-            info = _parsed(await store.link.call("INFO"))
+            info = _parsed(await store.redis.call("INFO"))
             return [*server(info), await _latency(store, clock), await _clocks(store, clock), await _workers(store)]
     except StoreIdentityMismatch as error:
         advice = "Find out what happened to Redis's data first: its log says what it loaded, and from where."
@@ -129,14 +129,14 @@ async def bots_silent_s(settings: Settings, clock: Clock) -> dict[str, float] | 
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
 
     async def read(store: Store) -> dict[str, float]:
-        return {each: clock.wall_s() - await store.heard.listened(each) for each in addresses}
+        return {each: clock.wall_s() - await store.inbound_log.listened(each) for each in addresses}
 
     return await _from_store(settings, read)
 
 
 async def check_bots(settings: Settings) -> list[Finding]:
     """Ask every bot that said within the last minute that it lives; nothing if Redis, which knows them, is away."""
-    urls = await _from_store(settings, lambda store: store.bots.metrics_urls())
+    urls = await _from_store(settings, lambda store: store.bot_endpoints.metrics_urls())
     if urls is None:
         return []
     async with Processes() as processes:
@@ -242,7 +242,7 @@ async def _latency(store: Store, clock: Clock) -> Finding:
 
 
 async def _clocks(store: Store, clock: Clock) -> Finding:
-    seconds, microseconds = await store.link.call("TIME")
+    seconds, microseconds = await store.redis.call("TIME")
     apart_s = abs(int(seconds) + int(microseconds) / 1e6 - clock.wall_s())
     advice = "Set the clocks by NTP: dates in messages would be wrong."
     return Finding("Clocks", ok=apart_s < CLOCKS_APART_S, seen=f"{apart_s:.2f} s apart from Redis's", advice=advice)

@@ -56,7 +56,7 @@ async def show(store: Store, settings: Settings) -> Shards:
     """Look at all tables. Raises :class:`service.errors.StoreUnavailable`, and what unreadable tables raise."""
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.glance()
-    weighed = await store.loads.weigh(tables, now_s, Memory.measuring(settings.maintenance_interval_s))
+    weighed = await store.key_group_loads.weigh(tables, now_s, Memory.measuring(settings.maintenance_interval_s))
     shards = [
         Shard(
             group.label,
@@ -110,7 +110,7 @@ async def merge(store: Store, label: str) -> str:
 def _by_node(store: Store, weighed: Weighed) -> tuple[RedisNode, ...]:
     held: dict[str, list[Keyspace]] = {}
     for keyspace, leaves in sorted(weighed.sizes.items()):
-        at = store.link.node_of(("HLEN", keys.keyspace(keyspace)[0]))
+        at = store.redis.node_of(("HLEN", keys.keyspace(keyspace)[0]))
         if leaves and at is not None:
             held.setdefault(f"{at[0]}:{at[1]}", []).append(keyspace)
     return tuple(

@@ -51,7 +51,7 @@ def population(subscriptions: int, channels: int) -> list[tuple[str, str]]:
 
 async def memory(store: Store) -> int:
     """Return the bytes that Redis uses."""
-    return int((await store.link.call("INFO", "memory"))["used_memory"])
+    return int((await store.redis.call("INFO", "memory"))["used_memory"])
 
 
 async def subscribing(store: Store, pairs: Sequence[tuple[str, ChannelId]]) -> float:
@@ -67,7 +67,7 @@ async def enumerating(store: Store, cid: ChannelId) -> tuple[int, float, float]:
     """Return how many a fan-out of a channel finds, and how fast: per second, and per second of our processor."""
     found, cursor, began, busy = 0, "", time.perf_counter(), time.process_time()
     while True:
-        entries, cursor = await store.index.page(cid, cursor, PAGE)
+        entries, cursor = await store.channel_index.page(cid, cursor, PAGE)
         found += len(entries)
         if not cursor:
             return found, found / (time.perf_counter() - began), found / (time.process_time() - busy)
@@ -79,19 +79,19 @@ async def bare(store: Store, pairs: Sequence[tuple[str, ChannelId]], hottest: Ch
     before, began = await memory(store), time.perf_counter()
     for first in range(0, len(entries), AT_ONCE):
         some = entries[first : first + AT_ONCE]
-        await store.link.many([("ZADD", "bare", 0, bytes.fromhex(cid) + uid.encode()) for uid, cid in some])
+        await store.redis.many([("ZADD", "bare", 0, bytes.fromhex(cid) + uid.encode()) for uid, cid in some])
     written_s, grown = time.perf_counter() - began, await memory(store) - before
     own = [value for uid, cid in entries if cid == hottest for value in (uid, 1)]
-    await store.link.call("HSET", "hash", *own)
+    await store.redis.call("HSET", "hash", *own)
     began, cursor, found = time.perf_counter(), "0", 0
     while True:
-        following, some_found = await store.link.call("HSCAN", "hash", cursor, "COUNT", PAGE)
+        following, some_found = await store.redis.call("HSCAN", "hash", cursor, "COUNT", PAGE)
         found += len([(uid.decode(), int(seq)) for uid, seq in some_found.items()])
         cursor = str(int(following))
         if cursor == "0":
             break
     walked_s = time.perf_counter() - began
-    await store.link.call("DEL", "bare", "hash")
+    await store.redis.call("DEL", "bare", "hash")
     return {"writes_per_s": len(entries) / written_s, "walk_per_s": found / walked_s, "bytes": grown / len(entries)}
 
 
@@ -115,14 +115,14 @@ async def _measure(store: Store, subscriptions: int, channels: int) -> dict[str,
     before = await memory(store)
     rate = await subscribing(store, wanted)
     grown = await memory(store) - before
-    index = sum(await store.link.many([("MEMORY", "USAGE", name, "SAMPLES", 0) for name in await _of_index(store)]))
+    index = sum(await store.redis.many([("MEMORY", "USAGE", name, "SAMPLES", 0) for name in await _of_index(store)]))
     people = sorted({jid for jid, _ in pairs})
-    held = await store.link.many(
+    held = await store.redis.many(
         [("MEMORY", "USAGE", keys.user_index(keys.user_id(jid)), "SAMPLES", 0) for jid in people]
     )
     hottest = channel_id("https://site0.example/0")
     rounds = [await enumerating(store, hottest) for _ in range(ROUNDS)]
-    assert {found for found, _, _ in rounds} == set(await store.index.count([hottest]))
+    assert {found for found, _, _ in rounds} == set(await store.channel_index.count([hottest]))
     alone = await bare(store, wanted, hottest)
     return {
         "subscriptions": len(pairs),
@@ -142,7 +142,7 @@ async def _measure(store: Store, subscriptions: int, channels: int) -> dict[str,
 
 async def _of_index(store: Store) -> list[str]:
     names = [name for number in range(store.keyspaces.map.count) for name in keys.keyspace(number)]
-    there = await store.link.many([("EXISTS", name) for name in names])
+    there = await store.redis.many([("EXISTS", name) for name in names])
     return [name for name, exists in zip(names, there, strict=True) if exists]
 
 

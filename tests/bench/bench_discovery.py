@@ -72,7 +72,7 @@ async def registering(store: Store, names: Sequence[frozenset[str]]) -> float:
     async def registrar() -> None:
         for first in batches:
             some = [Name(f"{first + at:040x}", 1, pairs) for at, pairs in enumerate(names[first : first + AT_ONCE])]
-            await store.names.register(some, KEPT_S, changed=False)
+            await store.channel_directory.register(some, KEPT_S, changed=False)
 
     await asyncio.gather(registrar(), registrar())
     return len(names) / (time.perf_counter() - began_s)
@@ -88,7 +88,7 @@ async def asking(store: Store, queries: Sequence[frozenset[str]]) -> tuple[list[
         while waiting:
             pairs = waiting.pop()
             asked_s = time.perf_counter()
-            found = await store.names.find(pairs, 10)
+            found = await store.channel_directory.find(pairs, 10)
             took_s.append(time.perf_counter() - asked_s)
             assert found.matches, sorted(pairs)
             cells += found.cells
@@ -101,13 +101,13 @@ async def upkeep(store: Store) -> None:
     """Do what the cells ask for, as workers do."""
     while True:
         await asyncio.sleep(UPKEEP_EVERY_S)
-        await store.names.keep_up()
+        await store.channel_directory.keep_up()
 
 
 async def exact(store: Store, names: Sequence[frozenset[str]], queries: Sequence[frozenset[str]]) -> bool:
     """Say whether queries without a limit find exactly what trying every name does."""
     for pairs in queries:
-        found = await store.names.find(pairs, len(names))
+        found = await store.channel_directory.find(pairs, len(names))
         if {match.name for match in found.matches} != {f"{n:040x}" for n, name in enumerate(names) if pairs <= name}:
             return False
     return True
@@ -172,16 +172,17 @@ async def bench(names: int, queries: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         async with PrivateRedis(Path(folder)) as redis:
             store = await connect(Settings(redis_url=redis.url))
-            before = int((await store.link.call("INFO", "memory"))["used_memory"])
+            before = int((await store.redis.call("INFO", "memory"))["used_memory"])
             keeping = asyncio.create_task(upkeep(store))
             registered = await registering(store, made)
             refreshed = await registering(store, made[: names // 10])
             took_s, per_s, cells = await asking(store, asked)
             keeping.cancel()
             is_exact = await exact(store, made, asked[:CHECKED])
-            used = int((await store.link.call("INFO", "memory"))["used_memory"]) - before
+            used = int((await store.redis.call("INFO", "memory"))["used_memory"]) - before
             largest = max(
-                (size.partitions * size.replicas for size in (await store.names.matrices()).values()), default=1
+                (size.partitions * size.replicas for size in (await store.channel_directory.matrices()).values()),
+                default=1,
             )
             await store.close()
     took_ms = sorted(1000 * each for each in took_s)

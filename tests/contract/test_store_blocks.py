@@ -21,8 +21,8 @@ def test_a_host_stands_in_lists_by_itself_and_the_domains_that_it_is_of() -> Non
 
 
 async def test_a_domain_is_blocked_with_all_its_hosts_and_a_host_alone(store: Store) -> None:
-    await store.blocks.add("example.org", BLOCK)
-    await store.blocks.add("news.example.net", BLOCK)
+    await store.blocked_hosts.add("example.org", BLOCK)
+    await store.blocked_hosts.add("news.example.net", BLOCK)
     hosts = [
         "example.org",
         "a.b.example.org",
@@ -31,24 +31,24 @@ async def test_a_domain_is_blocked_with_all_its_hosts_and_a_host_alone(store: St
         "x.news.example.net",
         "notexample.org",
     ]
-    over = await store.blocks.over([*hosts, ""])
+    over = await store.blocked_hosts.over([*hosts, ""])
     assert over == ["example.org", "example.org", "", "news.example.net", "news.example.net", "", ""]
     with pytest.raises(HostBlocked, match=r"example\.org is blocked"):
-        await store.blocks.refuse("www.example.org")
-    await store.blocks.refuse("example.net")
+        await store.blocked_hosts.refuse("www.example.org")
+    await store.blocked_hosts.refuse("example.net")
 
 
 async def test_a_block_is_lifted_once(store: Store) -> None:
-    await store.blocks.add("example.org", BLOCK)
-    assert await store.blocks.all() == {"example.org": BLOCK}
-    assert await store.blocks.lift("example.org")
-    assert not await store.blocks.lift("example.org")
-    assert await store.blocks.all() == {}
-    await store.blocks.refuse("example.org")
+    await store.blocked_hosts.add("example.org", BLOCK)
+    assert await store.blocked_hosts.all() == {"example.org": BLOCK}
+    assert await store.blocked_hosts.lift("example.org")
+    assert not await store.blocked_hosts.lift("example.org")
+    assert await store.blocked_hosts.all() == {}
+    await store.blocked_hosts.refuse("example.org")
 
 
 async def test_so_many_are_blocked_and_no_more(store: Store) -> None:
     with mock.patch("service.store.coordination.request_budgets.MOST_BLOCKED", 1):
-        await store.blocks.add("example.org", BLOCK)
+        await store.blocked_hosts.add("example.org", BLOCK)
         with pytest.raises(LimitReached):
-            await store.blocks.add("example.net", BLOCK)
+            await store.blocked_hosts.add("example.net", BLOCK)

@@ -15,38 +15,38 @@ CHANNEL = "c" * 40
 
 
 async def test_bounds_are_what_was_set_last_and_know_what_was_before(store: Store) -> None:
-    assert await store.bounds.get(CHANNEL) is None
-    await store.bounds.set(CHANNEL, HOURLY, by="ada")
-    await store.bounds.set(CHANNEL, SOON, by="eve")
-    await store.bounds.set(CHANNEL, SOON, by="ada")
-    found = await store.bounds.get(CHANNEL)
+    assert await store.poll_bounds.get(CHANNEL) is None
+    await store.poll_bounds.set(CHANNEL, HOURLY, by="ada")
+    await store.poll_bounds.set(CHANNEL, SOON, by="eve")
+    await store.poll_bounds.set(CHANNEL, SOON, by="ada")
+    found = await store.poll_bounds.get(CHANNEL)
     assert found is not None
     assert (found.bounds, found.before, found.by) == (SOON, HOURLY, "eve")
 
 
 async def test_all_bounds_are_read_only_when_they_have_changed(store: Store) -> None:
-    nothing = await store.bounds.all(AllBounds())
+    nothing = await store.poll_bounds.all(AllBounds())
     assert nothing.of == {}
-    await store.bounds.set(CHANNEL, HOURLY)
-    known = await store.bounds.all(nothing)
+    await store.poll_bounds.set(CHANNEL, HOURLY)
+    known = await store.poll_bounds.all(nothing)
     assert known.of == {CHANNEL: HOURLY}
-    assert await store.bounds.all(known) is known
-    await store.bounds.set(CHANNEL, UNBOUNDED)
-    assert (await store.bounds.all(known)).of == {}
+    assert await store.poll_bounds.all(known) is known
+    await store.poll_bounds.set(CHANNEL, UNBOUNDED)
+    assert (await store.poll_bounds.all(known)).of == {}
 
 
 async def test_a_channel_that_is_removed_takes_its_bounds_along(store: Store) -> None:
     channel = await make_channel(store)
-    await store.bounds.set(channel.id, HOURLY)
-    known = await store.bounds.all(AllBounds())
+    await store.poll_bounds.set(channel.id, HOURLY)
+    known = await store.poll_bounds.all(AllBounds())
     await store.remove_channel(channel.id)
-    assert (await store.bounds.all(known)).of == {}
-    assert await store.bounds.get(channel.id) is None
+    assert (await store.poll_bounds.all(known)).of == {}
+    assert await store.poll_bounds.get(channel.id) is None
 
 
 async def test_so_many_channels_have_bounds_and_no_more(store: Store) -> None:
     with mock.patch("service.store.coordination.fleet_policy.MOST_BOUNDED", 1):
-        await store.bounds.set(CHANNEL, HOURLY)
-        await store.bounds.set(CHANNEL, SOON)
+        await store.poll_bounds.set(CHANNEL, HOURLY)
+        await store.poll_bounds.set(CHANNEL, SOON)
         with pytest.raises(LimitReached):
-            await store.bounds.set("d" * 40, HOURLY)
+            await store.poll_bounds.set("d" * 40, HOURLY)

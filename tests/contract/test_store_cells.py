@@ -71,12 +71,12 @@ async def test_a_cell_on_redis_answers_as_one_in_memory(store: Store, seed: int,
     drawn, memory = random.Random(seed), MemoryCells()  # noqa: S311 - the same history each time
     for _ in range(150):
         asked = command(drawn, names, memory)
-        (answer,) = await store.cells.carry_out([asked])
+        (answer,) = await store.matrix_cells.carry_out([asked])
         agree(asked, answer, memory.carry_out(asked), memory)
 
 
 async def opened(store: Store, place: Place) -> None:
-    await store.cells.carry_out([cell.Lead(place, None, Matrix())])
+    await store.matrix_cells.carry_out([cell.Lead(place, None, Matrix())])
 
 
 async def test_of_thousands_of_names_a_cell_finds_exactly_those_that_have_all_pairs(store: Store) -> None:
@@ -87,11 +87,11 @@ async def test_of_thousands_of_names_a_cell_finds_exactly_those_that_have_all_pa
     ]  # fmt: skip
     await opened(store, place)
     for first in range(0, len(records), 100):
-        await store.cells.carry_out([cell.Put(place, tuple(records[first : first + 100]))])
+        await store.matrix_cells.carry_out([cell.Put(place, tuple(records[first : first + 100]))])
     for count in (1, 2, 3):
         asked = [frozenset(drawn.sample(tags, count)) for _ in range(50)]
         asked.append(frozenset(drawn.sample(sorted(records[7].pairs), count)))
-        answers = await store.cells.carry_out([cell.Find(place, pairs, 10_000) for pairs in asked])
+        answers = await store.matrix_cells.carry_out([cell.Find(place, pairs, 10_000) for pairs in asked])
         for pairs, answer in zip(asked, answers, strict=True):
             assert {one.name for one in answer.matches} == {each.name for each in records if pairs <= each.pairs}
 
@@ -102,20 +102,20 @@ async def test_what_has_expired_is_found_no_more_and_goes_away(store: Store) -> 
     soon_ms = int(time.time() * 1000) + 300
     brief = tuple(Record(f"brief {n}", 1, frozenset({HOT, PAIRS[1]}), soon_ms) for n in range(200))
     lasting = Record("lasting", 1, frozenset({HOT, PAIRS[1]}), FAR_MS)
-    await store.cells.carry_out([cell.Put(place, (*brief, lasting))])
+    await store.matrix_cells.carry_out([cell.Put(place, (*brief, lasting))])
 
     async def alone() -> bool:
-        (answer,) = await store.cells.carry_out([cell.Find(place, frozenset({PAIRS[1]}), 1000)])
+        (answer,) = await store.matrix_cells.carry_out([cell.Find(place, frozenset({PAIRS[1]}), 1000)])
         return [one.name for one in answer.matches] == ["lasting"]
 
     await until(alone, "what expired is found no more")
 
     async def swept() -> bool:
-        (answer,) = await store.cells.carry_out([cell.Put(place, (lasting,))])
+        (answer,) = await store.matrix_cells.carry_out([cell.Put(place, (lasting,))])
         return answer.load.names == 1
 
     await until(swept, "what expired is swept away by those that come")
-    assert await store.link.call("HLEN", keys.cell(place)[1]) == 1
+    assert await store.redis.call("HLEN", keys.cell(place)[1]) == 1
     assert await alone()
 
 
@@ -123,8 +123,8 @@ async def test_a_cell_that_nobody_refreshes_expires_as_a_whole(store: Store) -> 
     place = head_of(HOT)
     await opened(store, place)
     many = tuple(Record(f"n{n}", 1, frozenset({HOT, *PAIRS[1:4]}), FAR_MS) for n in range(400))
-    await store.cells.carry_out([cell.Put(place, many)])
-    left = await store.link.many([("PTTL", key) for key in keys.cell(place)])
+    await store.matrix_cells.carry_out([cell.Put(place, many)])
+    left = await store.redis.many([("PTTL", key) for key in keys.cell(place)])
     assert all(3_600_000 < ms < 2 * 86_400_000 for ms in left)
 
 
@@ -133,7 +133,7 @@ async def test_of_those_who_lead_at_once_one_does(store: Store) -> None:
     await opened(store, place)
     wanted = [Matrix(Size(2, n, 1)) for n in range(1, 11)]
     asked = [cell.Lead(place, Matrix(), each) for each in wanted]
-    answers = await asyncio.gather(*(store.cells.carry_out([one]) for one in asked))
+    answers = await asyncio.gather(*(store.matrix_cells.carry_out([one]) for one in asked))
     assert sum(answer.done for (answer,) in answers) == 1
     assert len({answer.matrix for (answer,) in answers}) == 1
 
@@ -144,18 +144,18 @@ async def test_what_is_copied_from_other_cells_is_no_registration(store: Store) 
     await opened(store, place)
     for believes in (None, Size()):
         began_ms = int(time.time() * 1000) - 2_000
-        await store.link.call("HSET", keys.cell(place)[0], "w", f"0 {began_ms} 0 0")
-        (answer,) = await store.cells.carry_out([cell.Put(place, many, believes=believes)])
+        await store.redis.call("HSET", keys.cell(place)[0], "w", f"0 {began_ms} 0 0")
+        (answer,) = await store.matrix_cells.carry_out([cell.Put(place, many, believes=believes)])
         assert (0 < answer.load.registrations_s < 11) is (believes is not None)
 
 
 async def test_a_cell_tells_how_often_it_is_asked(store: Store) -> None:
     place = head_of(HOT)
     await opened(store, place)
-    *_, answer = await store.cells.carry_out([cell.Find(place, frozenset({HOT}), 1)] * 50)
+    *_, answer = await store.matrix_cells.carry_out([cell.Find(place, frozenset({HOT}), 1)] * 50)
     assert answer.load.queries_s == 0.0, "a moment is no rate"
     now_ms = int(time.time() * 1000)
-    await store.link.call("HSET", keys.cell(place)[0], "q", f"19 {now_ms - 2_000} 30 {now_ms - 5_000}")
-    (answer,) = await store.cells.carry_out([cell.Find(place, frozenset({HOT}), 1)])
+    await store.redis.call("HSET", keys.cell(place)[0], "q", f"19 {now_ms - 2_000} 30 {now_ms - 5_000}")
+    (answer,) = await store.matrix_cells.carry_out([cell.Find(place, frozenset({HOT}), 1)])
     assert 8 < answer.load.queries_s < 12, "20 in the window that ended just now, which had begun 2 s before"
     assert answer.load.registrations_s == 0.0

@@ -33,9 +33,9 @@ def settings(clean_cluster: RedisCluster) -> Settings:
 
 async def test_the_url_of_one_node_is_enough_and_commands_find_their_nodes(store: Store) -> None:
     """In whatever order, and whether alone or together, replies are those of the commands."""
-    assert [await store.link.call("SET", name, name) for name in NAMES[:20]] == [True] * 20
-    assert await store.link.many([("SET", name, name) for name in NAMES]) == [True] * len(NAMES)
-    held = await store.link.many([("GET", name) for name in reversed(NAMES)])
+    assert [await store.redis.call("SET", name, name) for name in NAMES[:20]] == [True] * 20
+    assert await store.redis.many([("SET", name, name) for name in NAMES]) == [True] * len(NAMES)
+    held = await store.redis.many([("GET", name) for name in reversed(NAMES)])
     assert held == [name.encode() for name in reversed(NAMES)]
     assert all(size > len(NAMES) / 6 for size in await everywhere(store, "DBSIZE"))
 
@@ -60,18 +60,18 @@ async def test_a_person_subscribes_is_told_and_reads_whatever_slots_that_takes(s
 async def test_a_reader_that_blocks_is_woken(store: Store) -> None:
     nodes = [f"{number:02x}" * 20 for number in range(6)]
     assert len({slot_of(("XLEN", keys.inbox(node))) for node in nodes}) == len(nodes)
-    reading = [asyncio.create_task(store.inboxes.read(node, "0")) for node in nodes]
-    await store.inboxes.send([(node, Letter("ask", "", node.encode())) for node in nodes])
+    reading = [asyncio.create_task(store.node_inboxes.read(node, "0")) for node in nodes]
+    await store.node_inboxes.send([(node, Letter("ask", "", node.encode())) for node in nodes])
     assert [letters[0].payload for letters, _ in await asyncio.gather(*reading)] == [node.encode() for node in nodes]
 
 
 async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster: RedisCluster) -> None:
     """Half of its keys are there already (ASK), then all of them (MOVED), and the others are not disturbed."""
     here, there = (f"{name}{{moving}}" for name in ("here", "there"))
-    await store.link.many([("SET", here, "1"), ("SET", there, "1")])
+    await store.redis.many([("SET", here, "1"), ("SET", there, "1")])
     slot = slot_of(("GET", here))
     assert slot is not None
-    known = store.link._prompt._slots.map
+    known = store.redis._prompt._slots.map
     assert known is not None
     donor = (known.master(slot) or ("", 0))[1]
     taker = next(port for port in await clean_cluster.masters() if port != donor)
@@ -79,13 +79,13 @@ async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster
     await clean_cluster.ask(taker, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[donor])
     await clean_cluster.ask(donor, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[taker])
     await clean_cluster.ask(donor, "MIGRATE", "127.0.0.1", taker, there, 0, 5000)
-    assert await store.link.many([("INCR", here), ("INCR", there), ("INCR", "elsewhere")]) == [2, 2, 1]
-    assert await store.link.call("INCR", there) == 3
+    assert await store.redis.many([("INCR", here), ("INCR", there), ("INCR", "elsewhere")]) == [2, 2, 1]
+    assert await store.redis.call("INCR", there) == 3
     await clean_cluster.ask(donor, "MIGRATE", "127.0.0.1", taker, here, 0, 5000)
     for port in (taker, donor):
         await clean_cluster.ask(port, "CLUSTER", "SETSLOT", slot, "NODE", ids[taker])
-    assert await store.link.call("INCR", here) == 3
-    assert await store.link.many_once([("INCR", here), ("INCR", there)]) == [4, 4]
+    assert await store.redis.call("INCR", here) == 3
+    assert await store.redis.many_once([("INCR", here), ("INCR", there)]) == [4, 4]
 
 
 async def _has_identity(store: Store) -> bool:
@@ -120,18 +120,18 @@ async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_pa
             writer.cancel()
         await asyncio.wait(writers)
         late = await connect(Settings(redis_url=cluster.urls))
-        held = await late.link.many([("GET", name) for name in acknowledged])
+        held = await late.redis.many([("GET", name) for name in acknowledged])
         assert all(int(value) >= number for value, number in zip(held, acknowledged.values(), strict=True))
         assert lost not in await cluster.masters()
         await late.identity.look()
-        await late.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", 100)
+        await late.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", 100)
         await late.identity.look()
-        owner = late.link.node_of(READ)
+        owner = late.redis.node_of(READ)
         assert owner is not None
         await cluster.kill(owner[1])
         await until(lambda: _has_identity(late), "a replica has the identity")
         await late.ping()
-        assert late.link.node_of(READ) not in (None, owner)
+        assert late.redis.node_of(READ) not in (None, owner)
         await late.close()
         await link.close()
 

@@ -35,24 +35,24 @@ async def settled(directory: Directory) -> None:
 
 
 async def test_a_name_is_found_by_every_subset_of_its_pairs_and_by_no_others(store: Store) -> None:
-    await store.names.register(named(30), KEPT_S, changed=False)
-    assert await found(store.names, "tag=t3") == {"name003", "name010", "name017", "name024"}
-    assert await found(store.names, "tag=t3", "word=w10", "lang=en") == {"name010"}
-    assert await found(store.names, "tag=t3", "word=w11") == set()
-    assert await found(store.names, "tag=nobody") == set()
-    assert await found(store.entries, "tag=t3") == set(), "entries have a directory of their own"
+    await store.channel_directory.register(named(30), KEPT_S, changed=False)
+    assert await found(store.channel_directory, "tag=t3") == {"name003", "name010", "name017", "name024"}
+    assert await found(store.channel_directory, "tag=t3", "word=w10", "lang=en") == {"name010"}
+    assert await found(store.channel_directory, "tag=t3", "word=w11") == set()
+    assert await found(store.channel_directory, "tag=nobody") == set()
+    assert await found(store.entry_directory, "tag=t3") == set(), "entries have a directory of their own"
 
 
 async def test_a_changed_name_is_found_as_it_is_now(store: Store) -> None:
-    await store.names.register([Name("a", 1, frozenset({"lang=en", "tag=old"}))], KEPT_S, changed=False)
-    await store.names.register([Name("a", 2, frozenset({"lang=en", "tag=new"}))], KEPT_S, changed=True)
-    await store.names.withdraw("a", 2, ["tag=old"], KEPT_S)
-    assert await found(store.names, "tag=old") == set()
-    assert await found(store.names, "tag=new") == await found(store.names, "lang=en") == {"a"}
+    await store.channel_directory.register([Name("a", 1, frozenset({"lang=en", "tag=old"}))], KEPT_S, changed=False)
+    await store.channel_directory.register([Name("a", 2, frozenset({"lang=en", "tag=new"}))], KEPT_S, changed=True)
+    await store.channel_directory.withdraw("a", 2, ["tag=old"], KEPT_S)
+    assert await found(store.channel_directory, "tag=old") == set()
+    assert await found(store.channel_directory, "tag=new") == await found(store.channel_directory, "lang=en") == {"a"}
 
 
 async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_none(store: Store) -> None:
-    one, other = (Directory(store.names._link, store.cells, "channel", SMALL) for _ in range(2))
+    one, other = (Directory(store.channel_directory._link, store.matrix_cells, "channel", SMALL) for _ in range(2))
     names = named(300)
     drawn = random.Random(3)  # noqa: S311 - the same names each time
     for first in range(0, 300, 30):
@@ -76,7 +76,7 @@ async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_n
 async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_that_is_over(store: Store) -> None:
     """It is new: as it has told no rate yet, it seems to have nothing to do."""
     limits = Limits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
-    directory = Directory(store.names._link, store.cells, "channel", limits)
+    directory = Directory(store.channel_directory._link, store.matrix_cells, "channel", limits)
     await directory.register(named(2), KEPT_S, changed=False)
 
     async def registered(before: int) -> Size | None:
@@ -84,7 +84,7 @@ async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_tha
         at_ms = int(time.time() * 1000)
         for place, _ in await directory.cells_of("lang=en"):
             told = "" if place.partition else f"0 {at_ms} {before} {at_ms - 2_000}"
-            await store.link.call("HSET", keys.cell(place)[0], "w", told)
+            await store.redis.call("HSET", keys.cell(place)[0], "w", told)
         await directory.register(named(30), KEPT_S, changed=False)
         await settled(directory)
         return (await directory.matrices()).get("lang=en")
@@ -97,19 +97,19 @@ async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_tha
 
 
 async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store) -> None:
-    directory = Directory(store.names._link, store.cells, "channel", BUSY)
+    directory = Directory(store.channel_directory._link, store.matrix_cells, "channel", BUSY)
     await directory.register(named(5), KEPT_S, changed=False)
     for _ in range(3):
         for place, _ in await directory.cells_of("lang=en"):
             ago_s = int(time.time()) - 4
-            await store.link.call("HSET", keys.cell(place)[0], "q", f"19 {ago_s + 2}000 40 {ago_s}000")
+            await store.redis.call("HSET", keys.cell(place)[0], "q", f"19 {ago_s + 2}000 40 {ago_s}000")
         await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
         await settled(directory)
     assert (await directory.matrices())["lang=en"].replicas > 1
     assert await found(directory, "lang=en") == {name.id for name in named(5)}
     for _ in range(8):
         for place, _ in await directory.cells_of("lang=en"):
-            await store.link.call("HSET", keys.cell(place)[0], "q", "0 1 20 1")  # nobody has asked for half a century
+            await store.redis.call("HSET", keys.cell(place)[0], "q", "0 1 20 1")  # nobody has asked for half a century
         await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
         await settled(directory)
     assert "lang=en" not in await directory.matrices()
@@ -117,16 +117,16 @@ async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store
 
 
 async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
-    directory = Directory(store.names._link, store.cells, "channel", SMALL)
+    directory = Directory(store.channel_directory._link, store.matrix_cells, "channel", SMALL)
     for first in range(0, 300, 30):
         await directory.register(named(300)[first : first + 30], KEPT_S, changed=False)
         await settled(directory)
     cells = dict(await directory.cells_of("lang=en"))
     last, soon_ms = len(cells) - 1, int(time.time() * 1000) + 300
     for place in cells:
-        (held,) = await store.cells.carry_out([cell.Fetch(place, "", 1_000)])
+        (held,) = await store.matrix_cells.carry_out([cell.Fetch(place, "", 1_000)])
         over = tuple(msgspec.structs.replace(each, version=2, expires_ms=soon_ms) for each in held.records)
-        await store.cells.carry_out([cell.Put(place, over)])
+        await store.matrix_cells.carry_out([cell.Put(place, over)])
     numbered = (f"name{n}" for n in itertools.count())
     alone = next(name for name in numbered if home(_draw(name), last + 1) == last)
 
@@ -141,32 +141,32 @@ async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
 
 
 async def test_how_a_query_was_answered_is_told(store: Store) -> None:
-    await store.names.register(named(30), KEPT_S, changed=False)
-    told = await store.names.find(["tag=t3", "lang=en"], 2)
+    await store.channel_directory.register(named(30), KEPT_S, changed=False)
+    told = await store.channel_directory.find(["tag=t3", "lang=en"], 2)
     assert (told.asked in ("tag=t3", "lang=en"), told.size.partitions, told.cells, told.complete) == (True, 1, 1, False)
     assert told.took_s > 0
-    (cell,) = await store.names.cells_of("lang=en")
+    (cell,) = await store.channel_directory.cells_of("lang=en")
     assert cell[1].load.names == 30
 
 
 @pytest.mark.parametrize("changed", [False, True])
 async def test_registering_again_changes_nothing(store: Store, *, changed: bool) -> None:
     for _ in range(2):
-        await store.names.register(named(10), KEPT_S, changed=changed)
-    assert await found(store.names, "lang=en") == {name.id for name in named(10)}
+        await store.channel_directory.register(named(10), KEPT_S, changed=changed)
+    assert await found(store.channel_directory, "lang=en") == {name.id for name in named(10)}
 
 
 async def test_many_names_of_one_batch_are_found_each_by_its_own_pairs(store: Store) -> None:
     names = named(300)
-    await store.names.register(names, KEPT_S, changed=False)
-    await store.names.register(names[:200], KEPT_S * 2, changed=False)
-    assert await found(store.names, "lang=en") == {name.id for name in names}
+    await store.channel_directory.register(names, KEPT_S, changed=False)
+    await store.channel_directory.register(names[:200], KEPT_S * 2, changed=False)
+    assert await found(store.channel_directory, "lang=en") == {name.id for name in names}
     for name in names[::23]:
-        assert await found(store.names, *name.pairs) == {name.id}
+        assert await found(store.channel_directory, *name.pairs) == {name.id}
 
 
 async def test_each_name_of_a_batch_goes_to_its_own_partition_of_a_large_matrix(store: Store) -> None:
-    one, other = (Directory(store.names._link, store.cells, "channel", SMALL) for _ in range(2))
+    one, other = (Directory(store.channel_directory._link, store.matrix_cells, "channel", SMALL) for _ in range(2))
     for first in range(0, 300, 30):
         await one.register(named(300)[first : first + 30], KEPT_S, changed=False)
         await settled(one)

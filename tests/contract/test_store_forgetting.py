@@ -46,7 +46,7 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     for channel in channels:
         await store.subscriptions.subscribe(jid, channel.id)
     for expression in ("tag=python", '"brown fox"', "/v[0-9]/"):
-        await store.standing.watch(jid, parse_watch(expression), 9)
+        await store.saved_searches.watch(jid, parse_watch(expression), 9)
     await store.rooms.keep_told(jid, "theirs", "ours")
     await store.preferences.put(jid, FOR_ALL, Preferences(muted=True))
     dead, flying = [await tell(store, uid, channels[0], version) for version in (2, 3)]
@@ -64,9 +64,9 @@ async def tell(store: Store, uid: str, channel: Channel, version: int) -> Messag
 
 async def everything(store: Store) -> AsyncIterator[tuple[str, str]]:
     """Yield every key with all that it holds."""
-    for key in await store.link.call("KEYS", "*"):
-        verb, *rest = _READ[await store.link.call("TYPE", key)]
-        yield key.decode(), repr(await store.link.call(verb, key, *rest))
+    for key in await store.redis.call("KEYS", "*"):
+        verb, *rest = _READ[await store.redis.call("TYPE", key)]
+        yield key.decode(), repr(await store.redis.call(verb, key, *rest))
 
 
 async def traces(store: Store, jid: str) -> list[str]:
@@ -75,7 +75,7 @@ async def traces(store: Store, jid: str) -> list[str]:
     raw = repr(urlsafe_b64decode(uid))[2:-1]
     counters = {keys.rate(uid, what) for what in keys.RATES}
     found = [key async for key, held in everything(store) if any(name in key + held for name in (uid, jid, raw))]
-    assert all([await store.link.call("TTL", key) > 0 for key in counters.intersection(found)])
+    assert all([await store.redis.call("TTL", key) > 0 for key in counters.intersection(found)])
     return [key for key in found if key not in counters]
 
 
@@ -84,10 +84,10 @@ async def test_nothing_of_who_is_forgotten_is_left_in_any_key_and_others_keep_al
     await live(store, ALICE, channels)
     flying = await live(store, BOB, channels)
     assert len(await traces(store, ALICE)) > 10, "what is looked for is found while it is there"
-    await store.forgetting.forget(ALICE)
+    await store.erasure.forget(ALICE)
     assert await traces(store, ALICE) == []
     assert len(await store.subscriptions.of_user(BOB)) == 3
-    assert len(await store.standing.of_user(BOB)) == 3
+    assert len(await store.saved_searches.of_user(BOB)) == 3
     assert [batch.message_id for batch in (await store.outbox.inflight([OTHER]))[OTHER]] == [flying]
     assert await store.outbox.waiting() == [OTHER]
     assert await store.subscriptions.counts([channel.id for channel in channels]) == [1, 1, 1]
@@ -99,10 +99,10 @@ async def test_whatever_step_a_process_dies_at_the_rest_is_forgotten_by_healing(
         await live(store, ALICE, channels)
         died = False
         try:
-            await Store(DyingLink(store.link, survives)).forgetting.forget(ALICE)
+            await Store(DyingLink(store.redis, survives)).erasure.forget(ALICE)
         except StoreUnavailable:
             died = True
-        assert await store.forgetting.heal() == died
+        assert await store.erasure.heal() == died
         assert await traces(store, ALICE) == []
         if not died:
             return
@@ -113,10 +113,10 @@ async def test_who_comes_back_begins_anew_and_is_not_undone_by_what_they_ended_b
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
     await live(store, ALICE, channels)
     (late,) = [held.seq for held in await store.subscriptions.of_user(ALICE) if held.channel == channels[1].id]
-    await store.forgetting.forget(ALICE)
+    await store.erasure.forget(ALICE)
     again, new = await store.subscriptions.subscribe(ALICE, channels[1].id)
     assert (new, again.number) == (True, 1)
-    await store.index.remove(channels[1].id, [(UID, late + 1)])
+    await store.channel_index.remove(channels[1].id, [(UID, late + 1)])
     assert await store.subscriptions.count(channels[1].id) == 1
     assert not (await store.users.get(ALICE)).welcomed
     assert await store.outbox.enqueue([UID], channels[1].id, 2, 5.0, Parts()) == []
@@ -128,12 +128,12 @@ async def test_a_receipt_that_comes_late_makes_nobody_known_again(store: Store) 
 
 
 async def test_workers_match_no_more_for_who_is_forgotten(store: Store) -> None:
-    matcher = FreshMatcher(store.standing)
-    await store.standing.watch(ALICE, parse_watch("tag=python"), 9)
-    kept = await store.standing.watch(BOB, parse_watch("tag=python"), 9)
+    matcher = FreshMatcher(store.saved_searches)
+    await store.saved_searches.watch(ALICE, parse_watch("tag=python"), 9)
+    kept = await store.saved_searches.watch(BOB, parse_watch("tag=python"), 9)
     subject = Subject(Entry("1", "A title"), ("tag=python",))
     assert len((await matcher.match([subject]))[0]) == 2
-    await store.forgetting.forget(ALICE)
+    await store.erasure.forget(ALICE)
     assert await matcher.match([subject]) == [{kept.id}]
 
 
@@ -143,21 +143,21 @@ async def test_what_admins_set_and_counters_outlive_who_is_forgotten(store: Stor
     assert await store.people.suspend(UID, suspended=True)
     assert await store.people.set_most_subscriptions(UID, 3)
     assert await store.users.allow(ALICE, "url", 2, 3600.0)
-    await store.forgetting.forget(ALICE)
+    await store.erasure.forget(ALICE)
     known = await store.users.get(ALICE)
     assert (known.suspended, known.most_subscriptions, known.welcomed) == (True, 3, False)
     assert not await store.users.allow(ALICE, "url", 2, 3600.0), "the counter goes on"
     assert {*await traces(store, ALICE)} <= {keys.RESTRICTED, keys.restrictions(UID)}
     assert await store.people.ids() == [UID]
-    held = await store.link.call("HGETALL", keys.restrictions(UID))
+    held = await store.redis.call("HGETALL", keys.restrictions(UID))
     assert held == {b"jid": ALICE.encode(), b"suspended": b"1", b"most_subscriptions": b"3"}
-    assert 0 < await store.link.call("TTL", keys.restrictions(UID)) <= RESTRICTIONS_KEPT_DAYS * 86_400
+    assert 0 < await store.redis.call("TTL", keys.restrictions(UID)) <= RESTRICTIONS_KEPT_DAYS * 86_400
 
 
 async def test_an_admin_sees_and_lifts_what_is_kept_of_who_is_forgotten(store: Store) -> None:
     await store.users.mark(ALICE)
     await store.people.suspend(UID, suspended=True)
-    await store.forgetting.forget(ALICE)
+    await store.erasure.forget(ALICE)
     assert await store.people.ids() == [UID]
     person = await store.people.get(UID)
     assert person is not None
@@ -173,37 +173,37 @@ async def test_an_admin_forgets_completely(store: Store) -> None:
         await store.people.suspend(UID, suspended=True)
         await store.users.allow(ALICE, "url", 2, 3600.0)
         if not known:
-            await store.forgetting.forget(ALICE)
+            await store.erasure.forget(ALICE)
         assert await store.people.forget(UID)
         assert await traces(store, ALICE) == []
-        assert await store.link.call("EXISTS", keys.rate(UID, "url")) == 0
+        assert await store.redis.call("EXISTS", keys.rate(UID, "url")) == 0
 
 
 async def test_restrictions_of_who_comes_back_do_not_expire(store: Store) -> None:
     await store.users.mark(ALICE)
     await store.people.set_most_subscriptions(UID, 3)
-    await store.forgetting.forget(ALICE)
+    await store.erasure.forget(ALICE)
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    assert await store.link.call("TTL", keys.restrictions(UID)) == -1
-    await store.forgetting.forget(ALICE)
-    assert await store.link.call("TTL", keys.restrictions(UID)) > 0
+    assert await store.redis.call("TTL", keys.restrictions(UID)) == -1
+    await store.erasure.forget(ALICE)
+    assert await store.redis.call("TTL", keys.restrictions(UID)) > 0
     await store.users.mark(ALICE, welcomed=True)
-    assert await store.link.call("TTL", keys.restrictions(UID)) == -1
-    assert await store.link.call("ZCARD", keys.RESTRICTED) == 0
+    assert await store.redis.call("TTL", keys.restrictions(UID)) == -1
+    assert await store.redis.call("ZCARD", keys.RESTRICTED) == 0
     assert (await store.users.get(ALICE)).most_subscriptions == 3
 
 
 async def test_expired_restrictions_are_listed_no_more(store: Store) -> None:
     await store.users.mark(ALICE)
     await store.people.suspend(UID, suspended=True)
-    await store.forgetting.forget(ALICE)
-    await store.link.call("DEL", keys.restrictions(UID))
-    await store.link.call("ZADD", keys.RESTRICTED, 1, UID)
+    await store.erasure.forget(ALICE)
+    await store.redis.call("DEL", keys.restrictions(UID))
+    await store.redis.call("ZADD", keys.RESTRICTED, 1, UID)
     assert await store.people.ids() == []
     await store.users.mark(BOB)
-    await store.forgetting.forget(BOB)
-    assert await store.link.call("ZCARD", keys.RESTRICTED) == 0
+    await store.erasure.forget(BOB)
+    assert await store.redis.call("ZCARD", keys.RESTRICTED) == 0
 
 
 async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) -> None:
@@ -220,8 +220,8 @@ async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) ->
 
 async def test_no_more_feeds_wait_than_one_list_has(store: Store) -> None:
     feeds = [Subscribed(f"https://example.org/{number}") for number in range(MOST_WAITING - 1)]
-    await store.imports.add(ALICE, feeds, "bot@localhost")
+    await store.import_queue.add(ALICE, feeds, "bot@localhost")
     with pytest.raises(LimitReached):
-        await store.imports.add(ALICE, feeds[:2], "bot@localhost")
-    await store.imports.add(ALICE, feeds[:1], "bot@localhost")
-    assert len(await store.imports.next(UID, MOST_WAITING + 1)) == MOST_WAITING
+        await store.import_queue.add(ALICE, feeds[:2], "bot@localhost")
+    await store.import_queue.add(ALICE, feeds[:1], "bot@localhost")
+    assert len(await store.import_queue.next(UID, MOST_WAITING + 1)) == MOST_WAITING

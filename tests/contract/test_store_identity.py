@@ -74,15 +74,15 @@ async def start_with_file(redis: PrivateRedis, tmp_path: Path) -> AsyncIterator[
 async def _use(store: Store, steps: int = 100) -> None:
     """Have the store's counter grow as it does in so many steps of time, and the program see it."""
     await store.identity.look()
-    await store.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", steps)
+    await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", steps)
     await store.identity.look()
 
 
 async def _run_for_a_moment(store: Store) -> None:
     """Have a program watch the store until the file says what it saw, and stop."""
     watching = asyncio.create_task(store.identity.run())
-    file = store.link.guard.file
-    await until_so(lambda: file is not None and file.read() == store.link.guard.seen, "what was seen is in the file")
+    file = store.redis.guard.file
+    await until_so(lambda: file is not None and file.read() == store.redis.guard.seen, "what was seen is in the file")
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
 
@@ -117,9 +117,9 @@ async def test_a_program_goes_on_when_redis_restarts_over_its_data(
 ) -> None:
     store = start()
     await _use(store)
-    await store.link.call("SET", "cn:{d}:waiting", "kept")
+    await store.redis.call("SET", "cn:{d}:waiting", "kept")
     await _restart(redis, number)
-    assert await store.link.call("GET", "cn:{d}:waiting") == b"kept"
+    assert await store.redis.call("GET", "cn:{d}:waiting") == b"kept"
     await store.identity.look()
     assert not await _is_refused(store)
 
@@ -129,18 +129,18 @@ async def test_no_command_reaches_a_redis_that_came_back_empty(redis: PrivateRed
     await _use(store)
     await _restart(redis, copy=NOTHING)
     commands = (
-        store.link.call("SET", "cn:{d}:waiting", "1"),
-        store.link.many([("SET", "cn:{d}:waiting", "1")]),
-        store.link.many_once([("SET", "cn:{d}:waiting", "1")]),
-        store.link.wait("BLPOP", "cn:{d}:waiting", "0.1"),
-        store.link.vital("string_raise", ["cn:{d}:waiting"], 1, 60),
+        store.redis.call("SET", "cn:{d}:waiting", "1"),
+        store.redis.many([("SET", "cn:{d}:waiting", "1")]),
+        store.redis.many_once([("SET", "cn:{d}:waiting", "1")]),
+        store.redis.wait("BLPOP", "cn:{d}:waiting", "0.1"),
+        store.redis.vital("string_raise", ["cn:{d}:waiting"], 1, 60),
         store.outbox.depth(),
     )
     for result in await asyncio.gather(*commands, return_exceptions=True):
         assert isinstance(result, StoreIdentityMismatch)
     assert "The store is empty" in str(result)
     async with programs(redis.url) as stranger:
-        assert await stranger().link.call("DBSIZE") == 0
+        assert await stranger().redis.call("DBSIZE") == 0
 
 
 async def test_a_program_that_starts_refuses_an_emptied_store_by_the_file(
@@ -200,7 +200,7 @@ async def test_data_that_is_deleted_while_redis_runs_is_noticed(clean_redis: str
         channel = await make_channel(store)
         await store.subscriptions.subscribe(ALICE, channel.id)
         await _use(store)
-        await store.link.call("FLUSHALL")
+        await store.redis.call("FLUSHALL")
         with pytest.raises(StoreIdentityMismatch):
             await store.subscriptions.of_user(ALICE)
         assert await _is_refused(store)
@@ -214,14 +214,14 @@ async def test_what_one_program_refuses_no_other_one_uses(redis: PrivateRedis, s
     newcomer = start()
     await newcomer.identity.look()
     assert await _is_refused(newcomer)
-    assert newcomer.link.guard.found.fleet == "", "it gives the store no identity of its own"
+    assert newcomer.redis.guard.found.fleet == "", "it gives the store no identity of its own"
 
 
 async def test_a_program_does_not_help_an_older_store_to_catch_up(start: Program) -> None:
     store = start()
     await _use(store)
-    await store.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", -STEPS_AT_RISK - 1)
-    await store.link.call("HSET", keys.STORE_IDENTITY, "grown_ms", 0)
+    await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", -STEPS_AT_RISK - 1)
+    await store.redis.call("HSET", keys.STORE_IDENTITY, "grown_ms", 0)
     await store.identity.look()
     assert await _is_refused(store)
 
@@ -233,14 +233,14 @@ async def test_every_program_goes_on_when_the_operator_accepts_the_store(
     await _use(stopped)
     await _use(running)
     await console.identity.look()
-    seen = running.link.guard.seen
+    seen = running.redis.guard.seen
     await _restart(redis, copy=NOTHING)
     assert await _is_refused(running)
     await console.identity.look()
     await console.identity.accept()
     await running.identity.look()
     assert [await _is_refused(store) for store in (running, stopped, console, start_with_file())] == [False] * 4
-    found = running.link.guard.found
+    found = running.redis.guard.found
     assert seen is not None
     assert found.fleet == seen.fleet
     assert found.counter > seen.counter
@@ -268,27 +268,27 @@ async def test_two_programs_that_begin_at_once_agree(start: Program) -> None:
     one, other = start(), start()
     await asyncio.gather(one.identity.look(), other.identity.look())
     await asyncio.gather(one.ping(), other.ping())
-    assert one.link.guard.seen == other.link.guard.seen
+    assert one.redis.guard.seen == other.redis.guard.seen
 
 
 async def test_the_counter_grows_as_slowly_for_many_programs(start: Program) -> None:
     many = [start() for _ in range(5)]
     for store in many:
         await store.identity.look()
-    assert many[-1].link.guard.found.counter <= 2
+    assert many[-1].redis.guard.found.counter <= 2
 
 
 async def test_a_cluster_is_refused_when_the_node_that_has_the_identity_lost_it(clean_cluster: RedisCluster) -> None:
     async with programs(clean_cluster.urls) as begin:
         store = begin()
         await _use(store)
-        await store.link.many([("SET", f"name:{number}", 1) for number in range(100)])
+        await store.redis.many([("SET", f"name:{number}", 1) for number in range(100)])
         assert not await _is_refused(store)
         await clean_cluster.clear()
         await store.identity.look()
         assert await _is_refused(store)
         with pytest.raises(StoreIdentityMismatch):
-            await begin().link.many([("SET", f"name:{number}", 1) for number in range(100)])
+            await begin().redis.many([("SET", f"name:{number}", 1) for number in range(100)])
 
 
 async def test_a_redis_that_is_away_is_not_a_refused_one(redis: PrivateRedis, start: Program) -> None:

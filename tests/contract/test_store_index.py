@@ -21,17 +21,17 @@ PEOPLE = [keys.user_id(f"person{number}@localhost") for number in range(40)]
 
 async def _everybody(store: Store, cid: ChannelId, cursor: str = "", count: int = 7) -> list[UserId]:
     """Return whom a walk through the index meets, in order."""
-    entries, cursor = await store.index.page(cid, cursor, count)
+    entries, cursor = await store.channel_index.page(cid, cursor, count)
     found = [uid for uid, _ in entries]
     while cursor:
-        entries, cursor = await store.index.page(cid, cursor, count)
+        entries, cursor = await store.channel_index.page(cid, cursor, count)
         found += [uid for uid, _ in entries]
     return found
 
 
 async def _subscribed(store: Store, people: Sequence[UserId] = PEOPLE, url: str = f"https://{SITE}/feed") -> Channel:
     channel = await make_channel(store, url)
-    assert all(await asyncio.gather(*(store.index.add(channel.id, uid, 1) for uid in people)))
+    assert all(await asyncio.gather(*(store.channel_index.add(channel.id, uid, 1) for uid in people)))
     return channel
 
 
@@ -50,14 +50,14 @@ def _same_place() -> tuple[str, str]:
 async def test_everybody_is_found_once_page_by_page(store: Store) -> None:
     channel = await _subscribed(store)
     assert sorted(await _everybody(store, channel.id)) == sorted(PEOPLE)
-    assert await store.index.count([channel.id]) == [len(PEOPLE)]
+    assert await store.channel_index.count([channel.id]) == [len(PEOPLE)]
 
 
 async def test_two_channels_of_the_same_keys_are_told_apart(store: Store) -> None:
     urls = _same_place()
     both = [await _subscribed(store, PEOPLE[: number + 3], url) for number, url in enumerate(urls)]
-    assert await store.index.count([channel.id for channel in both]) == [3, 4]
-    await store.index.remove(both[0].id, [(PEOPLE[0], 1)])
+    assert await store.channel_index.count([channel.id for channel in both]) == [3, 4]
+    await store.channel_index.remove(both[0].id, [(PEOPLE[0], 1)])
     assert sorted(await _everybody(store, both[0].id)) == sorted(PEOPLE[1:3])
     assert sorted(await _everybody(store, both[1].id)) == sorted(PEOPLE[:4])
 
@@ -100,12 +100,12 @@ class _People:
         uid = next(self._turns)
         self._seqs[uid] += 1
         if uid in self._here:
-            await self.store.index.remove(self._cid, [(uid, self._seqs[uid])])
+            await self.store.channel_index.remove(self._cid, [(uid, self._seqs[uid])])
         else:
-            assert await self.store.index.add(self._cid, uid, self._seqs[uid])
+            assert await self.store.channel_index.add(self._cid, uid, self._seqs[uid])
         self._here ^= {uid}
         assert sorted(await _everybody(self.store, self._cid, count=25)) == sorted(self._here)
-        (number,) = await self.store.index.count([self._cid])
+        (number,) = await self.store.channel_index.count([self._cid])
         assert number == len(self._here) if exact else number >= len(self._here)
 
 
@@ -123,20 +123,20 @@ async def _carried_through(first: Step, people: _People, *, checks: bool) -> Non
 
 
 async def _holds(store: Store, keyspace: int) -> bool:
-    return bool(await store.link.call("EXISTS", keys.keyspace(keyspace)[2]))
+    return bool(await store.redis.call("EXISTS", keys.keyspace(keyspace)[2]))
 
 
 async def test_a_channel_does_not_doze_if_somebody_joined_after_it_was_counted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    channel, counted = await make_channel(store), store.index.count
+    channel, counted = await make_channel(store), store.channel_index.count
 
     async def count_and_be_late(cids: Sequence[ChannelId]) -> list[int]:
         found = await counted(cids)
-        assert await store.index.add(channel.id, PEOPLE[0], 1)
+        assert await store.channel_index.add(channel.id, PEOPLE[0], 1)
         return found
 
-    monkeypatch.setattr(store.index, "count", count_and_be_late)
+    monkeypatch.setattr(store.channel_index, "count", count_and_be_late)
     await store.channels.doze(channel.id)
     (dozing,) = await store.channels.many([channel.id])
     assert dozing is not None
@@ -145,10 +145,10 @@ async def test_a_channel_does_not_doze_if_somebody_joined_after_it_was_counted(
 
 async def test_who_joins_a_channel_that_is_removed_meanwhile_is_told_so_and_not_kept(store: Store) -> None:
     channel = await _subscribed(store, PEOPLE[:1])
-    late = Store(store.link).index
+    late = Store(store.redis).channel_index
     assert await late.add(channel.id, PEOPLE[1], 1)
     await store.channels.forget(channel.id)
     assert not await late.add(channel.id, PEOPLE[2], 1)
     assert sorted(await _everybody(store, channel.id)) == sorted(PEOPLE[:2])
     await store.remove_channel(channel.id)
-    assert await store.link.call("EXISTS", keys.channel(channel.id)) == 0
+    assert await store.redis.call("EXISTS", keys.channel(channel.id)) == 0

@@ -151,7 +151,7 @@ def _root(keyspaces: KeyspaceStore) -> Keyspace:
 
 
 async def _contents(store: Store) -> list[bytes]:
-    found: list[bytes] = await store.link.many([("DUMP", name) for name in keys.keyspace(_root(store.keyspaces))])
+    found: list[bytes] = await store.redis.many([("DUMP", name) for name in keys.keyspace(_root(store.keyspaces))])
     return found
 
 
@@ -205,7 +205,7 @@ async def test_a_table_that_is_not_ours_is_refused_and_left_alone(
     (table,) = await keyspaces.tables([root])
     move = table.move
     assert move is not None
-    await store.link.call("HSET", keys.keyspace(root)[0], field, text)
+    await store.redis.call("HSET", keys.keyspace(root)[0], field, text)
     before = await _contents(store)
     prefix = KeyGroup.around(KEY, 8, 32)
     asked: list[Callable[[], Awaitable[object]]] = [

@@ -132,7 +132,7 @@ async def test_a_heartbeat_does_not_wait_for_what_keeps_all_other_connections_bu
     busy = [asyncio.create_task(link.call("BLPOP", f"nothing:{number}", "2")) for number in range(_PROMPT_CONNECTIONS)]
 
     async def all_wait() -> bool:
-        return bool((await other.link.call("INFO", "clients"))["blocked_clients"] == _PROMPT_CONNECTIONS)
+        return bool((await other.redis.call("INFO", "clients"))["blocked_clients"] == _PROMPT_CONNECTIONS)
 
     async with opened(clean_redis) as other:
         await until(all_wait, "no connection is left")

@@ -41,7 +41,7 @@ async def say_moved(store: Store, url: str = URL, to: str = NEW) -> None:
 async def carry_out(store: Store, cid: ChannelId = OLD_ID) -> None:
     state = await _adopt(store, cid)
     assert await FanOut(store, 3).run(cid, state.epoch)
-    await store.moves.carry_out(state, 4_000.0)
+    await store.channel_moves.carry_out(state, 4_000.0)
 
 
 async def tell_everybody(store: Store, cid: ChannelId, *entries: str) -> None:
@@ -67,7 +67,7 @@ async def told_to(store: Store, jid: str) -> list[str]:
 
 
 async def _index(store: Store, cid: ChannelId) -> list[UserId]:
-    return sorted(uid for uid, _ in (await store.index.page(cid, "", 500))[0])
+    return sorted(uid for uid, _ in (await store.channel_index.page(cid, "", 500))[0])
 
 
 async def test_who_was_subscribed_is_told_once_and_follows_under_the_same_number(store: Store) -> None:
@@ -85,7 +85,7 @@ async def test_who_was_subscribed_is_told_once_and_follows_under_the_same_number
     assert (after.channel, after.number, after.since_s) == (NEW_ID, before.number, before.since_s)
     assert await _index(store, OLD_ID) == []
     assert await _index(store, NEW_ID) == [keys.user_id(ALICE)]
-    assert await store.link.call("ZCARD", keys.INTENT_USERS) == 0
+    assert await store.redis.call("ZCARD", keys.INTENT_USERS) == 0
 
 
 async def test_the_successor_goes_on_from_what_the_channel_knew(store: Store) -> None:
@@ -142,7 +142,7 @@ async def test_whatever_step_a_process_dies_at_the_next_one_completes_the_move(s
         await say_moved(store)
         died = False
         try:
-            await carry_out(Store(DyingLink(store.link, survives)))
+            await carry_out(Store(DyingLink(store.redis, survives)))
         except StoreUnavailable:
             died = True
         if await store.channels.get(NEW_ID):
@@ -153,7 +153,7 @@ async def test_whatever_step_a_process_dies_at_the_next_one_completes_the_move(s
         meanwhile = ["meanwhile", "and this"] if await store.channels.delta(NEW_ID, 4) else []
         assert await told_to(store, ALICE) == ["moved", *meanwhile, "last"], survives
         assert (await _index(store, OLD_ID), await _index(store, NEW_ID)) == ([], [keys.user_id(ALICE)])
-        assert await store.link.call("EXISTS", keys.joining(NEW_ID)) == 0
+        assert await store.redis.call("EXISTS", keys.joining(NEW_ID)) == 0
         if not died:
             return
     pytest.fail("the move never got through")
@@ -168,12 +168,12 @@ async def test_a_subscription_whose_mover_died_is_healed_without_it(
         await store.subscriptions.subscribe(ALICE, OLD_ID)
         await say_moved(store)
         try:
-            await carry_out(Store(DyingLink(store.link, survives)))
+            await carry_out(Store(DyingLink(store.redis, survives)))
         except StoreUnavailable:
             await heal_at_once(store, monkeypatch)
             (held,) = await store.subscriptions.of_user(ALICE)
             assert await _index(store, held.channel) == [keys.user_id(ALICE)]
-            assert await store.link.call("ZCARD", keys.INTENT_USERS) == 0
+            assert await store.redis.call("ZCARD", keys.INTENT_USERS) == 0
         else:
             return
     pytest.fail("the move never got through")
@@ -183,9 +183,9 @@ async def test_a_channel_whose_subscribers_are_on_their_way_does_not_doze(store:
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
     await say_moved(store)
-    dying = Store(DyingLink(store.link, 0))
+    dying = Store(DyingLink(store.redis, 0))
     for survives in range(60):
-        dying = Store(DyingLink(store.link, survives))
+        dying = Store(DyingLink(store.redis, survives))
         with pytest.raises(StoreUnavailable):
             await carry_out(dying)
         if await store.channels.get(NEW_ID):
@@ -262,7 +262,7 @@ async def test_who_subscribed_to_the_old_channel_at_the_last_moment_follows_with
     # What a bot does that had looked the channel up before it moved.
     uid = keys.user_id(BOB)
     own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
-    await store.link.script("user_subscribe", own, BOB, OLD_ID, 2, "AAAABQ", 0, "")
+    await store.redis.script("user_subscribe", own, BOB, OLD_ID, 2, "AAAABQ", 0, "")
     await store.subscriptions._replay(uid, 0.0)
     await carry_out(store)
     await tell_everybody(store, NEW_ID, "after")
@@ -275,7 +275,7 @@ async def test_a_channel_that_is_removed_while_it_moves_leaves_nothing(store: St
     await say_moved(store)
     state = await _adopt(store, OLD_ID)
     await store.remove_channel(OLD_ID)
-    await store.moves.carry_out(state, 4_000.0)
+    await store.channel_moves.carry_out(state, 4_000.0)
     assert await store.subscriptions.of_user(ALICE) == []
     assert await store.channels.count() == 0
 
@@ -298,7 +298,7 @@ async def test_a_successor_that_was_removed_is_back_when_somebody_comes_and_brin
 async def _move_with_deaths(store: Store, random: Random) -> None:
     while True:
         try:
-            await carry_out(Store(DyingLink(store.link, random.randrange(10, 250))))
+            await carry_out(Store(DyingLink(store.redis, random.randrange(10, 250))))
         except StoreUnavailable:
             continue
         return

@@ -9,28 +9,28 @@ ONE, TWO = "1" * 40, "2" * 40
 
 
 async def test_each_service_has_its_own_positions(store: Store) -> None:
-    await store.nodes.put(SERVICE, ONE, Position(3, "One"))
-    await store.nodes.put(SERVICE, TWO, Position())
-    await store.nodes.put(OTHER, ONE, Position(1, "One"))
-    assert await store.nodes.of(SERVICE, [TWO, ONE, "3" * 40]) == {ONE: Position(3, "One"), TWO: Position()}
-    assert sorted(await store.nodes.all(SERVICE)) == [ONE, TWO]
-    await store.nodes.drop(SERVICE, ONE)
-    assert await store.nodes.all(SERVICE) == [TWO]
-    assert await store.nodes.of(OTHER, [ONE]) == {ONE: Position(1, "One")}
-    assert await store.nodes.of(SERVICE, []) == {}
+    await store.pubsub_nodes.put(SERVICE, ONE, Position(3, "One"))
+    await store.pubsub_nodes.put(SERVICE, TWO, Position())
+    await store.pubsub_nodes.put(OTHER, ONE, Position(1, "One"))
+    assert await store.pubsub_nodes.of(SERVICE, [TWO, ONE, "3" * 40]) == {ONE: Position(3, "One"), TWO: Position()}
+    assert sorted(await store.pubsub_nodes.all(SERVICE)) == [ONE, TWO]
+    await store.pubsub_nodes.drop(SERVICE, ONE)
+    assert await store.pubsub_nodes.all(SERVICE) == [TWO]
+    assert await store.pubsub_nodes.of(OTHER, [ONE]) == {ONE: Position(1, "One")}
+    assert await store.pubsub_nodes.of(SERVICE, []) == {}
 
 
 async def test_nothing_is_kept_while_nobody_listens(store: Store) -> None:
-    await store.nodes.changed(ONE)
-    assert await store.link.call("EXISTS", keys.NEWS) == 0
+    await store.pubsub_nodes.changed(ONE)
+    assert await store.redis.call("EXISTS", keys.NEWS) == 0
 
 
 async def test_who_listens_hears_of_each_channel_that_changes_from_then_on(store: Store) -> None:
-    none, after = await store.nodes.news("", 0.01)
+    none, after = await store.pubsub_nodes.news("", 0.01)
     assert none == []
     for cid in (ONE, TWO, ONE):
-        await store.nodes.changed(cid)
-    changed, after = await store.nodes.news(after, 5.0)
+        await store.pubsub_nodes.changed(cid)
+    changed, after = await store.pubsub_nodes.news(after, 5.0)
     assert changed == [ONE, TWO]
-    assert await store.nodes.news(after, 0.01) == ([], after)
-    assert 0 < await store.link.call("TTL", keys.NEWS) <= 86_400
+    assert await store.pubsub_nodes.news(after, 0.01) == ([], after)
+    assert 0 < await store.redis.call("TTL", keys.NEWS) <= 86_400

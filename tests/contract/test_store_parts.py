@@ -45,7 +45,7 @@ async def test_whatever_step_a_process_dies_at_everybody_gets_to_the_other_part(
     await _part_is_watched(store)
     for survives in range(10, 200, 7):
         with contextlib.suppress(StoreUnavailable):
-            await carry_out(Store(DyingLink(store.link, survives)), PAGE_ID)
+            await carry_out(Store(DyingLink(store.redis, survives)), PAGE_ID)
     await carry_out(store, PAGE_ID)
     await tell_everybody(store, PART_ID, "after")
     assert await told_to(store, ALICE) == ["of the whole page", "moved", "seen since", "after"]
@@ -67,22 +67,22 @@ async def test_of_another_part_that_nobody_polls_the_first_poll_is_like_that_of_
 
 async def test_what_admins_said_of_a_channel_goes_along_and_replaces_nothing(store: Store) -> None:
     await make_channel(store, PAGE, kind="page")
-    await store.remarks.set_tags([(PAGE_ID, ("shop", "daily"))])
-    await store.remarks.set_note(PAGE_ID, "Ask Bob.")
-    await store.remarks.pause([PAGE_ID], 10_000_000_000.0)
-    await store.bounds.set(PAGE_ID, Bounds(shortest_interval_s=600.0), by="ada")
+    await store.admin_settings.set_tags([(PAGE_ID, ("shop", "daily"))])
+    await store.admin_settings.set_note(PAGE_ID, "Ask Bob.")
+    await store.admin_settings.pause([PAGE_ID], 10_000_000_000.0)
+    await store.poll_bounds.set(PAGE_ID, Bounds(shortest_interval_s=600.0), by="ada")
     await make_channel(store, PART, kind="page")
-    await store.remarks.set_note(PART_ID, "Ask Eve.")
+    await store.admin_settings.set_note(PART_ID, "Ask Eve.")
     await say_moved(store, PAGE, PART)
     await carry_out(store, PAGE_ID)
-    (said,) = await store.remarks.read([PART_ID])
-    bounded = await store.bounds.get(PART_ID)
+    (said,) = await store.admin_settings.read([PART_ID])
+    bounded = await store.poll_bounds.get(PART_ID)
     assert said is not None
     assert bounded is not None
-    assert (said.tags, await store.remarks.note(PART_ID)) == (("shop", "daily"), "Ask Eve.")
+    assert (said.tags, await store.admin_settings.note(PART_ID)) == (("shop", "daily"), "Ask Eve.")
     assert said.paused_until_s > 0
     assert (bounded.bounds, bounded.by) == (Bounds(shortest_interval_s=600.0), "ada")
-    assert await store.bounds.get(PAGE_ID) is None
+    assert await store.poll_bounds.get(PAGE_ID) is None
 
 
 async def test_a_channel_that_dozes_and_is_to_move_is_awake_until_it_has(store: Store) -> None:
@@ -97,4 +97,4 @@ async def test_a_channel_that_dozes_and_is_to_move_is_awake_until_it_has(store: 
     assert moved is not None
     assert part is not None
     assert (moving.dormant, moved.dormant) == (False, True)
-    assert await store.link.call("EXISTS", keys.joining(PART_ID)) == 0
+    assert await store.redis.call("EXISTS", keys.joining(PART_ID)) == 0

@@ -110,7 +110,7 @@ async def test_a_paused_subscription_that_moves_stays_paused_under_its_number(st
 
 async def test_while_everything_is_paused_what_standing_queries_meet_is_counted(store: Store) -> None:
     channel = await make_channel(store)
-    await store.link.call("HSET", keys.watches(UID), 1, "")
+    await store.redis.call("HSET", keys.watches(UID), 1, "")
     hits = [Hit(UID, (MetWatch(1, "x", (0, 2)),))]
     await store.pauses.pause(ALICE, [], watches=True)
     for _ in range(2):
@@ -130,7 +130,7 @@ async def test_preferences_go_with_their_subscription(store: Store) -> None:
     await store.subscriptions.unsubscribe(ALICE, channel.id)
     assert await store.preferences.of_users([UID]) == [{FOR_ALL: Preferences(edits=False)}]
     await store.preferences.put(ALICE, FOR_ALL, Preferences())
-    assert not await store.link.call("EXISTS", keys.preferences(UID))
+    assert not await store.redis.call("EXISTS", keys.preferences(UID))
 
 
 def articles(*names: str) -> Marks:
@@ -202,7 +202,7 @@ async def test_who_was_unreachable_and_comes_back_has_their_own_pauses_as_before
     batch = await claim(store)
     assert batch is not None
     assert [item.channel for item in batch.items] == ([other.id] if own else both)
-    assert await store.link.call("HEXISTS", keys.user(UID), "unheard") == own
+    assert await store.redis.call("HEXISTS", keys.user(UID), "unheard") == own
 
 
 async def test_what_never_reached_somebody_unreachable_is_told_after_all_when_they_are_back(store: Store) -> None:

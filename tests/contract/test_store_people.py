@@ -22,7 +22,7 @@ async def _claimed(store: Store, uid: str) -> Batch | None:
 async def test_a_person_is_shown_with_all_they_have(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
-    await store.standing.watch(ADA, Phrase(("tea", "time")), 5)
+    await store.saved_searches.watch(ADA, Phrase(("tea", "time")), 5)
     await store.users.mark(ADA, receipts=True)
     uid = keys.user_id(ADA)
     await store.outbox.enqueue([uid], channel.id, 2, 1.0, Parts(news=()))
@@ -68,7 +68,7 @@ async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ADA, BOB):
         await store.subscriptions.subscribe(jid, channel.id)
-        await store.standing.watch(jid, Phrase(("tea", "time")), 5)
+        await store.saved_searches.watch(jid, Phrase(("tea", "time")), 5)
         await store.users.allow(jid, "command", 5, 60.0)
         uid = keys.user_id(jid)
         for version in (2, 3):
@@ -86,7 +86,7 @@ async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
     assert await store.people.ids() == [keys.user_id(BOB)]
     assert await store.subscriptions.count(channel.id) == 1
     assert [letter.user for letter in (await store.dead_letters.page())[0]] == [keys.user_id(BOB)]
-    assert len((await store.standing.load())[1]) == 1
+    assert len((await store.saved_searches.load())[1]) == 1
     assert await store.outbox.address([uid]) == [""]
     assert await store.users.get(ADA) == type(await store.users.get(ADA))(ADA)
 
@@ -110,11 +110,11 @@ async def test_a_dead_letter_is_told_after_all_once_but_for_what_has_ended(store
     assert letter.items == batch.items
     await store.subscriptions.unsubscribe(ADA, ended.id)
     # A console that dies before it takes the letter off the list has it revived again.
-    entry = await store.link.call("XRANGE", keys.DEAD_LETTERS, letter.id, letter.id)
+    entry = await store.redis.call("XRANGE", keys.DEAD_LETTERS, letter.id, letter.id)
     assert await store.dead_letters.requeue(letter.id)
     fields = [part for pair in entry[0][1].items() for part in pair]
-    await store.link.call("DEL", keys.DEAD_LETTERS)
-    await store.link.call("XADD", keys.DEAD_LETTERS, letter.id, *fields)
+    await store.redis.call("DEL", keys.DEAD_LETTERS)
+    await store.redis.call("XADD", keys.DEAD_LETTERS, letter.id, *fields)
     assert await store.dead_letters.requeue(letter.id)
     assert await store.outbox.waiting() == [uid]
     again = await _claimed(store, uid)
@@ -169,7 +169,7 @@ async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_al
     channel, uid = await make_channel(store), keys.user_id(ADA)
     await store.subscriptions.subscribe(ADA, channel.id)
     for number, fields in enumerate(MALFORMED):
-        await store.link.call("XADD", keys.DEAD_LETTERS, "*", *(part for field in fields.items() for part in field))
+        await store.redis.call("XADD", keys.DEAD_LETTERS, "*", *(part for field in fields.items() for part in field))
         await store.outbox.enqueue([uid], channel.id, number + 2, 1.0, Parts(news=()))
         batch = await _claimed(store, uid)
         assert batch is not None
@@ -194,4 +194,4 @@ async def test_how_a_room_calls_the_last_messages_is_remembered_for_a_while(stor
     told = await store.rooms.told([other, room])
     assert told[other] == {}
     assert list(told[room].items()) == [(f"theirs {n}", f"ours {n}") for n in range(2, TOLD_KEPT + 2)]
-    assert 0 < await store.link.call("TTL", keys.echoes(keys.user_id(room))) <= 30 * 86_400
+    assert 0 < await store.redis.call("TTL", keys.echoes(keys.user_id(room))) <= 30 * 86_400

@@ -11,10 +11,10 @@ AIMS = Aims(goal=Goal.FAIR, budget_polls_per_minute=30.0, longest_wait_s=600.0)
 
 
 async def test_aims_are_what_was_set_last(store: Store) -> None:
-    assert await store.policy.get() is None
+    assert await store.fleet_policy.get() is None
     for aims in (Aims(), AIMS):
-        await store.policy.set(aims)
-        assert await store.policy.get() == aims
+        await store.fleet_policy.set(aims)
+        assert await store.fleet_policy.get() == aims
 
 
 async def test_a_new_owner_reads_what_the_former_one_learnt(store: Store) -> None:

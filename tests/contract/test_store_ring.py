@@ -55,7 +55,7 @@ async def test_a_node_without_a_lease_is_removed(store: Store) -> None:
     ghosts = [await store.ring.join(f"ghost {number}", "", 60, balanced_id) for number in range(2)]
     before = await store.ring.beat(alive, 60, -1)
     assert before.ring is not None
-    await store.link.call("ZREM", keys.RING_LEASES, *(ghost.id for ghost in ghosts))
+    await store.redis.call("ZREM", keys.RING_LEASES, *(ghost.id for ghost in ghosts))
     beat = await store.ring.beat(alive, 60, before.ring.version)
     assert beat.ring is not None
     assert (beat.ring.nodes, set(beat.expired)) == ((alive,), {ghost.id for ghost in ghosts})
@@ -67,11 +67,11 @@ async def test_a_node_without_a_lease_is_removed(store: Store) -> None:
 async def test_a_lease_without_a_node_is_removed(store: Store) -> None:
     alive = await store.ring.join("alive", "", 60, balanced_id)
     lost = await store.ring.join("lost", "", 60, balanced_id)
-    await store.link.call("HDEL", keys.RING_NODES, lost.id)
+    await store.redis.call("HDEL", keys.RING_NODES, lost.id)
     beat = await store.ring.beat(alive, 60, -1)
     assert beat.ring is not None
     assert (beat.ring.nodes, beat.expired) == ((alive,), (lost.id,))
-    assert await store.link.call("ZCARD", keys.RING_LEASES) == 1
+    assert await store.redis.call("ZCARD", keys.RING_LEASES) == 1
 
 
 async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the_same_id(store: Store) -> None:
@@ -87,14 +87,14 @@ async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the
 
 async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever(store: Store) -> None:
     node, letters = "a" * 40, [Letter("peer", "", b"one"), Letter("ask", "", b"two")]
-    await store.inboxes.send([(node, letter) for letter in letters])
-    assert 0 < await store.link.call("TTL", keys.inbox(node)) <= 3600
-    read, place = await store.inboxes.read(node, "0")
+    await store.node_inboxes.send([(node, letter) for letter in letters])
+    assert 0 < await store.redis.call("TTL", keys.inbox(node)) <= 3600
+    read, place = await store.node_inboxes.read(node, "0")
     assert read == letters
-    await store.inboxes.send([(node, Letter("peer", "", b"three"))])
-    await store.inboxes.drop_read(node, place)
-    assert await store.link.call("XLEN", keys.inbox(node)) <= 2
-    assert [letter.payload for letter in (await store.inboxes.read(node, place))[0]] == [b"three"]
+    await store.node_inboxes.send([(node, Letter("peer", "", b"three"))])
+    await store.node_inboxes.drop_read(node, place)
+    assert await store.redis.call("XLEN", keys.inbox(node)) <= 2
+    assert [letter.payload for letter in (await store.node_inboxes.read(node, place))[0]] == [b"three"]
 
 
 async def test_a_closed_store_opens_no_connection_for_whoever_comes_too_late(store: Store) -> None:
@@ -103,12 +103,12 @@ async def test_a_closed_store_opens_no_connection_for_whoever_comes_too_late(sto
     with pytest.raises(StoreUnavailable):
         await store.ping()
     with pytest.raises(StoreUnavailable):
-        await store.link.many([("GET", "a"), ("GET", "b")])
+        await store.redis.many([("GET", "a"), ("GET", "b")])
 
 
 async def test_what_is_under_way_when_a_store_is_closed_opens_no_connection_again(store: Store, store_url: str) -> None:
     async def others() -> set[bytes]:
-        listed: bytes = await store.link.call("CLIENT", "LIST")
+        listed: bytes = await store.redis.call("CLIENT", "LIST")
         return {line.split()[0] for line in listed.splitlines()} - ours
 
     async def none_left() -> bool:
@@ -117,9 +117,9 @@ async def test_what_is_under_way_when_a_store_is_closed_opens_no_connection_agai
     ours: set[bytes] = set()
     ours = await others()
     closing = await connect(Settings(redis_url=store_url))
-    under_way = [asyncio.create_task(closing.link.call("BLPOP", "nothing", 4)) for _ in range(3)]
+    under_way = [asyncio.create_task(closing.redis.call("BLPOP", "nothing", 4)) for _ in range(3)]
     await until(others, "they have asked")
-    under_way += [asyncio.create_task(closing.link.call("BLPOP", "nothing", 4)) for _ in range(3)]
+    under_way += [asyncio.create_task(closing.redis.call("BLPOP", "nothing", 4)) for _ in range(3)]
     await asyncio.sleep(0)
     await closing.close()
     answers = await asyncio.gather(*under_way, return_exceptions=True)

@@ -67,7 +67,7 @@ async def test_subscribing_to_a_channel_that_does_not_exist_leaves_nothing(store
     with pytest.raises(NotSubscribed):
         await store.subscriptions.subscribe(ALICE, "f" * 40)
     assert await store.subscriptions.of_user(ALICE) == []
-    assert await store.link.call("ZCARD", keys.INTENT_USERS) == 0
+    assert await store.redis.call("ZCARD", keys.INTENT_USERS) == 0
 
 
 @pytest.mark.parametrize("first", ["nothing", "subscribed", "left"])
@@ -81,7 +81,7 @@ async def test_whatever_step_a_process_dies_at_both_indexes_agree_after_healing(
             await store.subscriptions.subscribe(ALICE, channel.id)
         if first == "left":
             await store.subscriptions.unsubscribe(ALICE, channel.id)
-        dying = DyingLink(store.link, survives)
+        dying = DyingLink(store.redis, survives)
         subscriptions = Store(dying).subscriptions
         died = False
         try:
@@ -94,7 +94,7 @@ async def test_whatever_step_a_process_dies_at_both_indexes_agree_after_healing(
         await heal_at_once(store, monkeypatch)
         truth = len(await store.subscriptions.of_user(ALICE))
         assert await store.subscriptions.count(channel.id) == truth
-        assert await store.link.call("ZCARD", keys.INTENT_USERS) == 0
+        assert await store.redis.call("ZCARD", keys.INTENT_USERS) == 0
         if not died:
             assert truth == (change == "subscribe")
             return
@@ -104,10 +104,10 @@ async def test_whatever_step_a_process_dies_at_both_indexes_agree_after_healing(
 
 async def test_what_was_left_behind_before_the_clock_was_set_back_is_healed(store: Store) -> None:
     channel = await make_channel(store)
-    dying = DyingLink(store.link, 4)
+    dying = DyingLink(store.redis, 4)
     with pytest.raises(StoreUnavailable):
         await Store(dying).subscriptions.subscribe(ALICE, channel.id)
-    await store.link.call("ZADD", keys.INTENT_USERS, (time.time() + 3600) * 1000, UID)
+    await store.redis.call("ZADD", keys.INTENT_USERS, (time.time() + 3600) * 1000, UID)
     assert await store.subscriptions.heal() == 1
     assert await store.subscriptions.count(channel.id) == len(await store.subscriptions.of_user(ALICE)) == 1
 
@@ -117,7 +117,7 @@ async def test_a_late_replay_of_an_old_intent_does_not_undo_a_later_change_of_mi
     await store.subscriptions.subscribe(ALICE, channel.id)
     await store.subscriptions.unsubscribe(ALICE, channel.id)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    await store.index.remove(channel.id, [(UID, 2)])
+    await store.channel_index.remove(channel.id, [(UID, 2)])
     assert await store.subscriptions.count(channel.id) == 1
 
 
@@ -185,7 +185,7 @@ async def test_a_dead_letter_is_parked_and_does_not_hold_up_the_rest(store: Stor
     batch = (await store.outbox.claim([UID], 10, 6.0))[UID]
     await store.outbox.dead(UID, batch.message_id, "gone")
     assert await store.outbox.waiting() == []
-    assert await store.link.call("XLEN", keys.DEAD_LETTERS) == 1
+    assert await store.redis.call("XLEN", keys.DEAD_LETTERS) == 1
 
 
 async def test_waking_tells_who_was_queued_since(store: Store) -> None:

@@ -14,13 +14,13 @@ from service.store.client.connection import Command, Link, Together
 
 
 async def test_each_asker_gets_its_own_answers(store: Store) -> None:
-    together = Together(store.link)
+    together = Together(store.redis)
     asked: list[list[Command]] = [[("ECHO", "a"), ("ECHO", "b")], [], [("ECHO", "c")]]
     assert await asyncio.gather(*map(together.many, asked)) == [[b"a", b"b"], [], [b"c"]]
 
 
 async def test_who_gives_up_takes_nothing_from_the_others(store: Store) -> None:
-    together = Together(store.link)
+    together = Together(store.redis)
     gone, stays = (asyncio.ensure_future(together.many([("ECHO", name)])) for name in ("a", "b"))
     await asyncio.sleep(0)
     gone.cancel()
@@ -28,8 +28,8 @@ async def test_who_gives_up_takes_nothing_from_the_others(store: Store) -> None:
 
 
 async def test_what_goes_wrong_with_one_askers_commands_is_that_askers_alone(store: Store) -> None:
-    together = Together(store.link)
-    await store.link.call("SET", "cn:{x}:text", "no list")
+    together = Together(store.redis)
+    await store.redis.call("SET", "cn:{x}:text", "no list")
     asked: list[list[Command]] = [
         [("ECHO", "a"), ("LPUSH", "cn:{x}:text", "b")],
         [("ECHO", "c")],
@@ -45,7 +45,7 @@ async def test_what_goes_wrong_with_one_askers_commands_is_that_askers_alone(sto
 
 
 async def test_what_redis_refuses_one_asker_it_does_not_refuse_the_others(store: Store) -> None:
-    together = Together(store.link)
+    together = Together(store.redis)
     refuses: Command = ("EVAL", "return redis.error_reply('MISCONF cannot write')", 0)
     asked: list[list[Command]] = [[refuses], [("ECHO", "c")]]
     refused, answered = await asyncio.gather(*map(together.many, asked), return_exceptions=True)

@@ -146,9 +146,9 @@ async def test_a_channel_that_dozes_is_judged_anew_when_it_wakes_up(store: Store
 
 async def test_good_polls_of_a_healthy_channel_leave_only_their_result_and_time(store: Store) -> None:
     channel = await make_channel(store)
-    before = await store.link.call("HGETALL", keys.channel(channel.id))
+    before = await store.redis.call("HGETALL", keys.channel(channel.id))
     assert await _poll(store, channel, 10.0, "unchanged", 304) is None
-    assert await store.link.call("HGETALL", keys.channel(channel.id)) == before | {b"polled": b"10.0"}
+    assert await store.redis.call("HGETALL", keys.channel(channel.id)) == before | {b"polled": b"10.0"}
 
 
 async def test_polls_of_a_channel_that_was_removed_leave_nothing(store: Store) -> None:

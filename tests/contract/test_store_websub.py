@@ -80,5 +80,5 @@ async def test_what_nobody_took_in_time_takes_no_room(store: Store, monkeypatch:
     monkeypatch.undo()
     await store.websub.keep(CID, FULL)
     assert await store.websub.taken(CID) == [FULL]
-    assert await store.link.call("ZCARD", until) == 0
-    assert await store.link.call("HGET", sizes, "all") in (b"0", None)
+    assert await store.redis.call("ZCARD", until) == 0
+    assert await store.redis.call("HGET", sizes, "all") in (b"0", None)

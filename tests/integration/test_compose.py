@@ -395,7 +395,7 @@ async def test_doctor_finds_nothing_wrong_in_a_container_of_a_fleet_that_is_well
     settings = redis_settings(redis_socket, redis_password(secrets))
     async with opened(settings) as store, well("bot") as bot_url, well("console") as console_url:
         await store.ring.join("w", "", 3_600, balanced_id)
-        await store.bots.announce(f"{bot_url}/metrics")
+        await store.bot_endpoints.announce(f"{bot_url}/metrics")
         environ = environment(service, secrets)
         environ["CORONET_REDIS_URL"] = settings.redis_url
         if service == "bot":

@@ -139,7 +139,7 @@ class World:
     async def _arrived(self) -> dict[tuple[str, str], float]:
         """Return when each entry came into the person's outbox (Unix s)."""
         arrived: dict[tuple[str, str], float] = {}
-        items = await self.store.link.call("XRANGE", keys.outbox(keys.user_id(PERSON)), "-", "+")
+        items = await self.store.redis.call("XRANGE", keys.outbox(keys.user_id(PERSON)), "-", "+")
         queued = {(fields[b"c"].decode(), int(fields[b"v"])): float(fields[b"t"]) for _, fields in items}
         for host in HONEST:
             cid = channel_id(f"http://{host}/feed")
@@ -191,10 +191,10 @@ async def world(tree: Path) -> AsyncIterator[World]:
         running.enter_context(made.product(tree))
         await until(store.ring.view, "the worker joins the ring", within_s=60)
         for host in HONEST:
-            probed = await store.requests.probe(f"http://{host}/feed")
+            probed = await store.worker_requests.probe(f"http://{host}/feed")
             assert probed.channel is not None
             await store.subscriptions.subscribe(PERSON, probed.channel.id)
-            await store.requests.wanted(probed.channel.id)
+            await store.worker_requests.wanted(probed.channel.id)
         await until(lambda: _verified(store, PUSHED), "the hubs are subscribed", within_s=60)
         running.enter_context(made.program("lag", "http://127.0.0.1:9100", str(scratch / "lag")))
         watching = asyncio.create_task(made.watch_memory())

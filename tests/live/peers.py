@@ -172,9 +172,9 @@ async def subscribe(store: Store, url: str) -> None:
     probed = None
     while probed is None or probed.channel is None:
         with contextlib.suppress(NoWorker):  # sixteen workers start on few processors
-            probed = await store.requests.probe(url)
+            probed = await store.worker_requests.probe(url)
     await store.channels.set_listed(probed.channel.id, listed=True)
-    await store.requests.wanted(probed.channel.id)
+    await store.worker_requests.wanted(probed.channel.id)
 
 
 async def publishing(publisher: Publisher, every_s: float) -> None:

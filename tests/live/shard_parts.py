@@ -66,7 +66,7 @@ class Mortal(KeyspaceStore):
     """Keyspaces to a keeper that is killed at its first step of a kind: ``before Settle``, or ``after Settle``."""
 
     def __init__(self, store: Store, dies: str) -> None:
-        super().__init__(Together(store.link), store.keyspaces.map, store.keyspaces.bits)
+        super().__init__(Together(store.redis), store.keyspaces.map, store.keyspaces.bits)
         self._when, self._kind = dies.split()
 
     async def carry_out(self, step: Step) -> Outcome:
@@ -115,7 +115,7 @@ async def read(redis_url: str, subscriptions: int, pause_s: float) -> None:
         while cursor != "":
             page_s = time.monotonic()
             try:
-                entries, cursor = await store.index.page(cid(0), cursor or "", PAGE)
+                entries, cursor = await store.channel_index.page(cid(0), cursor or "", PAGE)
                 found += [user for user, _ in entries]
             except StoreUnavailable:
                 failed += 1

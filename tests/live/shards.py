@@ -62,7 +62,7 @@ async def load(store: Store, subscriptions: int) -> float:
     async def some() -> None:
         while stretch := list(itertools.islice(all_of_them, 1_000)):
             await asyncio.gather(
-                *(store.index._write(site(rank), cid(rank), uid(number), 1) for rank, number in stretch)
+                *(store.channel_index._write(site(rank), cid(rank), uid(number), 1) for rank, number in stretch)
             )
 
     await asyncio.gather(some(), some(), some())
@@ -88,7 +88,7 @@ async def _change(store: Store, held: dict[tuple[int, int], int], seen: Seen, wh
     held[who] = seq if present else -seq
     while True:
         try:
-            await store.index._write(site(who[0]), cid(who[0]), uid(who[1]), seq, present=present)
+            await store.channel_index._write(site(who[0]), cid(who[0]), uid(who[1]), seq, present=present)
             break
         except StoreUnavailable:
             seen.refused += 1
@@ -131,7 +131,7 @@ async def burst(url: str, subscriptions: int, seen: Seen) -> None:
 
 async def watch(store: Store, seen: Seen) -> None:
     """Note, every two seconds, how many leaves the hot channel has, and where."""
-    layout_group = store.index._layout.channel_group(site(0), cid(0))
+    layout_group = store.channel_index._layout.channel_group(site(0), cid(0))
     while True:
         with contextlib.suppress(StoreUnavailable, OSError):
             tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
@@ -142,7 +142,7 @@ async def watch(store: Store, seen: Seen) -> None:
                 if entry.standing in LEAVES
             ]
             hot = {keyspace for keyspace, group in leaves if group.shared(layout_group) is not None}
-            known = store.link._prompt._slots.map
+            known = store.redis._prompt._slots.map
             assert known is not None
             masters = {known.master(slot_of(("HLEN", keys.keyspace(keyspace)[0])) or 0) for keyspace in hot}
             seen.trees.append(
@@ -241,7 +241,7 @@ async def run(*, subscriptions: int, capacity: float, burst_s: float, cold_s: fl
         cluster = await stack.enter_async_context(RedisCluster(directory))
         store = await connect(Settings(redis_url=cluster.urls))
         stack.push_async_callback(store.close)
-        await store.link.call("HSET", keys.channel(cid(0)), "url", f"https://{site(0)}/0", "site", site(0))
+        await store.redis.call("HSET", keys.channel(cid(0)), "url", f"https://{site(0)}/0", "site", site(0))
         per_s = await load(store, subscriptions)
         tasks = list[asyncio.Task[None]]()
 

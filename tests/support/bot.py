@@ -47,7 +47,7 @@ async def serving(
     """Run a bot, of everybody unless ``charges`` says otherwise; it has a session when the block begins."""
     clock = clock or SystemClock()
     if charges is None:
-        charges = Charges(store.heard, clock, settings.xmpp_jid)
+        charges = Charges(store.inbound_log, clock, settings.xmpp_jid)
         charges.hold(EVERYBODY)
     bot = Bot(settings, store, clock, charges, secrets.token_hex(4))
     running = asyncio.create_task(bot.run())

@@ -122,12 +122,12 @@ async def rehearsing(store: Store, answer: Callable[[Rehearse | Draft], Rehearse
 
     async def answering() -> None:
         while True:
-            question = await store.rehearsals.asked()
+            question = await store.dry_runs.asked()
             if question is not None:
-                await store.rehearsals.answer(question, answer(question.body))
+                await store.dry_runs.answer(question, answer(question.body))
 
     async def connected() -> bool:
-        return bool(await store.link.call("EXISTS", keys.BOT_ANSWERS))
+        return bool(await store.redis.call("EXISTS", keys.BOT_ANSWERS))
 
     task = asyncio.create_task(answering())
     try:
@@ -135,7 +135,7 @@ async def rehearsing(store: Store, answer: Callable[[Rehearse | Draft], Rehearse
         yield
     finally:
         await end(task)
-        await store.link.call("DEL", keys.BOT_ANSWERS)
+        await store.redis.call("DEL", keys.BOT_ANSWERS)
 
 
 @asynccontextmanager
@@ -163,15 +163,15 @@ async def worker(
     async def answering() -> None:
         after = "0"
         while True:
-            letters, after = await store.inboxes.read(me.id, after)
+            letters, after = await store.node_inboxes.read(me.id, after)
             for letter in letters:
                 if letter.kind != "ask":
                     continue
                 ask = msgspec.msgpack.decode(letter.payload, type=Ask)
                 assert ask.until_s > time.time()
                 for step in steps:
-                    await store.requests.answer(ask, step)
-                await store.requests.answer(ask, explained() if isinstance(ask.body, Why) else answer(ask.body))
+                    await store.worker_requests.answer(ask, step)
+                await store.worker_requests.answer(ask, explained() if isinstance(ask.body, Why) else answer(ask.body))
 
     task = asyncio.create_task(answering())
     try:

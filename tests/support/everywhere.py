@@ -7,7 +7,7 @@ from service.store import Store
 
 async def everywhere(store: Store, *command: str) -> list[Any]:
     """Return the replies of all nodes."""
-    lane = store.link._prompt
+    lane = store.redis._prompt
     known = lane._slots.map
     nodes = [None] if known is None else list(dict.fromkeys(known.masters))
     return [await lane._at(node).execute_command(*command) for node in nodes]  # type: ignore[no-untyped-call]  # redis-py leaves it untyped

@@ -121,7 +121,7 @@ class Moves(RuleBasedStateMachine):
             self._carry_out(step, 1)
             self.keepers = others
 
-    @precondition(lambda self: self.store.moves())
+    @precondition(lambda self: self.store.channel_moves())
     @rule(place=PLACES, steps=STEPS)
     def another_keeper_takes_over(self, place: int, steps: int) -> None:
         """The old one may be alive, and only slow."""

@@ -35,11 +35,11 @@ async def scripted_worker(store: Store, script: Script) -> AsyncIterator[NodeInf
 async def _answer(store: Store, me: NodeInfo, script: Script) -> None:
     after = "0"
     while True:
-        letters, after = await store.inboxes.read(me.id, after)
+        letters, after = await store.node_inboxes.read(me.id, after)
         for letter in letters:
             if letter.kind == "ask":
                 ask = msgspec.msgpack.decode(letter.payload, type=Ask)
-                await store.requests.answer(ask, await _found(store, ask, script))
+                await store.worker_requests.answer(ask, await _found(store, ask, script))
 
 
 async def _found(store: Store, ask: Ask, script: Script) -> Answer:

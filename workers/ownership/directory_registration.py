@@ -104,11 +104,11 @@ class Naming:
                 # First of all: whoever finds it by what it has no more looks here what it has.
                 await self._store.channels.set_name(cid, state.channel.version, pairs)
             if before - pairs:
-                await self._store.names.withdraw(cid, version, before - pairs, KEPT_S)
+                await self._store.channel_directory.withdraw(cid, version, before - pairs, KEPT_S)
             if pairs:
                 (changed if before and before != pairs else alike).append(Name(cid, version, pairs))
-        await self._store.names.register(alike, KEPT_S, changed=False)
-        await self._store.names.register(changed, KEPT_S, changed=True)
+        await self._store.channel_directory.register(alike, KEPT_S, changed=False)
+        await self._store.channel_directory.register(changed, KEPT_S, changed=True)
         self._plan(counts, {name.id for name in (*alike, *changed)}, now_s)
 
     def _plan(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:

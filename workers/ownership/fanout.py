@@ -44,7 +44,7 @@ class FanOut:
         """``least_subscribers`` make a channel public."""
         self._store = store
         self._search = Searcher(store, least_subscribers)
-        self._matcher = FreshMatcher(store.standing)
+        self._matcher = FreshMatcher(store.saved_searches)
 
     async def run(self, cid: ChannelId, epoch: int) -> bool:
         """Queue every version that is not fully fanned out, in order; False if another node owns the channel now."""
@@ -65,14 +65,14 @@ class FanOut:
             return await store.channels.fanned(cid, epoch, version, "")
         given = parts(delta)
         while True:
-            entries, cursor = await store.index.page(cid, cursor, PAGE)
+            entries, cursor = await store.channel_index.page(cid, cursor, PAGE)
             gone = set(await store.outbox.enqueue([uid for uid, _ in entries], cid, version, time.time(), given))
             people += len(entries) - len(gone)
             if gone:
-                await store.index.remove(cid, [entry for entry in entries if entry[0] in gone])
+                await store.channel_index.remove(cid, [entry for entry in entries if entry[0] in gone])
             if not cursor:
                 await self._publish(delta)
-                await store.nodes.changed(cid)
+                await store.pubsub_nodes.changed(cid)
             if not await store.channels.fanned(cid, epoch, version, cursor):
                 return False
             if not cursor:
@@ -98,7 +98,7 @@ class FanOut:
             for (position, _), own in zip(new, pairs, strict=True)
         ]
         try:
-            await self._store.entries.register(names, ENTRIES_KEPT_S, changed=False)
+            await self._store.entry_directory.register(names, ENTRIES_KEPT_S, changed=False)
         except CellsUnavailable as error:
             _log.warning("entries are not in the directory", channel=delta.channel[:8], why=str(error))
         subjects = [Subject(entry, own) for (_, entry), own in zip(new, pairs, strict=True)]
@@ -110,7 +110,7 @@ class FanOut:
             for watch in watches:
                 met.setdefault(watch, []).append(position)
         hits = []
-        for uid, own in (await self._store.standing.held(sorted(met))).items():
+        for uid, own in (await self._store.saved_searches.held(sorted(met))).items():
             words = ((watch, one_line(written(watch.standing), _WORDS_CHARS)) for watch in own)
             hits.append(Hit(uid, tuple(MetWatch(watch.number, said, tuple(met[watch.id])) for watch, said in words)))
         if hits:

@@ -135,7 +135,7 @@ class Owning:
         cid = moved.channel.id
         try:
             if await self._fanout.run(cid, moved.epoch):
-                await self._store.moves.carry_out(moved, self._clock.wall_s())
+                await self._store.channel_moves.carry_out(moved, self._clock.wall_s())
                 log.info("channel moved", channel=cid[:8], to=moved.channel.moved_to[:8])
         except StoreUnavailable as error:
             log.warning("move interrupted", channel=cid[:8], error=str(error))
@@ -263,7 +263,7 @@ class Owning:
                 wanted.add(channel.id)
             elif not channel.dormant:
                 await self._store.channels.doze(channel.id)
-                await self._store.paces.note([(channel.id, 0.0)])
+                await self._store.poll_rate_history.note([(channel.id, 0.0)])
         return wanted
 
     def retry_fan_outs(self) -> None:

@@ -101,8 +101,8 @@ class Verdicts:
         cid = place.channel.id
         rest = backoff_s(case.refusals, place.phase.rota.interval_s) if case.charge == BUSY else rest_s(case)
         # A publisher that said how long it wants to be left alone knows better.
-        if rest and not await self._store.hosts.paused_s(cid):
-            await self._store.hosts.pause(cid, rest)
+        if rest and not await self._store.request_budgets.paused_s(cid):
+            await self._store.request_budgets.pause(cid, rest)
         notice = judge(case, place.phase.rota.size, result.detail)
         if notice is not None:
             log.info("verdict", channel=cid[:8], kind=notice.kind, detail=notice.detail)

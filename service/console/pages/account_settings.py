@@ -301,7 +301,7 @@ async def _must_be_able_to_end(request: web.Request, owner: str) -> None:
 @operation("GET", "/log", rule("access", "read"), 422, query=(CURSOR, LIMIT))
 async def get_log(request: web.Request) -> Deeds:
     """What was done in the console and through its API, by whom."""
-    deeds, following = await request.app[STORE].audit.page(log_cursor(request), limit(request, _DEEDS))
+    deeds, following = await request.app[STORE].audit_log.page(log_cursor(request), limit(request, _DEEDS))
     return Deeds(tuple(deeds), following)
 
 

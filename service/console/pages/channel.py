@@ -77,7 +77,7 @@ async def get_channel_message(request: web.Request) -> Message:
     """Tell what subscribers would be told if a channel's newest entry were news."""
     channel = await existing(request)
     latest = await request.app[STORE].channels.latest(channel.id, 1)
-    return Message(await request.app[STORE].rehearsals.draft(channel, latest))
+    return Message(await request.app[STORE].dry_runs.draft(channel, latest))
 
 
 @operation("GET", "/channels/{cid}", look("channels"), 404)
@@ -108,7 +108,7 @@ async def delete_channel(request: web.Request) -> None:
 @operation("POST", "/channels/{cid}/poll", act("channels"), 404, 422, 502)
 async def poll_channel(request: web.Request) -> PollResult:
     """Poll a channel at once, and say how it ended."""
-    return await request.app[STORE].requests.poll_now((await existing(request)).id)
+    return await request.app[STORE].worker_requests.poll_now((await existing(request)).id)
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
@@ -132,7 +132,7 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         timeline=polls_svg(about.polls, about.why.turns if about.why else (), names, now_s),
         versions=await store.channels.versions(about.channel.id, _VERSIONS_SHOWN),
         reason=reason_in_words(about.why) if about.why else "",
-        longest_wait_s=(await store.policy.get() or request.app[SETTINGS].policy().aims).longest_wait_s,
+        longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().aims).longest_wait_s,
         own=about.bounds.bounds if about.bounds else UNBOUNDED,
         span=span,
         hub_words=_HUB_WORDS,
@@ -183,7 +183,7 @@ async def trace(request: web.Request) -> web.StreamResponse:
     name = next((node.name for node in ring.nodes if node.id == owner), "")
     await write(Told(f"Asks {name}, which owns the channel." if name else "Looks for a worker."))
     try:
-        result = await request.app[STORE].requests.poll_now(channel.id, told=on_step)
+        result = await request.app[STORE].worker_requests.poll_now(channel.id, told=on_step)
     except CoronetError as error:
         await write(Told(in_plain_words(error), well=False))
     else:
@@ -200,7 +200,7 @@ async def pause(request: web.Request) -> web.Response:
     text = form.get("for", "")
     for_s = 0.0 if form.get("resume") else seconds_in(text) if text else UNTIL_RESUMED_S
     request[DETAIL] = text or ("resume" if form.get("resume") else "until resumed")
-    await request.app[STORE].remarks.pause([cid], for_s)
+    await request.app[STORE].admin_settings.pause([cid], for_s)
     return await _back(request, cid)
 
 
@@ -208,7 +208,7 @@ async def pause(request: web.Request) -> web.Response:
 async def remark(request: web.Request) -> web.Response:
     """Note something about a channel, and file it under tags."""
     cid, form = (await existing(request)).id, await form_of(request)
-    tags, remarks = tags_of(form.get("tags", "")), request.app[STORE].remarks
+    tags, remarks = tags_of(form.get("tags", "")), request.app[STORE].admin_settings
     await asyncio.gather(remarks.set_note(cid, form.get("note", "")[:_LONGEST_NOTE]), remarks.set_tags([(cid, tags)]))
     return await _back(request, cid)
 
@@ -260,11 +260,11 @@ async def _set_bounds(request: web.Request, cid: ChannelId, bounds: Bounds) -> N
             f"Polls {span(bounds.shortest_interval_s or 0)} apart make for a mean wait of half of that, which is "
             f"longer than {span(bounds.longest_wait_s or 0)}. Choose a shorter interval, or a longer wait."
         )
-    await request.app[STORE].bounds.set(cid, bounds, by=request[VISITOR].name)
+    await request.app[STORE].poll_bounds.set(cid, bounds, by=request[VISITOR].name)
 
 
 async def _bounds_before(request: web.Request, cid: ChannelId) -> Bounds:
-    found = await request.app[STORE].bounds.get(cid)
+    found = await request.app[STORE].poll_bounds.get(cid)
     if found is None:
         raise UserError("Nobody has set bounds for this channel, so there is no change to undo.")
     return found.before

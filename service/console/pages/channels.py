@@ -246,11 +246,11 @@ async def change_many(store: Store, bulk: Bulk) -> Done:
 async def _change_one(store: Store, bulk: Bulk, cid: ChannelId) -> None:
     match bulk.action:
         case "pause":
-            await store.remarks.pause([cid], bulk.for_s or UNTIL_RESUMED_S)
+            await store.admin_settings.pause([cid], bulk.for_s or UNTIL_RESUMED_S)
         case "resume":
-            await store.remarks.pause([cid], 0)
+            await store.admin_settings.pause([cid], 0)
         case "poll":
-            await store.requests.poll_now(cid)
+            await store.worker_requests.poll_now(cid)
         case "list" | "unlist":
             await store.channels.set_listed(cid, listed=bulk.action == "list")
         case "tag" | "untag":
@@ -260,13 +260,13 @@ async def _change_one(store: Store, bulk: Bulk, cid: ChannelId) -> None:
 
 
 async def _retag(store: Store, bulk: Bulk, cid: ChannelId) -> None:
-    (found,) = await store.remarks.read([cid])
+    (found,) = await store.admin_settings.read([cid])
     if found is None:
         return
     tags = {*found.tags} - {bulk.tag} | ({bulk.tag} if bulk.action == "tag" else set())
     if len(tags) > _MOST_TAGS:
         raise UserError(f"It has {_MOST_TAGS} tags already. Take one away first.")
-    await store.remarks.set_tags([(cid, sorted(tags))])
+    await store.admin_settings.set_tags([(cid, sorted(tags))])
 
 
 def _tag_of(text: str) -> str:

@@ -189,7 +189,7 @@ async def get_matrices(request: web.Request) -> Matrices:
     """The directory's matrices that have several cells."""
     store, found = request.app[STORE], []
     kinds: tuple[About, About] = ("channel", "entry")
-    for about, directory in zip(kinds, (store.names, store.entries), strict=True):
+    for about, directory in zip(kinds, (store.channel_directory, store.entry_directory), strict=True):
         for pair, size in (await directory.matrices()).items():
             cells = await directory.cells_of(pair)
             names = tuple(answer.load.names for place, answer in cells if place.replica == 0)
@@ -201,7 +201,7 @@ async def get_matrices(request: web.Request) -> Matrices:
 @operation("GET", "/directories", look("fleet"))
 async def get_directories(request: web.Request) -> MemoryDirectories:
     """The directories that workers keep in memory, with the strategy of each and why it is that."""
-    return MemoryDirectories(tuple(map(_in_memory, await request.app[STORE].requests.directories())))
+    return MemoryDirectories(tuple(map(_in_memory, await request.app[STORE].worker_requests.directories())))
 
 
 @operation(
@@ -249,10 +249,10 @@ async def page(request: web.Request) -> web.Response:
 
 async def metrics(store: Store, pair: str) -> DirectoryMetrics:
     """Return how good a directory in the workers' memory is. Raises :class:`NotFound`."""
-    chosen = next((each for each in await store.requests.directories() if each.pair == pair), None)
+    chosen = next((each for each in await store.worker_requests.directories() if each.pair == pair), None)
     if chosen is None:
         raise NotFound(f"No worker keeps a directory of “{pair}” in memory now.")
-    shares = await store.requests.shares(pair)
+    shares = await store.worker_requests.shares(pair)
     return await asyncio.to_thread(measured, chosen, shares)
 
 

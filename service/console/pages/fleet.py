@@ -170,7 +170,7 @@ async def about_page(request: web.Request) -> web.Response:
     began_s = time.monotonic()
     await store.ping()
     answered_s = time.monotonic() - began_s
-    nodes, bots = await asyncio.gather(store.ring.view(), store.bots.metrics_urls())
+    nodes, bots = await asyncio.gather(store.ring.view(), store.bot_endpoints.metrics_urls())
     versions = [(name, version(name)) for name in _DISTRIBUTIONS]
     return render(
         request,

@@ -166,14 +166,16 @@ async def _probe(request: web.Request, asked: AddChannel, *, keep: bool) -> Prob
     """Have a worker look at a URL, and keep it as a channel or not. Raises what the worker met."""
     request[DETAIL] = f"{asked.url} {asked.selector}".strip()
     as_page = asked.as_page or bool(asked.selector)
-    return await request.app[STORE].requests.probe(page_url(asked.url, asked.selector), as_page=as_page, keep=keep)
+    return await request.app[STORE].worker_requests.probe(
+        page_url(asked.url, asked.selector), as_page=as_page, keep=keep
+    )
 
 
 async def _preview(store: Store, channel: Channel, probed: Probed) -> Preview:
     """Return what would come of a ``channel`` that was ``probed``."""
     message, trouble = "", ""
     try:
-        message = await store.rehearsals.draft(channel, probed.latest)
+        message = await store.dry_runs.draft(channel, probed.latest)
     except StoreUnavailable:
         raise
     except CoronetError as error:
@@ -200,7 +202,7 @@ def _choices(asked: AddChannel, probed: Probed) -> web.Response:
 
 async def _preview_part(request: web.Request, channel: Channel, selector: str) -> Preview:
     store, url = request.app[STORE], _part_url(channel, selector)
-    probed = await store.requests.probe(url, as_page=True, keep=False, afresh=True)
+    probed = await store.worker_requests.probe(url, as_page=True, keep=False, afresh=True)
     return await _preview(store, probed.channel or channel, probed)
 
 
@@ -208,10 +210,10 @@ async def _move_to_part(request: web.Request, channel: Channel, selector: str) -
     """Move all subscribers to another part. It can be repeated after a crash at any point."""
     store, url = request.app[STORE], _part_url(channel, selector)
     request[DETAIL] = f"{selector_of(channel.url) or 'the whole page'} → {selector_of(url) or 'the whole page'}"
-    probed = await store.requests.probe(url, as_page=True, afresh=True)
-    await store.requests.move(channel.id, url)
+    probed = await store.worker_requests.probe(url, as_page=True, afresh=True)
+    await store.worker_requests.move(channel.id, url)
     successor = probed.channel or channel
-    await store.requests.wanted(successor.id)
+    await store.worker_requests.wanted(successor.id)
     await request.app[ROSTER].again([channel.id, successor.id])
     return successor
 

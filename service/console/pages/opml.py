@@ -132,7 +132,7 @@ async def _within_time(
 
 
 async def _keep(store: Store, feed: Subscribed) -> None:
-    probed = await store.requests.probe(feed.url, as_page=feed.page)
+    probed = await store.worker_requests.probe(feed.url, as_page=feed.page)
     if probed.channel is None:
         raise UserError(f"This is a page that names {'no feed' if probed.page else 'several feeds: add one of them'}.")
     await store.channels.set_listed(probed.channel.id, listed=True)

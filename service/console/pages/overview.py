@@ -67,7 +67,7 @@ async def overview(app: web.Application) -> Overview:
     """Return the fleet in numbers. Raises StoreUnavailable."""
     store, settings, roster, now_s = app[STORE], app[SETTINGS], app[ROSTER], app[CLOCK].wall_s()
     nodes, waiting, users, aims, _ = await asyncio.gather(
-        store.ring.view(), store.outbox.depth(), store.users.count(), store.policy.get(), roster.look()
+        store.ring.view(), store.outbox.depth(), store.users.count(), store.fleet_policy.get(), roster.look()
     )
     ids = sorted(roster.rows)
     # Ids are hashes of URLs, so that the first ones are as good a sample as any.

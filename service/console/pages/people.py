@@ -85,7 +85,7 @@ async def rehearse(request: web.Request, wanted: Commands) -> Rehearsal:
     """Tell what a person would be answered to commands, and what these would do; nothing is done."""
     request[DETAIL] = f"{len(wanted.commands)} commands"
     person = await get_person(request)
-    return Rehearsal(await request.app[STORE].rehearsals.rehearse(person.jid, wanted.commands))
+    return Rehearsal(await request.app[STORE].dry_runs.rehearse(person.jid, wanted.commands))
 
 
 @operation(
@@ -134,7 +134,7 @@ async def delete_person(request: web.Request) -> None:
 @operation("POST", "/invitations", act("people"))
 async def invite(request: web.Request, wanted: Invitation) -> Invited:
     """Make an invitation, for a bot with the setting who_may_use=invited: whoever gets the code sends it to the bot."""
-    return Invited(await request.app[STORE].invites.create(wanted.uses, wanted.days * DAY_S))
+    return Invited(await request.app[STORE].invitations.create(wanted.uses, wanted.days * DAY_S))
 
 
 async def page(request: web.Request) -> web.Response:
@@ -209,7 +209,7 @@ async def rehearsal_page(request: web.Request) -> web.Response:
             raise UserError("Write a command, as one would to the bot: “list”, “why #1”, or an address.")
         if len(before) >= _MOST_COMMANDS:
             raise UserError(f"After {_MOST_COMMANDS} commands, start anew.")
-        lines = await request.app[STORE].rehearsals.rehearse(person.jid, (*before, text))
+        lines = await request.app[STORE].dry_runs.rehearse(person.jid, (*before, text))
     except StoreUnavailable:
         raise
     except CoronetError as failed:

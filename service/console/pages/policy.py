@@ -87,7 +87,7 @@ class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def get_policy(request: web.Request) -> PolicyNow:
     """What the fleet aims at, and the latest changes of that."""
     store, usual = request.app[STORE], request.app[SETTINGS].policy().aims
-    aims, history = await asyncio.gather(store.policy.get(), store.policy.history())
+    aims, history = await asyncio.gather(store.fleet_policy.get(), store.fleet_policy.history())
     return PolicyNow(aims or usual, aims is not None, usual, history[0].number if history else 0, tuple(history))
 
 
@@ -106,7 +106,7 @@ async def undo_policy(request: web.Request) -> PolicyNow:
 
 
 async def _set(request: web.Request, aims: Aims | None, seen: int | None) -> PolicyNow:
-    if not await request.app[STORE].policy.set(aims, by=request[VISITOR].name, seen=seen):
+    if not await request.app[STORE].fleet_policy.set(aims, by=request[VISITOR].name, seen=seen):
         raise web.HTTPConflict(text=_OUTDATED.format(when="meanwhile"))
     return await get_policy(request)
 
@@ -140,7 +140,7 @@ async def apply(request: web.Request) -> web.Response:
 
 async def restore(request: web.Request) -> web.Response:
     """Go back to what the fleet aimed at before, or to what the settings say."""
-    form, history = await form_of(request), await request.app[STORE].policy.history()
+    form, history = await form_of(request), await request.app[STORE].fleet_policy.history()
     to = form.get("to", "")
     if to == "settings":
         aims = None
@@ -157,7 +157,7 @@ async def restore(request: web.Request) -> web.Response:
 
 async def _apply(request: web.Request, aims: Aims | None, form: Mapping[str, str]) -> web.Response:
     seen = int(form["seen"]) if form.get("seen", "").isdecimal() else None
-    if not await request.app[STORE].policy.set(aims, by=request[VISITOR].name, seen=seen):
+    if not await request.app[STORE].fleet_policy.set(aims, by=request[VISITOR].name, seen=seen):
         return await _page(request, aims, 409, error=_OUTDATED.format(when="since you loaded this page"))
     raise web.HTTPSeeOther("/policy?applied=1")
 
@@ -240,7 +240,11 @@ async def _page(
 async def _what_if(store: Store, settings: Settings, roster: Roster, aims: Aims) -> WhatIf:
     """Return what aims would come to on the present channels, nodes and sites' rates."""
     present, nodes, rates, bounds, _ = await asyncio.gather(
-        store.policy.get(), store.ring.view(), store.hosts.rates(), store.bounds.all(AllBounds()), roster.look()
+        store.fleet_policy.get(),
+        store.ring.view(),
+        store.request_budgets.rates(),
+        store.poll_bounds.all(AllBounds()),
+        roster.look(),
     )
     usual = settings.policy()
     before = msgspec.structs.replace(usual, aims=present or usual.aims)

@@ -197,9 +197,9 @@ def _cpu_s(child: Child) -> float:
 async def _versioned(store: Store, channels: Sequence[ChannelId]) -> Versioned:
     """Return when each entry was on its way to the observer."""
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
-    queued = await store.link.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
+    queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     told_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
-    logs = await store.link.many([("XRANGE", keys.log(cid), "-", "+") for cid in channels])
+    logs = await store.redis.many([("XRANGE", keys.log(cid), "-", "+") for cid in channels])
     versioned: dict[tuple[int, str], float] = {}
     for log in logs:
         for _, fields in log:
@@ -248,7 +248,7 @@ async def _add(store: Store, port: int, updates: Updates, number: int) -> Channe
 
 
 async def _subscribe(store: Store, some: Sequence[tuple[str, UserId, ChannelId]]) -> None:
-    link, since = store.link, moment(time.time())
+    link, since = store.redis, moment(time.time())
     own = [(keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid)) for _, uid, _ in some]
     subscribing = zip(own, some, strict=True)
     written = await link.many(
@@ -256,7 +256,7 @@ async def _subscribe(store: Store, some: Sequence[tuple[str, UserId, ChannelId]]
     )
     seqs = [record.split()[1].decode() for _, record, _ in written]
     added = zip(some, seqs, strict=True)
-    await asyncio.gather(*(store.index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
+    await asyncio.gather(*(store.channel_index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
     await link.many(
         [
             script("user_settle", (keys.intents(uid),), cid, f"add {seq}")

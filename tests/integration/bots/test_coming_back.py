@@ -106,9 +106,9 @@ async def test_a_message_id_that_was_used_an_hour_before_is_no_sign_of_the_same_
         alice.send_raw(message)
         await until_so(lambda: len(alice.received) == 1, "it is answered")
         await _noted(store, mine)
-    (known,) = await store.link.call("KEYS", "*:known")
-    for token in await store.link.call("ZRANGE", known, 0, -1):
-        await store.link.call("ZINCRBY", known, -3_600, token)
+    (known,) = await store.redis.call("KEYS", "*:known")
+    for token in await store.redis.call("ZRANGE", known, 0, -1):
+        await store.redis.call("ZINCRBY", known, -3_600, token)
     alice.send_raw(message)
     await _arrived(alice)
     async with serving(mine, store):
@@ -118,7 +118,7 @@ async def test_a_message_id_that_was_used_an_hour_before_is_no_sign_of_the_same_
 
 async def _noted(store: Store, settings: Settings) -> None:
     """Return once it is noted until when a bot has listened."""
-    await until(lambda: store.heard.listened(settings.xmpp_jid), "it is noted")
+    await until(lambda: store.inbound_log.listened(settings.xmpp_jid), "it is noted")
 
 
 async def _arrived(person: ChatClient) -> None:

@@ -74,7 +74,7 @@ async def test_a_page_without_a_feed_is_watched_itself_if_the_person_likes(perso
 async def test_who_subscribes_to_a_channel_that_moved_is_led_to_its_successor(person: Person, store: Store) -> None:
     alice = await person()
     old, new = await make_channel(store, "https://old.example/feed"), await make_channel(store, FEED)
-    await store.link.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
+    await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
     assert f"It has moved to {FEED}: subscribed to *A feed* (#1)" in await alice.say(old.url)
     assert [held.channel for held in await store.subscriptions.of_user(alice.jid)] == [new.id]
 
@@ -86,7 +86,7 @@ async def test_channels_that_moved_in_a_circle_are_still_answered(person: Person
         await make_channel(store, "https://two.example/feed"),
     )
     for channel, successor in ((one, two), (two, one)):
-        await store.link.call("HSET", keys.channel(channel.id), "moved_to", successor.id, "dormant", "1")
+        await store.redis.call("HSET", keys.channel(channel.id), "moved_to", successor.id, "dormant", "1")
     assert "No worker is free to look at" in await alice.say(one.url)
 
 
@@ -106,12 +106,12 @@ async def test_at_a_blocked_host_nothing_can_be_followed_and_why_says_so(person:
     alice, bob = await asyncio.gather(person(), person())
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
-        await store.blocks.add("example.org", Block("ada", 1.0))
+        await store.blocked_hosts.add("example.org", Block("ada", 1.0))
         refused = f"I cannot watch “{FEED}”: example.org is blocked here by an admin."
         assert refused in await bob.say(FEED), "although it is polled"
         assert "example.org is blocked here by an admin." in await bob.say("https://www.example.org/other")
         assert "example.org is blocked here by an admin." in await alice.say("why #1")
-        await store.blocks.lift("example.org")
+        await store.blocked_hosts.lift("example.org")
         assert "Subscribed to *A feed*" in await bob.say(FEED)
 
 

@@ -226,7 +226,7 @@ class _FailingOnce:
 async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store: Store) -> None:
     link = _FailingOnce()
     clock = SystemClock()
-    charges = Charges(store.heard, clock, link.address)
+    charges = Charges(store.inbound_log, clock, link.address)
     charges.hold(EVERYBODY)
     delivery = OutboxConsumer(store, link, clock, charges, 5.0)
     alice = ChatClient("alice@localhost", "", "127.0.0.1", 0, link.address)

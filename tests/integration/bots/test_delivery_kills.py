@@ -125,7 +125,7 @@ async def started(settings: Settings, server: Server, process: Killed) -> AsyncI
     redis = KillableLink(settings)
     redis.process = process
     store = Store(redis)
-    charges = Charges(store.heard, clock, link.address)
+    charges = Charges(store.inbound_log, clock, link.address)
     charges.hold(EVERYBODY)
     link.delivery = OutboxConsumer(store, link, clock, charges, 1_000.0)
     delivering = asyncio.create_task(link.delivery.run())
@@ -141,7 +141,7 @@ async def started(settings: Settings, server: Server, process: Killed) -> AsyncI
 
 async def queue(store: Store) -> None:
     """News, an edit, and news again of one channel for both people, one part a version."""
-    await store.link.call("FLUSHALL")
+    await store.redis.call("FLUSHALL")
     channel = await make_channel(store)
     for jid in (ANN, BEN):
         await store.subscriptions.subscribe(jid, channel.id)

@@ -39,8 +39,8 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
     await Naming(store, SystemClock(), 3).keep([(channels[0].id, 9), (channels[1].id, 2), (channels[2].id, 3)])
     for channel in channels[:2]:  # as if they had been everybody's once
         pairs = frozenset({"tag=python", "host=example.org"})
-        await store.names.register([Name(channel.id, 9, pairs)], 600.0, changed=False)
-        await store.entries.register([Name(f"{channel.id}/2/0", 9, pairs)], 600.0, changed=False)
+        await store.channel_directory.register([Name(channel.id, 9, pairs)], 600.0, changed=False)
+        await store.entry_directory.register([Name(f"{channel.id}/2/0", 9, pairs)], 600.0, changed=False)
         await store.channels.set_name(channel.id, 9, pairs)
 
     told = await bob.wait_for(lambda message: "For all" in message.body)
@@ -67,7 +67,7 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
 async def _stored(store: Store) -> list[bytes]:
     """Return the keys of all that is stored, but for what was just said, and how much."""
     passing = (b":unread", b":heard", b":answers", b":rate:")
-    return sorted(key for key in await store.link.call("KEYS", "*") if not any(part in key for part in passing))
+    return sorted(key for key in await store.redis.call("KEYS", "*") if not any(part in key for part in passing))
 
 
 async def test_what_is_no_query_or_none_that_can_be_watched_for_leaves_nothing(person: Person, store: Store) -> None:

@@ -97,25 +97,25 @@ async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
     alice = await person()
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(7)]
     await store.users.mark(alice.jid, welcomed=True)
-    await store.imports.add(alice.jid, [Subscribed(channel.url) for channel in channels], settings.xmpp_jid)
+    await store.import_queue.add(alice.jid, [Subscribed(channel.url) for channel in channels], settings.xmpp_jid)
     async with serving(settings, store):
         told = (await alice.wait_for(lambda message: "Your list is done" in message.body)).body
         assert "5 new subscriptions" in told
         assert "2 could not be added:" in told
     assert len(await store.subscriptions.of_user(alice.jid)) == 5
-    assert await store.imports.waiting(settings.xmpp_jid) == []
+    assert await store.import_queue.waiting(settings.xmpp_jid) == []
 
 
 @pytest.mark.usefixtures("bot")
 async def test_more_lists_than_one_person_may_have_waiting_are_refused(store: Store, person: Person) -> None:
     alice = await person()
     feeds = [Subscribed(f"https://example.org/{number}") for number in range(MOST_WAITING)]
-    await store.imports.add(alice.jid, feeds, "another-bot.example")
+    await store.import_queue.add(alice.jid, feeds, "another-bot.example")
     assert "still being imported" in await alice.say(f"import {opml.write('Mine', feeds[:1]).decode()}")
-    assert await store.imports.count(alice.jid) == MOST_WAITING
+    assert await store.import_queue.count(alice.jid) == MOST_WAITING
 
 
 @pytest.mark.usefixtures("worker")
 async def test_a_list_is_fetched_behind_the_guard(store: Store) -> None:
     with pytest.raises(AddressRefused):
-        await store.requests.outline("http://10.0.0.1/list.opml")
+        await store.worker_requests.outline("http://10.0.0.1/list.opml")

@@ -45,7 +45,7 @@ async def pair(settings: Settings, store: Store, person: Person) -> AsyncIterato
 
 
 def _of(settings: Settings, store: Store, parts: frozenset[int], *addresses: str) -> Charges:
-    charges = Charges(store.heard, SystemClock(), settings.xmpp_jid, addresses)
+    charges = Charges(store.inbound_log, SystemClock(), settings.xmpp_jid, addresses)
     charges.hold(parts)
     return charges
 
@@ -73,7 +73,7 @@ async def test_an_invitation_that_both_were_brought_is_followed_once_and_not_aga
     assert alice.roster() == ["alice"]
 
     async def seen_to() -> bool:
-        return not await store.heard.unread()
+        return not await store.inbound_log.unread()
 
     await until(seen_to, "nothing waits")
 

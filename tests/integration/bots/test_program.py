@@ -24,7 +24,7 @@ from tests.support.worker import scripted_worker
 
 async def held(store: Store, settings: Settings) -> bool:
     """Whether some bot serves."""
-    return bool(await store.spreads.holders(process.name(settings)))
+    return bool(await store.partition_leases.holders(process.name(settings)))
 
 
 async def test_sigterm_ends_it_in_order_and_frees_the_post(settings: Settings, store: Store, person: Person) -> None:
@@ -80,7 +80,7 @@ async def test_it_waits_for_a_server_that_is_not_there_yet(
     late = await moved(settings, own_prosody)
     running = asyncio.create_task(run(late))
     try:
-        await until(store.bots.metrics_urls, "the bot runs, without a server")
+        await until(store.bot_endpoints.metrics_urls, "the bot runs, without a server")
         await own_prosody.start()
         log = own_prosody.directory / "prosody.log"
         sign = "External component successfully authenticated" if login == "component" else "Authenticated as bot@"

@@ -28,7 +28,7 @@ COMMANDS = (
 async def _held(store: Store) -> dict[bytes, Any]:
     """Return all that is in Redis but for what only counts, or waits."""
     found: dict[bytes, Any] = {}
-    for key in sorted(await store.link.call("KEYS", "*")):
+    for key in sorted(await store.redis.call("KEYS", "*")):
         passing = (
             b":rate:",
             b":identity",
@@ -44,7 +44,7 @@ async def _held(store: Store) -> dict[bytes, Any]:
             b"{d}:unread",
         )
         if not any(part in key for part in passing):
-            found[key] = await store.link.call("DUMP", key)
+            found[key] = await store.redis.call("DUMP", key)
     return found
 
 
@@ -52,10 +52,10 @@ async def _answered(store: Store, jid: str, *said: str) -> tuple[list[str], list
     """Return the last answer, and what would be done for it."""
 
     async def there() -> bool:
-        return bool(await store.link.call("EXISTS", keys.BOT_ANSWERS))
+        return bool(await store.redis.call("EXISTS", keys.BOT_ANSWERS))
 
     await until(there, "the bot takes questions")
-    line = (await store.rehearsals.rehearse(jid, said))[-1]
+    line = (await store.dry_runs.rehearse(jid, said))[-1]
     return list(line.replies), list(line.would)
 
 
@@ -67,7 +67,7 @@ async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Pe
 
         async def settled() -> bool:
             ((_, sends_receipts),) = await store.users.recipients([keys.user_id(alice.jid)])
-            return sends_receipts and not await store.heard.unread()
+            return sends_receipts and not await store.inbound_log.unread()
 
         await until(settled, "the bot knows that she sends receipts")
         before = await _held(store)
@@ -102,7 +102,7 @@ async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_woul
     alice = await person()
     await alice.say("status")
     await make_channel(store)
-    await store.blocks.add("example.org", Block("ada", 1.0))
+    await store.blocked_hosts.add("example.org", Block("ada", 1.0))
     (said,), would = await _answered(store, alice.jid, FEED)
     assert "example.org is blocked here by an admin." in said
     assert would == []
@@ -115,7 +115,7 @@ async def test_a_draft_is_the_message_that_subscribers_get(store: Store) -> None
 
     async def drafted() -> str:
         with contextlib.suppress(NoWorker):  # it has only just begun to take questions
-            return await store.rehearsals.draft(channel, await store.channels.latest(channel.id, 1))
+            return await store.dry_runs.draft(channel, await store.channels.latest(channel.id, 1))
         return ""
 
     assert await until(drafted, "the bot drafts") == f"*A feed*\nFirst\n{FEED}/1"
@@ -126,11 +126,11 @@ async def test_a_draft_can_be_of_a_channel_that_there_is_not(store: Store) -> No
 
     async def drafted() -> str:
         with contextlib.suppress(NoWorker):
-            return await store.rehearsals.draft(channel, seen)
+            return await store.dry_runs.draft(channel, seen)
         return ""
 
     said = await until(drafted, "the bot drafts")
     assert "First" in said
     assert OTHER in said
     assert "Before" not in said
-    assert await store.rehearsals.draft(channel, ()) == ""
+    assert await store.dry_runs.draft(channel, ()) == ""

@@ -55,11 +55,11 @@ async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_
     heard = list(alice.heard)
     whispered = Said(alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, at_s=1.0)
     sentence = Sentence(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
-    assert await store.heard.put([sentence]) == [True]
-    await store.heard.notify([Notice(user_id(alice.room))])
+    assert await store.inbound_log.put([sentence]) == [True]
+    await store.inbound_log.notify([Notice(user_id(alice.room))])
 
     async def struck_off() -> bool:
-        return not await store.heard.read([user_id(alice.room)])
+        return not await store.inbound_log.read([user_id(alice.room)])
 
     await until(struck_off, "it is struck off")
     assert len(await store.subscriptions.of_user(alice.room)) == 1

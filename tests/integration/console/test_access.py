@@ -212,7 +212,7 @@ async def test_who_reads_the_store_finds_no_key_link_or_session_that_works(store
         await store.accounts.invite("ada", account) or "",
         await store.sessions.open("ada", account),
     ]
-    stored = [str(await store.link.call("DUMP", key)) + str(key) for key in await store.link.call("KEYS", "*")]
+    stored = [str(await store.redis.call("DUMP", key)) + str(key) for key in await store.redis.call("KEYS", "*")]
     assert len(stored) == 5
     assert all(tokens)
     assert not [value for value in stored for token in tokens if token in value]
@@ -244,12 +244,12 @@ async def test_every_change_is_in_the_log_with_who_what_where_and_how_it_ended(
 
 async def test_what_a_console_began_and_did_not_live_to_end_is_in_the_log(store: Store, ada: Visitor) -> None:
     await ada.post("/settings/accounts", name="bob", role="viewer")
-    ((noted,), _) = await store.audit.page()
-    await store.audit.begin("lost", noted.deed)
-    assert await store.link.call("HLEN", keys.CONSOLE_BEGUN) == 1
+    ((noted,), _) = await store.audit_log.page()
+    await store.audit_log.begin("lost", noted.deed)
+    assert await store.redis.call("HLEN", keys.CONSOLE_BEGUN) == 1
     long_ago = type(noted.deed)(0.0, "ada", "", "", "Drain a node.", "/nodes")
-    await store.audit.begin("longer", long_ago)
-    (newest, *_), _ = await store.audit.page()
+    await store.audit_log.begin("longer", long_ago)
+    (newest, *_), _ = await store.audit_log.page()
     assert (newest.deed.action, newest.deed.status) == ("Drain a node.", 0)
     assert "Nobody knows" in (await ada.get("/log"))[1]
 

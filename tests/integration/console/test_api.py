@@ -116,8 +116,8 @@ async def test_a_channel_tells_what_became_of_it_and_what_its_publisher_wants(
     channel, successor = await make_channel(store), await make_channel(store, "https://example.net/feed")
     wishes = msgspec.msgpack.encode(PollingHints(ttl_s=3600.0))
     told = ("condition", "dead", "moved_to", successor.id, "wishes", wishes)
-    await store.link.call("HSET", keys.channel(channel.id), *told)
-    await store.hosts.pause(channel.id, 60.0)
+    await store.redis.call("HSET", keys.channel(channel.id), *told)
+    await store.request_budgets.pause(channel.id, 60.0)
     _, about = await _ask(api, "GET", f"channels/{channel.id}")
     assert (about["channel"]["condition"], about["channel"]["moved_to"]) == ("dead", successor.id)
     assert about["wishes"] == {"ttl_s": 3600.0}
@@ -301,17 +301,17 @@ async def test_a_directory_is_measured_by_what_its_workers_keep(store: Store, ap
 async def test_a_search_that_is_none_is_a_problem_in_clear_words_and_leaves_nothing(
     store: Store, api: aiohttp.ClientSession, query: str, words: str
 ) -> None:
-    before = await store.link.call("KEYS", "*")
+    before = await store.redis.call("KEYS", "*")
     status, problem = await _ask(api, "GET", f"search?q={query}")
     assert (status, problem["code"]) == (422, "bad-query")
     assert words in problem["detail"]
-    assert await store.link.call("KEYS", "*") == before
+    assert await store.redis.call("KEYS", "*") == before
 
 
 async def test_a_search_of_a_megabyte_is_not_even_read(store: Store, api: aiohttp.ClientSession) -> None:
-    before = await store.link.call("KEYS", "*")
+    before = await store.redis.call("KEYS", "*")
     async with api.get("search?q=tag=" + "x" * 2**20) as answer:
         assert answer.status == 400
         assert len(await answer.text()) < 500
-    assert await store.link.call("KEYS", "*") == before
+    assert await store.redis.call("KEYS", "*") == before
     assert (await _ask(api, "GET", "search?q=tag=x"))[0] == 200

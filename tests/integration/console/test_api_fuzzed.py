@@ -52,7 +52,7 @@ async def _filled(store: Store) -> Channel:
         await store.outbox.enqueue([uid], channel.id, version, 1.0, Parts(news=()))
         (batch,) = (await store.outbox.claim([uid], 10, 5.0)).values()
         await store.outbox.dead(uid, batch.message_id, "gone")
-    await store.link.call("HSET", keys.channel(channel.id), "private", "1")
+    await store.redis.call("HSET", keys.channel(channel.id), "private", "1")
     return channel
 
 

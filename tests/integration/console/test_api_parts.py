@@ -142,7 +142,7 @@ async def test_many_channels_are_changed_at_once(store: Store, api: aiohttp.Clie
 async def test_sites_are_listed_by_how_much_is_watched_there(store: Store, api: aiohttp.ClientSession) -> None:
     for url in ("https://a.example.org/1", "https://b.example.org/2", "https://example.net/", "https://example.com/"):
         await make_channel(store, url)
-    await store.hosts.set_rate("example.net", 2.5)
+    await store.request_budgets.set_rate("example.net", 2.5)
     _, first = await _ask(api, "GET", "hosts?limit=2")
     assert [(site["site"], site["channels"]) for site in first["items"]] == [("example.org", 2), ("example.com", 1)]
     _, rest = await _ask(api, "GET", f"hosts?limit=2&cursor={first['next']}")
@@ -176,7 +176,7 @@ async def test_what_failed_can_be_sent_again_with_the_same_key(store: Store, api
         assert (await _ask(api, "POST", path, headers=one))[0] == 404
     for key in ("", "x" * 256):
         assert (await _ask(api, "POST", path, headers={"Idempotency-Key": key}))[0] == 422
-    assert not [key for key in await store.link.call("KEYS", "*") if b"repeat" in key]
+    assert not [key for key in await store.redis.call("KEYS", "*") if b"repeat" in key]
 
 
 async def test_an_answer_that_holds_a_secret_is_not_kept(store: Store, api: aiohttp.ClientSession) -> None:
@@ -185,7 +185,7 @@ async def test_an_answer_that_holds_a_secret_is_not_kept(store: Store, api: aioh
     status, made = await _ask(api, "POST", "accounts", {"name": "bob", "role": "viewer"}, headers=one)
     assert status == 201
     token = made["link"].partition("=")[2]
-    held = [await store.link.call("DUMP", key) for key in await store.link.call("KEYS", "*")]
+    held = [await store.redis.call("DUMP", key) for key in await store.redis.call("KEYS", "*")]
     assert not [value for value in held if token.encode() in value]
     status, problem = await _ask(api, "POST", "accounts", {"name": "bob", "role": "viewer"}, headers=one)
     assert (status, "held a secret" in problem["detail"]) == (409, True)
@@ -196,7 +196,7 @@ async def test_one_that_is_still_under_way_is_not_begun_again(store: Store, api:
     path, one = f"channels/{channel.id}/poll", {"Idempotency-Key": "one"}
     await store.ring.join("deaf", "", 60.0, lambda _: "a" * 40)
     first = asyncio.create_task(_ask(api, "POST", path, headers=one))
-    await until(lambda: store.link.call("EXISTS", keys.inbox("a" * 40)), "the first request asks the worker")
+    await until(lambda: store.redis.call("EXISTS", keys.inbox("a" * 40)), "the first request asks the worker")
     status, problem = await _ask(api, "POST", path, headers=one)
     assert (status, "still under way" in problem["detail"], first.done()) == (409, True, False)
     first.cancel()

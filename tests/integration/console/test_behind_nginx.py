@@ -57,7 +57,7 @@ async def test_people_behind_a_proxy_are_told_apart_by_the_address_it_names(prox
         assert (await eve.post("/login", name="ada", password=PASSWORD))[0] == 429
         assert await ada.post("/login", name="ada", password=PASSWORD, next="/nodes") == (303, "/nodes")
         assert (await ada.get("/nodes"))[0] == 200
-    (noted,), _ = await store.audit.page()
+    (noted,), _ = await store.audit_log.page()
     (session,) = await store.sessions.all()
     assert (noted.deed.address, session.address) == (ADAS, ADAS)
 

@@ -45,11 +45,11 @@ async def test_only_hosts_of_the_site_are_blocked_on_its_page(store: Store, ada:
     assert status == 422
     assert "is no host of example.org" in text
     assert (await ada.post(f"{SITE}/block", name="not a host"))[0] == 422
-    assert await store.blocks.all() == {}
+    assert await store.blocked_hosts.all() == {}
 
 
 async def test_nothing_is_added_at_a_blocked_host(store: Store, ada: Visitor, api: aiohttp.ClientSession) -> None:
-    await store.blocks.add("example.org", Block("ada", 1.0))
+    await store.blocked_hosts.add("example.org", Block("ada", 1.0))
     status, text = await ada.post("/channels/add", url="https://www.example.org/feed")
     assert status == 422
     assert "example.org is blocked here by an admin." in text

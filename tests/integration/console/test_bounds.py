@@ -18,14 +18,14 @@ async def test_bounds_are_set_shown_and_undone(store: Store, ada: Visitor) -> No
         303,
         f"{path}#bounds",
     )
-    found = await store.bounds.get(channel.id)
+    found = await store.poll_bounds.get(channel.id)
     assert found is not None
     assert (found.bounds, found.before, found.by) == (Bounds(7_200.0, 900.0), UNBOUNDED, "ada")
     _, text = await ada.get(path)
     assert "A mean wait of at most 2 h and at least 15 min between two polls" in text
     assert "Undo: as the policy has it again" in text
     assert await ada.post(f"{path}/bounds", undo="1", longest_wait_s="1 s") == (303, f"{path}#bounds")
-    found = await store.bounds.get(channel.id)
+    found = await store.poll_bounds.get(channel.id)
     assert found is not None
     assert (found.bounds, found.before) == (UNBOUNDED, Bounds(7_200.0, 900.0))
 
@@ -44,7 +44,7 @@ async def test_what_are_no_bounds_is_explained(store: Store, ada: Visitor, field
     status, text = await ada.post(f"/channels/{channel.id}/bounds", **fields)
     assert status == 422
     assert words in text
-    assert await store.bounds.get(channel.id) is None
+    assert await store.poll_bounds.get(channel.id) is None
 
 
 async def test_programs_set_and_undo_bounds_which_is_logged(store: Store, served: tuple[str, web.Application]) -> None:

@@ -56,7 +56,7 @@ async def test_channels_are_found_by_what_becomes_of_them(store: Store, ada: Vis
         state: await make_channel(store, f"https://example.org/{state}", listed=state != "idle") for state in states
     }
     await polled(store, made["failing"].id, PollResult("a" * 40, 5.0, "bad-status", 404))
-    await store.remarks.pause([made["paused"].id], 7200.0)
+    await store.admin_settings.pause([made["paused"].id], 7200.0)
     for state in states:
         assert _shown((await ada.get(f"/channels?state={state}"))[1]) == [made[state].id]
 
@@ -85,23 +85,23 @@ async def test_many_channels_are_paused_and_nobody_else_ends_that(store: Store, 
     _, text = await _change(ada, "pause", one.id, other.id, **{"for": "2 h"})
     assert "2 channels" in text
     assert "Paused for 2 h" in text
-    await store.hosts.pause(one.id, 1.0)
-    assert await store.hosts.paused_s(one.id) > 7000
+    await store.request_budgets.pause(one.id, 1.0)
+    assert await store.request_budgets.paused_s(one.id) > 7000
     await _change(ada, "resume", one.id)
-    assert await store.hosts.paused_s(one.id) == 0
-    assert await store.hosts.paused_s(other.id) > 7000
+    assert await store.request_budgets.paused_s(one.id) == 0
+    assert await store.request_budgets.paused_s(other.id) > 7000
 
 
 async def test_tags_are_given_found_by_and_taken_away(store: Store, ada: Visitor) -> None:
     one, other = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
     await _change(ada, "tag", one.id, tag="News")
     await _change(ada, "tag", one.id, tag="daily")
-    (found,) = await store.remarks.read([one.id])
+    (found,) = await store.admin_settings.read([one.id])
     assert found is not None
     assert found.tags == ("daily", "news")
     assert _shown((await ada.get("/channels?tag=news"))[1]) == [one.id]
     await _change(ada, "untag", one.id, other.id, tag="news")
-    (found,) = await store.remarks.read([one.id])
+    (found,) = await store.admin_settings.read([one.id])
     assert found is not None
     assert found.tags == ("daily",)
 

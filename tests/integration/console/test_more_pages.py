@@ -33,30 +33,30 @@ async def test_what_other_aims_come_to_is_shown_before_they_are_applied(store: S
     _, text = await ada.get(f"/policy?goal=fair&{WHAT_IF}")
     assert "What that would come to" in text
     assert "Apply: Fair, 3 polls per channel, longest wait 1 h" in text
-    assert await store.policy.get() is None
+    assert await store.fleet_policy.get() is None
 
 
 async def test_aims_are_applied_and_undone_with_a_history(store: Store, ada: Visitor) -> None:
     await make_channel(store, listed=True)
     sent = {"goal": "fast", "longest_wait_s": "1 h", "delay_s": "30 s", "polls_per_channel": "2"}
     assert await ada.post("/policy", seen="0", **sent) == (303, "/policy?applied=1")
-    aims = await store.policy.get()
+    aims = await store.fleet_policy.get()
     assert aims == Aims(Goal.FAST, polls_per_channel=2.0, delay_s=30.0, longest_wait_s=3600.0)
     _, text = await ada.get("/policy")
     assert "Fast, mean delay 30 s, longest wait 1 h" in text
     assert await ada.post("/policy/restore", to="before", seen="1") == (303, "/policy?applied=1")
-    assert await store.policy.get() is None
+    assert await store.fleet_policy.get() is None
     assert await ada.post("/policy/restore", to="1", seen="2") == (303, "/policy?applied=1")
-    assert await store.policy.get() == aims
-    assert [revision.by for revision in await store.policy.history()] == ["ada"] * 3
+    assert await store.fleet_policy.get() == aims
+    assert [revision.by for revision in await store.fleet_policy.history()] == ["ada"] * 3
 
 
 async def test_aims_that_somebody_else_has_changed_meanwhile_stay(store: Store, ada: Visitor) -> None:
-    await store.policy.set(Aims(goal=Goal.FAIR), by="bob")
+    await store.fleet_policy.set(Aims(goal=Goal.FAIR), by="bob")
     status, text = await ada.post("/policy", seen="0", goal="lite")
     assert status == 409
     assert "Somebody else has changed the aims" in text
-    assert await store.policy.get() == Aims(goal=Goal.FAIR)
+    assert await store.fleet_policy.get() == Aims(goal=Goal.FAIR)
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ async def test_a_site_shows_how_it_answers_and_has_its_rate_set(store: Store, ad
     _, text = await ada.get("/hosts/example.org")
     assert "50 %" in text
     assert await ada.post("/hosts/example.org", action="set", requests_per_s="0.5") == (303, "/hosts/example.org")
-    assert await store.hosts.rate("example.org") == 0.5
+    assert await store.request_budgets.rate("example.org") == 0.5
     assert "an admin has set" in (await ada.get("/hosts/example.org"))[1]
     await ada.post("/hosts/example.org", action="usual")
-    assert await store.hosts.rate("example.org") is None
+    assert await store.request_budgets.rate("example.org") is None
     assert (await ada.post("/hosts/example.org", action="set", requests_per_s="-1"))[0] == 422
     await ada.post("/hosts/example.org", action="pause")
-    assert await store.hosts.paused_s(channel.id) > 3600
+    assert await store.request_budgets.paused_s(channel.id) > 3600
     await ada.post("/hosts/example.org", action="resume")
-    assert await store.hosts.paused_s(channel.id) == 0
+    assert await store.request_budgets.paused_s(channel.id) == 0
 
 
 async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
@@ -138,7 +138,7 @@ async def test_a_channel_shows_what_its_hub_has_agreed_to_and_no_secret(store: S
 
 
 async def test_a_message_that_cannot_be_read_is_shown_as_such_and_deleted(store: Store, ada: Visitor) -> None:
-    letter = await store.link.call("XADD", keys.DEAD_LETTERS, "*", "why", b"\xff", "items", "nonsense")
+    letter = await store.redis.call("XADD", keys.DEAD_LETTERS, "*", "why", b"\xff", "items", "nonsense")
     status, text = await ada.get("/delivery")
     assert status == 200
     assert "Cannot be read" in text
@@ -218,8 +218,8 @@ async def test_who_waits_is_on_the_delivery_page(store: Store, ada: Visitor) -> 
     await store.subscriptions.subscribe("bob@example.org", channel.id)
     assert "all is told" in (await ada.get("/delivery"))[1]
     uid = keys.user_id("bob@example.org")
-    await store.link.call("XADD", keys.outbox(uid), "*", "c", channel.id, "v", "2", "t", "1")
-    await store.link.call("ZADD", keys.WAITING, 1, uid)
+    await store.redis.call("XADD", keys.outbox(uid), "*", "c", channel.id, "v", "2", "t", "1")
+    await store.redis.call("ZADD", keys.WAITING, 1, uid)
     assert "bob@example.org" in (await ada.get("/delivery"))[1]
 
 
@@ -268,7 +268,7 @@ async def test_a_poll_that_nobody_carries_out_says_so_at_its_end(store: Store, a
 
 async def test_a_viewer_is_shown_nothing_to_press(served: tuple[str, object], store: Store) -> None:
     channel = await make_channel(store, listed=True)
-    await store.policy.set(Aims(), by="ada")
+    await store.fleet_policy.set(Aims(), by="ada")
     async with logged_in(served[0], store, "vic", Role.VIEWER) as vic:
         for path in ("/channels", f"/channels/{channel.id}", "/policy", "/hosts/example.org", "/nodes", "/shards"):
             _, text = await vic.get(path)
@@ -291,6 +291,6 @@ async def test_an_invitation_is_made_on_the_settings_page_and_opens_the_door_onc
     status, text = await ada.post("/settings/invitations", uses="1", days="2")
     assert status == 200
     (code,) = re.findall(r"invite (\S+?)<", text)
-    assert await store.invites.accept("bob@example.org", code)
-    assert not await store.invites.accept("eve@example.org", code)
+    assert await store.invitations.accept("bob@example.org", code)
+    assert not await store.invitations.accept("eve@example.org", code)
     assert (await ada.post("/settings/invitations", uses="many", days="2"))[0] == 422

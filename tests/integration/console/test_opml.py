@@ -56,7 +56,7 @@ async def _import(api: aiohttp.ClientSession, body: bytes) -> tuple[int, Any]:
 async def test_what_is_polled_is_exported_and_nothing_else(store: Store, api: aiohttp.ClientSession) -> None:
     await make_channel(store, CATS, listed=True)
     subscribed = await make_channel(store, DOGS)
-    await store.index.add(subscribed.id, user_id("somebody@localhost"), 1)
+    await store.channel_index.add(subscribed.id, user_id("somebody@localhost"), 1)
     await make_channel(store, GONE)
     async with api.get("channels.opml") as answer:
         assert answer.content_type == "text/x-opml"

@@ -134,14 +134,14 @@ async def test_what_subscribers_were_told_of_a_channel_is_its_state(
 ) -> None:
     channel = await make_channel(store, listed=True)
     await polled(store, channel.id, PollResult("a" * 40, 5.0, "bad-status", 410))
-    await store.link.call("HSET", keys.channel(channel.id), "condition", condition)
+    await store.redis.call("HSET", keys.channel(channel.id), "condition", condition)
     for path in ("/channels", f"/channels/{channel.id}"):
         assert words in (await ada.get(path))[1]
 
 
 async def test_a_channel_that_moved_leads_to_its_successor(store: Store, ada: Visitor) -> None:
     old, new = await make_channel(store), await make_channel(store, "https://example.net/feed")
-    await store.link.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
+    await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
     assert f'href="/channels/{new.id}">to another address' in (await ada.get("/channels"))[1]
     _, text = await ada.get(f"/channels/{old.id}")
     assert f'href="/channels/{new.id}"' in text
@@ -153,10 +153,10 @@ async def test_a_channel_shows_what_its_publisher_wants_and_whether_it_is_left_a
 ) -> None:
     channel = await make_channel(store, listed=True)
     assert "Paused" not in (await ada.get(f"/channels/{channel.id}"))[1]
-    await store.link.call(
+    await store.redis.call(
         "HSET", keys.channel(channel.id), "wishes", msgspec.msgpack.encode(PollingHints(ttl_s=7200.0))
     )
-    await store.hosts.pause(channel.id, 7200.0)
+    await store.request_budgets.pause(channel.id, 7200.0)
     _, text = await ada.get(f"/channels/{channel.id}")
     assert "2 h between two polls" in text
     assert "For another 2 h" in text

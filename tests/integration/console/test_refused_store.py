@@ -14,9 +14,9 @@ ACCEPT = "/api/v1/store/accept"
 
 async def _lose_all_data(store: Store) -> None:
     await store.identity.look()
-    await store.link.call("HINCRBY", keys.STORE_IDENTITY, "counter", 10)
+    await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", 10)
     await store.identity.look()
-    await store.link.call("FLUSHALL")
+    await store.redis.call("FLUSHALL")
     await store.identity.look()
 
 
@@ -53,6 +53,6 @@ async def test_the_operator_accepts_the_store_with_the_consoles_token_and_that_i
         assert (status, "is accepted" in said) == (200, True)
         await store.ping()
         assert (await _ask(url, "GET", "/api/v1/overview"))[0] == 200
-        ((noted,), _) = await store.audit.page()
+        ((noted,), _) = await store.audit_log.page()
         deed = noted.deed
         assert (deed.action, deed.on, deed.key) == ("Go on with the store as it is.", ACCEPT, "console_admin_token")

@@ -36,16 +36,16 @@ async def make_late(store: Store, url: str, *, polled_s: float = LATE_S) -> str:
 
 async def note_pace(store: Store, cid: str, interval_s: float) -> None:
     """Have an owner note how often it polls a channel, long ago."""
-    await store.link.call("HSET", keys.channel(cid), "paces", struct.pack("<If", int(LATE_S), interval_s))
+    await store.redis.call("HSET", keys.channel(cid), "paces", struct.pack("<If", int(LATE_S), interval_s))
 
 
 async def join(store: Store, joined_s: float = 1_000.0) -> None:
     """Have a worker be in the ring since then, without its polling anything."""
     node = await store.ring.join("w", "", 3_600, balanced_id)
-    packed = await store.link.call("HGET", keys.RING_NODES, node.id)
+    packed = await store.redis.call("HGET", keys.RING_NODES, node.id)
     value = packed.replace(f'"joined_s":{node.joined_s!r}'.encode(), f'"joined_s":{joined_s!r}'.encode())
     assert value != packed
-    await store.link.call("HSET", keys.RING_NODES, node.id, value)
+    await store.redis.call("HSET", keys.RING_NODES, node.id, value)
 
 
 async def test_a_channel_that_nobody_polls_needs_attention(
@@ -75,14 +75,14 @@ async def test_a_channel_that_nobody_polls_needs_attention(
 
 
 EXCUSES: dict[str, Change] = {
-    "paused": lambda store, cid: store.remarks.pause([cid], 60.0),
-    "publisher's wish": lambda store, cid: store.hosts.pause(cid, 60.0),
-    "wish that ended just now": lambda store, cid: store.hosts.pause(cid, 0.001),
-    "resumed": lambda store, cid: store.remarks.pause([cid], 0.0),
-    "blocked": lambda store, _: store.blocks.add("example.org", Block("ada", 1.0)),
-    "dead": lambda store, cid: store.link.call("HSET", keys.channel(cid), "condition", "dead"),
-    "quarantined": lambda store, cid: store.link.call("HSET", keys.channel(cid), "condition", "quarantined"),
-    "dormant": lambda store, cid: store.link.call("HSET", keys.channel(cid), "dormant", "1"),
+    "paused": lambda store, cid: store.admin_settings.pause([cid], 60.0),
+    "publisher's wish": lambda store, cid: store.request_budgets.pause(cid, 60.0),
+    "wish that ended just now": lambda store, cid: store.request_budgets.pause(cid, 0.001),
+    "resumed": lambda store, cid: store.admin_settings.pause([cid], 0.0),
+    "blocked": lambda store, _: store.blocked_hosts.add("example.org", Block("ada", 1.0)),
+    "dead": lambda store, cid: store.redis.call("HSET", keys.channel(cid), "condition", "dead"),
+    "quarantined": lambda store, cid: store.redis.call("HSET", keys.channel(cid), "condition", "quarantined"),
+    "dormant": lambda store, cid: store.redis.call("HSET", keys.channel(cid), "dormant", "1"),
     "rarely polled": lambda store, cid: note_pace(store, cid, 86_400.0),
     "not polled at all": lambda store, cid: note_pace(store, cid, 0.0),
     "unwanted": lambda store, cid: store.subscriptions.unsubscribe("alice@localhost", cid),

@@ -141,7 +141,7 @@ async def test_a_signed_push_reaches_the_channels_owner(
 ) -> None:
     me = await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
     assert await _push(hub, channel, b"<feed/>") == 202
-    letters, _ = await store.inboxes.read(me.id, "0")
+    letters, _ = await store.node_inboxes.read(me.id, "0")
     assert [(letter.kind, letter.payload.decode()) for letter in letters] == [("push", channel.id)]
     assert await store.websub.taken(channel.id) == [Push(b"<feed/>", "application/atom+xml")]
     assert await store.websub.taken(channel.id) == []

@@ -236,7 +236,7 @@ async def test_a_workers_probe_obeys_it(place: Namespace, clean_redis: str) -> N
                 f"http://public.example/to?{quote(LITERALS[3])}",
             ):
                 with pytest.raises(AddressRefused, match="is not a public address"):
-                    await store.requests.probe(url)
-            assert (await store.requests.probe("http://public.example/feed")).channel is not None
+                    await store.worker_requests.probe(url)
+            assert (await store.worker_requests.probe("http://public.example/feed")).channel is not None
     finally:
         await store.close()

@@ -35,8 +35,8 @@ async def call(clean_redis: str) -> AsyncIterator[Call]:
     async with _store(clean_redis) as store, console(store) as (url, _):
         cid = (await make_channel(store)).id
         for n in range(PEOPLE):
-            await store.index.add(cid, keys.user_id(f"user{n}@localhost"), n + 1)
-        await store.index.page(cid, "", 1000)
+            await store.channel_index.add(cid, keys.user_id(f"user{n}@localhost"), n + 1)
+        await store.channel_index.page(cid, "", 1000)
 
         async def run(*arguments: str, token: str = TOKEN, at: str = url) -> tuple[int, str, str]:
             environ = {"CORONET_CONSOLE_PUBLIC_URL": at, "CORONET_CONSOLE_ADMIN_TOKEN": token}
@@ -95,7 +95,7 @@ async def test_what_cannot_be_done_is_said_in_one_line_and_nothing_changes(
 async def test_lists_are_tables_that_what_publishers_write_cannot_break(clean_redis: str, call: Call) -> None:
     async with _store(clean_redis) as store:
         channel = await make_channel(store, "https://example.net/feed", listed=True)
-        await store.link.call("HSET", keys.channel(channel.id), "title", "A\x1b[31m\nB")
+        await store.redis.call("HSET", keys.channel(channel.id), "title", "A\x1b[31m\nB")
     _, text, _ = await call("channels")
     header, *rows = text.splitlines()
     assert header.split()[:3] == ["id", "url", "title"]

@@ -157,7 +157,7 @@ async def test_no_bot_that_is_connected_loses_its_connection(
     told = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
     store = await connect(told)
     async with serving(told, store) as bot:
-        await until(lambda: store.heard.listened(told.xmpp_jid), "it is noted")
+        await until(lambda: store.inbound_log.listened(told.xmpp_jid), "it is noted")
         session = bot.connection._session
         silent_s = await bots_silent_s(told, SystemClock())
         (connected,) = await check_xmpp(told, silent_s)
@@ -237,7 +237,7 @@ async def announced(ours: settings.Settings, why_not: str) -> AsyncIterator[None
     store = await connect(ours)
     health = await serve_health("127.0.0.1", 0, ready)
     try:
-        await store.bots.announce(f"{health.url}/metrics")
+        await store.bot_endpoints.announce(f"{health.url}/metrics")
         yield
     finally:
         await health.close()

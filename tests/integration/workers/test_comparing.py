@@ -253,7 +253,7 @@ async def test_a_channel_that_wakes_up_unchanged_keeps_its_publishers_wishes_and
         held = await made(store, publisher.url("/feed"), listing("a"))
         cid = held.channel.id
         wishes = msgspec.msgpack.encode(PollingHints(ttl_s=60.0))
-        await store.link.call("HSET", keys.channel(cid), "etag", '"1"', "dormant", "1", "wishes", wishes)
+        await store.redis.call("HSET", keys.channel(cid), "etag", '"1"', "dormant", "1", "wishes", wishes)
         held = await loaded(store, held.channel)
         poll = await poller(store, reach, Parser()).poll(held, US)
         assert poll.found is not None

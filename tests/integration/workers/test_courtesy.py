@@ -34,37 +34,38 @@ async def granted(courtesy: Courtesy, urls: list[str], group: str = "") -> int:
 
 
 async def test_all_hosts_of_a_site_have_one_budget_whichever_worker_asks(store: Store) -> None:
-    workers = [Courtesy(store.hosts, OFTEN) for _ in range(4)]
+    workers = [Courtesy(store.request_budgets, OFTEN) for _ in range(4)]
     urls = [f"https://{name}.example.co.uk/feed" for name in ("www", "news", "blog", "ada", "bob")]
     counts = await asyncio.gather(*(granted(worker, urls) for worker in workers))
     assert sum(counts) == BURST - 1
 
 
 async def test_all_sites_of_a_network_have_one_budget(store: Store) -> None:
-    courtesy = Courtesy(store.hosts, OFTEN)
+    courtesy = Courtesy(store.request_budgets, OFTEN)
     urls = [f"https://site{n}.example/feed" for n in range(20)]
     assert await granted(courtesy, urls, GROUP) == BURST - 1
 
 
 async def test_a_network_is_charged_for_its_first_answer_once(store: Store) -> None:
-    courtesy = Courtesy(store.hosts, OFTEN)
+    courtesy = Courtesy(store.request_budgets, OFTEN)
     group = ""
     for _ in range(3):
         group = await courtesy.answered("93.184.216.34", group)
     assert group == GROUP
-    left = [await store.hosts.take_network(Bound(GROUP, 0.01, BURST - 1)) == 0.0 for _ in range(BURST)]
+    left = [await store.request_budgets.take_network(Bound(GROUP, 0.01, BURST - 1)) == 0.0 for _ in range(BURST)]
     assert left.count(True) == BURST - 2
 
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "10.0.0.1", "fe80::1%eth0"])
 async def test_who_is_not_public_is_in_no_network(store: Store, address: str) -> None:
-    assert await Courtesy(store.hosts, OFTEN).answered(address) == ""
+    assert await Courtesy(store.request_budgets, OFTEN).answered(address) == ""
 
 
 async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
     wide = Settings(host_requests_per_s=1000.0, max_polls_per_hour=1e6, egress_requests_per_s=0.01)
     north, also_north, south = (
-        Courtesy(store.hosts, wide.model_copy(update={"egress_group": name})) for name in ("north", "north", "south")
+        Courtesy(store.request_budgets, wide.model_copy(update={"egress_group": name}))
+        for name in ("north", "north", "south")
     )
     urls = [f"https://example.org/{n}" for n in range(6)]
     assert await granted(north, urls) + await granted(also_north, urls) == BURST - 1
@@ -72,14 +73,14 @@ async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
 
 
 async def test_an_admins_rate_reaches_every_worker_at_once(store: Store) -> None:
-    courtesy = Courtesy(store.hosts, OFTEN)
+    courtesy = Courtesy(store.request_budgets, OFTEN)
     assert await granted(courtesy, [f"https://example.org/{n}" for n in range(9)]) == BURST - 1
-    await store.hosts.set_rate("example.org", 1000.0)
+    await store.request_budgets.set_rate("example.org", 1000.0)
     assert await granted(courtesy, [f"https://www.example.org/{n}" for n in range(9)]) == 9
 
 
 async def test_a_blocked_host_is_asked_for_nothing_whoever_leads_there(store: Store) -> None:
-    courtesy = Courtesy(store.hosts, OFTEN)
+    courtesy = Courtesy(store.request_budgets, OFTEN)
     courtesy.block({"example.org", "news.example.net"})
     for url in ("https://www.example.org/feed", "https://news.example.net/"):
         with pytest.raises(HostBlocked):
@@ -94,10 +95,10 @@ async def test_a_blocked_host_is_asked_for_nothing_whoever_leads_there(store: St
 async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    each = Mock(wraps=store.link.each)
-    monkeypatch.setattr(store.link, "call", Mock(side_effect=AssertionError("a round trip that is not shared")))
-    monkeypatch.setattr(store.link, "each", each)
-    courtesy = Courtesy(store.hosts, Settings())
+    each = Mock(wraps=store.redis.each)
+    monkeypatch.setattr(store.redis, "call", Mock(side_effect=AssertionError("a round trip that is not shared")))
+    monkeypatch.setattr(store.redis, "each", each)
+    courtesy = Courtesy(store.request_budgets, Settings())
     await ask(courtesy, channel("https://example.org/feed"), GROUP)
     assert await courtesy.answered("93.184.216.35", GROUP) == GROUP
     assert each.call_count == 2
@@ -108,10 +109,10 @@ async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_on
 
 
 async def test_what_many_channels_ask_at_once_is_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    courtesy = Courtesy(store.hosts, Settings())
-    await store.hosts.pause(channel("http://127.0.0.1/7").id, 60.0)
-    each = Mock(wraps=store.link.each)
-    monkeypatch.setattr(store.link, "each", each)
+    courtesy = Courtesy(store.request_budgets, Settings())
+    await store.request_budgets.pause(channel("http://127.0.0.1/7").id, 60.0)
+    each = Mock(wraps=store.redis.each)
+    monkeypatch.setattr(store.redis, "each", each)
     asked = [courtesy.may_poll(channel(f"http://127.0.0.1/{number}")) for number in range(20)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, LimitReached)] == [7]

@@ -25,24 +25,24 @@ NAMES = [
 async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
     store: Store, start_worker: StartWorker
 ) -> None:
-    await store.names.register(NAMES, 600.0, changed=False)
+    await store.channel_directory.register(NAMES, 600.0, changed=False)
     await start_worker()
     await start_worker()
 
     async def looked_up() -> tuple[ChannelId, ...]:
         with suppress(NoWorker):
-            return await store.requests.lookup([DISCOVER], 20, 5.0)
+            return await store.worker_requests.lookup([DISCOVER], 20, 5.0)
         return ()
 
     for _ in range(6):
         found = await until(looked_up, "a worker has a share of the directory")
         assert len(set(found)) == 20
         assert set(found) <= {name.id for name in NAMES}
-    german = await store.requests.lookup([DISCOVER, "lang=de"], 10, 5.0)
+    german = await store.worker_requests.lookup([DISCOVER, "lang=de"], 10, 5.0)
     assert len(german) == 10
     assert all(int(name, 16) % 2 for name in german)
-    assert await store.requests.lookup(["lang=xx"], 10, 5.0) == ()
-    (kept,) = [each for each in await store.requests.directories() if each.pair == DISCOVER]
+    assert await store.worker_requests.lookup(["lang=xx"], 10, 5.0) == ()
+    (kept,) = [each for each in await store.worker_requests.directories() if each.pair == DISCOVER]
     assert (kept.measured.entries, kept.measured.servers) == (60, 2)
     good = await metrics(store, DISCOVER)
     assert (good.entries, good.servers, good.answered, good.coverage, good.stored) == (60, 2, 2, 60, 120)
@@ -58,13 +58,13 @@ async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not
     for number in range(30):
         await make_channel(store, f"https://{number}.example/feed", listed=True)
     await start_worker()
-    search, find, asked = Searcher(store, 3), store.names.find, list[Sequence[str]]()
+    search, find, asked = Searcher(store, 3), store.channel_directory.find, list[Sequence[str]]()
 
     async def counted(pairs: Sequence[str], limit: int) -> Explained:
         asked.append(pairs)
         return await find(pairs, limit)
 
-    monkeypatch.setattr(store.names, "find", counted)
+    monkeypatch.setattr(store.channel_directory, "find", counted)
     around, one = (parse_query(text) for text in ("status=ok limit 5", "host=7.example limit 5"))
 
     async def from_memory() -> bool:

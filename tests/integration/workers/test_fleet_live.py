@@ -41,14 +41,14 @@ async def nodes_in_the_ring(store: Store, number: int) -> None:
 
 async def subscribed(store: Store, url: str) -> Channel:
     """Subscribe Alice, as the bot would: on a slow machine the channel may fall asleep before she is counted."""
-    probed = await store.requests.probe(url)
+    probed = await store.worker_requests.probe(url)
     assert probed.channel is not None
     await store.subscriptions.subscribe(ALICE, probed.channel.id)
-    await store.requests.wanted(probed.channel.id)
+    await store.worker_requests.wanted(probed.channel.id)
     channel = await store.channels.get(probed.channel.id)
     assert channel is not None
     if channel.dormant:
-        await store.requests.probe(url)
+        await store.worker_requests.probe(url)
     return channel
 
 
@@ -65,27 +65,27 @@ async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_
     async def refused() -> bool:
         with contextlib.suppress(LimitReached):
             try:
-                await store.requests.poll_now(channel.id)
+                await store.worker_requests.poll_now(channel.id)
             except HostBlocked:
                 return True
         return False
 
     async def planned() -> Reason | None:
         with contextlib.suppress(AssignmentPending):
-            return await store.requests.why(channel.id)
+            return await store.worker_requests.why(channel.id)
         return None
 
     before = await until(planned, "it is settled how it is polled")
     assert before is not None
     await until(lambda: polled_since(0.0), "it is polled")
-    await store.blocks.add("127.0.0.1", Block("ada", 1.0))
+    await store.blocked_hosts.add("127.0.0.1", Block("ada", 1.0))
     await until(refused, "nobody asks the host any more")
     with pytest.raises(HostBlocked):
-        await store.requests.probe(publisher.feed_url(1))
+        await store.worker_requests.probe(publisher.feed_url(1))
     last_s = time.time()
-    await store.blocks.lift("127.0.0.1")
+    await store.blocked_hosts.lift("127.0.0.1")
     await until(lambda: polled_since(last_s), "it is polled again")
-    after = await store.requests.why(channel.id)
+    after = await store.worker_requests.why(channel.id)
     turns = (after.turns[0].next_poll_s - before.turns[0].next_poll_s) / before.interval_s
     assert turns == pytest.approx(round(turns), abs=1e-3), "at the moments at which it would have been polled anyway"
 
@@ -98,7 +98,7 @@ async def test_a_channel_of_a_node_without_a_lease_is_polled_again(
     channel = await subscribed(store, publisher.feed_url())
     ghost = await store.ring.join("ghost", "", 3_600, lambda _: channel.id)
     await nodes_in_the_ring(store, 2)
-    await store.link.call("ZREM", keys.RING_LEASES, ghost.id)
+    await store.redis.call("ZREM", keys.RING_LEASES, ghost.id)
     since_s = time.time()
 
     async def polled() -> bool:
@@ -192,7 +192,7 @@ async def test_a_channel_that_nobody_wants_dozes_and_wakes_up_silently(
 async def test_a_page_leads_to_its_feed(store: Store, publisher: SamplePublisher, start_worker: StartWorker) -> None:
     await start_worker()
     await nodes_in_the_ring(store, 1)
-    probed = await store.requests.probe(f"{publisher.url}/")
+    probed = await store.worker_requests.probe(f"{publisher.url}/")
     assert probed.discovered
     assert probed.channel is not None
     assert probed.channel.url == publisher.feed_url()
@@ -213,13 +213,13 @@ async def test_what_cannot_be_watched_says_why_and_leaves_nothing(
     await start_worker()
     await nodes_in_the_ring(store, 1)
     with pytest.raises(error):
-        await store.requests.probe(publisher.url + path)
+        await store.worker_requests.probe(publisher.url + path)
     assert await store.channels.count() == 0
 
 
 async def test_without_workers_a_request_says_so_at_once(store: Store) -> None:
     with pytest.raises(NoWorker):
-        await store.requests.probe("https://example.org/feed")
+        await store.worker_requests.probe("https://example.org/feed")
 
 
 async def test_a_poll_that_was_asked_for_is_among_the_last_polls_when_it_is_answered(
@@ -229,7 +229,7 @@ async def test_a_poll_that_was_asked_for_is_among_the_last_polls_when_it_is_answ
     await nodes_in_the_ring(store, 1)
     channel = await subscribed(store, publisher.feed_url())
     for _ in range(3):
-        result = await store.requests.poll_now(channel.id)
+        result = await store.worker_requests.poll_now(channel.id)
         assert result in await store.channels.polls(channel.id, 9)
 
 
@@ -240,7 +240,7 @@ async def test_a_bot_whose_clock_is_wrong_is_answered(
     await nodes_in_the_ring(store, 1)
     wrong = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
     monkeypatch.setattr("service.store.coordination.requests.time", wrong)
-    assert (await store.requests.probe(publisher.feed_url())).channel is not None
+    assert (await store.worker_requests.probe(publisher.feed_url())).channel is not None
 
 
 async def test_polls_of_a_set_are_evenly_spaced_and_conditional(

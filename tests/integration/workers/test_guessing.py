@@ -49,7 +49,7 @@ async def test_a_feed_is_found_where_sites_often_have_it(
 ) -> None:
     await one_worker(store, start_worker)
     async with raw_publisher(site(paths)) as publisher:
-        probed = await store.requests.probe(publisher.url("/blog/"))
+        probed = await store.worker_requests.probe(publisher.url("/blog/"))
         assert probed.discovered
         assert probed.channel is not None
         assert probed.channel.url == publisher.url(found)
@@ -58,7 +58,7 @@ async def test_a_feed_is_found_where_sites_often_have_it(
 async def test_a_page_without_a_feed_can_be_watched_itself(store: Store, start_worker: StartWorker) -> None:
     await one_worker(store, start_worker)
     async with raw_publisher(site({"/blog/": _PAGE})) as publisher:
-        assert await store.requests.probe(publisher.url("/blog/")) == Probed(page=True)
+        assert await store.worker_requests.probe(publisher.url("/blog/")) == Probed(page=True)
         assert [head.split()[1] for head in publisher.requests] == ["/blog/", "/feed", "/rss.xml"]
     assert await store.channels.count() == 0
 
@@ -67,6 +67,6 @@ async def test_only_a_page_is_worth_two_more_requests(store: Store, start_worker
     await one_worker(store, start_worker)
     async with raw_publisher(site({"/blog/": ok(b"no page", "Content-Type: text/plain")})) as publisher:
         with pytest.raises(NotAFeed):
-            await store.requests.probe(publisher.url("/blog/"))
+            await store.worker_requests.probe(publisher.url("/blog/"))
         assert [head.split()[1] for head in publisher.requests] == ["/blog/"]
     assert await store.channels.count() == 0

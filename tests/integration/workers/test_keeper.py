@@ -40,7 +40,7 @@ class Dying(KeyspaceStore):
     """Keyspaces to a keeper that dies before its last step, or after that but before it knows."""
 
     def __init__(self, store: Store, survives: int, *, done: bool) -> None:
-        super().__init__(Together(store.link), store.keyspaces.map, store.keyspaces.bits)
+        super().__init__(Together(store.redis), store.keyspaces.map, store.keyspaces.bits)
         self.left, self._done = survives, done
 
     async def carry_out(self, step: Step) -> Outcome:
@@ -69,15 +69,15 @@ class Kept:
 @pytest_asyncio.fixture
 async def channel(store: Store) -> ChannelId:
     cid = (await make_channel(store, URL)).id
-    assert all(await asyncio.gather(*(store.index.add(cid, UIDS[n], n + 1) for n in range(PEOPLE))))
+    assert all(await asyncio.gather(*(store.channel_index.add(cid, UIDS[n], n + 1) for n in range(PEOPLE))))
     return cid
 
 
 async def told(store: Store, cid: ChannelId) -> list[tuple[str, int]]:
     """Whom a fan-out would tell, in order."""
-    found, cursor = await store.index.page(cid, "", 100)
+    found, cursor = await store.channel_index.page(cid, "", 100)
     while cursor:
-        entries, cursor = await store.index.page(cid, cursor, 100)
+        entries, cursor = await store.channel_index.page(cid, cursor, 100)
         found += entries
     return sorted(found)
 
@@ -102,9 +102,9 @@ async def test_a_hot_channel_comes_to_lie_in_several_keyspaces_and_together_agai
     hot = await leaves(store)
     assert len(set(hot.values())) > 1
     assert await told(store, channel) == sorted(everybody)
-    assert await store.index.count([channel]) == [PEOPLE]
+    assert await store.channel_index.count([channel]) == [PEOPLE]
     tables = [table for table in await store.keyspaces.tables(range(256)) if table.entries]
-    weighed = await store.loads.weigh(tables, 1_050.0, Memory.measuring(10.0))
+    weighed = await store.key_group_loads.weigh(tables, 1_050.0, Memory.measuring(10.0))
     assert all(sum(own.values()) <= 18.0 for own in weighed.loads.values())
     intervals = iter(range(60))
     while len(await leaves(store)) > 1:
@@ -163,14 +163,14 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
     asyncio.get_running_loop().set_debug(False)  # it would take most of the time
     cid = (await make_channel(store, URL)).id
     expected = {UIDS[n]: n + 1 for n in range(40)}
-    await asyncio.gather(*(store.index.add(cid, uid, seq) for uid, seq in expected.items()))
+    await asyncio.gather(*(store.channel_index.add(cid, uid, seq) for uid, seq in expected.items()))
     newcomers = iter(UIDS[40:])
     died = True
     survives = 0
     cold, whole = Limits(1e9), KeyGroup(0, 0, store.keyspaces.bits)
     while died:
         (root,) = (await leaves(store)).values()
-        doomed = Store(store.link)
+        doomed = Store(store.redis)
         if kind == "split":
             await store.keyspaces.told(root, whole, 20_000)
         else:
@@ -182,9 +182,9 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
         await mortal.keep(1_000.0 * (survives + 1))
         died = doomed.keyspaces.left == 0
         gone, come = next(iter(expected)), next(newcomers)
-        await store.index.remove(cid, [(gone, expected.pop(gone) + 1)])
+        await store.channel_index.remove(cid, [(gone, expected.pop(gone) + 1)])
         expected[come] = 7
-        assert await store.index.add(cid, come, 7)
+        assert await store.channel_index.add(cid, come, 7)
         assert await told(store, cid) == sorted(expected.items())
         successor = Kept(store, cold, OTHER)
         await successor.keep(1_000.0 * (survives + 1) + 500)
@@ -193,6 +193,6 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
         await successor.keep(1_000.0 * (survives + 1) + 900)
         assert len(await leaves(store)) == 1
         assert await told(store, cid) == sorted(expected.items())
-        assert await store.index.count([cid]) == [len(expected)]
+        assert await store.channel_index.count([cid]) == [len(expected)]
         survives += 1
     assert survives > 10

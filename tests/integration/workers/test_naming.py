@@ -62,7 +62,7 @@ async def test_what_is_its_subscribers_own_business_is_found_by_nobody(
     channel = await channel_with(store, subscribers, url)
     await name(store, naming, channel)
     assert await found(store, "host=example.org") == []
-    assert (await store.names.find(["host=example.org"], 10)).matches == ()
+    assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
 
 
 async def test_who_leaves_takes_a_channel_out_of_the_directory_at_once(store: Store, naming: Naming) -> None:
@@ -71,7 +71,7 @@ async def test_who_leaves_takes_a_channel_out_of_the_directory_at_once(store: St
     await store.subscriptions.unsubscribe("reader0@localhost", channel.id)
     assert await found(store, "tag=python") == [], "before any worker looked again"
     await name(store, naming, channel)
-    assert (await store.names.find(["host=example.org"], 10)).matches == ()
+    assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
 
 
 async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Store, naming: Naming) -> None:
@@ -95,9 +95,9 @@ async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, n
 async def test_who_takes_over_many_channels_names_them_little_by_little(store: Store, naming: Naming) -> None:
     channels = [await channel_with(store, 3, f"https://example.org/{number}") for number in range(30)]
     await name(store, naming, *channels)
-    first = (await store.names.find(["host=example.org"], 100)).matches
+    first = (await store.channel_directory.find(["host=example.org"], 100)).matches
     await name(store, naming, *channels)
-    assert (len(first), len((await store.names.find(["host=example.org"], 100)).matches)) == (20, 30)
+    assert (len(first), len((await store.channel_directory.find(["host=example.org"], 100)).matches)) == (20, 30)
 
 
 async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming: Naming) -> None:
@@ -141,7 +141,7 @@ async def test_what_a_share_in_memory_says_of_a_channel_that_has_changed_since_i
     async def stale(_pairs: Collection[str], _limit: int, _within_s: float = 1.0) -> tuple[ChannelId, ...]:
         return (crabs.id, snakes.id)
 
-    monkeypatch.setattr(store.requests, "lookup", stale)
+    monkeypatch.setattr(store.worker_requests, "lookup", stale)
     assert await found(store, "tag=python limit 1") == [snakes.id]
     assert await found(store, "tag=python limit 2") == [snakes.id], "the matrices are asked for what is missing"
     assert await found(store, "tag=rust limit 1") == [crabs.id]
@@ -152,8 +152,8 @@ async def test_what_a_cell_says_of_a_channel_that_has_another_name_now_is_not_sh
 ) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
-    await store.names.register([Name(channel.id, 1, frozenset({"tag=rust"}))], 600.0, changed=False)
-    assert (await store.names.find(["tag=rust"], 10)).matches
+    await store.channel_directory.register([Name(channel.id, 1, frozenset({"tag=rust"}))], 600.0, changed=False)
+    assert (await store.channel_directory.find(["tag=rust"], 10)).matches
     assert await found(store, "tag=rust") == []
     assert await found(store, "tag=python") == [channel.id]
 
@@ -161,7 +161,7 @@ async def test_what_a_cell_says_of_a_channel_that_has_another_name_now_is_not_sh
 async def test_an_entry_is_shown_only_for_what_it_has(store: Store) -> None:
     channel = await channel_with(store, 3)
     where = entry_name(channel.id, 2, 0)
-    await store.entries.register([Name(where, 1, frozenset({"tag=python", "tag=rust"}))], 600.0, changed=False)
+    await store.entry_directory.register([Name(where, 1, frozenset({"tag=python", "tag=rust"}))], 600.0, changed=False)
     assert await found(store, "type=entry tag=python") == [channel.id]
     assert await found(store, "type=entry tag=rust") == []
 
@@ -179,6 +179,6 @@ async def test_what_is_not_public_among_what_is_does_not_hide_it(store: Store, n
     everybodys = await channel_with(store, 3)
     await name(store, naming, everybodys)
     others = [Name(f"{number:040x}", 1, frozenset({"tag=python"})) for number in range(30)]
-    await store.names.register(others, 600.0, changed=False)
+    await store.channel_directory.register(others, 600.0, changed=False)
     for _ in range(5):
         assert await found(store, "tag=python limit 1") == [everybodys.id]

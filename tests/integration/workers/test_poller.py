@@ -46,7 +46,7 @@ def watched(url: str) -> Watch:
 
 
 def courtesy(store: Store) -> Courtesy:
-    return Courtesy(store.hosts, Settings(host_requests_per_s=1000.0))
+    return Courtesy(store.request_budgets, Settings(host_requests_per_s=1000.0))
 
 
 def lanes(prompt: ParserPool | None = None) -> Lanes:
@@ -94,7 +94,7 @@ async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypat
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as victim:
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
-            sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
+            sparing = Courtesy(store.request_budgets, Settings(host_requests_per_s=0.01))
             polls = Poller(reach, sparing, lanes(), Memories(stored(store)), SystemClock())
             for _ in range(4):
                 await polls.poll(watched(publisher.url()), US)
@@ -110,7 +110,7 @@ async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, mon
         writer.write(ok(b"feed") if head.startswith("GET /feed ") else redirect("/feed"))
 
     async with raw_publisher(lead_to_the_feed) as publisher, fetcher() as reach:
-        sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
+        sparing = Courtesy(store.request_budgets, Settings(host_requests_per_s=0.01))
         polls = Poller(reach, sparing, lanes(), Memories(stored(store)), SystemClock())
         for _ in range(4):
             await polls.poll(watched(publisher.url("/moved")), US)
@@ -125,11 +125,11 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         room, url = lanes(), publisher.url()
         slots = room.for_poll(watched(url)).slots = asyncio.Semaphore(0)
-        sparing = Courtesy(store.hosts, Settings(host_requests_per_s=0.01))
+        sparing = Courtesy(store.request_budgets, Settings(host_requests_per_s=0.01))
         polls = Poller(reach, sparing, room, Memories(stored(store)), SystemClock())
         poll = asyncio.create_task(polls.poll(Watch(Channel(channel_id(url), url), Validators(), 1), US))
         await until_so(lambda: slots._waiters, "the poll is granted and waits for room")
-        while await store.hosts.take(Bound("127.0.0.1", 0.01, 4)) == 0.0:
+        while await store.request_budgets.take(Bound("127.0.0.1", 0.01, 4)) == 0.0:
             pass
         slots.release()
         with pytest.raises(LimitReached):

@@ -34,9 +34,9 @@ def settings(settings: Settings) -> Settings:
 async def moved(store: Store, publisher: RawPublisher, *, dormant: bool) -> tuple[Channel, Channel]:
     """A channel that everybody has left for another one, which nobody polls either if it is dormant."""
     old, new = await make_channel(store, publisher.url("/old")), await make_channel(store, publisher.url("/new"))
-    await store.link.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
+    await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
     if dormant:
-        await store.link.call("HSET", keys.channel(new.id), "dormant", "1")
+        await store.redis.call("HSET", keys.channel(new.id), "dormant", "1")
     return old, new
 
 
@@ -51,7 +51,7 @@ async def test_who_asks_for_a_channel_that_moved_is_shown_its_successor(
     await one_worker(store, start_worker)
     async with raw_publisher(answer) as publisher:
         old, new = await moved(store, publisher, dormant=dormant)
-        probed = await store.requests.probe(old.url)
+        probed = await store.worker_requests.probe(old.url)
         assert probed.channel is not None
         assert (probed.channel.id, probed.channel.dormant) == (new.id, False)
         assert [head.split()[1] for head in publisher.requests] == asked
@@ -70,11 +70,11 @@ async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
 
     await one_worker(store, start_worker)
     async with raw_publisher(answer) as publisher:
-        was = (await store.requests.probe(publisher.url(), as_page=before == "page")).channel
+        was = (await store.worker_requests.probe(publisher.url(), as_page=before == "page")).channel
         assert was is not None
         await store.channels.doze(was.id)
         answers["is"] = bodies[now]
-        probed = await store.requests.probe(publisher.url(), as_page=now == "page")
+        probed = await store.worker_requests.probe(publisher.url(), as_page=now == "page")
         assert probed.channel is not None
         assert (probed.channel.id, probed.channel.kind, probed.channel.dormant) == (was.id, now, False)
         assert probed.latest[0].title == ("A page" if now == "page" else "Title a")
@@ -83,10 +83,10 @@ async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
 async def kept_in_redis(store: Store) -> dict[bytes, bytes]:
     """Return all that stays in Redis but for what workers renew: the ring with its leases, and the store's identity."""
     names = [
-        key for key in await store.link.call("KEYS", "*") if b"{r}" not in key and key != keys.STORE_IDENTITY.encode()
+        key for key in await store.redis.call("KEYS", "*") if b"{r}" not in key and key != keys.STORE_IDENTITY.encode()
     ]
-    found = {key: await store.link.call("DUMP", key) for key in names}
-    return {key: value for key, value in found.items() if await store.link.call("TTL", key) == -1}
+    found = {key: await store.redis.call("DUMP", key) for key in names}
+    return {key: value for key, value in found.items() if await store.redis.call("TTL", key) == -1}
 
 
 @pytest.mark.parametrize("as_page", [False, True])
@@ -102,12 +102,12 @@ async def test_a_look_that_keeps_nothing_leaves_nothing_and_who_then_keeps_it_ne
     await one_worker(store, start_worker)
     async with raw_publisher(answer) as publisher:
         before = await kept_in_redis(store)
-        seen = await store.requests.probe(publisher.url(), as_page=as_page, keep=False)
+        seen = await store.worker_requests.probe(publisher.url(), as_page=as_page, keep=False)
         assert await kept_in_redis(store) == before
         looks = len(publisher.requests)
-        kept = await store.requests.probe(publisher.url(), as_page=as_page)
+        kept = await store.worker_requests.probe(publisher.url(), as_page=as_page)
         assert len(publisher.requests) == looks
-        again = await store.requests.probe(publisher.url(), as_page=as_page, keep=False)
+        again = await store.worker_requests.probe(publisher.url(), as_page=as_page, keep=False)
     assert seen.channel is not None
     assert kept.channel is not None
     assert (seen.channel.id, seen.channel.title, seen.channel.kind) == (
@@ -128,9 +128,9 @@ async def test_a_page_that_was_seen_to_name_a_feed_is_kept_as_that_feed(
 
     await one_worker(store, start_worker)
     async with raw_publisher(answer) as publisher:
-        seen = await store.requests.probe(publisher.url("/"), keep=False)
+        seen = await store.worker_requests.probe(publisher.url("/"), keep=False)
         assert await store.channels.count() == 0
-        kept = await store.requests.probe(publisher.url("/"))
+        kept = await store.worker_requests.probe(publisher.url("/"))
     assert seen.channel is not None
     assert kept.channel is not None
     assert (seen.discovered, kept.discovered, kept.channel.url) == (True, True, publisher.url("/feed"))
@@ -143,10 +143,10 @@ async def test_a_known_channel_whose_publisher_wants_peace_can_be_followed_all_t
     await one_worker(store, start_worker)
     channel = await make_channel(store)
     await store.channels.doze(channel.id)
-    await store.hosts.pause(channel.id, 1_000.0)
-    assert (await store.requests.probe(channel.url)).channel == await store.channels.get(channel.id)
+    await store.request_budgets.pause(channel.id, 1_000.0)
+    assert (await store.worker_requests.probe(channel.url)).channel == await store.channels.get(channel.id)
     with pytest.raises(LimitReached):
-        await store.requests.probe(channel.url, as_page=True)
+        await store.worker_requests.probe(channel.url, as_page=True)
 
 
 @pytest.mark.parametrize("named", ["in a header", "in the document"])
@@ -167,7 +167,7 @@ async def test_the_hub_of_a_new_channel_is_asked_after_the_first_look(
 
     await one_worker(store, start_worker)
     async with hub.open(), raw_publisher(answer) as publisher:
-        await store.requests.probe(publisher.url())
+        await store.worker_requests.probe(publisher.url())
         await until(asked, "the hub is asked")
         assert [form["hub.topic"] for form in hub.asked] == [publisher.url()]
 
@@ -185,7 +185,7 @@ async def test_how_often_a_new_channel_is_updated_is_known_from_its_dates(
 
     await one_worker(store, start_worker)
     async with raw_publisher(answer) as publisher:
-        channel = (await store.requests.probe(publisher.url())).channel
+        channel = (await store.worker_requests.probe(publisher.url())).channel
     assert channel is not None
     (state,) = await store.channels.states([channel.id])
     assert state is not None
@@ -221,21 +221,21 @@ async def test_another_part_of_a_page_is_watched_and_the_first_one_again_after_t
     await one_worker(store, start_worker)
     async with raw_publisher(answer) as publisher:
         first, second = (page_url(publisher.url(), selector) for selector in ("#a", "#b"))
-        await store.requests.probe(first, as_page=True)
+        await store.worker_requests.probe(first, as_page=True)
         await store.subscriptions.subscribe(ALICE, channel_id(first))
         for old, new, word in ((first, second, b"two"), (second, first, b"three")):
-            seen = await store.requests.probe(new, as_page=True, keep=False, afresh=True)
+            seen = await store.worker_requests.probe(new, as_page=True, keep=False, afresh=True)
             assert seen.channel is not None
             assert seen.channel.url == new
-            await store.requests.probe(new, as_page=True, afresh=True)
+            await store.worker_requests.probe(new, as_page=True, afresh=True)
             for _ in range(2):
-                await store.requests.move(channel_id(old), new)
+                await store.worker_requests.move(channel_id(old), new)
             await all_watch(new)
             shows["is"] = word
-            result = await store.requests.poll_now(channel_id(new))
+            result = await store.worker_requests.poll_now(channel_id(new))
             assert result.outcome == "new"
             assert await until(told, "there is news") == ["moved"]
             (changed,) = await until(told, "there is more news")
             assert changed.endswith(word.decode())
         with pytest.raises(NotSubscribed):
-            await store.requests.move("f" * 40, first)
+            await store.worker_requests.move("f" * 40, first)

@@ -21,8 +21,8 @@ async def test_the_latest_entries_are_shown_as_long_as_anybody_has_them(
     await nodes_in_the_ring(store, 1)
     channel = await subscribed(store, publisher.feed_url())
     if lost:
-        await store.link.call("HDEL", keys.channel(channel.id), *lost)
-    shown = await store.requests.show(channel.id)
+        await store.redis.call("HDEL", keys.channel(channel.id), *lost)
+    shown = await store.worker_requests.show(channel.id)
     assert ([entry.title for entry in shown.latest], shown.source) == (["The first"], source)
 
 

@@ -37,7 +37,7 @@ async def test_a_feed_is_followed_behind_tls_if_that_is_the_same_feed(
     trusted = {"CORONET_REDIS_URL": clean_redis, "SSL_CERT_FILE": str(tmp_path / "authority.pem")}
 
     async def followed_for(url: str) -> str:
-        channel = (await store.requests.probe(url)).channel
+        channel = (await store.worker_requests.probe(url)).channel
         assert channel is not None
         return channel.url
 

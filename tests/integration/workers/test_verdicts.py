@@ -93,10 +93,10 @@ async def test_a_channel_dies_comes_back_and_moves_and_its_subscriber_is_told_ea
     monkeypatch.setattr("service.feeds.channel_health.DAY_S", 0.2)
     await start_worker()
     await until(store.ring.view, "a node in the ring")
-    probed = await store.requests.probe(f"{moody.url}/feed")
+    probed = await store.worker_requests.probe(f"{moody.url}/feed")
     assert probed.channel is not None
     subscription, _ = await store.subscriptions.subscribe(ALICE, probed.channel.id)
-    await store.requests.wanted(probed.channel.id)
+    await store.worker_requests.wanted(probed.channel.id)
     told: list[str] = []
 
     moody.gone = True
@@ -145,7 +145,7 @@ class Judging:
     async def record(self) -> float:
         """Write down what there is; return how long the channel is left alone now (s)."""
         await self._verdicts.record()
-        return await self._store.hosts.paused_s(self.channel.id)
+        return await self._store.request_budgets.paused_s(self.channel.id)
 
 
 @pytest_asyncio.fixture
@@ -177,13 +177,13 @@ async def test_a_busy_publisher_that_names_no_time_is_left_alone_for_longer_and_
     judging.polled(BadStatus.code, 503)
     first_s = await judging.record()
     assert first_s == pytest.approx(backoff_s(1, INTERVAL_S), abs=60)
-    await store.hosts.pause(judging.channel.id, 0.001)
+    await store.request_budgets.pause(judging.channel.id, 0.001)
     judging.polled(BadStatus.code, 429)
     assert await judging.record() == pytest.approx(backoff_s(2, INTERVAL_S), abs=60)
 
 
 async def test_a_publisher_that_names_a_time_is_taken_at_its_word(store: Store, judging: Judging) -> None:
-    await store.hosts.pause(judging.channel.id, 120.0)
+    await store.request_budgets.pause(judging.channel.id, 120.0)
     judging.polled(BadStatus.code, 503)
     assert await judging.record() <= 120.0
 

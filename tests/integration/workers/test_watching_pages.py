@@ -58,7 +58,7 @@ async def test_a_changed_line_is_found_and_the_clock_is_not(
     await one_worker(store, start_worker)
     shop = Shop()
     async with raw_publisher(shop.answer) as publisher:
-        probed = await store.requests.probe(page_url(publisher.url("/"), selector), as_page=True)
+        probed = await store.worker_requests.probe(page_url(publisher.url("/"), selector), as_page=True)
         assert probed.channel is not None
         assert (probed.channel.kind, probed.channel.title) == ("page", "Shop")
         await store.subscriptions.subscribe("alice@example.org", probed.channel.id)
@@ -82,5 +82,5 @@ async def test_a_selector_that_matches_nothing_says_so_and_leaves_nothing(
     await one_worker(store, start_worker)
     async with raw_publisher(Shop().answer) as publisher:
         with pytest.raises(BadUrl, match=selector.replace("[", r"\[")):
-            await store.requests.probe(page_url(publisher.url("/"), selector), as_page=True)
+            await store.worker_requests.probe(page_url(publisher.url("/"), selector), as_page=True)
     assert await store.channels.count() == 0

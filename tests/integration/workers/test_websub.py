@@ -73,7 +73,7 @@ async def node(store: Store, *, allow_private: bool = True, public: bool = True)
     """A node of a fleet whose console hubs can reach, unless it is not ``public``."""
     me = await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
     channel = await make_channel(store, TOPIC, listed=True)
-    courtesy, clock = Courtesy(store.hosts, Settings()), LateClock()
+    courtesy, clock = Courtesy(store.request_budgets, Settings()), LateClock()
     fetcher = Fetcher(user_agent="Coronet/test (+x)", allow_private=allow_private, extra_ports=(), total_s=5.0)
     async with fetcher, console(store) as (url, _):
         hubs = Hubs(store, fetcher, courtesy, clock, f"{url}/" if public else "")
@@ -93,7 +93,7 @@ async def test_a_feed_that_names_a_hub_has_its_news_pushed_to_the_channels_owner
     await one.notice(hub)
     assert (await one.state()).status == "verified"
     assert await hub.push(b"<rss/>") == [202]
-    letters, _ = await store.inboxes.read(one.id, "0")
+    letters, _ = await store.node_inboxes.read(one.id, "0")
     assert [(letter.kind, letter.payload.decode()) for letter in letters] == [("push", one.channel.id)]
     assert await store.websub.taken(one.channel.id) == [Push(b"<rss/>", "application/rss+xml")]
 

@@ -29,7 +29,7 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
 
     async def polled_by(nodes: int, each_s: float) -> Reason | None:
         try:
-            why = await store.requests.why(channel.id)
+            why = await store.worker_requests.why(channel.id)
         except AssignmentPending:
             return None  # not settled yet
         settled = len(why.turns) == nodes and why.interval_s == pytest.approx(each_s, rel=0.02)
@@ -38,11 +38,11 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
     why = await until(lambda: polled_by(3, settings.poll_interval_s), "three workers poll")
     assert why is not None
     assert (why.size, why.bound, why.wait_s) == (3.0, Bound.NODES, settings.poll_interval_s / 6)
-    await store.policy.set(Aims(budget_polls_per_minute=60 / settings.poll_interval_s))
+    await store.fleet_policy.set(Aims(budget_polls_per_minute=60 / settings.poll_interval_s))
     assert await until(lambda: polled_by(1, settings.poll_interval_s), "one worker polls")
 
     async def noted() -> bool:
-        paces = await store.paces.of(channel.id)
+        paces = await store.poll_rate_history.of(channel.id)
         return bool(paces) and paces[-1].interval_s == pytest.approx(settings.poll_interval_s, rel=0.1)
 
     assert await until(noted, "how often it is polled is noted")
@@ -57,15 +57,15 @@ async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
 
     async def bound_by(bound: Bound, each_s: float) -> bool:
         try:
-            why = await store.requests.why(channel.id)
+            why = await store.worker_requests.why(channel.id)
         except AssignmentPending:
             return False
         return (why.bound, why.interval_s / len(why.turns)) == (bound, each_s)
 
     await until(lambda: bound_by(Bound.NODES, settings.poll_interval_s), "a worker polls")
-    await store.bounds.set(channel.id, Bounds(shortest_interval_s=600.0))
+    await store.poll_bounds.set(channel.id, Bounds(shortest_interval_s=600.0))
     await until(lambda: bound_by(Bound.CHANNEL_INTERVAL, 600.0), "its polls are that far apart")
-    await store.bounds.set(channel.id, UNBOUNDED)
+    await store.poll_bounds.set(channel.id, UNBOUNDED)
     await until(lambda: bound_by(Bound.NODES, settings.poll_interval_s), "it is polled as before")
 
 
@@ -73,4 +73,4 @@ async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Sto
     await start_worker()
     await nodes_in_the_ring(store, 1)
     with pytest.raises(AssignmentPending):
-        await store.requests.why("c" * 40)
+        await store.worker_requests.why("c" * 40)
