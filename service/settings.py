@@ -23,7 +23,7 @@ from pydantic import (
     ValidationError,
 )
 
-from service.corona.fleet_policy import Aims, Goal, Policy
+from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
 from service.errors import UserError
 from service.users.quiet_hours import zone_named
 
@@ -193,14 +193,14 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_json: bool = True
 
-    def policy(self) -> Policy:
+    def policy(self) -> FleetPolicy:
         """Return what Corona has to know of these, until the store has other aims."""
-        return Policy(
+        return FleetPolicy(
             poll_interval_s=self.poll_interval_s,
             max_polls_per_hour=self.max_polls_per_hour,
             site_requests_per_s=self.host_requests_per_s,
             maintenance_interval_s=self.maintenance_interval_s,
-            aims=Aims(
+            aims=FleetObjective(
                 goal=self.goal,
                 polls_per_channel=self.polls_per_channel,
                 budget_polls_per_minute=self.budget_polls_per_minute,

@@ -20,24 +20,24 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from service.clash.load_policy import Limits
 from service.clock import Clock
 from service.corona.events import (
-    Adopt,
-    AimsRead,
-    Disown,
     Effect,
     Event,
-    ListOwned,
+    ListOwnedChannels,
+    LoadObjective,
+    MessageReceived,
+    ObjectiveLoaded,
     Publish,
-    ReadAims,
-    Received,
-    Refresh,
+    ReleaseOwnership,
     RingChanged,
     Send,
     StartPolling,
     StopPolling,
+    TakeOwnership,
     Tick,
+    UpdateBase,
 )
 from service.corona.messages import decode, encode
-from service.corona.poll_explanation import Reason
+from service.corona.poll_explanation import PollExplanation
 from service.corona.protocol import NodeProtocol
 from service.errors import (
     CellsUnavailable,
@@ -177,10 +177,10 @@ class Node:
         self._at_effect: dict[type[Effect], Callable[[Any], None]] = {
             StartPolling: self.polling.start,
             StopPolling: lambda effect: self.polling.stop(effect.channel),
-            Disown: lambda effect: self.owning.disown(effect.channel),
+            ReleaseOwnership: lambda effect: self.owning.disown(effect.channel),
             Publish: lambda effect: tasks.start(self.owning.publish(effect)),
-            ListOwned: lambda effect: tasks.start(self.owning.list_owned(effect)),
-            ReadAims: lambda _: tasks.start(self._read_aims()),
+            ListOwnedChannels: lambda effect: tasks.start(self.owning.list_owned(effect)),
+            LoadObjective: lambda _: tasks.start(self._read_aims()),
         }
         """What is done for single effects; those of the other kinds are carried out together."""
 
@@ -208,7 +208,7 @@ class Node:
         finally:
             await self._tasks.cancel()
 
-    def why(self, cid: ChannelId) -> Reason | None:
+    def why(self, cid: ChannelId) -> PollExplanation | None:
         """Return why a channel of ours is polled as it is; None if it is not ours, or not settled yet."""
         return self._protocol.why(cid, self.polling.fleet_s())
 
@@ -299,7 +299,7 @@ class Node:
                 if handler := self._at_letter.get(letter.kind):
                     self._tasks.start(handler(letter))
                 elif (envelope := decode(letter.payload)) is not None:
-                    received.append(Received(envelope.sender, envelope.message))
+                    received.append(MessageReceived(envelope.sender, envelope.message))
             if received:
                 await self._happened(*received)
 
@@ -326,7 +326,7 @@ class Node:
         self._parts.poller.block(blocked)
         aims = aims or self._parts.settings.policy().aims
         BUDGET.set(aims.budget_polls_per_minute or 0)
-        await self._happened(AimsRead(aims, rates, self._bounds.of))
+        await self._happened(ObjectiveLoaded(aims, rates, self._bounds.of))
 
     async def _happened(self, *events: Event) -> None:
         """Tell the protocol, and carry out what it asks for."""
@@ -335,11 +335,11 @@ class Node:
         for effect in effects:
             if handler := self._at_effect.get(type(effect)):
                 handler(effect)
-        if adopted := [effect.channel for effect in effects if isinstance(effect, Adopt)]:
+        if adopted := [effect.channel for effect in effects if isinstance(effect, TakeOwnership)]:
             self._tasks.start(self.owning.adopt(adopted))
         try:
             # Our own part first: what cannot be sent now is repeated anyway.
-            await self.polling.refresh([effect for effect in effects if isinstance(effect, Refresh)])
+            await self.polling.refresh([effect for effect in effects if isinstance(effect, UpdateBase)])
             sends = [(send.node, encode(self.me.id, send.message)) for send in effects if isinstance(send, Send)]
             await self._store.node_inboxes.send([(node, Letter("peer", self.me.id, sent)) for node, sent in sends])
         except StoreUnavailable as error:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 from cachetools import TTLCache
 
-from service.corona.update_rates import Updates, dated
+from service.corona.update_rates import UpdateHistory, estimate_from_dates
 from service.errors import (
     BadUrl,
     EmptyBody,
@@ -319,7 +319,7 @@ def _first(fetched: Fetched, findings: Findings, now_s: float) -> Snapshot:
         findings.title,
         findings.link,
         findings.wishes,
-        updates=Updates(dated(dates_s, now_s), now_s),
+        updates=UpdateHistory(estimate_from_dates(dates_s, now_s), now_s),
         language=findings.language,
         imprint=findings.imprint,
         latest=newest([Change("addition", entry) for entry in reversed(findings.latest)], ()),

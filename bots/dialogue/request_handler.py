@@ -21,7 +21,7 @@ from bots.pubsub.atom import node_uri
 from bots.replies.base import Followed
 from bots.xmpp.file_transfer import Uploads
 from service.clock import Clock
-from service.corona.poll_explanation import Reason
+from service.corona.poll_explanation import PollExplanation
 from service.discovery.query_parser import Finding, Query
 from service.discovery.saved_searches import Standing, Watch
 from service.errors import LimitReached, NotSubscribed, NoWorker
@@ -113,7 +113,7 @@ class Queries:
         pairs = zip(subscriptions, channels, strict=True)
         return tuple(followed(subscription, channel, preferences) for subscription, channel in pairs if channel)
 
-    async def why(self, cid: ChannelId) -> Reason:
+    async def why(self, cid: ChannelId) -> PollExplanation:
         """Return why a channel is polled as it is."""
         channel = await self._store.channels.get(cid)
         await self._store.blocked_hosts.refuse(host_of(channel.url) if channel else "")

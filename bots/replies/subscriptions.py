@@ -17,7 +17,7 @@ from bots.replies.base import (
 )
 from bots.replies.errors import outcome, sentence
 from bots.replies.settings import chosen
-from service.corona.poll_explanation import Bound, Reason
+from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError, UploadRefused
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry, FeedLink
@@ -30,14 +30,16 @@ _MOST_PROBLEMS = 10
 _NO_SUBSCRIPTIONS: Final = marked("You have no subscriptions. Send me the address of a site or feed to start.")
 
 _BINDING: Final = {
-    Bound.NONE: marked("That is its share of all the looks that may be taken."),
-    Bound.LONGEST_WAIT: marked("That is so that nobody has to wait longer."),
-    Bound.CHANNEL_WAIT: marked("An admin set how long one may have to wait for it at most."),
-    Bound.CHANNEL_INTERVAL: marked("An admin set that it is looked at no more often."),
-    Bound.NODES: marked("Every worker takes part; only more of them could look more often."),
-    Bound.CHANNEL_BUDGET: marked("Politeness to its publisher allows no more."),
-    Bound.HOST_BUDGET: marked("Politeness to its site, which has other channels as well, allows no more."),
-    Bound.FLEET_BUDGET: marked("All looks that may be taken are too few for everybody to have the usual share."),
+    BindingConstraint.NONE: marked("That is its share of all the looks that may be taken."),
+    BindingConstraint.LONGEST_WAIT: marked("That is so that nobody has to wait longer."),
+    BindingConstraint.CHANNEL_WAIT: marked("An admin set how long one may have to wait for it at most."),
+    BindingConstraint.CHANNEL_INTERVAL: marked("An admin set that it is looked at no more often."),
+    BindingConstraint.NODES: marked("Every worker takes part; only more of them could look more often."),
+    BindingConstraint.CHANNEL_BUDGET: marked("Politeness to its publisher allows no more."),
+    BindingConstraint.HOST_BUDGET: marked("Politeness to its site, which has other channels as well, allows no more."),
+    BindingConstraint.FLEET_BUDGET: marked(
+        "All looks that may be taken are too few for everybody to have the usual share."
+    ),
 }
 
 
@@ -273,7 +275,7 @@ class Reasoned(Reply, frozen=True):
     """
 
     followed: Followed
-    reason: Reason
+    reason: PollExplanation
     now_s: float
     node: str = ""
 

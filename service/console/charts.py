@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from markupsafe import Markup
 
 from service.console.formatting import ago, clock, duration, outcome_words, percent, short_id, went_well
-from service.corona.poll_explanation import Turn
+from service.corona.poll_explanation import PollingTurn
 from service.model import ChannelId, NodeId, NodeInfo, PollResult
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
@@ -180,7 +180,7 @@ _LABEL_WIDTH: Final = 90
 
 
 def polls_svg(
-    polls: Sequence[PollResult], turns: Sequence[Turn], names: Mapping[NodeId, str], now_s: float
+    polls: Sequence[PollResult], turns: Sequence[PollingTurn], names: Mapping[NodeId, str], now_s: float
 ) -> Markup | None:
     """Return the chart; None if there is nothing to draw. ``polls`` are newest first."""
     nodes = list(dict.fromkeys([*(turn.node for turn in turns), *(poll.node for poll in polls)]))[:_MOST_ROWS]

@@ -9,8 +9,8 @@ from difflib import SequenceMatcher
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from service.corona.fleet_policy import Bounds
-from service.corona.poll_explanation import Bound, Reason
+from service.corona.fleet_policy import ChannelBounds
+from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import UserError
 from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector
@@ -142,23 +142,23 @@ def wishes_in_words(wishes: PollingHints) -> str:
 
 
 _BINDING: Final = {
-    Bound.NONE: "its share of all polls",
-    Bound.LONGEST_WAIT: "nobody is to wait longer",
-    Bound.CHANNEL_WAIT: "nobody is to wait longer for this channel, by its own bounds",
-    Bound.CHANNEL_INTERVAL: "no two polls are to be nearer, by its own bounds",
-    Bound.NODES: "every node takes part",
-    Bound.CHANNEL_BUDGET: "politeness to the publisher allows no more",
-    Bound.HOST_BUDGET: "politeness to the site allows no more",
-    Bound.FLEET_BUDGET: "the budget of the fleet is less than all longest waits take",
+    BindingConstraint.NONE: "its share of all polls",
+    BindingConstraint.LONGEST_WAIT: "nobody is to wait longer",
+    BindingConstraint.CHANNEL_WAIT: "nobody is to wait longer for this channel, by its own bounds",
+    BindingConstraint.CHANNEL_INTERVAL: "no two polls are to be nearer, by its own bounds",
+    BindingConstraint.NODES: "every node takes part",
+    BindingConstraint.CHANNEL_BUDGET: "politeness to the publisher allows no more",
+    BindingConstraint.HOST_BUDGET: "politeness to the site allows no more",
+    BindingConstraint.FLEET_BUDGET: "the budget of the fleet is less than all longest waits take",
 }
 
 
-def binding(bound: Bound) -> str:
+def binding(bound: BindingConstraint) -> str:
     """Return what a bound is about."""
     return _BINDING[bound]
 
 
-def bounds_in_words(bounds: Bounds) -> str:
+def bounds_in_words(bounds: ChannelBounds) -> str:
     """Return a channel's own bounds in one line."""
     said = []
     if bounds.longest_wait_s is not None:
@@ -173,7 +173,7 @@ def tied(text: str) -> str:
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
-def reason_in_words(reason: Reason) -> str:
+def reason_in_words(reason: PollExplanation) -> str:
     """Return how often a channel is polled, and what makes it so."""
     nodes = count(len(reason.turns), "node")
     return f"Every {duration(reason.interval_s / len(reason.turns))}, by {nodes} in turn: {_BINDING[reason.bound]}"

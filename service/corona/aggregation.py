@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from service.corona.clusters import decode, encode, merged
+from service.corona.clusters import decode, encode, merge
 from service.corona.events import Send
-from service.corona.messages import Part, Summary
+from service.corona.messages import Aggregate, Summary
 from service.model import NodeId
 from service.overlay.id_space import BITS, digit, from_hex, shared_digits, to_hex
 from service.overlay.ring import RingView
@@ -26,22 +26,22 @@ from service.overlay.ring import RingView
 BASE = 16
 """As the paper has it: three rows for a thousand nodes."""
 
-NOTHING = Part(1, 0.0, b"")
+EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
 """What a node without channels has to tell."""
 
 
-def joined(parts: tuple[Part, ...]) -> Part:
+def combine(parts: tuple[Aggregate, ...]) -> Aggregate:
     """Return what these parts, all of them sound, are together."""
     if len(parts) == 1:
         return parts[0]
     found = [clusters for part in parts if (clusters := decode(part.clusters)) is not None]
-    return Part(sum(part.nodes for part in parts), sum(part.demand for part in parts), encode(merged(found)))
+    return Aggregate(sum(part.nodes for part in parts), sum(part.demand for part in parts), encode(merge(found)))
 
 
 @dataclass(slots=True)
-class _Heard:
+class _SiblingAggregate:
     sender: NodeId
-    part: Part
+    part: Aggregate
     at_s: float
 
 
@@ -57,14 +57,14 @@ class Aggregation:
         silence_s: float,
         *,
         base: int = BASE,
-        join: Callable[[tuple[Part, ...]], Part] = joined,
+        join: Callable[[tuple[Aggregate, ...]], Aggregate] = combine,
     ) -> None:
         """Forget what is not repeated for ``silence_s``.
 
-        ``join`` is :func:`joined` or does the same: whoever runs many nodes in one process may remember sums, which
+        ``join`` is :func:`combine` or does the same: whoever runs many nodes in one process may remember sums, which
         come out equal for all nodes of a subtree, or bin as the paper does.
         """
-        self.own = NOTHING
+        self.own = EMPTY_AGGREGATE
         self._me = me
         self._mine = from_hex(me)
         self._silence_s = silence_s
@@ -72,9 +72,9 @@ class Aggregation:
         self._join = join
         self._view = RingView(0, ())
         self._followers: tuple[tuple[NodeId, ...], ...] | None = ()
-        self._heard: dict[tuple[int, int], _Heard] = {}
+        self._heard: dict[tuple[int, int], _SiblingAggregate] = {}
         """By row and digit: the part of the sibling subtree there."""
-        self._sums: dict[int, tuple[tuple[Part, ...], Part]] = {}
+        self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
         """By row: what was added up last, and to what."""
 
     def ring_changed(self, view: RingView) -> None:
@@ -92,9 +92,9 @@ class Aggregation:
         place = row, digit(point, row, self._base)
         known = self._heard.get(place)
         if known is not None and known.part == part:
-            self._heard[place] = _Heard(sender, known.part, now_s)
+            self._heard[place] = _SiblingAggregate(sender, known.part, now_s)
         elif part.demand < inf and decode(part.clusters) is not None:
-            self._heard[place] = _Heard(sender, part, now_s)
+            self._heard[place] = _SiblingAggregate(sender, part, now_s)
 
     def tick(self, now_s: float) -> Iterator[Send]:
         """Drop what has been silent for too long, and tell the rest."""
@@ -105,16 +105,16 @@ class Aggregation:
             for node in nodes:
                 yield Send(node, summary)
 
-    def fleet(self) -> Part:
+    def fleet(self) -> Aggregate:
         """Return what all nodes own, as far as it is known here."""
         return self._parts()[0]
 
     def _rows(self) -> tuple[tuple[NodeId, ...], ...]:
         if self._followers is None:
-            self._followers = followers(self._view, self._me, self._base)
+            self._followers = summary_recipients(self._view, self._me, self._base)
         return self._followers
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[Aggregate]:
         """Return the parts of all subtrees around this node, by their number of digits."""
         part, parts = self.own, [self.own]
         for row in reversed(range(len(self._rows()))):
@@ -124,7 +124,7 @@ class Aggregation:
             parts.append(part)
         return parts[::-1]
 
-    def _summed(self, row: int, addends: tuple[Part, ...]) -> Part:
+    def _summed(self, row: int, addends: tuple[Aggregate, ...]) -> Aggregate:
         """Return the sum of a row, adding up only what is new."""
         known = self._sums.get(row)
         if known is None or known[0] != addends:
@@ -132,7 +132,7 @@ class Aggregation:
         return known[1]
 
 
-def followers(view: RingView, me: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
+def summary_recipients(view: RingView, me: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
     """Return, for each row, the nodes that have ``me`` as a contact in it.
 
     A node's contact for a digit owns the node's own id with that digit in the place of the first that differs.

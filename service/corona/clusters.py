@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.corona import honeycomb
-from service.corona.honeycomb import Problem
+from service.corona.honeycomb import AllocationProblem
 from service.corona.objectives import Floats
 
 MAX_CLUSTERS = 1024
@@ -31,7 +31,7 @@ CLUSTER_BYTES = 20
 MAX_SIZE = 1e9
 """An infinite ``most`` is summarised as this."""
 
-HELD_BACK = 2e-4
+BUDGET_MARGIN = 2e-4
 """The share of a budget that is not given away where clusters hold several lines, for what they do not tell.
 
 Where channels reach their most, a cluster costs more than they do, by concavity; where they leave their least, up to
@@ -40,21 +40,21 @@ any few hours are some 10⁻⁵ off either way.
 """
 
 _ROW = np.dtype([("lines", "<u4"), ("weight", "<f4"), ("rise", "<f4"), ("least_cost", "<f4"), ("most_cost", "<f4")])
-_ROUNDED = 5e-7
+_EXACT_MARGIN = 5e-7
 """The same for a cluster that is one line, as numbers on the wire are rounded; K are off by √K times as much."""
 
-_ALIKE_DIGITS = 6
+_IDENTICAL_DIGITS = 6
 """Decimals of log₂ of a start or an end: 4·10⁻⁷ apart at most, and several times what numbers on the wire are off."""
-_ALONE = 16
+_CLUSTERS_PER_SINGLETON = 16
 """One cluster in this many may be kept for a channel alone."""
 _CLASSES = 32
 _CLASSES_PER_DOUBLING = 8
-_EVENING_OUT = 8
+_CAPPING_ROUNDS = 8
 _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clusters:
+class TradeoffClusters:
     """K tradeoff clusters, at most ``MAX_CLUSTERS``; each array of shape (K,), sums over a cluster's channels.
 
     ``lines`` is how many different lines it is the sum of (1: exact), ``weight`` Σ w and ``rise`` Σ √(w·s) of those
@@ -73,11 +73,11 @@ class Clusters:
         return cls(*(np.zeros(0) for _ in range(5)))
 
     def scale_for_budget(self, budget: float) -> float:
-        """Return the scale at which all channels together keep within this budget; see ``HELD_BACK``.
+        """Return the scale at which all channels together keep within this budget; see ``BUDGET_MARGIN``.
 
         It is :func:`honeycomb.scale_for_budget`, on the feasible side.
         """
-        held_back = HELD_BACK if self.lines.max(initial=1) > 1 else _ROUNDED * sqrt(len(self.lines))
+        held_back = BUDGET_MARGIN if self.lines.max(initial=1) > 1 else _EXACT_MARGIN * sqrt(len(self.lines))
         # What all cost at their least is a sum, and known exactly: it may take the whole budget.
         given = max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
         return honeycomb.scale_for_budget(self._lines(), given)
@@ -86,23 +86,23 @@ class Clusters:
         """Return the scale that all channels together need; see :func:`honeycomb.scale_for_delay`."""
         return honeycomb.scale_for_delay(self._lines(), delay_s, poll_interval_s, total_weight=float(self.weight.sum()))
 
-    def levelled(self) -> Problem:
+    def levelled(self) -> AllocationProblem:
         """Return each cluster as if it were one channel, for the paper's levels (``simulate.paper_levels``).
 
         The channels' least must have been 1, one node, as it is in the paper: so what they cost at their least is
         the sum of their costs.
         """
         costs = np.where(self.least_cost > 0, self.least_cost, 1.0)
-        return Problem(self.weight, costs, np.ones_like(costs), self.most_cost / costs)
+        return AllocationProblem(self.weight, costs, np.ones_like(costs), self.most_cost / costs)
 
-    def _lines(self) -> Problem:
+    def _lines(self) -> AllocationProblem:
         """Return the clusters as channels with √(w/s) = 1, whose n is then clip(c, start, end)."""
         moving = self.rise > 0
         rises = np.where(moving, self.rise, 1.0)
-        return Problem(self.rise, rises, self.least_cost / rises, self.most_cost / rises)
+        return AllocationProblem(self.rise, rises, self.least_cost / rises, self.most_cost / rises)
 
 
-def summarise(problem: Problem, *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> Clusters:
+def summarise(problem: AllocationProblem, *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
     """Return the clusters of these channels.
 
     Args:
@@ -114,25 +114,25 @@ def summarise(problem: Problem, *, limit: int = MAX_CLUSTERS, log_bins: int = 0)
     least = np.minimum(problem.least, most)
     # No delay bound can count on a channel that may not be polled.
     weight = np.where(most > 0, problem.weights, 0.0)
-    each = Clusters(
+    each = TradeoffClusters(
         np.ones_like(weight),
         weight,
         np.sqrt(weight * problem.costs),
         problem.costs * least,
         problem.costs * np.where(weight > 0, most, least),
     )
-    return _summed(each, limit, log_bins)
+    return _reduce(each, limit, log_bins)
 
 
-def merged(parts: Sequence[Clusters], *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> Clusters:
+def merge(parts: Sequence[TradeoffClusters], *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
     """Return the clusters of all these summaries' channels; arguments as for :func:`summarise`."""
     if not parts:
-        return Clusters.none()
+        return TradeoffClusters.none()
     fields = zip(*((p.lines, p.weight, p.rise, p.least_cost, p.most_cost) for p in parts), strict=True)
-    return _summed(Clusters(*map(np.concatenate, fields)), limit, log_bins)
+    return _reduce(TradeoffClusters(*map(np.concatenate, fields)), limit, log_bins)
 
 
-def encode(clusters: Clusters) -> bytes:
+def encode(clusters: TradeoffClusters) -> bytes:
     """Return what :func:`decode` understands, 20 bytes for each cluster."""
     rows = np.empty(len(clusters.rise), dtype=_ROW)
     for name in _ROW.names or ():
@@ -140,7 +140,7 @@ def encode(clusters: Clusters) -> bytes:
     return rows.tobytes()
 
 
-def decode(raw: bytes) -> Clusters | None:
+def decode(raw: bytes) -> TradeoffClusters | None:
     """Return what was sent, or None if it is not a summary: this is soft state, and will be repeated.
 
     Not a summary is what has a wrong length or too many clusters, numbers that are negative, infinite or NaN,
@@ -150,50 +150,50 @@ def decode(raw: bytes) -> Clusters | None:
         return None
     rows = np.frombuffer(raw, dtype=_ROW)
     with np.errstate(invalid="ignore"):  # NaNs of the signalling kind
-        found = Clusters(*(rows[name].astype(np.float64) for name in _ROW.names or ()))
+        found = TradeoffClusters(*(rows[name].astype(np.float64) for name in _ROW.names or ()))
     numbers = np.concatenate((found.weight, found.rise, found.least_cost, found.most_cost))
     sound = np.isfinite(numbers).all() and (numbers >= 0).all() and (found.lines > 0).all()
     return found if sound and (found.least_cost <= found.most_cost).all() else None
 
 
-def _summed(each: Clusters, limit: int, log_bins: int) -> Clusters:
+def _reduce(each: TradeoffClusters, limit: int, log_bins: int) -> TradeoffClusters:
     if not len(each.rise):
         return each
     if log_bins:
-        return _sums(each, _log_bins_of(each, log_bins))
-    exact = _sums(each, _alike(each), lines=np.maximum)
-    return exact if len(exact.rise) <= limit else _sums(each, _quantiles(each, limit))
+        return _sum_by_bin(each, _group_by_log_ratio(each, log_bins))
+    exact = _sum_by_bin(each, _group_identical(each), lines=np.maximum)
+    return exact if len(exact.rise) <= limit else _sum_by_bin(each, _group_by_quantile(each, limit))
 
 
-def _sums(each: Clusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> Clusters:
+def _sum_by_bin(each: TradeoffClusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> TradeoffClusters:
     """Return one cluster for each of the bins, in their order; ``lines`` tells how many lines two become."""
     places, ids = np.unique(bins, return_inverse=True)
     told = np.zeros(len(places))
     lines.at(told, ids, each.lines)
     parts = (each.weight, each.rise, each.least_cost, each.most_cost)
-    return Clusters(told, *(np.bincount(ids, part, len(places)).astype(np.float64) for part in parts))
+    return TradeoffClusters(told, *(np.bincount(ids, part, len(places)).astype(np.float64) for part in parts))
 
 
 # Which channels share a cluster: each of these returns a number for every channel, equal for those that do.
 
 
-def _alike(each: Clusters) -> NDArray[np.intp]:
+def _group_identical(each: TradeoffClusters) -> NDArray[np.intp]:
     """Return which channels are one line: those with the same start and the same end."""
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.log2(np.stack((each.least_cost, each.most_cost)) / each.rise)
-    bounds = np.round(np.nan_to_num(bounds, nan=_IDLE, posinf=np.inf, neginf=_ENDLESS), _ALIKE_DIGITS)
+    bounds = np.round(np.nan_to_num(bounds, nan=_IDLE, posinf=np.inf, neginf=_ENDLESS), _IDENTICAL_DIGITS)
     starts, ends = (np.unique(bound, return_inverse=True)[1] for bound in bounds)
     return np.asarray(ends * len(starts) + starts)
 
 
-def _quantiles(each: Clusters, limit: int) -> NDArray[np.intp]:
+def _group_by_quantile(each: TradeoffClusters, limit: int) -> NDArray[np.intp]:
     """Return each channel's cluster: as many as may be, equally heavy, each within one class.
 
     The heaviest are one alone, so that they are told exactly.
     """
-    mass = _mass(each)
-    alone = _alone(mass, limit)
-    mass = _evened_out(np.where(alone, 0.0, mass), limit)
+    mass = _relative_mass(each)
+    alone = _find_heaviest(mass, limit)
+    mass = _cap_mass(np.where(alone, 0.0, mass), limit)
     kinds, classes = np.unique(_classes(each, mass, min(_CLASSES, limit // 4)), return_inverse=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         order = np.lexsort((each.most_cost / each.rise, classes))
@@ -208,7 +208,7 @@ def _quantiles(each: Clusters, limit: int) -> NDArray[np.intp]:
     return found
 
 
-def _mass(each: Clusters) -> Floats:
+def _relative_mass(each: TradeoffClusters) -> Floats:
     """Return how finely each channel has to be told, in shares of the whole.
 
     It is the mean of its shares in what clusters are asked for: the rise between the bounds, the cost at the most,
@@ -224,21 +224,21 @@ def _mass(each: Clusters) -> Floats:
     return np.asarray(mass / max(float(mass.sum()), np.finfo(float).tiny))
 
 
-def _alone(mass: Floats, limit: int) -> NDArray[np.bool_]:
+def _find_heaviest(mass: Floats, limit: int) -> NDArray[np.bool_]:
     """Return which channels are so heavy that they are a cluster each."""
     heaviest = np.zeros(len(mass), dtype=bool)
-    heaviest[np.argsort(-mass, kind="stable")[: limit // _ALONE]] = True
+    heaviest[np.argsort(-mass, kind="stable")[: limit // _CLUSTERS_PER_SINGLETON]] = True
     return heaviest & (mass * limit > 1)
 
 
-def _evened_out(mass: Floats, limit: int) -> Floats:
+def _cap_mass(mass: Floats, limit: int) -> Floats:
     """Return these masses, in shares of the whole, with none that would take the place of several clusters."""
-    for _ in range(_EVENING_OUT):
+    for _ in range(_CAPPING_ROUNDS):
         mass = np.minimum(mass, mass.sum() / limit)
     return np.asarray(mass / max(float(mass.sum()), np.finfo(float).tiny))
 
 
-def _classes(each: Clusters, mass: Floats, limit: int) -> NDArray[np.intp]:
+def _classes(each: TradeoffClusters, mass: Floats, limit: int) -> NDArray[np.intp]:
     """Return which channels may share a cluster: those of similar ratios of least to most, idle ones apart."""
     with np.errstate(divide="ignore", invalid="ignore"):
         doublings = np.log2(each.least_cost / each.most_cost)
@@ -252,7 +252,7 @@ def _classes(each: Clusters, mass: Floats, limit: int) -> NDArray[np.intp]:
     return codes
 
 
-def _log_bins_of(each: Clusters, bins: int) -> NDArray[np.intp]:
+def _group_by_log_ratio(each: TradeoffClusters, bins: int) -> NDArray[np.intp]:
     """Return each channel's cluster as in the paper: bins equally wide in log(w/s), and the slack cluster."""
     fixed = (each.rise == 0) | (each.least_cost == each.most_cost)
     found = np.full(len(each.rise), _SLACK, dtype=np.intp)

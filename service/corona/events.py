@@ -1,30 +1,31 @@
-"""What a node's protocol is told (events) and what it asks its shell to do (effects).
+"""Inputs (events) and outputs (effects) of a node's polling protocol.
 
-Any effect but ``StartPolling``, which cannot fail, may be forgotten: the shell then simply does not answer, and the
-protocol asks again in the next maintenance interval. While a channel's ``Adopt``, or a ``ListOwned``, is under
-way, another one is such a repetition, and the shell ignores it.
+``workers.node`` turns what happens into events and carries out the effects. Any effect except ``StartPolling``, which
+cannot fail, may be lost: the shell then sends no answering event, and the protocol repeats the effect in the next
+maintenance interval. While a ``TakeOwnership`` of a channel or a ``ListOwnedChannels`` is in progress, another one is
+such a repetition, and the shell ignores it.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-from service.corona.fleet_policy import Aims, Bounds
-from service.corona.messages import Candidate, Message, Versioned
-from service.corona.polling_schedule import Rota
-from service.corona.update_rates import Updates
+from service.corona.fleet_policy import ChannelBounds, FleetObjective
+from service.corona.messages import Candidate, Message, VersionAnnouncement
+from service.corona.polling_schedule import PollingSchedule
+from service.corona.update_rates import UpdateHistory
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 
 class RingChanged(msgspec.Struct, frozen=True):
-    """The present ring; a node that is not in it any more owns and polls nothing."""
+    """The current membership of the ring. A node that is no longer a member owns and polls nothing."""
 
     view: RingView
 
 
 class ListedChannel(msgspec.Struct, frozen=True, gc=False):
-    """A channel of the registry: wanted when it has subscribers or an admin listed it."""
+    """A channel of the registry. It is polled if it has subscribers or an admin has listed it."""
 
     channel: ChannelId
     subscribers: int
@@ -32,7 +33,10 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelsListed(msgspec.Struct, frozen=True):
-    """A part of the answer to :class:`ListOwned`; with the last, it is ``complete``: all this node owns, or more."""
+    """A batch of the answer to :class:`ListOwnedChannels`, with the same ``asked_s``.
+
+    The last batch is ``complete``: together the batches contain at least all channels that this node owns.
+    """
 
     asked_s: float
     channels: tuple[ListedChannel, ...]
@@ -40,36 +44,38 @@ class ChannelsListed(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed; due a few times per maintenance interval."""
+    """A periodic timer event, several times per maintenance interval."""
 
 
-class Received(msgspec.Struct, frozen=True):
-    """A message has arrived."""
+class MessageReceived(msgspec.Struct, frozen=True):
+    """A message from another node, a bot or the console."""
 
     sender: NodeId
     message: Message
 
 
-class Adopted(msgspec.Struct, frozen=True):
-    """The answer to :class:`Adopt`: the channel's epoch, raised for us, and what the store knows of the channel."""
+class OwnershipTaken(msgspec.Struct, frozen=True):
+    """The answer to :class:`TakeOwnership`: the channel's new epoch and the state that the store has of the channel.
+
+    ``site`` is the registrable domain or address whose request budget the channel shares; empty if it has none.
+    """
 
     channel: ChannelId
     epoch: int
     version: int
     private: bool = False
-    updates: Updates = Updates()
+    updates: UpdateHistory = UpdateHistory()
     site: str = ""
-    """Who answers for it, if that is somebody who is owed politeness."""
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
-    """This node's own poller found a change."""
+    """This node's poller has found a change of a channel."""
 
     candidate: Candidate
 
 
-class Published(msgspec.Struct, frozen=True):
-    """The answer to :class:`Publish`: the store has it, as this version, whose content has this name."""
+class VersionPublished(msgspec.Struct, frozen=True):
+    """The answer to :class:`Publish`: the candidate is stored as ``version``, and ``digest`` names its content."""
 
     channel: ChannelId
     version: int
@@ -77,96 +83,112 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class PublishRefused(msgspec.Struct, frozen=True):
-    """The answer to :class:`Publish`: the epoch or the base version is not the channel's any more."""
+    """The answer to :class:`Publish` if the epoch or the base version is outdated."""
 
     channel: ChannelId
 
 
-class AimsRead(msgspec.Struct, frozen=True):
-    """The answer to :class:`ReadAims`: also the requests per second that admins set for sites, and single channels."""
+class ObjectiveLoaded(msgspec.Struct, frozen=True):
+    """The answer to :class:`LoadObjective`.
 
-    aims: Aims
+    ``site_rates`` are the requests per second that admins have set for single sites, ``bounds`` what they have set for
+    single channels.
+    """
+
+    aims: FleetObjective
     site_rates: Mapping[str, float] = {}
-    bounds: Mapping[ChannelId, Bounds] = {}
+    bounds: Mapping[ChannelId, ChannelBounds] = {}
 
 
 Event = (
-    RingChanged | ChannelsListed | Tick | Received | Adopted | CandidateFound | Published | PublishRefused | AimsRead
+    RingChanged | ChannelsListed | Tick | MessageReceived | OwnershipTaken | CandidateFound | VersionPublished |
+    PublishRefused | ObjectiveLoaded
 )  # fmt: skip
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Put a message into a node's inbox."""
+    """Append a message to a node's inbox."""
 
     node: NodeId
     message: Message
 
 
-class ListOwned(msgspec.Struct, frozen=True):
-    """Walk the registry and answer with :class:`ChannelsListed`, part by part, repeating ``asked_s``."""
+class ListOwnedChannels(msgspec.Struct, frozen=True):
+    """Read the registry and answer with :class:`ChannelsListed`, in batches with the same ``asked_s``."""
 
     asked_s: float
 
 
-class ReadAims(msgspec.Struct, frozen=True):
-    """Look what admins want of the fleet now, and answer with :class:`AimsRead`."""
+class LoadObjective(msgspec.Struct, frozen=True):
+    """Read the current objective, site rates and channel bounds, and answer with :class:`ObjectiveLoaded`."""
 
 
-class Adopt(msgspec.Struct, frozen=True):
-    """Raise the channel's epoch and load its state: we own it now. Answer with :class:`Adopted`.
+class TakeOwnership(msgspec.Struct, frozen=True):
+    """Increment the channel's epoch and load its state, because this node owns it now.
 
-    If the store has no such channel, answer with a received ``ChannelRemoved``.
+    The answer is :class:`OwnershipTaken`, or a received ``ChannelRemoved`` if the store has no such channel.
     """
 
     channel: ChannelId
 
 
-class Disown(msgspec.Struct, frozen=True):
-    """Forget what was loaded by :class:`Adopt`."""
+class ReleaseOwnership(msgspec.Struct, frozen=True):
+    """Discard the state that :class:`TakeOwnership` loaded."""
 
     channel: ChannelId
 
 
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
-    """Poll by this rota, as the node of this rank, by comparing with the store's present version.
+    """Poll a channel by a schedule, as the node of this rank, comparing with the store's current version.
 
-    For a channel that is polled otherwise it means to replan. It is said once, so it only plans polls: what they
-    need of the store, the shell asks before each until it knows. ``subscribers`` are the channel's, for publishers.
+    For a channel that is polled already, replace its schedule. The effect is not repeated and therefore only plans
+    polls: the shell loads what a poll needs from the store before the poll, and retries until it succeeds.
+    ``subscribers`` is the channel's number of subscribers, which requests state to publishers.
     """
 
     channel: ChannelId
     rank: int
-    rota: Rota
+    rota: PollingSchedule
     subscribers: int = 1
 
 
 class StopPolling(msgspec.Struct, frozen=True):
-    """Plan no more polls of this channel."""
+    """Cancel all planned polls of this channel."""
 
     channel: ChannelId
 
 
-class Refresh(msgspec.Struct, frozen=True):
-    """Compare with another version from now on: the one that was ``told`` with its base, or the store's present one.
+class UpdateBase(msgspec.Struct, frozen=True):
+    """Compare polls with another version: the announced one if it carries its base, otherwise the store's current one.
 
-    What the last poll fetched is compared with it once more, and what the version lacks is a new
-    candidate: two members may have found different changes of the same base.
+    The content that the last poll fetched is compared with the new base once more. If it still differs, the difference
+    is a new candidate: two members may have found different changes of the same base.
     """
 
     channel: ChannelId
-    told: Versioned | None = None
+    told: VersionAnnouncement | None = None
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Version the candidate by compare-and-set under ``epoch``, and fan out to subscribers.
+    """Store the candidate as a new version by compare-and-set under ``epoch``, and fan it out to subscribers.
 
-    ``updates`` is what is known of the channel's updates from then on; it is kept with the version.
-    Answer with :class:`Published` or :class:`PublishRefused`.
+    ``updates`` is the channel's update history including this candidate; it is stored with the version. The answer is
+    :class:`VersionPublished` or :class:`PublishRefused`.
     """
 
     candidate: Candidate
     epoch: int
-    updates: Updates
+    updates: UpdateHistory
 
 
-Effect = Send | ListOwned | ReadAims | Adopt | Disown | StartPolling | StopPolling | Refresh | Publish
+Effect = (
+    Send
+    | ListOwnedChannels
+    | LoadObjective
+    | TakeOwnership
+    | ReleaseOwnership
+    | StartPolling
+    | StopPolling
+    | UpdateBase
+    | Publish
+)

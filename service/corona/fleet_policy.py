@@ -6,13 +6,13 @@ from typing import Annotated
 
 import msgspec
 
-SILENT_INTERVALS = 3
+SOFT_STATE_INTERVALS = 3
 """After this many maintenance intervals without a word, soft state is forgotten (Corona §3.3)."""
 
 SECONDS_PER_MINUTE = 60.0
 SECONDS_PER_HOUR = 3600.0
 
-Positive = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
+PositiveNumber = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
 """Nobody means what is less or more, and arithmetic with it would end in infinities."""
 
 
@@ -31,7 +31,7 @@ class Goal(StrEnum):
         return self not in {Goal.LITE, Goal.FAST}
 
 
-class Aims(msgspec.Struct, frozen=True, omit_defaults=True):
+class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
     """What admins can change while the fleet runs.
 
     All goals but Fast share out what subscribers would impose on publishers by themselves, one poll per τ each,
@@ -41,21 +41,21 @@ class Aims(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     goal: Goal = Goal.LITE
-    polls_per_channel: Positive = 3.0
-    budget_polls_per_minute: Positive | None = None
-    delay_s: Positive = 60.0
-    longest_wait_s: Positive = 43_200.0
+    polls_per_channel: PositiveNumber = 3.0
+    budget_polls_per_minute: PositiveNumber | None = None
+    delay_s: PositiveNumber = 60.0
+    longest_wait_s: PositiveNumber = 43_200.0
 
 
-class Bounds(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
     """What admins want of one channel's planned polls, whatever the aims come to.
 
     Its mean wait is at most ``longest_wait_s``, in the place of the aims' longest wait; and no two of its polls are
     nearer than ``shortest_interval_s``, which goes before any longest wait. None leaves either to the aims.
     """
 
-    longest_wait_s: Positive | None = None
-    shortest_interval_s: Positive | None = None
+    longest_wait_s: PositiveNumber | None = None
+    shortest_interval_s: PositiveNumber | None = None
 
     @property
     def contradict(self) -> bool:
@@ -64,10 +64,10 @@ class Bounds(msgspec.Struct, frozen=True, omit_defaults=True):
         return longest_s is not None and shortest_s is not None and shortest_s > 2 * longest_s
 
 
-UNBOUNDED = Bounds()
+NO_BOUNDS = ChannelBounds()
 
 
-class Policy(msgspec.Struct, frozen=True):
+class FleetPolicy(msgspec.Struct, frozen=True):
     """The same on every node of a fleet.
 
     ``poll_interval_s`` is τ. ``max_polls_per_hour`` bounds the fleet's polls of one public channel, and
@@ -77,10 +77,10 @@ class Policy(msgspec.Struct, frozen=True):
     poll_interval_s: float
     max_polls_per_hour: float
     maintenance_interval_s: float
-    aims: Aims = Aims()
+    aims: FleetObjective = FleetObjective()
     site_requests_per_s: float = inf
 
     @property
     def silence_s(self) -> float:
         """How long an assignment lives that is not repeated."""
-        return SILENT_INTERVALS * self.maintenance_interval_s
+        return SOFT_STATE_INTERVALS * self.maintenance_interval_s

@@ -22,12 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.corona.objectives import Floats
 
-UNBOUND = inf
+UNBOUNDED_SCALE = inf
 """The scale of a site that its budget does not bound."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
+class AllocationProblem:
     """What the sizes of M channels have to weigh up; all of shape (M,), 64-bit floats.
 
     ``weights`` are those of a goal, finite and not negative. ``costs`` are what one poll costs (1 for all, or
@@ -44,7 +44,7 @@ class Problem:
         """Return the problem, each number spread over all channels.
 
         Raises:
-            ValueError: A number is out of the range that :class:`Problem` tells.
+            ValueError: A number is out of the range that :class:`AllocationProblem` tells.
         """
         spread = np.broadcast_arrays(*(np.asarray(given, dtype=np.float64) for given in (weights, costs, least, most)))
         problem = cls(*map(np.ascontiguousarray, spread))
@@ -66,24 +66,25 @@ class Problem:
         return np.sqrt(self.weights / self.costs)
 
 
-def sizes(problem: Problem, scale: float) -> Floats:
+def sizes(problem: AllocationProblem, scale: float) -> Floats:
     """Return n of each channel in polls per τ, shape (M,), at this scale (see the module for negative ones)."""
     if scale < 0:
         return np.asarray(max(0.0, 1 + scale) * np.minimum(problem.least, problem.most))
     return np.minimum(np.maximum(scale * problem.slopes(), problem.least), problem.most)
 
 
-def load(problem: Problem, size: Floats) -> float:
+def load(problem: AllocationProblem, size: Floats) -> float:
     """Return Σ s·n: what all polls of one τ cost."""
     return float((problem.costs * size).sum())
 
 
-def within_sites(problem: Problem, scales: Floats) -> Problem:
+def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationProblem:
     """Return the problem with ``most`` lowered (and ``least`` where it must be) to what sites' scales leave.
 
     Args:
         problem: M channels.
-        scales: That of each channel's site, shape (M,), at least -1; ``UNBOUND`` where nothing is to be lowered.
+        scales: That of each channel's site, shape (M,), at least -1; ``UNBOUNDED_SCALE`` where nothing is to be
+        lowered.
 
     Ours: the paper bounds only the total. One more constraint per site, Σ n ≤ its budget, has the same kind of
     optimum: a scale of the site's own, which uses its budget up alone, and a channel's scale is the lesser of that and
@@ -98,10 +99,10 @@ def within_sites(problem: Problem, scales: Floats) -> Problem:
     least = np.where(bound, least * np.clip(1 + scales, 0.0, 1.0), problem.least)
     wanted = np.where(bound, scales, 0.0) * problem.slopes()
     most = np.where(bound, np.minimum(np.maximum(wanted, least), problem.most), problem.most)
-    return Problem(problem.weights, problem.costs, least, most)
+    return AllocationProblem(problem.weights, problem.costs, least, most)
 
 
-def scale_for_budget(problem: Problem, budget: float) -> float:
+def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
     """Return the scale of the sizes that minimise Σ w/n within Σ s·n ≤ budget (Corona-Lite and -Fair).
 
     Args:
@@ -122,12 +123,12 @@ def scale_for_budget(problem: Problem, budget: float) -> float:
         return budget / floor - 1
     heavy = problem.weights > 0
     fixed = floor - float(floors.sum(where=heavy))
-    rises, starts, ends = _lines(problem, heavy)
-    return crossing(rises, starts, ends, budget - fixed)
+    rises, starts, ends = _clipped_lines(problem, heavy)
+    return solve_clipped_sum(rises, starts, ends, budget - fixed)
 
 
 def scale_for_delay(
-    problem: Problem, delay_s: float, poll_interval_s: float, *, total_weight: float | None = None
+    problem: AllocationProblem, delay_s: float, poll_interval_s: float, *, total_weight: float | None = None
 ) -> float:
     """Return the scale of the sizes that minimise Σ s·n within a mean delay (Corona-Fast).
 
@@ -150,25 +151,27 @@ def scale_for_delay(
     helpable = (problem.weights > 0) & (problem.most > 0)
     total = float(problem.weights.sum(where=helpable)) if total_weight is None else total_weight
     target = total * 2 * delay_s / poll_interval_s
-    rises, starts, ends = _lines(problem, helpable)
+    rises, starts, ends = _clipped_lines(problem, helpable)
     if float((rises / ends).sum()) >= target:
         return float(ends.max(initial=0.0, where=(starts < ends) & (ends < inf)))
     # Σ w/n = Σ rise/clip(c, start, end): the same equation as a budget's, in 1/c.
     with np.errstate(divide="ignore"):
-        reciprocal = crossing(rises, 1 / ends, 1 / starts, target)
+        reciprocal = solve_clipped_sum(rises, 1 / ends, 1 / starts, target)
     return 1 / reciprocal if 0 < reciprocal < inf else 0.0
 
 
-def _lines(problem: Problem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
     """Return rise, start and end of each chosen channel, such that s·n = rise·clip(c, start, end)."""
     if not chosen.all():
-        problem = Problem(*(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most)))
+        problem = AllocationProblem(
+            *(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most))
+        )
     slopes = problem.slopes()
     ends = problem.most / slopes
     return problem.costs * slopes, np.minimum(problem.least / slopes, ends), ends
 
 
-def crossing(rises: Floats, starts: Floats, ends: Floats, target: float) -> float:
+def solve_clipped_sum(rises: Floats, starts: Floats, ends: Floats, target: float) -> float:
     """Return the least x ≥ 0 at which Σ rise·clip(x, start, end) reaches ``target``: the equation behind every scale.
 
     The sum is straight between the starts and ends; the piece on which it reaches the target is found by bisection.

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from service.corona.events import Effect, Refresh, Send, StartPolling, StopPolling
-from service.corona.fleet_policy import Policy
-from service.corona.messages import Assign, Assignment, Candidate, Rejected, Unassign, Versioned
+from service.corona.events import Effect, Send, StartPolling, StopPolling, UpdateBase
+from service.corona.fleet_policy import FleetPolicy
+from service.corona.messages import Assign, Assignment, Candidate, Rejection, Unassign, VersionAnnouncement
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -18,14 +18,14 @@ MAX_OFFERS = 10
 """How often one candidate is sent before it is left to the next poll."""
 
 
-class _Assigned(msgspec.Struct, gc=False):
+class _MemberAssignment(msgspec.Struct, gc=False):
     ring_version: int
     place: StartPolling
     version: int
     heard_s: float
 
 
-class _Kept(msgspec.Struct):
+class _PendingCandidate(msgspec.Struct):
     candidate: Candidate
     offers: int = 0
 
@@ -33,12 +33,12 @@ class _Kept(msgspec.Struct):
 class Member:
     """The polling half of a node's protocol."""
 
-    def __init__(self, me: NodeId, policy: Policy) -> None:
+    def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
         self._me = me
         self._policy = policy
         self._view = RingView(0, ())
-        self._assigned: dict[ChannelId, _Assigned] = {}
-        self._kept: dict[ChannelId, _Kept] = {}
+        self._assigned: dict[ChannelId, _MemberAssignment] = {}
+        self._kept: dict[ChannelId, _PendingCandidate] = {}
 
     @property
     def places(self) -> tuple[StartPolling, ...]:
@@ -68,7 +68,7 @@ class Member:
                 if self._is_outside(channel, rota.size, ring_version):
                     continue
                 place = _place(assignment)
-                known = self._assigned[channel] = _Assigned(ring_version, place, assignment.version, now_s)
+                known = self._assigned[channel] = _MemberAssignment(ring_version, place, assignment.version, now_s)
                 yield place
             elif ring_version < known.ring_version or not self._stays(known, ring_version, rota.size):
                 continue
@@ -78,7 +78,7 @@ class Member:
                 known.place = _place(assignment)
                 yield known.place
             if assignment.version != known.version or channel in self._kept:
-                yield from self.versioned(Versioned(channel, assignment.version))
+                yield from self.versioned(VersionAnnouncement(channel, assignment.version))
 
     def unassigned(self, message: Unassign) -> Iterator[Effect]:
         """Stop polling."""
@@ -93,22 +93,22 @@ class Member:
         """
         owner = self._view.owner(candidate.channel)
         if candidate.delta.notice is None:
-            self._kept[candidate.channel] = _Kept(candidate)
+            self._kept[candidate.channel] = _PendingCandidate(candidate)
             yield from self._offer(candidate.channel)
         elif owner is not None:
             yield Send(owner, candidate)
 
-    def versioned(self, told: Versioned) -> Iterator[Effect]:
+    def versioned(self, told: VersionAnnouncement) -> Iterator[Effect]:
         """Let go of a candidate that is now outdated or confirmed; compare with this version from now on."""
         kept = self._kept.get(told.channel)
         answered = kept is not None and kept.candidate.base_version < told.version
         yield from self._answered(told, answered=answered)
 
-    def rejected(self, message: Rejected) -> Iterator[Effect]:
+    def rejected(self, message: Rejection) -> Iterator[Effect]:
         """Let go of the candidate that was meant; the next poll decides anew."""
         kept = self._kept.get(message.channel)
         answered = kept is not None and kept.candidate.base_version == message.base_version
-        yield from self._answered(Versioned(message.channel, message.current_version), answered=answered)
+        yield from self._answered(VersionAnnouncement(message.channel, message.current_version), answered=answered)
 
     def expire(self, now_s: float) -> Iterator[Effect]:
         """Stop what no owner has repeated."""
@@ -121,13 +121,13 @@ class Member:
         for channel in list(self._kept):
             yield from self._offer(channel)
 
-    def _answered(self, told: Versioned, *, answered: bool) -> Iterator[Effect]:
+    def _answered(self, told: VersionAnnouncement, *, answered: bool) -> Iterator[Effect]:
         if answered:
             del self._kept[told.channel]
         known = self._assigned.get(told.channel)
         if known is not None and (answered or known.version != told.version):
             known.version = told.version
-            yield Refresh(told.channel, told if told.base else None)
+            yield UpdateBase(told.channel, told if told.base else None)
 
     def _offer(self, channel: ChannelId) -> Iterator[Effect]:
         kept, owner = self._kept[channel], self._view.owner(channel)
@@ -137,7 +137,7 @@ class Member:
             kept.offers += 1
             yield Send(owner, kept.candidate)
 
-    def _stays(self, known: _Assigned, ring_version: int, size: int) -> bool:
+    def _stays(self, known: _MemberAssignment, ring_version: int, size: int) -> bool:
         """Say whether we are in a set that has changed like this; by our present ring we were in it before."""
         judged = known.ring_version == ring_version or known.ring_version <= self._view.version
         if judged and size >= known.place.rota.size:

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from service import model
-from service.corona.polling_schedule import Rota
+from service.corona.polling_schedule import PollingSchedule
 
 WIRE_VERSION = 2
 """Nodes of different versions share the ring but do not hear each other: until all are replaced, a channel is polled
@@ -30,7 +30,7 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     channel: ChannelId
     rank: int
-    rota: Rota
+    rota: PollingSchedule
     version: int
     subscribers: int = 1
 
@@ -77,7 +77,7 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
         return self.delta.base_version
 
 
-class Base(msgspec.Struct, frozen=True, array_like=True):
+class VersionBase(msgspec.Struct, frozen=True, array_like=True):
     """What a new version leaves for the next polls to go on from, so that nobody has to load it.
 
     ``detected_s`` is the candidate's (Unix s): its finder knows it again by that. ``subscribers`` are the channel's.
@@ -90,15 +90,15 @@ class Base(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes = b""
 
 
-class Versioned(msgspec.Struct, frozen=True, tag=True):
+class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
     """Owner to the polling set: the channel has a new version; without a ``base``, only the store knows more."""
 
     channel: ChannelId
     version: int
-    base: Base | None = None
+    base: VersionBase | None = None
 
 
-class Rejected(msgspec.Struct, frozen=True, tag=True):
+class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
     """Owner to a candidate's finder: its base is not the channel's version, which is ``current_version``."""
 
     channel: ChannelId
@@ -118,7 +118,7 @@ class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """What so many ``nodes`` of the fleet own.
 
     ``demand`` is Σ s·q, what their channels' subscribers would ask of publishers by themselves, per τ;
@@ -134,7 +134,7 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
     """Contact to those whose contact it is, each tick: what the nodes own that have its first ``digits`` digits."""
 
     digits: int
-    part: Part
+    part: Aggregate
 
 
 class SiteShare(msgspec.Struct, frozen=True, array_like=True):
@@ -164,7 +164,7 @@ class SiteScales(msgspec.Struct, frozen=True, tag=True):
 
 
 Message = (
-    Assign | Unassign | Candidate | Versioned | Rejected | ChannelAdded | ChannelRemoved | Summary
+    Assign | Unassign | Candidate | VersionAnnouncement | Rejection | ChannelAdded | ChannelRemoved | Summary
     | SiteShares | SiteScales
 )  # fmt: skip
 

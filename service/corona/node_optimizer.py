@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.corona.clusters import decode, encode, summarise
-from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Goal, Policy
-from service.corona.honeycomb import UNBOUND, Problem, sizes, within_sites
-from service.corona.messages import Part
+from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, FleetPolicy, Goal
+from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
+from service.corona.messages import Aggregate
 from service.corona.objectives import Floats, size_for_wait, weights
-from service.corona.poll_explanation import Limits, bounded
+from service.corona.poll_explanation import SizeLimits, limited_size
 
 POLL_COST = 1.0
 """Polls cost the same whatever the channel: publishers count requests, and most are answered without a body."""
@@ -26,18 +26,18 @@ DIGITS = 6
 """Sizes are told apart to so many decimals, so that three polls are never three and a rounding error by four nodes."""
 
 
-Table = NDArray[Any]
-"""Factors of many channels, in rows; see :func:`tabled`."""
+FactorTable = NDArray[Any]
+"""Factors of many channels, in rows; see :func:`factor_table`."""
 
 
-class Factors(NamedTuple):
+class ChannelFactors(NamedTuple):
     """What one channel's size depends on. Who listed it, or is about to subscribe, is a subscriber as well."""
 
     subscribers: int
     update_interval_s: float
     private: bool
-    site_scale: float = UNBOUND
-    """That of its site: see ``honeycomb.within_sites``."""
+    site_scale: float = UNBOUNDED_SCALE
+    """That of its site: see ``honeycomb.apply_site_scales``."""
     longest_wait_s: float = 0.0
     """What admins set for this channel; 0 for that of the aims."""
     shortest_interval_s: float = 0.0
@@ -52,18 +52,18 @@ _ROW = np.dtype(
 )
 
 
-def tabled(channels: Iterable[Factors], count: int) -> Table:
-    """Return the factors of so many channels as rows of an array: a tenth of what they take up as objects."""
+def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
+    """Return the factors of ``count`` channels as rows of an array, a tenth of the size of objects."""
     return np.fromiter(channels, dtype=_ROW, count=count)
 
 
-def limits(policy: Policy, nodes: int, channel: Factors) -> Limits:
-    """Return what bounds a channel's polls per τ on a ring of so many nodes, besides its site.
+def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:
+    """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, except that of its site's budget.
 
-    A node polls a channel once per τ, and more often only if nothing else keeps the longest wait.
+    A node polls a channel at most once per τ, unless only more polls keep the longest wait.
     """
     wait_s, interval_s = channel.longest_wait_s or policy.aims.longest_wait_s, policy.poll_interval_s
-    return Limits(
+    return SizeLimits(
         longest_wait_s=wait_s,
         own_wait=channel.longest_wait_s > 0,
         channel_interval=interval_s / channel.shortest_interval_s if channel.shortest_interval_s else inf,
@@ -72,26 +72,28 @@ def limits(policy: Policy, nodes: int, channel: Factors) -> Limits:
     )
 
 
-def limits_of(policy: Policy, nodes: int, channel: Factors) -> Limits:
+def limits_with_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:
     """Return what bounds one channel's polls per τ, its site included."""
-    bounds = limits(policy, nodes, channel)
-    if channel.site_scale == UNBOUND:
+    bounds = limits_without_site(policy, nodes, channel)
+    if channel.site_scale == UNBOUNDED_SCALE:
         return bounds
     least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
-    most, _ = bounded(sqrt(weight(policy, channel) / POLL_COST), channel.site_scale, least, bounds)
+    most, _ = limited_size(sqrt(channel_weight(policy, channel) / POLL_COST), channel.site_scale, least, bounds)
     return msgspec.structs.replace(bounds, host_budget=most)
 
 
-def problem(policy: Policy, nodes: int, channels: Table) -> Problem:
+def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
     """Return what the sizes of these channels have to weigh up."""
     subscribers = np.maximum(channels["subscribers"], 1)
     found = weights(policy.aims.goal, subscribers, channels["update_interval_s"], policy.poll_interval_s)
-    least, most = bounds_of(policy, nodes, channels)
-    return within_sites(Problem.of(found, POLL_COST, least=least, most=most), channels["site_scale"])
+    least, most = size_bounds(policy, nodes, channels)
+    return apply_site_scales(AllocationProblem.of(found, POLL_COST, least=least, most=most), channels["site_scale"])
 
 
-def bounds_of(policy: Policy, nodes: int, channels: Table) -> tuple[Floats, Floats]:
-    """Return what :func:`limits` has for many channels: the polls per τ of each at least, and at most, shape (M,)."""
+def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
+    """Return what :func:`limits_without_site` has for many channels: the polls per τ of each at least, and at most,
+    shape (M,).
+    """
     waits_s, interval_s = channels["longest_wait_s"], policy.poll_interval_s
     least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.aims.longest_wait_s)
     politeness = policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR
@@ -101,21 +103,21 @@ def bounds_of(policy: Policy, nodes: int, channels: Table) -> tuple[Floats, Floa
     return least, most
 
 
-def demands(policy: Policy, channels: Table) -> Floats:
+def imposed_loads(policy: FleetPolicy, channels: FactorTable) -> Floats:
     """Return s·q: what each channel's subscribers would impose by themselves, in polls per τ."""
     found: Floats = np.maximum(channels["subscribers"], policy.aims.polls_per_channel) * POLL_COST
     return found
 
 
-def part(policy: Policy, nodes: int, channels: Table) -> Part:
+def own_aggregate(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Aggregate:
     """Return what the fleet has to know of one node's channels."""
     if not len(channels):
-        return Part(1, 0.0, b"")
-    summary = summarise(problem(policy, nodes, channels))
-    return Part(1, float(demands(policy, channels).sum()), encode(summary))
+        return Aggregate(1, 0.0, b"")
+    summary = summarise(allocation_problem(policy, nodes, channels))
+    return Aggregate(1, float(imposed_loads(policy, channels).sum()), encode(summary))
 
 
-def scale(policy: Policy, nodes: int, fleet: Part) -> float | None:
+def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
     """Return c for all channels of the fleet, as far as it is known; None if it has no channels."""
     clusters = decode(fleet.clusters)
     if clusters is None or not len(clusters.rise):
@@ -131,17 +133,17 @@ def scale(policy: Policy, nodes: int, fleet: Part) -> float | None:
     return min(fast, clusters.scale_for_budget(cap)) if cap < inf else fast
 
 
-def weight(policy: Policy, channel: Factors) -> float:
+def channel_weight(policy: FleetPolicy, channel: ChannelFactors) -> float:
     """Return a channel's weight, by the goal."""
     subscribers = max(channel.subscribers, 1)
     return float(weights(policy.aims.goal, subscribers, channel.update_interval_s, policy.poll_interval_s))
 
 
-def decided(policy: Policy, nodes: int, channels: Table, scale: float | None) -> Floats:
+def channel_sizes(policy: FleetPolicy, nodes: int, channels: FactorTable, scale: float | None) -> Floats:
     """Return each channel's n: by the scale, or as long as that is not known, what its subscribers would impose."""
-    bounds = problem(policy, nodes, channels)
+    bounds = allocation_problem(policy, nodes, channels)
     if scale is None:
-        found = np.minimum(np.maximum(demands(policy, channels), bounds.least), bounds.most)
+        found = np.minimum(np.maximum(imposed_loads(policy, channels), bounds.least), bounds.most)
     else:
         found = sizes(bounds, scale)
     return np.where(found > 1, np.round(found, DIGITS), found)

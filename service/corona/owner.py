@@ -6,7 +6,7 @@ fenced by the channel's epoch in the store.
 
 A channel is *adopting* until its epoch and version are known, then *idle*, or *publishing* while
 a candidate is at the store. A refusal, or a candidate newer than we are, sends it back to adopting.
-How many poll it, and when, is :class:`~service.corona.polling_plans.Pacing`'s to decide.
+How many poll it, and when, is :class:`~service.corona.polling_plans.PollingPlans`'s to decide.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,24 +14,24 @@ from math import inf
 
 import msgspec
 
-from service.corona.events import Adopt, Adopted, ChannelsListed, Disown, Effect, Publish, Send
-from service.corona.fleet_policy import Policy
-from service.corona.messages import Assign, Assignment, Base, Candidate, Rejected, Unassign, Versioned
-from service.corona.poll_explanation import Reason
-from service.corona.polling_plans import Pacing
-from service.corona.polling_schedule import Rota
-from service.corona.update_rates import Updates
+from service.corona.events import ChannelsListed, Effect, OwnershipTaken, Publish, ReleaseOwnership, Send, TakeOwnership
+from service.corona.fleet_policy import FleetPolicy
+from service.corona.messages import Assign, Assignment, Candidate, Rejection, Unassign, VersionAnnouncement, VersionBase
+from service.corona.poll_explanation import PollExplanation
+from service.corona.polling_plans import PollingPlans
+from service.corona.polling_schedule import PollingSchedule
+from service.corona.update_rates import UpdateHistory
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
-_DECIDED_AT_ONCE = 1_000
+_SCHEDULE_BATCH = 1_000
 """What is worked out for all channels is never in memory at once."""
 
-ADOPTING = 0
+UNKNOWN_EPOCH = 0
 """The epoch of a channel whose state is not known yet; real ones start at 1."""
 
 
-class _Owned(msgspec.Struct, gc=False):
+class _OwnedChannel(msgspec.Struct, gc=False):
     wanted_s: float
     """When we last heard that somebody wants it."""
     asked_s: float
@@ -40,14 +40,14 @@ class _Owned(msgspec.Struct, gc=False):
     members: tuple[NodeId, ...] = ()
     placed_in: int = 0
     """The version of the ring by which the members were found."""
-    epoch: int = ADOPTING
+    epoch: int = UNKNOWN_EPOCH
     version: int = 0
     candidate: tuple[NodeId, Candidate] | None = None
     """The candidate to decide once adopted, or at the store, and who found it."""
-    updates: Updates | None = None
+    updates: UpdateHistory | None = None
     """What is known of the channel's updates if the store takes the candidate."""
 
-    def base_of(self, version: int, digest: bytes) -> Base | None:
+    def base_of(self, version: int, digest: bytes) -> VersionBase | None:
         """Return what a version leaves, if it is our candidate's and changes nothing else of the channel."""
         if self.candidate is None or version != self.version:
             return None
@@ -55,18 +55,18 @@ class _Owned(msgspec.Struct, gc=False):
         delta = candidate.delta
         if delta.initial or delta.notice or delta.base_version + 1 != version:
             return None
-        return Base(candidate.validators, delta.detected_s, self.subscribers, digest)
+        return VersionBase(candidate.validators, delta.detected_s, self.subscribers, digest)
 
 
 class Owner:
     """The owning half of a node's protocol."""
 
-    def __init__(self, me: NodeId, policy: Policy, pacing: Pacing) -> None:
+    def __init__(self, me: NodeId, policy: FleetPolicy, pacing: PollingPlans) -> None:
         self._me = me
         self._policy = policy
         self._view = RingView(0, ())
         self._pacing = pacing
-        self._owned: dict[ChannelId, _Owned] = {}
+        self._owned: dict[ChannelId, _OwnedChannel] = {}
         self._adopted: list[ChannelId] = []
         """Channels that are adopted now, whose members are to be told."""
         self._unwanted: set[ChannelId] = set()
@@ -80,7 +80,7 @@ class Owner:
         for channel in [channel for channel in self._owned if not view.has_among(channel, self._me, 1)]:
             del self._owned[channel]
             self._pacing.drop(channel)
-            yield Disown(channel)
+            yield ReleaseOwnership(channel)
         yield from self._settle(self._owned, fleet_s)
 
     def listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
@@ -107,8 +107,8 @@ class Owner:
         if owned is not None:
             owned.wanted_s = now_s
         elif self._view.has_among(channel, self._me, 1):
-            self._owned[channel] = _Owned(wanted_s=now_s, asked_s=now_s, subscribers=subscribers)
-            yield Adopt(channel)
+            self._owned[channel] = _OwnedChannel(wanted_s=now_s, asked_s=now_s, subscribers=subscribers)
+            yield TakeOwnership(channel)
 
     def drop(self, channel: ChannelId) -> Iterator[Effect]:
         """Dismiss the polling set of a channel that nobody wants."""
@@ -117,9 +117,11 @@ class Owner:
             self._pacing.drop(channel)
             for member in owned.members:
                 yield Send(member, Unassign(self._view.version, channel))
-            yield Disown(channel)
+            yield ReleaseOwnership(channel)
 
-    def adopted(self, event: Adopted, known: Rota | None, now_s: float, fleet_s: float) -> Iterator[Effect]:
+    def adopted(
+        self, event: OwnershipTaken, known: PollingSchedule | None, now_s: float, fleet_s: float
+    ) -> Iterator[Effect]:
         """Take over, and decide the candidate that waited; the polling set is told by :meth:`tell_adopted`.
 
         ``known`` is the rota by which this node polls the channel for its former owner, if it does.
@@ -152,7 +154,7 @@ class Owner:
         owned = self._owned.get(candidate.channel)
         if owned is None:
             return
-        if owned.epoch == ADOPTING:
+        if owned.epoch == UNKNOWN_EPOCH:
             owned.candidate = finder, candidate
         elif candidate.base_version > owned.version:
             owned.candidate = finder, candidate
@@ -165,7 +167,7 @@ class Owner:
         owned = self._owned.get(channel)
         if owned is not None:
             owned.version = max(owned.version, version)
-            told = Versioned(channel, owned.version, owned.base_of(version, digest))
+            told = VersionAnnouncement(channel, owned.version, owned.base_of(version, digest))
             owned.candidate = None
             if owned.updates is not None:
                 self._pacing.learn(channel, owned.updates)
@@ -176,13 +178,13 @@ class Owner:
     def refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
         """Load the channel again: another node, or our own unanswered attempt, was faster."""
         owned = self._owned.get(channel)
-        if owned is not None and owned.epoch != ADOPTING:
+        if owned is not None and owned.epoch != UNKNOWN_EPOCH:
             yield self._adopt_again(channel, owned, now_s)
 
     def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Repeat the questions that the store left unanswered, and all assignments."""
         for channel, owned in self._owned.items():
-            waiting = owned.epoch == ADOPTING or owned.candidate is not None
+            waiting = owned.epoch == UNKNOWN_EPOCH or owned.candidate is not None
             if waiting and now_s - owned.asked_s >= self._policy.maintenance_interval_s:
                 yield self._adopt_again(channel, owned, now_s)
         yield from self._settle(self._owned, fleet_s, repeated=True)
@@ -195,13 +197,13 @@ class Owner:
         """
         yield from self._settle(self._owned if channels is None else channels, fleet_s)
 
-    def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
-        """Return why the channel is polled as it is; see :meth:`Pacing.why`."""
+    def why(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
+        """Return why the channel is polled as it is; see :meth:`PollingPlans.why`."""
         owned = self._owned.get(channel)
         return self._pacing.why(channel, owned.members, fleet_s) if owned else None
 
     def _decide(
-        self, owned: _Owned, finder: NodeId, candidate: Candidate, now_s: float, fleet_s: float
+        self, owned: _OwnedChannel, finder: NodeId, candidate: Candidate, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
         if candidate.base_version == owned.version:
             owned.candidate = finder, candidate
@@ -209,21 +211,21 @@ class Owner:
             owned.asked_s = now_s
             yield Publish(candidate, owned.epoch, owned.updates)
         else:
-            yield Send(finder, Rejected(candidate.channel, candidate.base_version, owned.version))
+            yield Send(finder, Rejection(candidate.channel, candidate.base_version, owned.version))
 
-    def _adopt_again(self, channel: ChannelId, owned: _Owned, now_s: float) -> Adopt:
-        owned.epoch = ADOPTING
+    def _adopt_again(self, channel: ChannelId, owned: _OwnedChannel, now_s: float) -> TakeOwnership:
+        owned.epoch = UNKNOWN_EPOCH
         owned.asked_s = now_s
-        return Adopt(channel)
+        return TakeOwnership(channel)
 
     def _settle(self, channels: Iterable[ChannelId], fleet_s: float, *, repeated: bool = False) -> Iterator[Effect]:
         """Bring rotas and polling sets in line with c and the ring, and tell members whose place or rota has changed.
 
         Those of our channels that are not adopted yet are settled when they are. ``repeated``: all members are told.
         """
-        adopted = [channel for channel in channels if self._owned[channel].epoch != ADOPTING]
-        for start in range(0, len(adopted), _DECIDED_AT_ONCE):
-            some = adopted[start : start + _DECIDED_AT_ONCE]
+        adopted = [channel for channel in channels if self._owned[channel].epoch != UNKNOWN_EPOCH]
+        for start in range(0, len(adopted), _SCHEDULE_BATCH):
+            some = adopted[start : start + _SCHEDULE_BATCH]
             by_member: dict[NodeId, list[Assignment]] = {}
             for channel, (former_rota, rota) in zip(some, self._pacing.decide(some, fleet_s), strict=True):
                 owned = self._owned[channel]

@@ -6,14 +6,14 @@ from math import inf, sqrt
 
 import msgspec
 
-from service.corona.polling_schedule import Rota, size_for_wait
+from service.corona.polling_schedule import PollingSchedule, size_for_wait
 from service.model import ChannelId, NodeId
 
 ROUNDING = 1e-6
 """What is nearer than that to a bound is at it: c comes from clusters in single precision."""
 
 
-class Bound(StrEnum):
+class BindingConstraint(StrEnum):
     """What kept a channel's size from what its weight would have it."""
 
     NONE = "none"
@@ -33,7 +33,7 @@ class Bound(StrEnum):
     """Lowered: not even the longest waits of all channels can be kept."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SizeLimits(msgspec.Struct, frozen=True):
     """What bounds a channel's polls per τ, from whichever side; infinite where nothing does.
 
     ``longest_wait_s`` is a mean wait in seconds, ``own_wait`` whether it is the channel's own instead of everybody's;
@@ -48,19 +48,19 @@ class Limits(msgspec.Struct, frozen=True):
     channel_budget: float = inf
     host_budget: float = inf
 
-    def most(self) -> tuple[float, Bound]:
+    def most(self) -> tuple[float, BindingConstraint]:
         """Return the most polls per τ, and what sets it."""
         most = {
-            Bound.CHANNEL_INTERVAL: self.channel_interval,
-            Bound.CHANNEL_BUDGET: self.channel_budget,
-            Bound.HOST_BUDGET: self.host_budget,
-            Bound.NODES: self.nodes,
+            BindingConstraint.CHANNEL_INTERVAL: self.channel_interval,
+            BindingConstraint.CHANNEL_BUDGET: self.channel_budget,
+            BindingConstraint.HOST_BUDGET: self.host_budget,
+            BindingConstraint.NODES: self.nodes,
         }
         by = min(most, key=lambda bound: most[bound])
         return most[by], by
 
 
-class Turn(msgspec.Struct, frozen=True):
+class PollingTurn(msgspec.Struct, frozen=True):
     """One node's part: its ``rank`` in the polling set, its ``phase_s`` after the rota's begin, its next poll."""
 
     node: NodeId
@@ -69,7 +69,7 @@ class Turn(msgspec.Struct, frozen=True):
     next_poll_s: float
 
 
-class Reason(msgspec.Struct, frozen=True):
+class PollExplanation(msgspec.Struct, frozen=True):
     """A channel's polls and why.
 
     ``wanted`` is c·√(w/s), ``size`` what the bounds left of it, both in polls per τ, and ``bound`` the one that
@@ -85,14 +85,14 @@ class Reason(msgspec.Struct, frozen=True):
     least: float
     most: float
     size: float
-    bound: Bound
+    bound: BindingConstraint
     wait_s: float
     update_interval_s: float
     interval_s: float
-    turns: tuple[Turn, ...]
+    turns: tuple[PollingTurn, ...]
 
 
-def bounded(slope: float, scale: float, least: float, limits: Limits) -> tuple[float, Bound]:
+def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:
     """Return a channel's size, as :func:`~service.corona.honeycomb.sizes` has it, and the bound that made it so.
 
     Args:
@@ -103,29 +103,29 @@ def bounded(slope: float, scale: float, least: float, limits: Limits) -> tuple[f
     """
     most, by = limits.most()
     if scale < 0:
-        return max(0.0, 1 + scale) * min(least, most), Bound.FLEET_BUDGET
+        return max(0.0, 1 + scale) * min(least, most), BindingConstraint.FLEET_BUDGET
     wanted = scale * slope
     # A fleet that has polls to spare takes the least c that has channels at their most.
     if max(wanted, least) >= most * (1 - ROUNDING):
         return most, by
     if wanted < least:
-        return least, Bound.CHANNEL_WAIT if limits.own_wait else Bound.LONGEST_WAIT
-    return wanted, Bound.NONE
+        return least, BindingConstraint.CHANNEL_WAIT if limits.own_wait else BindingConstraint.LONGEST_WAIT
+    return wanted, BindingConstraint.NONE
 
 
-def explain(
+def explain_polling(
     channel: ChannelId,
     *,
     weight: float,
     cost: float,
     scale: float,
-    limits: Limits,
+    limits: SizeLimits,
     poll_interval_s: float,
     update_interval_s: float,
     polling_set: Sequence[NodeId],
-    rota: Rota,
+    rota: PollingSchedule,
     now_s: float,
-) -> Reason:
+) -> PollExplanation:
     """Return why the channel is polled as it is.
 
     Args:
@@ -142,8 +142,8 @@ def explain(
     """
     least = size_for_wait(limits.longest_wait_s, poll_interval_s)
     slope = sqrt(weight / cost)
-    size, bound = bounded(slope, scale, least, limits)
-    return Reason(
+    size, bound = limited_size(slope, scale, least, limits)
+    return PollExplanation(
         channel=channel,
         weight=weight,
         cost=cost,
@@ -157,7 +157,7 @@ def explain(
         update_interval_s=update_interval_s,
         interval_s=rota.interval_s,
         turns=tuple(
-            Turn(node, rank, rota.phase_s(rank) - rota.first_s, rota.next_poll_s(rank, now_s))
+            PollingTurn(node, rank, rota.phase_s(rank) - rota.first_s, rota.next_poll_s(rank, now_s))
             for rank, node in enumerate(polling_set[: rota.size])
         ),
     )

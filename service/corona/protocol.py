@@ -9,38 +9,38 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from service.corona.events import (
-    Adopted,
-    AimsRead,
     CandidateFound,
     ChannelsListed,
     Effect,
     Event,
-    ListOwned,
-    Published,
+    ListOwnedChannels,
+    LoadObjective,
+    MessageReceived,
+    ObjectiveLoaded,
+    OwnershipTaken,
     PublishRefused,
-    ReadAims,
-    Received,
     RingChanged,
     Send,
     Tick,
+    VersionPublished,
 )
-from service.corona.fleet_policy import Policy
+from service.corona.fleet_policy import FleetPolicy
 from service.corona.member import Member
 from service.corona.messages import (
     Assign,
     Candidate,
     ChannelAdded,
     ChannelRemoved,
-    Rejected,
+    Rejection,
     SiteScales,
     SiteShares,
     Summary,
     Unassign,
-    Versioned,
+    VersionAnnouncement,
 )
 from service.corona.owner import Owner
-from service.corona.poll_explanation import Reason
-from service.corona.polling_plans import Pacing
+from service.corona.poll_explanation import PollExplanation
+from service.corona.polling_plans import PollingPlans
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -52,11 +52,11 @@ class NodeProtocol:
     polls and joins again with a new id and a new protocol.
     """
 
-    def __init__(self, me: NodeId, policy: Policy) -> None:
+    def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
         self._me = me
         self._policy = policy
-        self.pacing = Pacing(me, policy)
-        """How often our own channels are polled; only events change it, but for :meth:`Pacing.noted`."""
+        self.pacing = PollingPlans(me, policy)
+        """How often our own channels are polled; only events change it, but for :meth:`PollingPlans.noted`."""
         self._owner = Owner(me, policy, self.pacing)
         self._member = Member(me, policy)
         self._maintained_s: float | None = None
@@ -77,12 +77,12 @@ class NodeProtocol:
                 reaction += self._owner.tell_adopted(fleet_s)
             for effect in reaction:
                 if isinstance(effect, Send) and effect.node == self._me:
-                    waiting.append(Received(self._me, effect.message))
+                    waiting.append(MessageReceived(self._me, effect.message))
                 else:
                     effects.append(effect)
         return effects
 
-    def why(self, channel: ChannelId, fleet_s: float) -> Reason | None:
+    def why(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
         """Return why a channel of ours is polled as it is; None if it is not ours, or nothing is decided yet."""
         return self._owner.why(channel, fleet_s)
 
@@ -90,25 +90,25 @@ class NodeProtocol:
         match event:
             case Tick():
                 yield from self._tick(now_s, fleet_s)
-            case Received():
+            case MessageReceived():
                 yield from self._receive(event, now_s, fleet_s)
             case RingChanged():
                 yield from self._ring_changed(event.view, now_s, fleet_s)
             case ChannelsListed():
                 yield from self._owner.listed(event, now_s)
-            case Adopted():
+            case OwnershipTaken():
                 place = self._member.place(event.channel)
                 yield from self._owner.adopted(event, place.rota if place else None, now_s, fleet_s)
             case CandidateFound():
                 yield from self._member.found(event.candidate)
-            case Published():
+            case VersionPublished():
                 yield from self._owner.published(event.channel, event.version, event.digest)
             case PublishRefused():
                 yield from self._owner.refused(event.channel, now_s)
-            case AimsRead():
+            case ObjectiveLoaded():
                 yield from self._owner.decide(fleet_s, self.pacing.aim(event.aims, event.site_rates, event.bounds))
 
-    def _receive(self, event: Received, now_s: float, fleet_s: float) -> Iterator[Effect]:
+    def _receive(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:
             case Assign() as message:
                 yield from self._member.assigned(message, now_s)
@@ -116,9 +116,9 @@ class NodeProtocol:
                 yield from self._member.unassigned(message)
             case Candidate() as candidate:
                 yield from self._owner.offered(event.sender, candidate, now_s, fleet_s)
-            case Versioned() as message:
+            case VersionAnnouncement() as message:
                 yield from self._member.versioned(message)
-            case Rejected() as message:
+            case Rejection() as message:
                 yield from self._member.rejected(message)
             case ChannelAdded(channel=channel):
                 yield from self._owner.want(channel, now_s)
@@ -138,7 +138,7 @@ class NodeProtocol:
             yield from self._owner.want(place.channel, now_s, place.subscribers)
         yield from self._member.ring_changed(view)
         if self._maintained_s is None:
-            yield ListOwned(now_s)
+            yield ListOwnedChannels(now_s)
         else:
             self._unlisted = True
 
@@ -151,9 +151,9 @@ class NodeProtocol:
             self._maintained_s = now_s
             yield from self._owner.maintain(now_s, fleet_s)
             yield from self._member.offer_all()
-            yield ReadAims()
+            yield LoadObjective()
         elif moved:
             yield from self._owner.decide(fleet_s)
         if due or self._unlisted:
             self._unlisted = False
-            yield ListOwned(now_s)
+            yield ListOwnedChannels(now_s)

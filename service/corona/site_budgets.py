@@ -13,28 +13,28 @@ from hashlib import sha1
 
 import msgspec
 
-from service.corona.clusters import decode, encode, merged, summarise
+from service.corona.clusters import decode, encode, merge, summarise
 from service.corona.events import Send
-from service.corona.fleet_policy import Policy
-from service.corona.honeycomb import UNBOUND, Problem
+from service.corona.fleet_policy import FleetPolicy
+from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
 from service.model import NodeId
 from service.overlay.ring import RingView
 
-FOR_POLLS = 0.9
+POLL_BUDGET_SHARE = 0.9
 """The share of a site's requests that polls are planned for; redirects, and people who subscribe, need some as well."""
 CLUSTERS_PER_SITE = 64
 """Of one owner's channels."""
-_UNEVEN = 4
+_MAX_IMBALANCE = 4
 """An owner that has so many times fewer of a site's channels than the mean of all is not to be expected."""
 
 
-class _Heard(msgspec.Struct):
+class _OwnerShare(msgspec.Struct):
     clusters: bytes
     at_s: float
 
 
-class _Known(msgspec.Struct):
+class _KnownScale(msgspec.Struct):
     scale: float
     at_s: float
 
@@ -42,14 +42,14 @@ class _Known(msgspec.Struct):
 class SiteBudgets:
     """One node's part in it, as an owner and as a keeper."""
 
-    def __init__(self, me: NodeId, policy: Policy) -> None:
+    def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
         self._me = me
         self._policy = policy
         self._view = RingView(0, ())
         self._rates: Mapping[Site, float] = {}
-        self._scales: dict[Site, _Known] = {}
+        self._scales: dict[Site, _KnownScale] = {}
         """What keepers told."""
-        self._shares: dict[Site, dict[NodeId, _Heard]] = {}
+        self._shares: dict[Site, dict[NodeId, _OwnerShare]] = {}
         """What owners told of the sites that this node keeps."""
 
     def set_rates(self, rates: Mapping[Site, float]) -> None:
@@ -66,15 +66,15 @@ class SiteBudgets:
                 self._shares[site] = {node: heard for node, heard in shares.items() if node in view}
 
     def scale(self, site: Site) -> float:
-        """Return a site's scale; ``UNBOUND`` where none is known."""
+        """Return a site's scale; ``UNBOUNDED_SCALE`` where none is known."""
         known = self._scales.get(site)
-        return known.scale if known else UNBOUND
+        return known.scale if known else UNBOUNDED_SCALE
 
     def may_bind(self, site: Site, wanted: float) -> bool:
         """Say whether a site may be over its budget, of whose channels this node's own may want so many polls per τ."""
-        return wanted * max(1, len(self._view.nodes)) * _UNEVEN >= self._budget(site)
+        return wanted * max(1, len(self._view.nodes)) * _MAX_IMBALANCE >= self._budget(site)
 
-    def tell(self, own: Iterable[tuple[Site, Problem]]) -> Iterator[Send]:
+    def tell(self, own: Iterable[tuple[Site, AllocationProblem]]) -> Iterator[Send]:
         """Tell keepers of our channels of these sites, as they would be without the sites' budgets."""
         by_keeper: dict[NodeId, list[SiteShare]] = {}
         for site, problem in own:
@@ -91,7 +91,7 @@ class SiteBudgets:
             return
         for share in message.shares:
             if self._view.owner(_point(share.site)) == self._me and decode(share.clusters) is not None:
-                self._shares.setdefault(share.site, {})[sender] = _Heard(share.clusters, now_s)
+                self._shares.setdefault(share.site, {})[sender] = _OwnerShare(share.clusters, now_s)
 
     def scales_heard(self, sender: NodeId, message: SiteScales, now_s: float) -> bool:
         """Take over the scales that keepers tell; say whether any is news."""
@@ -99,7 +99,7 @@ class SiteBudgets:
         for told in message.scales:
             if self._view.owner(_point(told.site)) == sender:
                 news = news or self.scale(told.site) != told.scale
-                self._scales[told.site] = _Known(told.scale, now_s)
+                self._scales[told.site] = _KnownScale(told.scale, now_s)
         return news
 
     def tick(self, now_s: float) -> Iterator[Send]:
@@ -111,7 +111,7 @@ class SiteBudgets:
                 del shares[node]
             if not shares:
                 del self._shares[site]
-            elif (scale := self._scale_of(site)) != UNBOUND:
+            elif (scale := self._scale_of(site)) != UNBOUNDED_SCALE:
                 for node in shares:
                     by_owner.setdefault(node, []).append(SiteScale(site, scale))
         for node, scales in by_owner.items():
@@ -119,12 +119,14 @@ class SiteBudgets:
 
     def _scale_of(self, site: Site) -> float:
         parts = [clusters for heard in self._shares[site].values() if (clusters := decode(heard.clusters)) is not None]
-        together, budget = merged(parts), self._budget(site)
-        return UNBOUND if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)
+        together, budget = merge(parts), self._budget(site)
+        return UNBOUNDED_SCALE if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)
 
     def _budget(self, site: Site) -> float:
         """Return the polls per τ that are planned for a site."""
-        return FOR_POLLS * self._rates.get(site, self._policy.site_requests_per_s) * self._policy.poll_interval_s
+        return (
+            POLL_BUDGET_SHARE * self._rates.get(site, self._policy.site_requests_per_s) * self._policy.poll_interval_s
+        )
 
     def _fresh(self, at_s: float, now_s: float) -> bool:
         # Said each tick, and believed less long than other soft state: c is found after it, and has to heal in time.

@@ -19,13 +19,13 @@ SHORTEST_UPDATE_INTERVAL_S = 10.0
 LONGEST_UPDATE_INTERVAL_S = 90 * 86_400.0
 """A channel that says nothing for longer is taken to speak this often: it may still come back."""
 
-USUAL_UPDATE_INTERVAL_S = 86_400.0
+DEFAULT_UPDATE_INTERVAL_S = 86_400.0
 """What is assumed of a channel of which nothing is known, with the weight of one update."""
 
 MEMORY_UPDATES = 16.0
 """After so many updates, or the time they usually take, evidence weighs 1/e of what it did."""
 
-TOLERATED_SILENCE = 3.0
+SILENCE_FACTOR = 3.0
 """A silence of so many intervals raises the estimate at once: a Poisson process is silent so long once in 20 times."""
 
 
@@ -36,22 +36,22 @@ class UpdateEstimate(msgspec.Struct, frozen=True):
     """
 
     updates: float = 1.0
-    watched_s: float = USUAL_UPDATE_INTERVAL_S
+    watched_s: float = DEFAULT_UPDATE_INTERVAL_S
     silence_s: float = 0.0
 
     @property
     def interval_s(self) -> float:
         """The mean time between updates in seconds, between 10 s and 90 days."""
         usual_s = self.watched_s / max(self.updates, self.watched_s / LONGEST_UPDATE_INTERVAL_S, 1e-300)
-        return _bounded_s(max(usual_s, self.silence_s / TOLERATED_SILENCE))
+        return _bounded_s(max(usual_s, self.silence_s / SILENCE_FACTOR))
 
 
-def expected(interval_s: float) -> UpdateEstimate:
+def initial_estimate(interval_s: float) -> UpdateEstimate:
     """Return the estimate to begin with, where something suggests this interval."""
     return UpdateEstimate(watched_s=_bounded_s(interval_s))
 
 
-def dated(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
+def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
     """Return the estimate to begin with, by the dates of what a channel lists when it is first seen.
 
     Dates to come tell nothing, and one alone, or all at once, no interval.
@@ -61,10 +61,10 @@ def dated(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
     if gaps < 1 or max(past_s) == min(past_s):
         return UpdateEstimate()
     oldest_s = min(past_s)
-    return observed(expected((max(past_s) - oldest_s) / gaps), gaps, now_s - oldest_s)
+    return estimate_after_poll(initial_estimate((max(past_s) - oldest_s) / gaps), gaps, now_s - oldest_s)
 
 
-def observed(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> UpdateEstimate:
+def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> UpdateEstimate:
     """Return the estimate after a poll.
 
     Args:
@@ -82,7 +82,7 @@ def observed(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> Up
     )
 
 
-class Updates(msgspec.Struct, frozen=True, gc=False):
+class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
     """What an owner remembers with a channel: the estimate as of ``since_s``; no update has been seen since.
 
     ``since_s`` is fleet time, 0 if nobody has watched the channel yet.
@@ -94,23 +94,27 @@ class Updates(msgspec.Struct, frozen=True, gc=False):
     def interval_s(self, fleet_s: float) -> float:
         """Return the mean time between updates in seconds, the silence since then included."""
         return (
-            observed(self.estimate, 0, fleet_s - self.since_s).interval_s if self.since_s else self.estimate.interval_s
+            estimate_after_poll(self.estimate, 0, fleet_s - self.since_s).interval_s
+            if self.since_s
+            else self.estimate.interval_s
         )
 
 
-def counted(updates: Updates, delta: Delta, fleet_s: float) -> Updates:
+def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) -> UpdateHistory:
     """Return what is known once a delta is versioned.
 
     A channel's first content tells nothing, and neither does the time before it: nobody had been watching.
     A page that changes has one update, however many lines it touches.
     """
     if delta.initial or not updates.since_s:
-        return Updates(updates.estimate, fleet_s)
+        return UpdateHistory(updates.estimate, fleet_s)
     if delta.notice is not None:
         return updates
     additions = sum(change.kind == "addition" and not change.line for change in delta.changes)
     on_a_page = any(change.line for change in delta.changes)
-    return Updates(observed(updates.estimate, additions + on_a_page, fleet_s - updates.since_s), fleet_s)
+    return UpdateHistory(
+        estimate_after_poll(updates.estimate, additions + on_a_page, fleet_s - updates.since_s), fleet_s
+    )
 
 
 def _bounded_s(interval_s: float) -> float:

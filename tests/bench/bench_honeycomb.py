@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 
 from service.corona.clusters import encode, summarise
-from service.corona.honeycomb import load, scale_for_budget, scale_for_delay, sizes, within_sites
+from service.corona.honeycomb import apply_site_scales, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.objectives import Floats
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget
 from tests.support.tradeoffs import POLL_INTERVAL_S, delay, heterogeneous
@@ -52,7 +52,7 @@ def main(channels: int) -> None:
         "budget": lambda: sizes(problem, scale_for_budget(problem, budget)),
         "delay": lambda: sizes(problem, scale_for_delay(problem, delay_s, POLL_INTERVAL_S)),
         "levels": lambda: levels_for_budget(problem, options, budget),
-        "sites": lambda: within_sites(problem, site_scales[sites]),
+        "sites": lambda: apply_site_scales(problem, site_scales[sites]),
         "summary": lambda: summarise(problem),
         "from_clusters": lambda: clusters.scale_for_budget(budget),
     }

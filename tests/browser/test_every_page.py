@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, CDPSession, Page, ViewportSize
 
-from service.corona.fleet_policy import Aims, Bounds, Goal
+from service.corona.fleet_policy import ChannelBounds, FleetObjective, Goal
 from service.feeds.entries.version_parts import parts
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, PollResult, Validators
@@ -43,10 +43,10 @@ async def _full(store: Store) -> list[str]:
     delta = await change(store, good, edited, added)
     await store.admin_settings.set_tags([(good.id, ["daily"])])
     await store.admin_settings.pause([hostile.id], 7200.0)
-    await store.poll_bounds.set(good.id, Bounds(shortest_interval_s=600.0), by="ada")
+    await store.poll_bounds.set(good.id, ChannelBounds(shortest_interval_s=600.0), by="ada")
     await store.subscriptions.subscribe("eve@example.org", failing.id)
     await store.people.suspend(keys.user_id("eve@example.org"), suspended=True)
-    await store.fleet_policy.set(Aims(goal=Goal.FAIR), by="ada")
+    await store.fleet_policy.set(FleetObjective(goal=Goal.FAIR), by="ada")
     bob = keys.user_id("bob@example.org")
     await store.outbox.enqueue([bob], good.id, delta.version, now_s, parts(delta))
     batches = await store.outbox.claim([bob], 10, now_s)

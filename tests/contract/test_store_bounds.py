@@ -4,13 +4,13 @@ from unittest import mock
 
 import pytest
 
-from service.corona.fleet_policy import UNBOUNDED, Bounds
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.errors import LimitReached
 from service.store import Store
 from service.store.coordination.fleet_policy import AllBounds
 from tests.support.channels import make_channel
 
-HOURLY, SOON = Bounds(shortest_interval_s=3_600.0), Bounds(longest_wait_s=60.0)
+HOURLY, SOON = ChannelBounds(shortest_interval_s=3_600.0), ChannelBounds(longest_wait_s=60.0)
 CHANNEL = "c" * 40
 
 
@@ -31,7 +31,7 @@ async def test_all_bounds_are_read_only_when_they_have_changed(store: Store) -> 
     known = await store.poll_bounds.all(nothing)
     assert known.of == {CHANNEL: HOURLY}
     assert await store.poll_bounds.all(known) is known
-    await store.poll_bounds.set(CHANNEL, UNBOUNDED)
+    await store.poll_bounds.set(CHANNEL, NO_BOUNDS)
     assert (await store.poll_bounds.all(known)).of == {}
 
 

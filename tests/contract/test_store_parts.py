@@ -2,7 +2,7 @@
 
 import contextlib
 
-from service.corona.fleet_policy import Bounds
+from service.corona.fleet_policy import ChannelBounds
 from service.errors import StoreUnavailable
 from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Validators
@@ -70,7 +70,7 @@ async def test_what_admins_said_of_a_channel_goes_along_and_replaces_nothing(sto
     await store.admin_settings.set_tags([(PAGE_ID, ("shop", "daily"))])
     await store.admin_settings.set_note(PAGE_ID, "Ask Bob.")
     await store.admin_settings.pause([PAGE_ID], 10_000_000_000.0)
-    await store.poll_bounds.set(PAGE_ID, Bounds(shortest_interval_s=600.0), by="ada")
+    await store.poll_bounds.set(PAGE_ID, ChannelBounds(shortest_interval_s=600.0), by="ada")
     await make_channel(store, PART, kind="page")
     await store.admin_settings.set_note(PART_ID, "Ask Eve.")
     await say_moved(store, PAGE, PART)
@@ -81,7 +81,7 @@ async def test_what_admins_said_of_a_channel_goes_along_and_replaces_nothing(sto
     assert bounded is not None
     assert (said.tags, await store.admin_settings.note(PART_ID)) == (("shop", "daily"), "Ask Eve.")
     assert said.paused_until_s > 0
-    assert (bounded.bounds, bounded.by) == (Bounds(shortest_interval_s=600.0), "ada")
+    assert (bounded.bounds, bounded.by) == (ChannelBounds(shortest_interval_s=600.0), "ada")
     assert await store.poll_bounds.get(PAGE_ID) is None
 
 

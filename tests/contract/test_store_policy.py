@@ -1,18 +1,18 @@
 """The fleet's aims, and what is learnt of channels' updates, are where the next node finds them."""
 
-from service.corona.fleet_policy import Aims, Goal
-from service.corona.update_rates import UpdateEstimate, Updates
+from service.corona.fleet_policy import FleetObjective, Goal
+from service.corona.update_rates import UpdateEstimate, UpdateHistory
 from service.model import Change, Delta, Entry
 from service.store import Store
 from service.store.channels.channels import Snapshot
 from tests.support.channels import SNAPSHOT, make_channel
 
-AIMS = Aims(goal=Goal.FAIR, budget_polls_per_minute=30.0, longest_wait_s=600.0)
+AIMS = FleetObjective(goal=Goal.FAIR, budget_polls_per_minute=30.0, longest_wait_s=600.0)
 
 
 async def test_aims_are_what_was_set_last(store: Store) -> None:
     assert await store.fleet_policy.get() is None
-    for aims in (Aims(), AIMS):
+    for aims in (FleetObjective(), AIMS):
         await store.fleet_policy.set(aims)
         assert await store.fleet_policy.get() == aims
 
@@ -21,8 +21,8 @@ async def test_a_new_owner_reads_what_the_former_one_learnt(store: Store) -> Non
     channel = await make_channel(store)
     (state,) = await store.channels.adopt([channel.id], "a" * 40)
     assert state is not None
-    assert state.updates == Updates(since_s=state.channel.created_s)
-    learnt = Updates(UpdateEstimate(4.0, 3600.0, 5.0), 1e9)
+    assert state.updates == UpdateHistory(since_s=state.channel.created_s)
+    learnt = UpdateHistory(UpdateEstimate(4.0, 3600.0, 5.0), 1e9)
     delta = Delta(channel.id, state.channel.version, 0, 1.0, (Change("addition", Entry("key", "Title")),))
     snapshot = Snapshot(SNAPSHOT.validators, b"", "", "", updates=learnt)
     await store.channels.publish(delta, snapshot, state.epoch, silent=False)

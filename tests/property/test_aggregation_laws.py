@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.aggregation import Aggregation, followers
+from service.corona.aggregation import Aggregation, summary_recipients
 from service.corona.clusters import decode, encode, summarise
-from service.corona.honeycomb import Problem
-from service.corona.messages import Part, Summary
+from service.corona.honeycomb import AllocationProblem
+from service.corona.messages import Aggregate, Summary
 from service.model import NodeId
 from service.overlay.id_space import digit, from_hex, shared_digits
 from service.overlay.ring import RingView
@@ -38,7 +38,7 @@ def _fleet(view: RingView, base: int) -> dict[str, Aggregation]:
     for number, node in enumerate(nodes.values()):
         node.ring_changed(view)
         weights = [float(2**number % 997 + each) for each in range(number % 4 + 1)]
-        node.own = Part(1, sum(weights), encode(summarise(Problem.of(weights))))
+        node.own = Aggregate(1, sum(weights), encode(summarise(AllocationProblem.of(weights))))
     return nodes
 
 
@@ -46,7 +46,7 @@ def _fleet(view: RingView, base: int) -> dict[str, Aggregation]:
 def test_followers_are_the_rows_read_backwards(view: RingView, base: int) -> None:
     rows = {me: routing_rows(view, me, base) for me in view.ids}
     for me in view.ids:
-        found = followers(view, me, base)
+        found = summary_recipients(view, me, base)
         assert len(found) == len(rows[me])
         for index, nodes in enumerate(found):
             assert set(nodes) == {other for other in view.ids if index < len(rows[other]) and me in rows[other][index]}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.corona.clusters import CLUSTER_BYTES, MAX_CLUSTERS, Clusters, decode, encode, merged, summarise
-from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
+from service.corona.clusters import CLUSTER_BYTES, MAX_CLUSTERS, TradeoffClusters, decode, encode, merge, summarise
+from service.corona.honeycomb import AllocationProblem, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.objectives import Goal, weights
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget, sizes_at
 from tests.support.tradeoffs import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, part, problems
@@ -22,16 +22,16 @@ ROUNDED = 5e-6
 SUMS = ("weight", "rise", "least_cost", "most_cost")
 
 
-def _over_the_wire(problem: Problem, owners: int, seed: int, log_bins: int = 0) -> Clusters:
+def _over_the_wire(problem: AllocationProblem, owners: int, seed: int, log_bins: int = 0) -> TradeoffClusters:
     """Return what a node knows of a fleet's channels: each owner's summary, sent and merged in two rounds."""
     owner = np.random.default_rng(seed).integers(0, owners, len(problem.weights))
     summaries = [summarise(part(problem, owner == one), log_bins=log_bins) for one in range(owners)]
-    halves = [merged(summaries[start::2], log_bins=log_bins) for start in range(2)]
+    halves = [merge(summaries[start::2], log_bins=log_bins) for start in range(2)]
     received = [decode(encode(half)) for half in halves]
-    return merged([half for half in received if half is not None], log_bins=log_bins)
+    return merge([half for half in received if half is not None], log_bins=log_bins)
 
 
-def _assert_near(problem: Problem, clusters: Clusters, near: float = NEAR) -> None:
+def _assert_near(problem: AllocationProblem, clusters: TradeoffClusters, near: float = NEAR) -> None:
     budget = 20 * float(problem.costs.sum())
     exact = sizes(problem, scale_for_budget(problem, budget))
     found = sizes(problem, clusters.scale_for_budget(budget))
@@ -49,7 +49,7 @@ def _assert_near(problem: Problem, clusters: Clusters, near: float = NEAR) -> No
 def test_the_papers_fleet_is_within_a_fifth_of_a_percent_of_the_optimum(goal: Goal, least: float) -> None:
     subscribers, update_interval_s = corona_fleet(20_000, 1e6)
     weight = weights(goal, subscribers, update_interval_s, POLL_INTERVAL_S)
-    problem = Problem.of(weight, least=least, most=1024.0)
+    problem = AllocationProblem.of(weight, least=least, most=1024.0)
     _assert_near(problem, _over_the_wire(problem, 16, seed=3))
 
 
@@ -63,16 +63,16 @@ def test_so_are_channels_of_all_kinds_with_bounds_of_their_own(seed: int) -> Non
 def test_even_bounds_over_five_orders_of_magnitude_are_within_a_percent() -> None:
     random = np.random.default_rng(5)
     bounds = {"least": random.lognormal(0, 2, 20_000), "most": random.lognormal(4, 2, 20_000)}
-    problem = Problem.of(random.pareto(1, 20_000) + 1, random.lognormal(0, 2, 20_000), **bounds)
+    problem = AllocationProblem.of(random.pareto(1, 20_000) + 1, random.lognormal(0, 2, 20_000), **bounds)
     _assert_near(problem, _over_the_wire(problem, 16, seed=5), near=0.02)
 
 
-def _fleet(*, goal: Goal, least: float, nodes: int, private: float, popularity: float, seed: int) -> Problem:
+def _fleet(*, goal: Goal, least: float, nodes: int, private: float, popularity: float, seed: int) -> AllocationProblem:
     """Return what a policy can ask for: one longest wait, and two bounds above, of private channels and the others."""
     subscribers, update_interval_s = corona_fleet(5000, 1e5, seed)
     weight = weights(goal, np.ceil(subscribers**popularity), update_interval_s, POLL_INTERVAL_S)
     most = np.where(np.random.default_rng(seed).random(5000) < private, nodes, min(nodes, 30.0))
-    return Problem.of(weight, least=least, most=most)
+    return AllocationProblem.of(weight, least=least, most=most)
 
 
 fleets = st.builds(
@@ -88,7 +88,7 @@ fleets = st.builds(
 
 @settings(deadline=None, max_examples=40)
 @given(fleets, st.floats(0.02, 0.98))
-def test_no_fleet_goes_over_its_budget_or_leaves_a_thousandth_of_it(problem: Problem, share: float) -> None:
+def test_no_fleet_goes_over_its_budget_or_leaves_a_thousandth_of_it(problem: AllocationProblem, share: float) -> None:
     budget = share * load(problem, problem.most)
     exact = load(problem, sizes(problem, scale_for_budget(problem, budget)))
     found = load(problem, sizes(problem, _over_the_wire(problem, 16, seed=1).scale_for_budget(budget)))
@@ -96,22 +96,24 @@ def test_no_fleet_goes_over_its_budget_or_leaves_a_thousandth_of_it(problem: Pro
 
 
 @given(problems(40), st.integers(4, 20))
-def test_sums_are_the_same_and_there_are_no_more_clusters_than_allowed(problem: Problem, limit: int) -> None:
+def test_sums_are_the_same_and_there_are_no_more_clusters_than_allowed(problem: AllocationProblem, limit: int) -> None:
     clusters, each = summarise(problem, limit=limit), summarise(problem)
     assert len(clusters.rise) <= limit
     for name in SUMS:
         assert getattr(clusters, name).sum() == pytest.approx(getattr(each, name).sum())
-    both = merged([clusters, each], limit=limit)
+    both = merge([clusters, each], limit=limit)
     assert len(both.rise) <= limit
     for name in SUMS:
         assert getattr(both, name).sum() == pytest.approx(2 * getattr(each, name).sum())
 
 
 @given(problems(40), st.floats(0, 1e5))
-def test_few_channels_are_told_exactly(problem: Problem, budget: float) -> None:
+def test_few_channels_are_told_exactly(problem: AllocationProblem, budget: float) -> None:
     """Also those that weigh nothing, may not be polled, or have bounds without a number between them."""
-    finite = Problem.of(problem.weights, problem.costs, least=problem.least, most=np.minimum(problem.most, 1e5))
-    lonely = merged(
+    finite = AllocationProblem.of(
+        problem.weights, problem.costs, least=problem.least, most=np.minimum(problem.most, 1e5)
+    )
+    lonely = merge(
         [summarise(part(finite, np.arange(len(finite.weights)) == one)) for one in range(len(finite.weights))]
     )
     exact = sizes(finite, scale_for_budget(finite, budget))
@@ -121,10 +123,12 @@ def test_few_channels_are_told_exactly(problem: Problem, budget: float) -> None:
 
 @given(problems(40), st.integers(1, 200), st.floats(0, 1e5))
 def test_channels_that_are_one_line_are_one_cluster_and_no_less_exact(
-    problem: Problem, times: int, budget: float
+    problem: AllocationProblem, times: int, budget: float
 ) -> None:
-    finite = Problem.of(problem.weights, problem.costs, least=problem.least, most=np.minimum(problem.most, 1e5))
-    many = Problem.of(
+    finite = AllocationProblem.of(
+        problem.weights, problem.costs, least=problem.least, most=np.minimum(problem.most, 1e5)
+    )
+    many = AllocationProblem.of(
         np.tile(finite.weights, times),
         np.tile(finite.costs, times),
         least=np.tile(finite.least, times),
@@ -138,7 +142,7 @@ def test_channels_that_are_one_line_are_one_cluster_and_no_less_exact(
 
 
 @given(problems(40), st.booleans())
-def test_what_is_encoded_is_decoded(problem: Problem, paper: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
+def test_what_is_encoded_is_decoded(problem: AllocationProblem, paper: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
     clusters = summarise(problem, log_bins=16 if paper else 0)
     raw = encode(clusters)
     assert len(raw) == CLUSTER_BYTES * len(clusters.rise)
@@ -158,7 +162,7 @@ def test_no_bytes_break_the_reader_or_what_it_lets_through(raw: bytes) -> None:
     if found is not None:
         assert np.isfinite(found.scale_for_budget(1000.0))
         assert found.scale_for_delay(30, POLL_INTERVAL_S) >= 0
-        assert len(merged([found, found], limit=8).rise) <= 8
+        assert len(merge([found, found], limit=8).rise) <= 8
 
 
 def _tampered(name: str, value: float) -> bytes:
@@ -183,13 +187,13 @@ def test_other_nonsense_is_refused_as_well() -> None:
 
 
 def test_nobody_has_no_clusters() -> None:
-    assert merged([]).scale_for_budget(10) == 0
-    assert encode(Clusters.none()) == b""
-    assert len(summarise(Problem.of(np.zeros(0))).rise) == 0
+    assert merge([]).scale_for_budget(10) == 0
+    assert encode(TradeoffClusters.none()) == b""
+    assert len(summarise(AllocationProblem.of(np.zeros(0))).rise) == 0
 
 
 def test_orphans_are_one_slack_cluster_in_the_papers_bins() -> None:
-    problem = Problem.of([1.0, 5.0, 9.0, 100.0], least=1.0, most=[1.0, 1.0, 64.0, 64.0])
+    problem = AllocationProblem.of([1.0, 5.0, 9.0, 100.0], least=1.0, most=[1.0, 1.0, 64.0, 64.0])
     clusters = summarise(problem, log_bins=16)
     slack = clusters.least_cost == clusters.most_cost
     assert clusters.lines[slack].tolist() == [2]
@@ -199,7 +203,7 @@ def test_orphans_are_one_slack_cluster_in_the_papers_bins() -> None:
 
 def test_sixteen_bins_cost_the_papers_levels_an_eighth_and_a_thousand_next_to_nothing() -> None:
     subscribers, _ = corona_fleet(20_000, 1e6)
-    problem = Problem.of(subscribers, least=1.0, most=1024.0)
+    problem = AllocationProblem.of(subscribers, least=1.0, most=1024.0)
     options, budget = level_sizes(1024, 16), 50.0 * 20_000
     exact = levels_for_budget(problem, options, budget)
 

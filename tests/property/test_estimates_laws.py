@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.corona.update_rates import (
+    DEFAULT_UPDATE_INTERVAL_S,
     LONGEST_UPDATE_INTERVAL_S,
     MEMORY_UPDATES,
     SHORTEST_UPDATE_INTERVAL_S,
-    USUAL_UPDATE_INTERVAL_S,
     UpdateEstimate,
-    expected,
-    observed,
+    estimate_after_poll,
+    initial_estimate,
 )
 
 intervals_s = st.floats(60, 14 * 86_400)
@@ -24,7 +24,7 @@ polls = st.lists(st.tuples(st.integers(0, 1000), st.floats(-1e3, 1e8)), max_size
 
 def _after(estimate: UpdateEstimate, found: list[int], elapsed_s: float) -> UpdateEstimate:
     for new_entries in found:
-        estimate = observed(estimate, new_entries, elapsed_s)
+        estimate = estimate_after_poll(estimate, new_entries, elapsed_s)
     return estimate
 
 
@@ -56,7 +56,9 @@ def test_long_silence_raises_it_and_the_next_updates_bring_it_back(
     interval_s: float, per_poll: float, silent: int
 ) -> None:
     elapsed_s = interval_s * per_poll
-    usual = _after(expected(interval_s), np.diff(np.floor(per_poll * np.arange(400))).astype(int).tolist(), elapsed_s)
+    usual = _after(
+        initial_estimate(interval_s), np.diff(np.floor(per_poll * np.arange(400))).astype(int).tolist(), elapsed_s
+    )
     polls_without = max(1, round(silent / per_poll))
     silence = _after(usual, [0] * polls_without, elapsed_s)
     assert silence.interval_s >= min(polls_without * elapsed_s / 3, LONGEST_UPDATE_INTERVAL_S) * (1 - 1e-9)
@@ -67,9 +69,9 @@ def test_long_silence_raises_it_and_the_next_updates_bring_it_back(
 
 @given(polls, intervals_s)
 def test_it_stays_between_its_limits_whatever_it_is_told(found: list[tuple[int, float]], interval_s: float) -> None:
-    estimate = expected(interval_s)
+    estimate = initial_estimate(interval_s)
     for new_entries, elapsed_s in found:
-        estimate = observed(estimate, new_entries, elapsed_s)
+        estimate = estimate_after_poll(estimate, new_entries, elapsed_s)
         assert SHORTEST_UPDATE_INTERVAL_S <= estimate.interval_s <= LONGEST_UPDATE_INTERVAL_S
 
 
@@ -78,11 +80,11 @@ def test_a_poll_without_news_never_lowers_it_and_news_at_once_never_raises_it(
     found: list[int], elapsed_s: float
 ) -> None:
     estimate = _after(UpdateEstimate(), found, elapsed_s)
-    assert observed(estimate, 0, elapsed_s).interval_s >= estimate.interval_s * (1 - 1e-9)
-    assert observed(estimate, 1, 0.0).interval_s <= estimate.interval_s * (1 + 1e-9)
+    assert estimate_after_poll(estimate, 0, elapsed_s).interval_s >= estimate.interval_s * (1 - 1e-9)
+    assert estimate_after_poll(estimate, 1, 0.0).interval_s <= estimate.interval_s * (1 + 1e-9)
 
 
 def test_of_a_new_channel_a_day_is_assumed() -> None:
-    assert UpdateEstimate().interval_s == USUAL_UPDATE_INTERVAL_S
-    assert expected(3600).interval_s == 3600
-    assert expected(1e12).interval_s == LONGEST_UPDATE_INTERVAL_S
+    assert UpdateEstimate().interval_s == DEFAULT_UPDATE_INTERVAL_S
+    assert initial_estimate(3600).interval_s == 3600
+    assert initial_estimate(1e12).interval_s == LONGEST_UPDATE_INTERVAL_S

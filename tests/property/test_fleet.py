@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds, Goal
-from service.corona.site_budgets import FOR_POLLS
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal
+from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.overlay.ring import RingView
 from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet
 
@@ -23,14 +23,19 @@ CROWDED, CROWDED_PER_S = "example.org", 0.5
 """In a third of all storms, most channels are of one site, which may be asked so often."""
 
 GOALS = (
-    Aims(),
-    Aims(goal=Goal.LITE, budget_polls_per_minute=60.0),
-    Aims(goal=Goal.FAIR, budget_polls_per_minute=100.0, longest_wait_s=30.0),
-    Aims(goal=Goal.FAST, delay_s=2.0),
+    FleetObjective(),
+    FleetObjective(goal=Goal.LITE, budget_polls_per_minute=60.0),
+    FleetObjective(goal=Goal.FAIR, budget_polls_per_minute=100.0, longest_wait_s=30.0),
+    FleetObjective(goal=Goal.FAST, delay_s=2.0),
 )
 
 
-BOUNDS = (Bounds(), Bounds(longest_wait_s=6.0), Bounds(shortest_interval_s=9.0), Bounds(10.0, 4.0))
+BOUNDS = (
+    ChannelBounds(),
+    ChannelBounds(longest_wait_s=6.0),
+    ChannelBounds(shortest_interval_s=9.0),
+    ChannelBounds(10.0, 4.0),
+)
 """In half of all storms, an admin sets one of these for each channel; a crowded site can keep all such waits."""
 
 
@@ -143,7 +148,7 @@ def test_a_healed_fleet_asks_no_site_for_more_than_its_budget(block: int) -> Non
     for fleet in _storms(block):
         fleet.run_until(HEALED_S)
         crowded = [size for channel, size in _sizes(fleet).items() if fleet.channels[channel].site]
-        assert sum(crowded) <= FOR_POLLS * CROWDED_PER_S * POLICY.poll_interval_s * 1.05
+        assert sum(crowded) <= POLL_BUDGET_SHARE * CROWDED_PER_S * POLICY.poll_interval_s * 1.05
 
 
 @blocks
@@ -155,7 +160,7 @@ def test_a_healed_fleet_keeps_what_admins_set_for_single_channels(block: int) ->
             worker.protocol.pacing.scale is None or worker.protocol.pacing.scale >= 0 for worker in fleet.alive
         )
         for channel, size in _sizes(fleet).items():
-            bounds, gap_s = fleet.bounds.get(channel, UNBOUNDED), POLICY.poll_interval_s / size
+            bounds, gap_s = fleet.bounds.get(channel, NO_BOUNDS), POLICY.poll_interval_s / size
             assert gap_s >= (bounds.shortest_interval_s or 0.0) * 0.99
             if spared and not fleet.channels[channel].site:
                 assert gap_s / 2 <= (bounds.longest_wait_s or fleet.aims.longest_wait_s) * 1.01

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.corona.honeycomb import (
-    UNBOUND,
-    Problem,
-    crossing,
+    UNBOUNDED_SCALE,
+    AllocationProblem,
+    apply_site_scales,
     load,
     scale_for_budget,
     scale_for_delay,
     sizes,
-    within_sites,
+    solve_clipped_sum,
 )
 from tests.support.tradeoffs import delay, part, problems
 
@@ -25,11 +25,11 @@ ROUNDING = 1e-9
 TAU_S = 1800.0
 
 
-def _floor(problem: Problem) -> float:
+def _floor(problem: AllocationProblem) -> float:
     return load(problem, np.minimum(problem.least, problem.most))
 
 
-def _budgets(problem: Problem) -> st.SearchStrategy[float]:
+def _budgets(problem: AllocationProblem) -> st.SearchStrategy[float]:
     """From nothing to more than can be used up."""
     finite = np.where(np.isfinite(problem.most), problem.most, 100.0)
     top = 2 * load(problem, np.maximum(finite, problem.least)) + 1
@@ -37,7 +37,7 @@ def _budgets(problem: Problem) -> st.SearchStrategy[float]:
 
 
 @given(problems(), st.data())
-def test_a_budget_is_kept_and_used_up_as_far_as_bounds_allow(problem: Problem, data: st.DataObject) -> None:
+def test_a_budget_is_kept_and_used_up_as_far_as_bounds_allow(problem: AllocationProblem, data: st.DataObject) -> None:
     budget = data.draw(_budgets(problem))
     found = sizes(problem, scale_for_budget(problem, budget))
     rounding = ROUNDING * max(budget, _floor(problem))
@@ -48,7 +48,7 @@ def test_a_budget_is_kept_and_used_up_as_far_as_bounds_allow(problem: Problem, d
 
 
 @given(problems(), st.floats(-2, 1e4))
-def test_most_is_never_exceeded_and_least_only_by_budgets(problem: Problem, scale: float) -> None:
+def test_most_is_never_exceeded_and_least_only_by_budgets(problem: AllocationProblem, scale: float) -> None:
     found = sizes(problem, scale)
     assert (found <= problem.most).all()
     assert (found >= 0).all()
@@ -57,13 +57,13 @@ def test_most_is_never_exceeded_and_least_only_by_budgets(problem: Problem, scal
 
 
 @given(problems(), st.floats(-1, 1e4), st.floats(-1, 1e4))
-def test_sizes_grow_with_the_scale(problem: Problem, one: float, other: float) -> None:
+def test_sizes_grow_with_the_scale(problem: AllocationProblem, one: float, other: float) -> None:
     low, high = sorted((one, other))
     assert (sizes(problem, low) <= sizes(problem, high)).all()
 
 
 @given(problems(), st.data())
-def test_no_exchange_between_two_channels_improves_the_optimum(problem: Problem, data: st.DataObject) -> None:
+def test_no_exchange_between_two_channels_improves_the_optimum(problem: AllocationProblem, data: st.DataObject) -> None:
     """Σ w/n is convex, so that an optimum which no small exchange of cost improves is the optimum."""
     problem = part(problem, problem.most > 0)
     budget = _floor(problem) + data.draw(_budgets(problem)) + 1e-6
@@ -80,7 +80,7 @@ def test_no_exchange_between_two_channels_improves_the_optimum(problem: Problem,
 
 
 @given(problems(), st.floats(1e-3, 1e6))
-def test_a_delay_is_kept_at_no_more_cost_than_a_budget_needs_for_it(problem: Problem, delay_s: float) -> None:
+def test_a_delay_is_kept_at_no_more_cost_than_a_budget_needs_for_it(problem: AllocationProblem, delay_s: float) -> None:
     scale = scale_for_delay(problem, delay_s, TAU_S)
     found = sizes(problem, scale)
     counted = part(problem, (problem.weights > 0) & (problem.most > 0))
@@ -106,18 +106,18 @@ def test_a_crossing_is_where_the_sum_reaches_the_target(lines: list[tuple[float,
     def total(x: float) -> float:
         return float((rises * np.minimum(np.maximum(starts, x), ends)).sum())
 
-    x = crossing(rises, starts, ends, target)
+    x = solve_clipped_sum(rises, starts, ends, target)
     assert total(x) == pytest.approx(min(max(target, total(0)), total(1e7)), rel=1e-9, abs=1e-9)
 
 
 @given(problems(), st.data())
-def test_site_budgets_are_kept_at_any_scale(problem: Problem, data: st.DataObject) -> None:
+def test_site_budgets_are_kept_at_any_scale(problem: AllocationProblem, data: st.DataObject) -> None:
     count = len(problem.weights)
-    alike = Problem.of(problem.weights, least=problem.least, most=np.minimum(problem.most, 1e4))
+    alike = AllocationProblem.of(problem.weights, least=problem.least, most=np.minimum(problem.most, 1e4))
     sites = np.array(data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)), dtype=np.intp)
     budgets = [*data.draw(st.lists(st.floats(0, 200), min_size=2, max_size=2)), inf]
     own = [scale_for_budget(_only(alike, sites == site), budget) for site, budget in enumerate(budgets[:2])]
-    polite = within_sites(alike, np.array([*own, UNBOUND])[sites])
+    polite = apply_site_scales(alike, np.array([*own, UNBOUNDED_SCALE])[sites])
     found = sizes(polite, data.draw(st.floats(-1, 1e6)))
     for site, budget in enumerate(budgets):
         assert found[sites == site].sum() <= budget * (1 + ROUNDING) + ROUNDING
@@ -127,13 +127,13 @@ def test_site_budgets_are_kept_at_any_scale(problem: Problem, data: st.DataObjec
 
 
 @given(problems(), st.floats(0.1, 500))
-def test_a_tight_site_uses_its_budget_up(problem: Problem, budget: float) -> None:
+def test_a_tight_site_uses_its_budget_up(problem: AllocationProblem, budget: float) -> None:
     """Given the scale, its channels have what they would have if there were no others."""
-    alike = Problem.of(problem.weights + 1e-3, least=problem.least, most=np.minimum(problem.most, 1e4))
+    alike = AllocationProblem.of(problem.weights + 1e-3, least=problem.least, most=np.minimum(problem.most, 1e4))
     scale = scale_for_budget(alike, budget)
-    polite = within_sites(alike, np.full(len(alike.weights), scale))
+    polite = apply_site_scales(alike, np.full(len(alike.weights), scale))
     assert sizes(polite, 1e12) == pytest.approx(sizes(alike, scale), rel=1e-6)
 
 
-def _only(problem: Problem, chosen: NDArray[np.bool_]) -> Problem:
-    return Problem(*(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most)))
+def _only(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> AllocationProblem:
+    return AllocationProblem(*(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most)))

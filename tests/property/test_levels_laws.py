@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.corona.honeycomb import Problem, load
+from service.corona.honeycomb import AllocationProblem, load
 from service.corona.objectives import Floats
 from service.simulate.corona.paper_levels import (
     NONE,
@@ -27,18 +27,18 @@ few = st.sampled_from([1.0, 2.0, 3.0, 7.5, 40.0, 1e4])
 channels = st.lists(st.tuples(few, few, st.booleans()), min_size=1, max_size=5)
 
 
-def _problem(rows: list[tuple[float, float, bool]], sizes: Floats) -> Problem:
+def _problem(rows: list[tuple[float, float, bool]], sizes: Floats) -> AllocationProblem:
     """Return channels many of which are alike; some are orphans, which only one node can poll."""
     weights, costs, orphan = np.array(rows).T
-    return Problem.of(weights, costs, most=np.where(orphan, sizes.min(), sizes.max()))
+    return AllocationProblem.of(weights, costs, most=np.where(orphan, sizes.min(), sizes.max()))
 
 
-def _choices(problem: Problem, sizes: Floats) -> list[Floats]:
+def _choices(problem: AllocationProblem, sizes: Floats) -> list[Floats]:
     each = [sizes[(sizes >= low) & (sizes <= high)] for low, high in zip(problem.least, problem.most, strict=True)]
     return [np.array(choice) for choice in product(*each)]
 
 
-def _one_more(problem: Problem, sizes: Floats, solution: Solution, step: int = 1) -> Floats:
+def _one_more(problem: AllocationProblem, sizes: Floats, solution: Solution, step: int = 1) -> Floats:
     """Return the other side of the bracket: the undecided channel's next (or last) step taken as well (or back).
 
     A channel of which no share is undecided has not taken the step that could be taken back.
@@ -127,7 +127,7 @@ def test_at_a_multiplier_each_channel_has_its_own_best_size(
         assert weight / size + multiplier * cost * size == pytest.approx(best)
 
 
-def _linear_bound(problem: Problem, sizes: Floats, budget: float) -> float:
+def _linear_bound(problem: AllocationProblem, sizes: Floats, budget: float) -> float:
     """Return the least Σ w/n if a channel might be between two sizes.
 
     That linear program is solved exactly by taking steps on the convex hulls, best first, the last in part.
@@ -149,7 +149,7 @@ def _linear_bound(problem: Problem, sizes: Floats, budget: float) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_many_channels_are_within_a_thousandth_of_the_linear_program(seed: int) -> None:
     plain = heterogeneous(20_000, seed)
-    problem = Problem.of(plain.weights, plain.costs, most=plain.most)
+    problem = AllocationProblem.of(plain.weights, plain.costs, most=plain.most)
     sizes = level_sizes(1024, 16)
     budget = 20 * float(problem.costs.sum())
     bound = _linear_bound(problem, sizes, budget)
@@ -170,10 +170,10 @@ def test_there_are_no_levels_of_nobody_or_to_base_1(nodes: int, base: int) -> No
 
 
 def test_wishes_for_least_are_given_up_for_a_budget() -> None:
-    problem = Problem.of([5.0, 1.0], least=4.0)
+    problem = AllocationProblem.of([5.0, 1.0], least=4.0)
     assert levels_for_budget(problem, level_sizes(1024, 16), 8).sizes.tolist() == [4, 4]
     assert levels_for_budget(problem, level_sizes(1024, 16), 7).sizes.tolist() == [4, 1]
 
 
 def test_somebody_polls_each_channel_whatever_the_budget() -> None:
-    assert levels_for_budget(Problem.of([5.0, 1.0]), level_sizes(1024, 16), 1).sizes.tolist() == [1, 1]
+    assert levels_for_budget(AllocationProblem.of([5.0, 1.0]), level_sizes(1024, 16), 1).sizes.tolist() == [1, 1]

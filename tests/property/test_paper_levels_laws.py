@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.corona.clusters import Clusters
-from service.corona.honeycomb import Problem, load
+from service.corona.clusters import TradeoffClusters
+from service.corona.honeycomb import AllocationProblem, load
 from service.corona.objectives import Floats
 from service.simulate.corona.paper_levels import (
     followed,
@@ -37,10 +37,10 @@ class _Fleet:
         self._levels = np.full(CHANNELS, len(OPTIONS) - 1)
 
     @property
-    def problem(self) -> Problem:
-        return Problem.of(self._weights, least=1.0, most=told_most(NODES, self._levels, self._orphaned))
+    def problem(self) -> AllocationProblem:
+        return AllocationProblem.of(self._weights, least=1.0, most=told_most(NODES, self._levels, self._orphaned))
 
-    def clusters(self) -> Clusters:
+    def clusters(self) -> TradeoffClusters:
         problem = self.problem
         return merged_by_level([summarised(part(problem, self._owner == one), BINS) for one in range(OWNERS)], BINS)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.polling_schedule import Rota, begun, changed, set_size
+from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
 from service.model import ChannelId
 from tests.support.points import points
 
@@ -19,7 +19,7 @@ fleet_times_s = st.floats(0, 2e9)
 changes = st.lists(st.tuples(rates, rings, st.floats(0, 2)), min_size=1, max_size=12)
 
 
-def _polls_s(rota: Rota, after_s: float, count: int) -> list[float]:
+def _polls_s(rota: PollingSchedule, after_s: float, count: int) -> list[float]:
     polls_s = [rota.next_s(after_s)]
     while len(polls_s) < count:
         polls_s.append(rota.next_s(polls_s[-1]))
@@ -28,18 +28,18 @@ def _polls_s(rota: Rota, after_s: float, count: int) -> list[float]:
 
 @given(rates, rings)
 def test_as_many_nodes_share_n_polls_as_its_next_whole_number(rate: float, nodes: int) -> None:
-    size = set_size(rate, nodes)
+    size = polling_set_size(rate, nodes)
     assert size == min(ceil(rate), nodes)
 
 
 def test_what_is_never_polled_has_one_node() -> None:
-    assert set_size(0, 5) == 1
+    assert polling_set_size(0, 5) == 1
 
 
 @given(points, rates, rings, fleet_times_s)
 def test_a_rotas_nodes_poll_in_turn_a_gap_apart(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
-    rota = begun(channel, rate, nodes, TAU_S, now_s)
-    assert rota.size == set_size(rate, nodes)
+    rota = new_schedule(channel, rate, nodes, TAU_S, now_s)
+    assert rota.size == polling_set_size(rate, nodes)
     assert rota.interval_s == pytest.approx(rota.size * TAU_S / rate)
     assert rota.size == nodes or rota.interval_s >= TAU_S * (1 - 1e-9)
     polls_s = _polls_s(rota, now_s, rota.size + 2)
@@ -57,7 +57,7 @@ def test_no_row_of_changes_puts_a_poll_off_or_lets_two_collide(
     channel: ChannelId, rate: float, nodes: int, now_s: float, row: list[tuple[float, int, float]]
 ) -> None:
     """Each gap is at most the one that held before or after a change, and at least the shorter of them."""
-    rota = begun(channel, rate, nodes, TAU_S, now_s)
+    rota = new_schedule(channel, rate, nodes, TAU_S, now_s)
     last_s, shortest_s = rota.next_s(now_s), rota.gap_s
     now_s = last_s
     for new_rate, new_nodes, gaps in row:
@@ -67,7 +67,7 @@ def test_no_row_of_changes_puts_a_poll_off_or_lets_two_collide(
             last_s, now_s, shortest_s = poll_s, poll_s, rota.gap_s
         now_s = until_s
         before_s, held = rota.next_s(now_s), rota.rank_at(rota.next_s(now_s))
-        rota = changed(rota, new_rate, new_nodes, TAU_S, now_s)
+        rota = revised_schedule(rota, new_rate, new_nodes, TAU_S, now_s)
         after_s = rota.next_s(now_s)
         shortest_s = min(shortest_s, rota.gap_s)
         assert now_s < after_s <= before_s
@@ -78,9 +78,9 @@ def test_no_row_of_changes_puts_a_poll_off_or_lets_two_collide(
 
 @given(points, rates, rings, fleet_times_s)
 def test_a_change_to_the_same_changes_no_poll(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
-    rota = begun(channel, rate, nodes, TAU_S, now_s)
+    rota = new_schedule(channel, rate, nodes, TAU_S, now_s)
     later_s = now_s + 3.5 * rota.gap_s
-    same = changed(rota, rate, nodes, TAU_S, later_s)
+    same = revised_schedule(rota, rate, nodes, TAU_S, later_s)
     assert _polls_s(same, later_s, 5) == pytest.approx(_polls_s(rota, later_s, 5), abs=ROUNDING_S)
     assert [same.rank_at(at_s) for at_s in _polls_s(same, later_s, 5)] == [
         rota.rank_at(at_s) for at_s in _polls_s(rota, later_s, 5)
@@ -92,12 +92,12 @@ def test_a_rate_that_drifts_every_hour_makes_no_more_polls_than_its_highest(
     channel: ChannelId, drift: list[float], now_s: float
 ) -> None:
     """If each change brought polls forward to a new phase, there would be up to twice as many."""
-    rota = begun(channel, drift[0], 5, TAU_S, now_s)
+    rota = new_schedule(channel, drift[0], 5, TAU_S, now_s)
     polled, began_s = 0, now_s
     for rate in drift:
         until_s = now_s + 3600
         while (poll_s := rota.next_s(now_s)) <= until_s:
             polled, now_s = polled + 1, poll_s
         now_s = until_s
-        rota = changed(rota, rate, 5, TAU_S, now_s)
+        rota = revised_schedule(rota, rate, 5, TAU_S, now_s)
     assert polled <= (now_s - began_s) / TAU_S * max(drift) + 1

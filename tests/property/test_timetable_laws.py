@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.corona.polling_schedule import Rota, begun, changed
+from service.corona.polling_schedule import PollingSchedule, new_schedule, revised_schedule
 from service.overlay.id_space import shared_digits
 from service.simulate.corona.timetable import Book, mean_waits_s
 from service.simulate.corona.workload import Trie, hex_id
@@ -21,20 +21,22 @@ drawn = st.one_of(st.integers(0, (1 << 64) - 1), near_by)
 histories = st.lists(st.tuples(st.floats(0.2, 40), st.floats(0, TAU_S)), min_size=1, max_size=6)
 
 
-def _rotas(point: int, history: list[tuple[float, float]]) -> list[tuple[float, Rota]]:
+def _rotas(point: int, history: list[tuple[float, float]]) -> list[tuple[float, PollingSchedule]]:
     """Return what an owner makes of it, and when, in the order of time."""
-    found: list[tuple[float, Rota]] = []
+    found: list[tuple[float, PollingSchedule]] = []
     now_s = 0.0
     for size, later_s in history:
         rota = (
-            changed(found[-1][1], size, NODES, TAU_S, now_s) if found else begun(hex_id(point), size, NODES, TAU_S, 0)
+            revised_schedule(found[-1][1], size, NODES, TAU_S, now_s)
+            if found
+            else new_schedule(hex_id(point), size, NODES, TAU_S, 0)
         )
         found.append((now_s, rota))
         now_s += later_s
     return found
 
 
-def _polls(rotas: list[tuple[float, Rota]], end_s: float) -> list[tuple[float, int]]:
+def _polls(rotas: list[tuple[float, PollingSchedule]], end_s: float) -> list[tuple[float, int]]:
     """Return every poll up to then, and by which rank: what each member makes of its own turn, put together."""
     found = []
     for (begin_s, rota), (until_s, _) in pairwise([*rotas, (end_s, rotas[-1][1])]):

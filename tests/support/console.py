@@ -16,7 +16,7 @@ from bots.tasks import end
 from service.clock import SystemClock
 from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
-from service.corona.poll_explanation import Reason
+from service.corona.poll_explanation import PollExplanation
 from service.errors import NoWorker, to_fault
 from service.model import NodeInfo
 from service.net.http_server import serve_http
@@ -146,7 +146,7 @@ async def worker(
     name: str = "w1",
     metrics_url: str = "",
     place: float = 0,
-    reason: Reason | None = None,
+    reason: PollExplanation | None = None,
     steps: Sequence[Step] = (),
 ) -> AsyncIterator[NodeInfo]:
     """A node at this place of the ring (in turns) that answers requests and does nothing else.

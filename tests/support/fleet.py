@@ -13,13 +13,13 @@ from itertools import count
 from random import Random
 
 from service.corona import events, messages
-from service.corona.fleet_policy import Aims, Bounds, Policy
+from service.corona.fleet_policy import ChannelBounds, FleetObjective, FleetPolicy
 from service.corona.protocol import NodeProtocol
-from service.corona.update_rates import Updates
+from service.corona.update_rates import UpdateHistory
 from service.model import ChannelId, Delta, NodeId, NodeInfo, Notice, Validators
 from service.overlay.ring import RingView, balanced_id
 
-POLICY = Policy(poll_interval_s=6.0, max_polls_per_hour=3600.0, maintenance_interval_s=4.0)
+POLICY = FleetPolicy(poll_interval_s=6.0, max_polls_per_hour=3600.0, maintenance_interval_s=4.0)
 TICK_S = 1.0
 PROMPT_S = 0.05
 LATE_S = 5.0
@@ -27,7 +27,7 @@ NOTICES_PER_POLL = 0.1
 FLEET_AHEAD_S = 1e6
 """The fleet's clock is not any node's own."""
 
-UNWATCHED = Updates(since_s=FLEET_AHEAD_S)
+UNWATCHED = UpdateHistory(since_s=FLEET_AHEAD_S)
 
 
 @dataclass
@@ -40,7 +40,7 @@ class StoredChannel:
     versions: list[int] = field(default_factory=lambda: [0])
     notices: set[int] = field(default_factory=set)
     """The versions that tell a notice; their content is that of the version before."""
-    updates: Updates = UNWATCHED
+    updates: UpdateHistory = UNWATCHED
     site: str = ""
     polls_s: list[float] = field(default_factory=list)
 
@@ -81,24 +81,24 @@ class Worker:
                 self.fleet.send(self.me, node, message)
             case events.StartPolling():
                 self._start(effect)
-            case events.ReadAims():
+            case events.LoadObjective():
                 self._ask_once("aims", self.fleet.aims_read)
             case events.StopPolling(channel):
                 self.phases.pop(channel, None)
                 self.known.pop(channel, None)
                 self._planned_s.pop(channel, None)
-            case events.Refresh(channel, told):
+            case events.UpdateBase(channel, told):
                 if told is not None and channel in self.known:
                     self.known[channel] = max(self.known[channel], told.version)
                     self._decide(channel)
                 elif self.fleet.store_answers():
                     self.fleet.after(PROMPT_S, lambda: self._refresh(channel))
-            case events.Disown(channel):
+            case events.ReleaseOwnership(channel):
                 self.owned.remove(channel)
-            case events.Adopt(channel):
+            case events.TakeOwnership(channel):
                 self.owned.add(channel)
                 self._ask_once(channel, lambda: self.fleet.adopt(channel))
-            case events.ListOwned(asked_s):
+            case events.ListOwnedChannels(asked_s):
                 self._ask_once("registry", lambda: self.fleet.walk(asked_s))
             case events.Publish():
                 self.fleet.ask(self, lambda: self.fleet.publish(effect))
@@ -159,14 +159,14 @@ class Worker:
 class Fleet:
     """The world of one run; ``run_until`` moves its time."""
 
-    def __init__(self, seed: int, channels: int, *, calm_s: float = 0.0, aims: Aims = POLICY.aims) -> None:
+    def __init__(self, seed: int, channels: int, *, calm_s: float = 0.0, aims: FleetObjective = POLICY.aims) -> None:
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self.now_s = 0.0
         self.calm_s = calm_s
         self.aims = aims
         self.site_rates: dict[str, float] = {}
         """Requests per second that an admin allows a site."""
-        self.bounds: dict[ChannelId, Bounds] = {}
+        self.bounds: dict[ChannelId, ChannelBounds] = {}
         """What an admin set for single channels."""
         self.cut_off: frozenset[NodeId] = frozenset()
         """Nodes that reach each other and the store's ring, but nothing else."""
@@ -237,12 +237,12 @@ class Fleet:
         return self._copies() > 0
 
     def aims_read(self) -> events.Event:
-        return events.AimsRead(self.aims, self.site_rates, dict(self.bounds))
+        return events.ObjectiveLoaded(self.aims, self.site_rates, dict(self.bounds))
 
     def adopt(self, channel: ChannelId) -> events.Event:
         stored = self.channels[channel]
         stored.epoch += 1
-        return events.Adopted(channel, stored.epoch, stored.version, updates=stored.updates, site=stored.site)
+        return events.OwnershipTaken(channel, stored.epoch, stored.version, updates=stored.updates, site=stored.site)
 
     def publish(self, asked: events.Publish) -> events.Event:
         candidate, epoch = asked.candidate, asked.epoch
@@ -255,7 +255,7 @@ class Fleet:
         else:
             stored.versions.append(int(candidate.memory))
         stored.updates = asked.updates
-        return events.Published(candidate.channel, stored.version)
+        return events.VersionPublished(candidate.channel, stored.version)
 
     def walk(self, asked_s: float) -> events.Event:
         listed = (events.ListedChannel(channel, stored.subscribers) for channel, stored in self.channels.items())
@@ -265,7 +265,7 @@ class Fleet:
         envelope = messages.decode(raw)
         assert envelope is not None
         if receiver in self.workers:
-            self.workers[receiver].handle(events.Received(envelope.sender, envelope.message))
+            self.workers[receiver].handle(events.MessageReceived(envelope.sender, envelope.message))
 
     def _expire(self, node: NodeId) -> None:
         self._set_ring([info for info in self.view.nodes if info.id != node])

@@ -1,7 +1,7 @@
 """A node's protocol as most tests of it want it."""
 
 from service.corona.events import Effect, Event, Send
-from service.corona.fleet_policy import Policy
+from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import Summary
 from service.corona.protocol import NodeProtocol
 from service.model import NodeId
@@ -10,7 +10,7 @@ from service.model import NodeId
 class Node:
     """Takes one event at a time. Its clock is the fleet's, unless told; effects leave out what it owns all told."""
 
-    def __init__(self, me: NodeId, policy: Policy) -> None:
+    def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
         self._protocol = NodeProtocol(me, policy)
         self.pacing = self._protocol.pacing
         self.why = self._protocol.why

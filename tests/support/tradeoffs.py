@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.corona.honeycomb import Problem
+from service.corona.honeycomb import AllocationProblem
 from service.corona.objectives import Floats
 
 POLL_INTERVAL_S = 1800.0
@@ -12,7 +12,7 @@ NODES = 1024
 BUDGET_PER_CHANNEL = 50.0
 
 
-def problems(max_channels: int = 8) -> st.SearchStrategy[Problem]:
+def problems(max_channels: int = 8) -> st.SearchStrategy[AllocationProblem]:
     """Every kind of channel: weightless, dear, with bounds that contradict each other, with none."""
     channel = st.tuples(
         st.one_of(st.just(0.0), st.floats(1e-3, 1e6)),
@@ -21,14 +21,14 @@ def problems(max_channels: int = 8) -> st.SearchStrategy[Problem]:
         st.one_of(st.just(float("inf")), st.just(0.0), st.floats(1e-3, 1e4)),
     )
     return st.lists(channel, min_size=1, max_size=max_channels).map(
-        lambda rows: Problem.of(*np.array(rows).T[:2], least=np.array(rows).T[2], most=np.array(rows).T[3])
+        lambda rows: AllocationProblem.of(*np.array(rows).T[:2], least=np.array(rows).T[2], most=np.array(rows).T[3])
     )
 
 
-def heterogeneous(channels: int, seed: int) -> Problem:
+def heterogeneous(channels: int, seed: int) -> AllocationProblem:
     """Return channels whose weights and costs differ over orders of magnitude, with distinct costs and some bounds."""
     random = np.random.default_rng(seed)
-    return Problem.of(
+    return AllocationProblem.of(
         random.pareto(1.0, channels) + 1,
         random.lognormal(3, 1, channels),
         least=random.choice([0.0, 0.05, 2.0], channels),
@@ -51,11 +51,13 @@ def corona_fleet(channels: int = 100_000, subscriptions: float = 5e6, seed: int 
     return popularity * subscriptions / popularity.sum(), update_interval_s
 
 
-def part(problem: Problem, chosen: NDArray[np.bool_]) -> Problem:
-    return Problem(problem.weights[chosen], problem.costs[chosen], problem.least[chosen], problem.most[chosen])
+def part(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> AllocationProblem:
+    return AllocationProblem(
+        problem.weights[chosen], problem.costs[chosen], problem.least[chosen], problem.most[chosen]
+    )
 
 
-def delay(problem: Problem, size: Floats) -> float:
+def delay(problem: AllocationProblem, size: Floats) -> float:
     """Return Σ w/n, over channels that weigh anything."""
     heavy = problem.weights > 0
     with np.errstate(divide="ignore", over="ignore"):

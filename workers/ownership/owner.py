@@ -12,15 +12,15 @@ import structlog
 
 from service.clock import Clock
 from service.corona.events import (
-    Adopted,
     ChannelsListed,
     Event,
     ListedChannel,
-    ListOwned,
+    ListOwnedChannels,
+    MessageReceived,
+    OwnershipTaken,
     Publish,
-    Published,
     PublishRefused,
-    Received,
+    VersionPublished,
 )
 from service.corona.messages import ChannelRemoved
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
@@ -72,7 +72,7 @@ class Owning:
         self._view = RingView(0, ())
         self._prefixes: tuple[str, ...] = ()
         self._adopting: set[ChannelId] = set()
-        self._asked: ListOwned | None = None
+        self._asked: ListOwnedChannels | None = None
         self._walking = False
         self._unfinished: dict[ChannelId, int] = {}
         """The epochs under which fan-outs are to go on."""
@@ -108,7 +108,7 @@ class Owning:
         events: list[Event] = []
         for cid, state in zip(cids, states, strict=True):
             if state is None:
-                events.append(Received("", ChannelRemoved(cid)))
+                events.append(MessageReceived("", ChannelRemoved(cid)))
                 continue
             if state.channel.moved_to:
                 self._adopting.add(cid)  # until everybody has moved
@@ -118,7 +118,7 @@ class Owning:
                 self._fan_out_soon(cid, state.epoch)
             channel = state.channel
             events.append(
-                Adopted(
+                OwnershipTaken(
                     cid,
                     state.epoch,
                     channel.version,
@@ -142,7 +142,7 @@ class Owning:
         finally:
             self._adopting.discard(cid)
         # If it is not through, the next walk of the registry finds it.
-        await self._happened(Received("", ChannelRemoved(cid)))
+        await self._happened(MessageReceived("", ChannelRemoved(cid)))
 
     async def _surely_adopted(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         while True:
@@ -189,7 +189,7 @@ class Owning:
         if after:
             digest = digest_of(after.content)
             self._contents.put(offered.channel, digest, after.content)
-        await self._happened(Published(offered.channel, delta.version, digest))
+        await self._happened(VersionPublished(offered.channel, delta.version, digest))
 
     async def move(self, cid: ChannelId, url: str) -> bool:
         """Have a channel's subscribers told that it is watched at ``url`` from now on, and move there.
@@ -211,7 +211,7 @@ class Owning:
         await self.expect_subscribers(cid)
         return True
 
-    async def list_owned(self, asked: ListOwned) -> None:
+    async def list_owned(self, asked: ListOwnedChannels) -> None:
         """Walk our part of the registry; channels that nobody wants doze from now on.
 
         While a walk is under way, only the latest of those asked for comes after it.
@@ -229,7 +229,7 @@ class Owning:
         finally:
             self._walking = False
 
-    async def _walk(self, asked: ListOwned) -> None:
+    async def _walk(self, asked: ListOwnedChannels) -> None:
         prefixes = self._prefixes
         for start in range(0, len(prefixes), _BUCKETS_AT_ONCE):
             registered = await self._store.channels.registered(prefixes[start : start + _BUCKETS_AT_ONCE])

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.corona.messages import Base, Candidate
-from service.corona.update_rates import Updates
+from service.corona.messages import Candidate, VersionBase
+from service.corona.update_rates import UpdateHistory
 from service.feeds.sandbox.protocol import Document, Findings
 from service.location.content_cache import newest
 from service.model import Channel, Delta, Entry, PollingHints, Validators
@@ -82,7 +82,7 @@ def renewed(held: Watch, loaded: Watch) -> Watch:
     )
 
 
-def advanced(held: Watch, version: int, base: Base) -> Watch:
+def advanced(held: Watch, version: int, base: VersionBase) -> Watch:
     """Return the watch at a version that we were told of, with what only this node knows."""
     channel = msgspec.structs.replace(held.channel, version=version)
     return msgspec.structs.replace(
@@ -95,7 +95,7 @@ def advanced(held: Watch, version: int, base: Base) -> Watch:
     )
 
 
-def is_of(candidate: Candidate, base: Base) -> bool:
+def is_of(candidate: Candidate, base: VersionBase) -> bool:
     """Say whether a version was made from this very candidate: then nothing of it is left to tell."""
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 
@@ -155,7 +155,7 @@ def found(
     return Found(tuple(documents), candidate)
 
 
-def snapshot(candidate: Candidate, before: Sequence[Entry], updates: Updates | None = None) -> Snapshot:
+def snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHistory | None = None) -> Snapshot:
     """Return what a channel's state becomes once a candidate is versioned; ``before`` are its latest entries so far."""
     return Snapshot(
         candidate.validators,

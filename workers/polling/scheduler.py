@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from service.clock import Clock
-from service.corona.events import CandidateFound, Event, Refresh, StartPolling
+from service.corona.events import CandidateFound, Event, StartPolling, UpdateBase
 from service.corona.messages import Candidate
 from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError, StoreUnavailable
 from service.feeds.channel_health import BUSY, Case, Outage, Report, charge_of, judge, rest_s
@@ -252,7 +252,7 @@ class Polling:
         self._polled.pop(cid, None)
         self._agenda.drop(cid)
 
-    async def refresh(self, effects: Iterable[Refresh]) -> None:
+    async def refresh(self, effects: Iterable[UpdateBase]) -> None:
         """Compare with other versions from the next poll on, and now what was found on an earlier one."""
         changed: dict[ChannelId, _Polled] = {}
         for effect in effects:
@@ -265,7 +265,7 @@ class Polling:
             if polled.found and self._polled.get(cid) is polled:
                 self._tasks.start(self._compare_again(polled))
 
-    def _go_on_from(self, polled: _Polled, effect: Refresh) -> None:
+    def _go_on_from(self, polled: _Polled, effect: UpdateBase) -> None:
         """Take over the version that the owner told with its base, or else have it loaded."""
         told, before = effect.told, polled.watch
         if before is None or told is None or told.base is None:

@@ -16,7 +16,7 @@ from service.console.openapi import Operations
 from service.console.pages.channel_queries import ChannelDetail, ContentView, content, detail, existing
 from service.console.pages.channels import UNTIL_RESUMED_S, tags_of
 from service.console.rendering import CLOCK, ROSTER, SETTINGS, STORE, VISITOR, form_of, render, zone_of
-from service.corona.fleet_policy import UNBOUNDED, Bounds
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.errors import CoronetError, UserError
 from service.feeds.websub import Status
 from service.model import ChannelId, PollResult
@@ -58,7 +58,7 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @operation("PUT", "/channels/{cid}/bounds", act("channels"), 404, 429)
-async def put_bounds(request: web.Request, wanted: Bounds) -> ChannelDetail:
+async def put_bounds(request: web.Request, wanted: ChannelBounds) -> ChannelDetail:
     """Bound how often a channel is polled; what is left out is as the policy has it."""
     await _set_bounds(request, (await existing(request)).id, wanted)
     return await get_channel(request)
@@ -133,7 +133,7 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         versions=await store.channels.versions(about.channel.id, _VERSIONS_SHOWN),
         reason=reason_in_words(about.why) if about.why else "",
         longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().aims).longest_wait_s,
-        own=about.bounds.bounds if about.bounds else UNBOUNDED,
+        own=about.bounds.bounds if about.bounds else NO_BOUNDS,
         span=span,
         hub_words=_HUB_WORDS,
         polled="polled" in request.query,
@@ -218,10 +218,12 @@ async def set_bounds(request: web.Request) -> web.Response:
     """Bound how often a channel is polled, or undo that."""
     cid, form = (await existing(request)).id, await form_of(request)
     given = {
-        name: seconds_in(text) for name in Bounds.__struct_fields__ if (text := form.get(name, "")[:_LONGEST_FIELD])
+        name: seconds_in(text)
+        for name in ChannelBounds.__struct_fields__
+        if (text := form.get(name, "")[:_LONGEST_FIELD])
     }
     try:
-        bounds = await _bounds_before(request, cid) if form.get("undo") else msgspec.convert(given, Bounds)
+        bounds = await _bounds_before(request, cid) if form.get("undo") else msgspec.convert(given, ChannelBounds)
     except msgspec.ValidationError as error:
         raise UserError(f"These are no bounds: {error}") from error
     await _set_bounds(request, cid, bounds)
@@ -253,7 +255,7 @@ async def _back(request: web.Request, cid: ChannelId) -> web.Response:
     raise web.HTTPSeeOther(f"/channels/{cid}")
 
 
-async def _set_bounds(request: web.Request, cid: ChannelId, bounds: Bounds) -> None:
+async def _set_bounds(request: web.Request, cid: ChannelId, bounds: ChannelBounds) -> None:
     request[DETAIL] = bounds_in_words(bounds)
     if bounds.contradict:
         raise UserError(
@@ -263,7 +265,7 @@ async def _set_bounds(request: web.Request, cid: ChannelId, bounds: Bounds) -> N
     await request.app[STORE].poll_bounds.set(cid, bounds, by=request[VISITOR].name)
 
 
-async def _bounds_before(request: web.Request, cid: ChannelId) -> Bounds:
+async def _bounds_before(request: web.Request, cid: ChannelId) -> ChannelBounds:
     found = await request.app[STORE].poll_bounds.get(cid)
     if found is None:
         raise UserError("Nobody has set bounds for this channel, so there is no change to undo.")

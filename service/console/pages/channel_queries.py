@@ -11,7 +11,7 @@ from aiohttp import web
 
 from service.console.channel_cache import State, doing, row_of
 from service.console.rendering import STORE
-from service.corona.poll_explanation import Reason
+from service.corona.poll_explanation import PollExplanation
 from service.errors import AssignmentPending, NoWorker
 from service.feeds.urls import host_of, selector_of
 from service.feeds.websub import HubState, Status
@@ -94,7 +94,7 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     channel: ChannelView
     owner: NodeInfo | None
     polling_set: tuple[NodeInfo, ...]
-    why: Reason | None
+    why: PollExplanation | None
     polls: tuple[PollResult, ...]
     latest: tuple[Entry, ...]
     site: str
@@ -197,7 +197,7 @@ async def content(store: Store, channel: Channel) -> ContentView:
     return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
 
 
-async def _why(store: Store, cid: ChannelId, *, asked: bool) -> Reason | None:
+async def _why(store: Store, cid: ChannelId, *, asked: bool) -> PollExplanation | None:
     if not asked:
         return None
     try:

@@ -15,7 +15,7 @@ from service.console.formatting import seconds_in, span
 from service.console.openapi import Operations
 from service.console.pages.policy_preview import Fleet, Move, Outcome, Weighed
 from service.console.rendering import ROSTER, SETTINGS, STORE, VISITOR, form_of, render
-from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds, Goal
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal
 from service.errors import UserError
 from service.model import ChannelId
 from service.settings import Settings
@@ -42,9 +42,9 @@ class PolicyNow(msgspec.Struct, frozen=True):
     ``revision`` is the number of the last change, 0 if there was none; ``history`` has the latest, newest first.
     """
 
-    aims: Aims
+    aims: FleetObjective
     set: bool
-    usual: Aims
+    usual: FleetObjective
     revision: int
     history: tuple[Revision, ...]
 
@@ -79,7 +79,7 @@ class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``seen`` is the revision that this was decided upon: if there is a later one, that stays. Null overrides any.
     """
 
-    aims: Aims | None
+    aims: FleetObjective | None
     seen: int | None = None
 
 
@@ -105,14 +105,14 @@ async def undo_policy(request: web.Request) -> PolicyNow:
     return await _set(request, _before(now.history), now.revision)
 
 
-async def _set(request: web.Request, aims: Aims | None, seen: int | None) -> PolicyNow:
+async def _set(request: web.Request, aims: FleetObjective | None, seen: int | None) -> PolicyNow:
     if not await request.app[STORE].fleet_policy.set(aims, by=request[VISITOR].name, seen=seen):
         raise web.HTTPConflict(text=_OUTDATED.format(when="meanwhile"))
     return await get_policy(request)
 
 
 @operation("POST", "/policy/what-if", look("fleet"))
-async def weigh_policy(request: web.Request, wanted: Aims) -> WhatIf:
+async def weigh_policy(request: web.Request, wanted: FleetObjective) -> WhatIf:
     """Tell what other aims would come to on the present channels; nothing is changed."""
     return await _what_if(request.app[STORE], request.app[SETTINGS], request.app[ROSTER], wanted)
 
@@ -155,14 +155,14 @@ async def restore(request: web.Request) -> web.Response:
     return await _apply(request, aims, form)
 
 
-async def _apply(request: web.Request, aims: Aims | None, form: Mapping[str, str]) -> web.Response:
+async def _apply(request: web.Request, aims: FleetObjective | None, form: Mapping[str, str]) -> web.Response:
     seen = int(form["seen"]) if form.get("seen", "").isdecimal() else None
     if not await request.app[STORE].fleet_policy.set(aims, by=request[VISITOR].name, seen=seen):
         return await _page(request, aims, 409, error=_OUTDATED.format(when="since you loaded this page"))
     raise web.HTTPSeeOther("/policy?applied=1")
 
 
-def in_words(aims: Aims) -> str:
+def in_words(aims: FleetObjective) -> str:
     """Return aims in one line."""
     name, _ = GOALS[aims.goal]
     said = [f"{name}, mean delay {span(aims.delay_s)}"] if aims.goal is Goal.FAST else [name]
@@ -174,7 +174,7 @@ def in_words(aims: Aims) -> str:
     return ", ".join(said)
 
 
-def _aims(form: Mapping[str, str]) -> Aims:
+def _aims(form: Mapping[str, str]) -> FleetObjective:
     """Return the aims that a form says. Raises :class:`UserError`."""
     given: dict[str, object] = {"goal": form.get("goal", "")}
     for name in ("polls_per_channel", "budget_polls_per_minute"):
@@ -184,7 +184,7 @@ def _aims(form: Mapping[str, str]) -> Aims:
         if text := form.get(name, "").strip()[:_LONGEST_FIELD]:
             given[name] = seconds_in(text)
     try:
-        return msgspec.convert(given, Aims)
+        return msgspec.convert(given, FleetObjective)
     except msgspec.ValidationError as error:
         raise UserError(f"These are no aims: {error}") from error
 
@@ -198,7 +198,7 @@ def _number(text: str) -> float:
 
 async def _page(
     request: web.Request,
-    aims: Aims | None = None,
+    aims: FleetObjective | None = None,
     status: int = 200,
     *,
     error: str = "",
@@ -237,7 +237,7 @@ async def _page(
     )
 
 
-async def _what_if(store: Store, settings: Settings, roster: Roster, aims: Aims) -> WhatIf:
+async def _what_if(store: Store, settings: Settings, roster: Roster, aims: FleetObjective) -> WhatIf:
     """Return what aims would come to on the present channels, nodes and sites' rates."""
     present, nodes, rates, bounds, _ = await asyncio.gather(
         store.fleet_policy.get(),
@@ -275,12 +275,12 @@ async def _what_if(store: Store, settings: Settings, roster: Roster, aims: Aims)
     return msgspec.structs.replace(found, sooner=sooner, later=later)
 
 
-def _weighed(roster: Roster, row: Row, bounds: Mapping[ChannelId, Bounds]) -> Weighed:
-    site, own = "" if row.private else row.site, bounds.get(row.id, UNBOUNDED)
+def _weighed(roster: Roster, row: Row, bounds: Mapping[ChannelId, ChannelBounds]) -> Weighed:
+    site, own = "" if row.private else row.site, bounds.get(row.id, NO_BOUNDS)
     return Weighed(roster.subscribers(row.id), row.update_interval_s, row.private, site, own)
 
 
-def _before(history: Sequence[Revision]) -> Aims | None:
+def _before(history: Sequence[Revision]) -> FleetObjective | None:
     """Return what held before the last change, None for the settings. Raises :class:`UserError` if there was none."""
     if not history:
         raise UserError("There is no change to undo.")

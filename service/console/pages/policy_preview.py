@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from service.corona import node_optimizer
-from service.corona.fleet_policy import SECONDS_PER_MINUTE, UNBOUNDED, Bounds, Policy
-from service.corona.honeycomb import UNBOUND, scale_for_budget
-from service.corona.node_optimizer import Factors, Table, tabled
+from service.corona.fleet_policy import NO_BOUNDS, SECONDS_PER_MINUTE, ChannelBounds, FleetPolicy
+from service.corona.honeycomb import UNBOUNDED_SCALE, scale_for_budget
+from service.corona.node_optimizer import ChannelFactors, FactorTable, factor_table
 from service.corona.objectives import Floats, detection_s, mean_delay_s
-from service.corona.poll_explanation import Bound
-from service.corona.site_budgets import FOR_POLLS
+from service.corona.poll_explanation import BindingConstraint
+from service.corona.site_budgets import POLL_BUDGET_SHARE
 
 _SHARES = np.linspace(0.0, 1.0, 101)
 _NEAR = 1e-6
@@ -32,12 +32,14 @@ class Weighed(msgspec.Struct, frozen=True):
     update_interval_s: float
     private: bool
     site: str
-    bounds: Bounds = UNBOUNDED
+    bounds: ChannelBounds = NO_BOUNDS
 
-    def factors(self) -> Factors:
+    def factors(self) -> ChannelFactors:
         """Return what its size depends on, besides its site's scale."""
         longest_s, shortest_s = self.bounds.longest_wait_s or 0.0, self.bounds.shortest_interval_s or 0.0
-        return Factors(self.subscribers, self.update_interval_s, self.private, UNBOUND, longest_s, shortest_s)
+        return ChannelFactors(
+            self.subscribers, self.update_interval_s, self.private, UNBOUNDED_SCALE, longest_s, shortest_s
+        )
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -52,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True):
     news_delay_s: float
     waits_s: tuple[float, ...]
     scale: float | None
-    bounds: dict[Bound, int]
+    bounds: dict[BindingConstraint, int]
 
 
 class Move(NamedTuple):
@@ -68,20 +70,20 @@ class Fleet:
 
     def __init__(self, channels: Sequence[Weighed], nodes: int, site_rates: Mapping[str, float]) -> None:
         """Take M channels as they are; ``site_rates`` are those that admins set, in requests per second."""
-        self._table = tabled((each.factors() for each in channels), len(channels))
+        self._table = factor_table((each.factors() for each in channels), len(channels))
         self._nodes = max(1, nodes)
         self._rates = site_rates
         self._site_names, self._sites = _numbered([each.site for each in channels])
 
-    def sizes(self, policy: Policy) -> tuple[Floats, Table, float | None]:
+    def sizes(self, policy: FleetPolicy) -> tuple[Floats, FactorTable, float | None]:
         """Return each channel's polls per τ, shape (M,), the table with its site's scale, and the fleet's."""
         table = self._table.copy()
         table["site_scale"] = self._site_scales(policy)
-        part = msgspec.structs.replace(node_optimizer.part(policy, self._nodes, table), nodes=self._nodes)
-        scale = node_optimizer.scale(policy, self._nodes, part)
-        return node_optimizer.decided(policy, self._nodes, table, scale), table, scale
+        part = msgspec.structs.replace(node_optimizer.own_aggregate(policy, self._nodes, table), nodes=self._nodes)
+        scale = node_optimizer.solve_scale(policy, self._nodes, part)
+        return node_optimizer.channel_sizes(policy, self._nodes, table, scale), table, scale
 
-    def outcome(self, policy: Policy) -> Outcome:
+    def outcome(self, policy: FleetPolicy) -> Outcome:
         """Return what a policy comes to."""
         size, table, scale = self.sizes(policy)
         followers = np.maximum(table["subscribers"].astype(np.float64), 1.0)
@@ -96,7 +98,7 @@ class Fleet:
             bounds=self._bounds(policy, size, table, scale),
         )
 
-    def moved(self, before: Policy, after: Policy, most: int) -> tuple[Sequence[Move], Sequence[Move]]:
+    def moved(self, before: FleetPolicy, after: FleetPolicy, most: int) -> tuple[Sequence[Move], Sequence[Move]]:
         """Return the channels whose news would come sooner, and those later, by how much in all, the most first."""
         then, _, _ = self.sizes(after)
         now, _, _ = self.sizes(before)
@@ -112,47 +114,53 @@ class Fleet:
 
         return told(sooner), told(later)
 
-    def _site_scales(self, policy: Policy) -> Floats:
+    def _site_scales(self, policy: FleetPolicy) -> Floats:
         """Return the scale of each channel's site, as its keeper would find it: where its budget binds, shape (M,)."""
-        scales = np.full(len(self._table), UNBOUND)
-        unbound = node_optimizer.problem(policy, self._nodes, self._table)
+        scales = np.full(len(self._table), UNBOUNDED_SCALE)
+        unbound = node_optimizer.allocation_problem(policy, self._nodes, self._table)
         at_most = np.bincount(self._sites, weights=unbound.costs * unbound.most, minlength=len(self._site_names))
         by_site = np.argsort(self._sites, kind="stable")
         ends = np.cumsum(np.bincount(self._sites, minlength=len(self._site_names)))
         for number, name in enumerate(self._site_names):
             rate = self._rates.get(name, policy.site_requests_per_s)
-            budget = FOR_POLLS * rate * policy.poll_interval_s
+            budget = POLL_BUDGET_SHARE * rate * policy.poll_interval_s
             if name and at_most[number] > budget:
                 own = by_site[ends[number - 1] if number else 0 : ends[number]]
-                scales[own] = scale_for_budget(node_optimizer.problem(policy, self._nodes, self._table[own]), budget)
+                scales[own] = scale_for_budget(
+                    node_optimizer.allocation_problem(policy, self._nodes, self._table[own]), budget
+                )
         return scales
 
-    def _bounds(self, policy: Policy, size: Floats, table: Table, scale: float | None) -> dict[Bound, int]:
+    def _bounds(
+        self, policy: FleetPolicy, size: Floats, table: FactorTable, scale: float | None
+    ) -> dict[BindingConstraint, int]:
         """Count which bound decides, as :func:`service.corona.poll_explanation.bounded` names it."""
         if scale is None:
             return {}
-        problem = node_optimizer.problem(policy, self._nodes, table)
+        problem = node_optimizer.allocation_problem(policy, self._nodes, table)
         if scale < 0:
-            return {Bound.FLEET_BUDGET: len(size)}
+            return {BindingConstraint.FLEET_BUDGET: len(size)}
         at_most = size >= problem.most * (1 - _NEAR)
         at_least = ~at_most & (size <= problem.least * (1 + _NEAR)) & (problem.least > 0)
-        least, most = node_optimizer.bounds_of(policy, self._nodes, table)
+        least, most = node_optimizer.size_bounds(policy, self._nodes, table)
         by_site = at_most & (problem.most < most * (1 - _NEAR))
         with np.errstate(divide="ignore"):
             by_interval = at_most & ~by_site & (policy.poll_interval_s / table["shortest_interval_s"] <= most)
         by_nodes = at_most & ~by_site & ~by_interval & (np.maximum(self._nodes, least) <= most)
-        politely = node_optimizer.limits(policy, self._nodes, Factors(1, 0.0, private=False)).channel_budget
+        politely = node_optimizer.limits_without_site(
+            policy, self._nodes, ChannelFactors(1, 0.0, private=False)
+        ).channel_budget
         by_channel = by_nodes & ~table["private"] & (politely <= most)
         by_channel |= at_most & ~by_site & ~by_interval & ~by_nodes
         own_wait = at_least & (table["longest_wait_s"] > 0)
         counts = {
-            Bound.HOST_BUDGET: by_site.sum(),
-            Bound.CHANNEL_INTERVAL: by_interval.sum(),
-            Bound.CHANNEL_BUDGET: by_channel.sum(),
-            Bound.NODES: (by_nodes & ~by_channel).sum(),
-            Bound.CHANNEL_WAIT: own_wait.sum(),
-            Bound.LONGEST_WAIT: (at_least & ~own_wait).sum(),
-            Bound.NONE: (~at_most & ~at_least).sum(),
+            BindingConstraint.HOST_BUDGET: by_site.sum(),
+            BindingConstraint.CHANNEL_INTERVAL: by_interval.sum(),
+            BindingConstraint.CHANNEL_BUDGET: by_channel.sum(),
+            BindingConstraint.NODES: (by_nodes & ~by_channel).sum(),
+            BindingConstraint.CHANNEL_WAIT: own_wait.sum(),
+            BindingConstraint.LONGEST_WAIT: (at_least & ~own_wait).sum(),
+            BindingConstraint.NONE: (~at_most & ~at_least).sum(),
         }
         return {bound: int(count) for bound, count in counts.items() if count}
 

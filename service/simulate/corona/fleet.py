@@ -24,10 +24,10 @@ from math import isfinite
 import numpy as np
 
 from service.corona.aggregation import BASE, Aggregation
-from service.corona.clusters import HELD_BACK, Clusters, decode, encode, merged, summarise
-from service.corona.fleet_policy import SILENT_INTERVALS
-from service.corona.honeycomb import Problem, load, sizes
-from service.corona.messages import Part, Summary
+from service.corona.clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
+from service.corona.fleet_policy import SOFT_STATE_INTERVALS
+from service.corona.honeycomb import AllocationProblem, load, sizes
+from service.corona.messages import Aggregate, Summary
 from service.corona.objectives import Goal, size_for_wait, weights
 from service.model import NodeId
 from service.overlay.ring import RingView
@@ -80,7 +80,7 @@ class Owners:
         self._by_level = setup.base is not None and setup.bins is Bins.PAPER
         self._trie: Trie | None = None
         self._nodes = setup.nodes
-        self._problem = Problem.of(self._weights)
+        self._problem = AllocationProblem.of(self._weights)
         self._options: Floats = np.ones(1)
         """The sizes of all levels."""
         self._wedges: list[Ints] = []
@@ -106,14 +106,14 @@ class Owners:
         bits = (self._setup.base - 1).bit_length() * (len(self._options) - 2)
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
-    def part(self, owned: Ints, trie: Trie) -> Part:
+    def part(self, owned: Ints, trie: Trie) -> Aggregate:
         """Return what the owner of these channels has to tell."""
         self._look_at(trie)
         owned_problem, bins = self._of(owned), self._setup.log_bins
         clusters = summarised(owned_problem, bins) if self._by_level else summarise(owned_problem, log_bins=bins)
-        return Part(1, float((self._demand - self._excess)[owned].sum()), encode(clusters))
+        return Aggregate(1, float((self._demand - self._excess)[owned].sum()), encode(clusters))
 
-    def sizes(self, owned: Ints, fleet: Part, trie: Trie) -> Floats:
+    def sizes(self, owned: Ints, fleet: Aggregate, trie: Trie) -> Floats:
         """Return n of each of these channels, with the fleet as far as their owner knows it."""
         self._look_at(trie)
         problem = self._of(owned)
@@ -134,18 +134,18 @@ class Owners:
         self._excess[owned] = real - chosen
         return real
 
-    def _scale_of(self, fleet: Part) -> float:
+    def _scale_of(self, fleet: Aggregate) -> float:
         """Return the scale of this fleet."""
-        known = decode(fleet.clusters) or Clusters.none()
+        known = decode(fleet.clusters) or TradeoffClusters.none()
         if self._setup.goal is Goal.FAST:
             return known.scale_for_delay(self._setup.target_delay_s, self._setup.poll_interval_s)
         return known.scale_for_budget(fleet.demand)
 
-    def _solution_of(self, fleet: Part) -> tuple[Problem, Solution]:
+    def _solution_of(self, fleet: Aggregate) -> tuple[AllocationProblem, Solution]:
         """Return this fleet's clusters and their levels."""
         options = self._options
-        told = (decode(fleet.clusters) or Clusters.none()).levelled()
-        solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - HELD_BACK))
+        told = (decode(fleet.clusters) or TradeoffClusters.none()).levelled()
+        solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
         if self._setup.goal is Goal.FAST:
             fast = levels_for_delay(told, options, self._setup.target_delay_s, self._setup.poll_interval_s)
             # A few nodes with many orphans among them would have all they know polled by everybody.
@@ -153,16 +153,16 @@ class Owners:
                 solution = fast
         return told, solution
 
-    def _joined(self, parts: tuple[Part, ...]) -> Part:
+    def _joined(self, parts: tuple[Aggregate, ...]) -> Aggregate:
         """Do what ``aggregation.joined`` does, once for all who were told the same, in the bins asked for."""
         found = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
-        together = merged_by_level(found, bins) if self._by_level else merged(found, log_bins=bins)
-        return Part(sum(part.nodes for part in parts), sum(part.demand for part in parts), encode(together))
+        together = merged_by_level(found, bins) if self._by_level else merge(found, log_bins=bins)
+        return Aggregate(sum(part.nodes for part in parts), sum(part.demand for part in parts), encode(together))
 
-    def _of(self, owned: Ints) -> Problem:
+    def _of(self, owned: Ints) -> AllocationProblem:
         whole = self._problem
-        return Problem(*(field[owned] for field in (whole.weights, whole.costs, whole.least, whole.most)))
+        return AllocationProblem(*(field[owned] for field in (whole.weights, whole.costs, whole.least, whole.most)))
 
     def _look_at(self, trie: Trie) -> None:
         """Make the problem that this ring poses."""
@@ -173,7 +173,7 @@ class Owners:
         if self._setup.base is None:
             wait_s = self._setup.longest_wait_s
             least = size_for_wait(wait_s, self._setup.poll_interval_s) if isfinite(wait_s) else 0.0
-            self._problem = Problem.of(self._weights, least=least, most=float(nodes))
+            self._problem = AllocationProblem.of(self._weights, least=least, most=float(nodes))
             return
         self._options = level_sizes(nodes, self._setup.base)
         digit_bits = (self._setup.base - 1).bit_length()
@@ -182,7 +182,9 @@ class Owners:
         if not len(self._levels):
             self._levels = np.full(len(self._points), levels)
         self._orphaned = self._wedges[-1] == 0 if levels else np.zeros(len(self._points), dtype=bool)
-        self._problem = Problem.of(self._weights, least=1.0, most=told_most(nodes, self._levels, self._orphaned))
+        self._problem = AllocationProblem.of(
+            self._weights, least=1.0, most=told_most(nodes, self._levels, self._orphaned)
+        )
 
     def _tell_levels(self, owned: Ints, levels: Ints) -> None:
         self._levels[owned] = levels
@@ -323,7 +325,7 @@ class Fleet:
         for node in nodes:
             if node not in self._nodes:
                 number = self._known[node] = next(self._numbers)
-                self._nodes[node] = self.owners.aggregation(node, SILENT_INTERVALS * self.setup.maintenance_s)
+                self._nodes[node] = self.owners.aggregation(node, SOFT_STATE_INTERVALS * self.setup.maintenance_s)
                 phase = float(self._rng.random())
                 self._plan_tick(node, number, now_s + phase * self.setup.maintenance_s / TICKS_PER_MAINTENANCE)
             self._nodes[node].ring_changed(self._view)

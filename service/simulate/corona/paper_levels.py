@@ -30,8 +30,8 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.clusters import Clusters, merged, summarise
-from service.corona.honeycomb import Problem, load
+from service.corona.clusters import TradeoffClusters, merge, summarise
+from service.corona.honeycomb import AllocationProblem, load
 from service.corona.objectives import Floats
 from service.simulate.corona.workload import Points
 from service.simulate.schedulers.publication_trace import Bools, Ints
@@ -72,7 +72,7 @@ def level_sizes(nodes: int, base: int) -> Floats:
     return np.array(found)
 
 
-def sizes_at(problem: Problem, options: Floats, multiplier: float) -> Floats:
+def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> Floats:
     """Return each channel's best size at this λ, shape (M,): what a node does with the λ that the fleet agrees on.
 
     Args:
@@ -87,7 +87,7 @@ def sizes_at(problem: Problem, options: Floats, multiplier: float) -> Floats:
     return np.asarray(options[np.clip(taken, lowest, highest)])
 
 
-def levels_for_budget(problem: Problem, options: Floats, budget: float) -> Solution:
+def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> Solution:
     """Return the sizes that minimise Σ w/n within Σ s·n ≤ budget, but for one step of one channel.
 
     A budget that does not allow every channel's least has the wishes for least given up; one that does not even
@@ -95,12 +95,12 @@ def levels_for_budget(problem: Problem, options: Floats, budget: float) -> Solut
     """
     base_cost = load(problem, sizes_at(problem, options, inf))
     if base_cost > budget and problem.least.any():
-        problem = Problem(problem.weights, problem.costs, np.zeros_like(problem.least), problem.most)
+        problem = AllocationProblem(problem.weights, problem.costs, np.zeros_like(problem.least), problem.most)
         base_cost = load(problem, sizes_at(problem, options, inf))
     return _taken(problem, options, problem.costs, lambda size: size, budget - base_cost, reach=False)
 
 
-def levels_for_delay(problem: Problem, options: Floats, delay_s: float, poll_interval_s: float) -> Solution:
+def levels_for_delay(problem: AllocationProblem, options: Floats, delay_s: float, poll_interval_s: float) -> Solution:
     """Return the sizes that minimise Σ s·n within Σ w·D/Σ w ≤ delay_s, D = τ/(2n), but for one step of one channel.
 
     A delay that the options do not allow gets every channel's most.
@@ -110,7 +110,7 @@ def levels_for_delay(problem: Problem, options: Floats, delay_s: float, poll_int
     return _taken(problem, options, problem.weights, lambda size: -1 / size, slowest - allowed, reach=True)
 
 
-def _bounded(problem: Problem, options: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+def _bounded(problem: AllocationProblem, options: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
     """Return the options in order, and the places of each channel's lowest and highest one."""
     options = np.unique(options)
     highest = np.maximum(np.searchsorted(options, problem.most * (1 + _ROUNDING), side="right") - 1, 0)
@@ -118,7 +118,7 @@ def _bounded(problem: Problem, options: Floats) -> tuple[Floats, NDArray[np.intp
 
 
 def _taken(
-    problem: Problem,
+    problem: AllocationProblem,
     options: Floats,
     amounts: Floats,
     measure: Callable[[Floats], Floats],
@@ -157,13 +157,15 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 """2⁶⁴ over the golden ratio: multiplied by it, neighbouring numbers are spread evenly."""
 
 
-def followed(own: Problem, points: Points, told: Problem, options: Floats, solution: Solution) -> Floats:
+def followed(
+    own: AllocationProblem, points: Points, told: AllocationProblem, options: Floats, solution: Solution
+) -> Floats:
     """Return n of each of an owner's channels.
 
     Args:
         own: Its channels; their ``most`` tells their levels (see :func:`told_most`).
         points: Their ids.
-        told: The fleet's clusters, as :meth:`~service.corona.clusters.Clusters.levelled`.
+        told: The fleet's clusters, as :meth:`~service.corona.clusters.TradeoffClusters.levelled`.
         options: The sizes there are.
         solution: What was chosen for the clusters.
     """
@@ -205,28 +207,28 @@ def told_most(nodes: int, level: Ints, orphaned: Bools) -> Floats:
     return np.where(orphaned, 1.0, nodes + level.astype(np.float64))
 
 
-def summarised(problem: Problem, bins: int) -> Clusters:
+def summarised(problem: AllocationProblem, bins: int) -> TradeoffClusters:
     """Return the clusters of channels whose least is 1 and whose most is as told."""
     parts = (problem.weights, problem.costs, problem.least, problem.most)
-    levels = (Problem(*(part[problem.most == told] for part in parts)) for told in np.unique(problem.most))
+    levels = (AllocationProblem(*(part[problem.most == told] for part in parts)) for told in np.unique(problem.most))
     return _side_by_side(summarise(level, log_bins=bins) for level in levels)
 
 
-def merged_by_level(found: list[Clusters], bins: int) -> Clusters:
+def merged_by_level(found: list[TradeoffClusters], bins: int) -> TradeoffClusters:
     """Return the clusters of all these summaries' channels."""
     together = _side_by_side(found)
     told = np.rint(together.most_cost / together.least_cost)
-    return _side_by_side(merged([_chosen(together, told == one)], log_bins=bins) for one in np.unique(told))
+    return _side_by_side(merge([_chosen(together, told == one)], log_bins=bins) for one in np.unique(told))
 
 
-def _chosen(clusters: Clusters, which: Bools) -> Clusters:
-    return Clusters(*(field[which] for field in _fields(clusters)))
+def _chosen(clusters: TradeoffClusters, which: Bools) -> TradeoffClusters:
+    return TradeoffClusters(*(field[which] for field in _fields(clusters)))
 
 
-def _side_by_side(parts: Iterable[Clusters]) -> Clusters:
-    fields = [_fields(part) for part in parts] or [_fields(Clusters.none())]
-    return Clusters(*map(np.concatenate, zip(*fields, strict=True)))
+def _side_by_side(parts: Iterable[TradeoffClusters]) -> TradeoffClusters:
+    fields = [_fields(part) for part in parts] or [_fields(TradeoffClusters.none())]
+    return TradeoffClusters(*map(np.concatenate, zip(*fields, strict=True)))
 
 
-def _fields(clusters: Clusters) -> tuple[Floats, ...]:
+def _fields(clusters: TradeoffClusters) -> tuple[Floats, ...]:
     return clusters.lines, clusters.weight, clusters.rise, clusters.least_cost, clusters.most_cost

@@ -1,15 +1,15 @@
 """Every poll of a run, told by arithmetic: tens of millions of them, of which none is enumerated.
 
 A channel's polls follow from the rotas it has had, each in force from when its owner made it until the next. Which
-poll comes first after a moment, and how many fall between two, is what ``schedule.Rota`` says of one channel; here it
-is said of many at once. A test holds the two to the same polls, one by one.
+poll comes first after a moment, and how many fall between two, is what ``schedule.PollingSchedule`` says of one
+channel; here it is said of many at once. A test holds the two to the same polls, one by one.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from service.corona.polling_schedule import ROUNDING_S, Rota, begun, changed
+from service.corona.polling_schedule import ROUNDING_S, PollingSchedule, new_schedule, revised_schedule
 from service.simulate.corona.workload import Channels, Setup
 from service.simulate.schedulers.publication_trace import Floats, Ints, first_place
 
@@ -49,7 +49,7 @@ class Timetable:
         return found_s
 
     def in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return what :meth:`~service.corona.polling_schedule.Rota.next_s` says of these rotas, whenever they end."""
+        """Return what ``PollingSchedule.next_s`` says of these rotas, whenever they end."""
         return self.first_s[row] + np.maximum(self.index_after(row, after_s), 0) * self.gap_s[row]
 
     def index_after(self, row: Ints, after_s: Floats) -> Ints:
@@ -91,7 +91,7 @@ class Book:
     def __init__(self) -> None:
         self._lines: list[tuple[int, float, float, float, int, int, int]] = []
 
-    def write(self, channel: int, rota: Rota, now_s: float, ring: int) -> None:
+    def write(self, channel: int, rota: PollingSchedule, now_s: float, ring: int) -> None:
         """Note that from now on, and in no earlier time, this rota holds."""
         self._lines.append((channel, now_s, rota.first_s, rota.gap_s, rota.size, rota.first_rank, ring))
 
@@ -124,7 +124,7 @@ class Rotas(Book):
         super().__init__()
         self.followed = followed
         self._setup, self._ids = setup, channels.ids()
-        self._present: dict[int, Rota] = {}
+        self._present: dict[int, PollingSchedule] = {}
         self._size: Floats = np.zeros(setup.channels)
         """By channel, what its present rota was made for."""
 
@@ -132,7 +132,7 @@ class Rotas(Book):
         """Begin anew the rotas of those that are followed, with n of their own out of all ``sizes``."""
         chosen = numbers[np.isin(numbers, self.followed, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
-            rota = begun(self._ids[number], size, nodes, self._setup.poll_interval_s, now_s)
+            rota = new_schedule(self._ids[number], size, nodes, self._setup.poll_interval_s, now_s)
             self._replace(number, rota, ring, now_s)
         self._size[chosen] = sizes[chosen]
 
@@ -142,10 +142,10 @@ class Rotas(Book):
             numbers = numbers[self._size[numbers] != sizes[numbers]]
         for number, size in zip(numbers.tolist(), sizes[numbers].tolist(), strict=True):
             if (rota := self._present.get(number)) is not None:
-                changed_rota = changed(rota, size, nodes, self._setup.poll_interval_s, now_s)
+                changed_rota = revised_schedule(rota, size, nodes, self._setup.poll_interval_s, now_s)
                 self._replace(number, changed_rota, ring, now_s)
         self._size[numbers] = sizes[numbers]
 
-    def _replace(self, number: int, rota: Rota, ring: int, now_s: float) -> None:
+    def _replace(self, number: int, rota: PollingSchedule, ring: int, now_s: float) -> None:
         self._present[number] = rota
         self.write(number, rota, now_s, ring)

@@ -17,10 +17,10 @@ each with some entries more to begin with, so that the clocks of whoever publish
 
 import numpy as np
 
-from service.corona.honeycomb import Problem, scale_for_budget, sizes
+from service.corona.honeycomb import AllocationProblem, scale_for_budget, sizes
 from service.corona.objectives import Goal, weights
-from service.corona.polling_schedule import Rota, changed
-from service.corona.update_rates import UpdateEstimate, dated, observed
+from service.corona.polling_schedule import PollingSchedule, revised_schedule
+from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
 from service.simulate.schedulers.polls import Polling, Seen
 from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, WEEK_S, Floats, Ints, Trace
 
@@ -141,7 +141,7 @@ class Fleet:
         """Learn, decide all sizes anew, and return when each channel is polled next."""
         self._learn(now_s)
         weight = weights(self._goal, self._subscribers, self._interval_s, POLL_INTERVAL_S)
-        problem = Problem.of(weight, most=self._most)
+        problem = AllocationProblem.of(weight, most=self._most)
         size = sizes(problem, scale_for_budget(problem, self._budget))
         moved = np.flatnonzero(np.abs(size * self._gap_s / POLL_INTERVAL_S - 1) > MOVED)
         now, due = np.full(len(moved), now_s), due_s[moved]
@@ -157,7 +157,7 @@ class Fleet:
             channel, listed = seen.channel[row], seen.published_s[seen.first[row] : seen.upto[row]]
             self._told_s[channel] = seen.now_s[row]
             if len(listed) > 1:
-                self._estimates[channel] = dated(listed.tolist(), float(seen.now_s[row]))
+                self._estimates[channel] = estimate_from_dates(listed.tolist(), float(seen.now_s[row]))
 
     def _learn(self, now_s: float) -> None:
         untold_s = self._polled_s - self._told_s
@@ -168,7 +168,7 @@ class Fleet:
         for which, new, elapsed_s in zip(
             channel.tolist(), self._new[channel].tolist(), (end_s - begin_s).tolist(), strict=True
         ):
-            self._estimates[which] = observed(self._estimates[which], new, elapsed_s)
+            self._estimates[which] = estimate_after_poll(self._estimates[which], new, elapsed_s)
             self._interval_s[which] = self._estimates[which].interval_s
         self._told_s[channel] = self._polled_s[channel]
         self._new[channel] = 0
@@ -180,7 +180,7 @@ class Fleet:
         for row, (gap_s, polls, now, due) in enumerate(
             zip(self._gap_s[channel].tolist(), size.tolist(), now_s.tolist(), due_s.tolist(), strict=True)
         ):
-            rota = changed(Rota(due, gap_s, 1), polls, NODES, POLL_INTERVAL_S, now)
+            rota = revised_schedule(PollingSchedule(due, gap_s, 1), polls, NODES, POLL_INTERVAL_S, now)
             next_s[row] = rota.first_s
             self._gap_s[channel[row]] = rota.gap_s
         return next_s

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from service.corona.honeycomb import Problem, scale_for_budget, sizes
+from service.corona.honeycomb import AllocationProblem, scale_for_budget, sizes
 from service.corona.objectives import Goal, weights
 from service.simulate.schedulers.corona_scheduler import POLL_INTERVAL_S, Fleet, Rhythm, run_fleet
 from service.simulate.schedulers.polls import Figures, Polling, Seen, figures
@@ -127,7 +127,9 @@ class _Bench:
         return figures(self._trace, polling, self._window_s)
 
     def _polled_with_knowledge(self, requests_per_s: float) -> Polling:
-        problem = Problem.of(weights(self._goal, self._trace.subscribers, self._trace.interval_s, POLL_INTERVAL_S))
+        problem = AllocationProblem.of(
+            weights(self._goal, self._trace.subscribers, self._trace.interval_s, POLL_INTERVAL_S)
+        )
         gap_s = POLL_INTERVAL_S / sizes(problem, scale_for_budget(problem, requests_per_s * POLL_INTERVAL_S))
         polling = Polling(self._trace, _Gaps(gap_s), self._phases * gap_s, self._window_s)
         polling.advance(np.inf)

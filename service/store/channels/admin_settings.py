@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from service.corona.polling_plans import NOTABLE
-from service.corona.update_rates import Updates
+from service.corona.polling_plans import NOTABLE_GAP_CHANGE
+from service.corona.update_rates import UpdateHistory
 from service.model import Channel, ChannelId
 from service.store.channels.channels import OF_CHANNEL, present, state_of
 from service.store.client import keys
@@ -35,7 +35,7 @@ class Paces(BatchedPart):
         """Note how often channels are polled from now on; what differs little from what was noted last is left out."""
         await self._link.many(
             [
-                script("channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE, KEPT)
+                script("channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE_GAP_CHANGE, KEPT)
                 for cid, interval_s in intervals_s
             ]
         )
@@ -65,7 +65,7 @@ class Remarked(msgspec.Struct, frozen=True):
 
     channel: Channel
     failing_since_s: float | None
-    updates: Updates
+    updates: UpdateHistory
     tags: tuple[str, ...]
     paused_until_s: float
     no_poll_before_s: float = 0.0

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from service.corona.update_rates import Updates
+from service.corona.update_rates import UpdateHistory
 from service.discovery.av_pairs import Pair
 from service.errors import LeaseLost, StaleVersion
 from service.feeds.channel_health import GOOD, Case, Evidence, Report
@@ -61,7 +61,7 @@ class ChannelState(msgspec.Struct, frozen=True):
     cursor: str
     validators: Validators
     failing_since_s: float | None
-    updates: Updates
+    updates: UpdateHistory
     wishes: PollingHints = PollingHints()
     digest: bytes = b""
 
@@ -114,9 +114,9 @@ def _wishes(raw: bytes) -> PollingHints:
     return _NO_WISHES if raw == _NONE else msgspec.msgpack.decode(raw, type=PollingHints)
 
 
-def _updates(raw: bytes | None, channel: Channel) -> Updates:
+def _updates(raw: bytes | None, channel: Channel) -> UpdateHistory:
     """Return what is known of a channel's updates: at first, that nothing was seen since it was made."""
-    return msgspec.msgpack.decode(raw, type=Updates) if raw else Updates(since_s=channel.created_s)
+    return msgspec.msgpack.decode(raw, type=UpdateHistory) if raw else UpdateHistory(since_s=channel.created_s)
 
 
 def _condition(text: str) -> Literal["", "dead", "quarantined"]:
@@ -216,7 +216,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     link: str
     wishes: PollingHints = PollingHints()
     kind: Literal["feed", "page"] | None = None
-    updates: Updates | None = None
+    updates: UpdateHistory | None = None
     language: str = ""
     imprint: FeedMetadata = FeedMetadata()
     latest: tuple[Entry, ...] = ()

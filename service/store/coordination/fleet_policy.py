@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.errors import LimitReached
 from service.model import ChannelId
 from service.store.client import keys
@@ -22,7 +22,7 @@ class Revision(msgspec.Struct, frozen=True):
     number: int
     at_s: float
     by: str
-    aims: Aims | None
+    aims: FleetObjective | None
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -37,12 +37,12 @@ class _Written(msgspec.Struct, frozen=True):
 class PolicyStore(Part):
     """The fleet's aims. Without any, each node has those of its settings."""
 
-    async def get(self) -> Aims | None:
+    async def get(self) -> FleetObjective | None:
         """Return what was set last; None if nothing was."""
         raw = await self._link.call("GET", keys.AIMS)
-        return msgspec.json.decode(raw, type=Aims) if raw else None
+        return msgspec.json.decode(raw, type=FleetObjective) if raw else None
 
-    async def set(self, aims: Aims | None, *, by: str = "", seen: int | None = None) -> bool:
+    async def set(self, aims: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
         """Have every node aim at this, or (None) at what its settings say, from its next maintenance interval on.
 
         ``seen`` is the number of the revision that this was decided upon: False if there is a later one, which then
@@ -66,7 +66,7 @@ class PolicyStore(Part):
 
 def _revision(raw: bytes) -> Revision:
     written = msgspec.json.decode(raw, type=_Written)
-    aims = None if written.aims is None else msgspec.json.decode(written.aims, type=Aims)
+    aims = None if written.aims is None else msgspec.json.decode(written.aims, type=FleetObjective)
     return Revision(written.number, written.at_s, written.by, aims)
 
 
@@ -79,17 +79,17 @@ _KEYS = (keys.BOUNDS, keys.BOUNDS_EDITION)
 class Bounded(msgspec.Struct, frozen=True, omit_defaults=True):
     """A channel's bounds: since when (Unix s), by whom, and what held ``before``."""
 
-    bounds: Bounds
+    bounds: ChannelBounds
     at_s: float
     by: str
-    before: Bounds
+    before: ChannelBounds
 
 
 class AllBounds(msgspec.Struct, frozen=True):
     """The bounds of all channels that have some, and which ``edition`` of them that is."""
 
     edition: int = -1
-    of: Mapping[ChannelId, Bounds] = {}
+    of: Mapping[ChannelId, ChannelBounds] = {}
 
 
 class _WrittenBounds(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class BoundsStore(Part):
         raw = await self._link.call("HGET", keys.BOUNDS, cid)
         return _bounded(raw) if raw else None
 
-    async def set(self, cid: ChannelId, bounds: Bounds, *, by: str = "") -> None:
+    async def set(self, cid: ChannelId, bounds: ChannelBounds, *, by: str = "") -> None:
         """Have its owner keep a channel within these bounds from its next maintenance interval on.
 
         Raises :class:`service.errors.LimitReached` when ``MOST_BOUNDED`` channels have some.
@@ -128,12 +128,12 @@ class BoundsStore(Part):
         return AllBounds(int(edition), _read(found[0])) if found else known
 
 
-def _read(flat: Sequence[bytes]) -> dict[ChannelId, Bounds]:
+def _read(flat: Sequence[bytes]) -> dict[ChannelId, ChannelBounds]:
     every = {cid.decode(): _bounded(raw).bounds for cid, raw in zip(flat[::2], flat[1::2], strict=True)}
-    return {cid: bounds for cid, bounds in every.items() if bounds != UNBOUNDED}
+    return {cid: bounds for cid, bounds in every.items() if bounds != NO_BOUNDS}
 
 
 def _bounded(raw: bytes) -> Bounded:
     written = msgspec.json.decode(raw, type=_WrittenBounds)
-    now, before = (msgspec.json.decode(text, type=Bounds) for text in (written.bounds, written.before))
+    now, before = (msgspec.json.decode(text, type=ChannelBounds) for text in (written.bounds, written.before))
     return Bounded(now, written.at_s, written.by, before)

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from service.corona.messages import ChannelAdded, encode
-from service.corona.poll_explanation import Reason
+from service.corona.poll_explanation import PollExplanation
 from service.discovery.partial.strategy_choice import Chosen
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.opml import Outline
@@ -209,7 +209,7 @@ class Polled(msgspec.Struct, frozen=True, tag=True):
 class Explained(msgspec.Struct, frozen=True, tag=True):
     """Why a channel is polled as it is."""
 
-    reason: Reason
+    reason: PollExplanation
 
 
 class Outlined(msgspec.Struct, frozen=True, tag=True):
@@ -311,7 +311,7 @@ class Requests:
         """Have a channel polled at once; each step is ``told`` meanwhile."""
         return (await self._ask(cid, PollNow(cid, told is not None), Polled, told=told)).result
 
-    async def why(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> Reason:
+    async def why(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> PollExplanation:
         """Return why a channel is polled as it is."""
         return (await self._ask(cid, Why(cid), Explained, timeout_s)).reason
 

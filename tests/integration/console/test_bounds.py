@@ -5,7 +5,7 @@ import pytest
 from aiohttp import web
 
 from service.console.admin_cli import Call, parse
-from service.corona.fleet_policy import UNBOUNDED, Bounds
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor
@@ -20,14 +20,14 @@ async def test_bounds_are_set_shown_and_undone(store: Store, ada: Visitor) -> No
     )
     found = await store.poll_bounds.get(channel.id)
     assert found is not None
-    assert (found.bounds, found.before, found.by) == (Bounds(7_200.0, 900.0), UNBOUNDED, "ada")
+    assert (found.bounds, found.before, found.by) == (ChannelBounds(7_200.0, 900.0), NO_BOUNDS, "ada")
     _, text = await ada.get(path)
     assert "A mean wait of at most 2 h and at least 15 min between two polls" in text
     assert "Undo: as the policy has it again" in text
     assert await ada.post(f"{path}/bounds", undo="1", longest_wait_s="1 s") == (303, f"{path}#bounds")
     found = await store.poll_bounds.get(channel.id)
     assert found is not None
-    assert (found.bounds, found.before) == (UNBOUNDED, Bounds(7_200.0, 900.0))
+    assert (found.bounds, found.before) == (NO_BOUNDS, ChannelBounds(7_200.0, 900.0))
 
 
 @pytest.mark.parametrize(

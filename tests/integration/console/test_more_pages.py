@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from service.console.rendering import PULSE
-from service.corona.fleet_policy import Aims, Goal
+from service.corona.fleet_policy import FleetObjective, Goal
 from service.feeds.entries.version_parts import parts
 from service.feeds.websub import HubState, Named
 from service.model import Change, Entry, PollResult
@@ -41,7 +41,7 @@ async def test_aims_are_applied_and_undone_with_a_history(store: Store, ada: Vis
     sent = {"goal": "fast", "longest_wait_s": "1 h", "delay_s": "30 s", "polls_per_channel": "2"}
     assert await ada.post("/policy", seen="0", **sent) == (303, "/policy?applied=1")
     aims = await store.fleet_policy.get()
-    assert aims == Aims(Goal.FAST, polls_per_channel=2.0, delay_s=30.0, longest_wait_s=3600.0)
+    assert aims == FleetObjective(Goal.FAST, polls_per_channel=2.0, delay_s=30.0, longest_wait_s=3600.0)
     _, text = await ada.get("/policy")
     assert "Fast, mean delay 30 s, longest wait 1 h" in text
     assert await ada.post("/policy/restore", to="before", seen="1") == (303, "/policy?applied=1")
@@ -52,11 +52,11 @@ async def test_aims_are_applied_and_undone_with_a_history(store: Store, ada: Vis
 
 
 async def test_aims_that_somebody_else_has_changed_meanwhile_stay(store: Store, ada: Visitor) -> None:
-    await store.fleet_policy.set(Aims(goal=Goal.FAIR), by="bob")
+    await store.fleet_policy.set(FleetObjective(goal=Goal.FAIR), by="bob")
     status, text = await ada.post("/policy", seen="0", goal="lite")
     assert status == 409
     assert "Somebody else has changed the aims" in text
-    assert await store.fleet_policy.get() == Aims(goal=Goal.FAIR)
+    assert await store.fleet_policy.get() == FleetObjective(goal=Goal.FAIR)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ async def test_a_poll_that_nobody_carries_out_says_so_at_its_end(store: Store, a
 
 async def test_a_viewer_is_shown_nothing_to_press(served: tuple[str, object], store: Store) -> None:
     channel = await make_channel(store, listed=True)
-    await store.fleet_policy.set(Aims(), by="ada")
+    await store.fleet_policy.set(FleetObjective(), by="ada")
     async with logged_in(served[0], store, "vic", Role.VIEWER) as vic:
         for path in ("/channels", f"/channels/{channel.id}", "/policy", "/hosts/example.org", "/nodes", "/shards"):
             _, text = await vic.get(path)

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from yarl import URL
 
-from service.corona.poll_explanation import Limits, explain
-from service.corona.polling_schedule import Rota
+from service.corona.poll_explanation import SizeLimits, explain_polling
+from service.corona.polling_schedule import PollingSchedule
 from service.errors import Fault
 from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink, PollingHints, PollResult, Validators
@@ -196,16 +196,16 @@ async def test_without_a_worker_adding_says_so(ada: Visitor) -> None:
 async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     nodes = [to_hex(int(place * (1 << BITS))) for place in (0.75, 0.25)]
-    why = explain(
+    why = explain_polling(
         channel.id,
         weight=4.0,
         cost=1.0,
         scale=1.0,
-        limits=Limits(nodes=2),
+        limits=SizeLimits(nodes=2),
         poll_interval_s=600.0,
         update_interval_s=7_200.0,
         polling_set=nodes,
-        rota=Rota(0.0, 300.0, 2),
+        rota=PollingSchedule(0.0, 300.0, 2),
         now_s=0.0,
     )
     async with (

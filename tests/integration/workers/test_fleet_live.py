@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.corona.poll_explanation import Reason
+from service.corona.poll_explanation import PollExplanation
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import (
     AssignmentPending,
@@ -70,7 +70,7 @@ async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_
                 return True
         return False
 
-    async def planned() -> Reason | None:
+    async def planned() -> PollExplanation | None:
         with contextlib.suppress(AssignmentPending):
             return await store.worker_requests.why(channel.id)
         return None

@@ -7,14 +7,14 @@ import pytest
 
 from service.clock import SystemClock
 from service.corona.events import (
-    Adopted,
     ChannelsListed,
     Event,
     ListedChannel,
-    ListOwned,
+    ListOwnedChannels,
+    MessageReceived,
+    OwnershipTaken,
     Publish,
     PublishRefused,
-    Received,
 )
 from service.corona.messages import Candidate, ChannelRemoved
 from service.errors import CoronetError, LeaseLost, StaleVersion, StoreUnavailable
@@ -105,7 +105,7 @@ async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
     """Have the owner publish a notice as its protocol would."""
     await owner.owning.adopt([channel.id])
     (adopted,) = await owner.settle()
-    assert isinstance(adopted, Adopted)
+    assert isinstance(adopted, OwnershipTaken)
     told = Delta(channel.id, adopted.version, 0, 2_000.0, (), notice=notice)
     await owner.owning.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch, adopted.updates))
 
@@ -127,7 +127,7 @@ async def test_the_owner_of_a_channel_that_moved_has_everybody_follow_and_gives_
     await tell(owner, channel, Notice("moved", NEW))
     assert await owner.settle() == [PublishRefused(channel.id)]
     await owner.owning.adopt([channel.id])
-    assert await owner.settle() == [Received("", ChannelRemoved(channel.id))]
+    assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
     assert [held.channel for held in await store.subscriptions.of_user(ALICE)] == [channel_id(NEW)]
 
 
@@ -168,9 +168,9 @@ async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "joined", away)
         await owner.owning.adopt([channel.id])
-        assert await owner.settle() == [Received("", ChannelRemoved(channel.id))]
+        assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
     for wanted in (True, False):
-        await owner.owning.list_owned(ListOwned(1.0))
+        await owner.owning.list_owned(ListOwnedChannels(1.0))
         *parts, end = await owner.settle()
         assert ChannelsListed(1.0, (ListedChannel(channel.id, 0, listed=wanted),), complete=False) in parts
         assert end == ChannelsListed(1.0, ())
@@ -181,7 +181,7 @@ async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
 
 async def test_of_walks_that_are_asked_for_during_one_only_the_latest_comes_after_it(store: Store) -> None:
     owner = Owner(store)
-    await asyncio.gather(*(owner.owning.list_owned(ListOwned(asked_s)) for asked_s in (1.0, 2.0, 3.0)))
+    await asyncio.gather(*(owner.owning.list_owned(ListOwnedChannels(asked_s)) for asked_s in (1.0, 2.0, 3.0)))
     assert await owner.settle() == [ChannelsListed(1.0, ()), ChannelsListed(3.0, ())]
 
 
@@ -195,6 +195,6 @@ async def test_a_walk_that_the_store_interrupts_is_never_complete_and_the_next_o
 
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "registered", away)
-        await owner.owning.list_owned(ListOwned(1.0))
-    await owner.owning.list_owned(ListOwned(2.0))
+        await owner.owning.list_owned(ListOwnedChannels(1.0))
+    await owner.owning.list_owned(ListOwnedChannels(2.0))
     assert await owner.settle() == [ChannelsListed(2.0, ())]

@@ -8,9 +8,9 @@ from math import inf
 import pytest
 import pytest_asyncio
 
-from service.corona.events import Event, Refresh, StartPolling
-from service.corona.messages import Base, Candidate, Versioned
-from service.corona.polling_schedule import Rota
+from service.corona.events import Event, StartPolling, UpdateBase
+from service.corona.messages import Candidate, VersionAnnouncement, VersionBase
+from service.corona.polling_schedule import PollingSchedule
 from service.errors import StoreUnavailable
 from service.feeds.sandbox.protocol import Document
 from service.model import ChannelId, Delta, NodeId, PollResult, Validators
@@ -30,7 +30,7 @@ INTERVAL_S = 100.0
 
 def every_interval(cid: ChannelId) -> StartPolling:
     """Polls by one node alone, each channel's at times of its own."""
-    return StartPolling(cid, 0, Rota(int(cid[:2], 16) / 256 * INTERVAL_S, INTERVAL_S, 1))
+    return StartPolling(cid, 0, PollingSchedule(int(cid[:2], 16) / 256 * INTERVAL_S, INTERVAL_S, 1))
 
 
 def _watch(polling: Polling, cid: ChannelId) -> Watch:
@@ -213,7 +213,7 @@ async def test_a_poll_is_to_begin_before_the_next_one_of_its_set(
 ) -> None:
     channel = await make_channel(store)
     due_s = clock.now_s + INTERVAL_S
-    await begun(polling, StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S / 5, 5)))
+    await begun(polling, StartPolling(channel.id, 0, PollingSchedule(due_s, INTERVAL_S / 5, 5)))
     async with agenda_kept(polling, clock) as pass_interval:
         pass_interval()
         await until_so(lambda: poller.begun, "it is polled")
@@ -226,13 +226,13 @@ async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(st
     await begun(polling, every_interval(channel.id))
     document = Document(b"news", channel.url, {})
     await polling._offer(Found((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
-    await polling.refresh([Refresh(channel.id)])
+    await polling.refresh([UpdateBase(channel.id)])
     await publish(store, channel, "from another node")
-    await polling.refresh([Refresh(channel.id)])
+    await polling.refresh([UpdateBase(channel.id)])
     await until_so(lambda: _watch(polling, channel.id).unversioned == (document,), "it waits for the next poll")
 
 
-BASE = Base(Validators('"2"', body_sha256="2" * 64), 1.0, 7)
+BASE = VersionBase(Validators('"2"', body_sha256="2" * 64), 1.0, 7)
 
 
 async def test_a_version_that_was_told_with_its_base_is_not_loaded(
@@ -242,10 +242,12 @@ async def test_a_version_that_was_told_with_its_base_is_not_loaded(
     await begun(polling, every_interval(channel.id))
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "states", held(store.channels.states, asyncio.Event(), asyncio.Event()))
-        await polling.refresh([Refresh(channel.id, Versioned(channel.id, 2, BASE))])
+        await polling.refresh([UpdateBase(channel.id, VersionAnnouncement(channel.id, 2, BASE))])
         watch = _watch(polling, channel.id)
         assert (watch.channel.version, watch.validators, watch.subscribers) == (2, BASE.validators, 7)
-        await polling.refresh([Refresh(channel.id, Versioned(channel.id, 1, Base(Validators(), 0.0, 0)))])
+        await polling.refresh(
+            [UpdateBase(channel.id, VersionAnnouncement(channel.id, 1, VersionBase(Validators(), 0.0, 0)))]
+        )
         assert _watch(polling, channel.id) == watch
 
 
@@ -255,7 +257,7 @@ async def test_a_version_without_a_base_is_loaded_before_the_next_poll(
     channel = await make_channel(store)
     await begun(polling, every_interval(channel.id))
     await publish(store, channel, "from another node")
-    await polling.refresh([Refresh(channel.id)])
+    await polling.refresh([UpdateBase(channel.id)])
     assert _watch(polling, channel.id).channel.version == 1
     clock.now_s += INTERVAL_S
     keeping = asyncio.create_task(polling.keep_agenda())
@@ -271,7 +273,7 @@ async def test_only_who_found_a_version_has_nothing_left_to_compare_with_it(stor
     for channel, detected_s in zip(channels, (BASE.detected_s, 0.5), strict=True):
         candidate = Candidate(Delta(channel.id, 1, 0, detected_s, ()), BASE.validators, b"")
         await polling._offer(Found((document,), candidate))
-    await polling.refresh([Refresh(channel.id, Versioned(channel.id, 2, BASE)) for channel in channels])
+    await polling.refresh([UpdateBase(channel.id, VersionAnnouncement(channel.id, 2, BASE)) for channel in channels])
     await until_so(lambda: _watch(polling, channels[1].id).unversioned, "the other's find waits for the next poll")
     assert _watch(polling, channels[0].id).unversioned == ()
 
@@ -319,11 +321,11 @@ async def test_another_rota_repeats_no_poll_that_was_begun_ahead_of_its_time(
 ) -> None:
     channel = await make_channel(store)
     due_s = clock.now_s + INTERVAL_S
-    polling.start(StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S, 1)))
+    polling.start(StartPolling(channel.id, 0, PollingSchedule(due_s, INTERVAL_S, 1)))
     clock.now_s = due_s - 0.05
     keeping = asyncio.create_task(polling.keep_agenda())
     await until_so(lambda: poller.begun, "it is polled")
-    polling.start(StartPolling(channel.id, 0, Rota(due_s, INTERVAL_S / 4, 2)))
+    polling.start(StartPolling(channel.id, 0, PollingSchedule(due_s, INTERVAL_S / 4, 2)))
     assert polling._agenda.planned_s(channel.id) == due_s + INTERVAL_S / 2
     keeping.cancel()
 
@@ -340,5 +342,5 @@ async def test_how_many_subscribe_is_what_the_owner_says(store: Store, polling: 
 async def test_another_rota_brings_the_next_poll_forward_or_puts_it_off(store: Store, polling: Polling) -> None:
     channel = await make_channel(store)
     for first_s in (1_100.0, 1_050.0, 1_200.0):
-        polling.start(StartPolling(channel.id, 0, Rota(first_s, 300.0, 1)))
+        polling.start(StartPolling(channel.id, 0, PollingSchedule(first_s, 300.0, 1)))
         assert polling._agenda.planned_s(channel.id) == first_s

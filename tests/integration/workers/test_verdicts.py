@@ -8,7 +8,7 @@ from aiohttp import web
 
 from service.corona.events import StartPolling
 from service.corona.messages import Candidate
-from service.corona.polling_schedule import Rota
+from service.corona.polling_schedule import PollingSchedule
 from service.embedded.ports import LOOPBACK
 from service.errors import BadStatus, HostNotFound, ParseKilled, StoreUnavailable, Unreachable
 from service.feeds.channel_health import DAY_S, DEADLY_POLLS
@@ -123,7 +123,7 @@ class Judging:
         self.offered: list[Notice] = []
         self._store = store
         self._now_s = 1_000.0
-        phase = StartPolling(channel.id, 0, Rota(0.0, INTERVAL_S / 3, 3))
+        phase = StartPolling(channel.id, 0, PollingSchedule(0.0, INTERVAL_S / 3, 3))
         self._verdicts = Verdicts(store, self, place_of=lambda _: Place(channel, phase), offer=self._note)
 
     def wall_s(self) -> float:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds
-from service.corona.poll_explanation import Bound, Reason
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
+from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import AssignmentPending
 from service.settings import Settings
@@ -27,7 +27,7 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
     await nodes_in_the_ring(store, 3)
     channel = await subscribed(store, publisher.feed_url())
 
-    async def polled_by(nodes: int, each_s: float) -> Reason | None:
+    async def polled_by(nodes: int, each_s: float) -> PollExplanation | None:
         try:
             why = await store.worker_requests.why(channel.id)
         except AssignmentPending:
@@ -37,8 +37,8 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
 
     why = await until(lambda: polled_by(3, settings.poll_interval_s), "three workers poll")
     assert why is not None
-    assert (why.size, why.bound, why.wait_s) == (3.0, Bound.NODES, settings.poll_interval_s / 6)
-    await store.fleet_policy.set(Aims(budget_polls_per_minute=60 / settings.poll_interval_s))
+    assert (why.size, why.bound, why.wait_s) == (3.0, BindingConstraint.NODES, settings.poll_interval_s / 6)
+    await store.fleet_policy.set(FleetObjective(budget_polls_per_minute=60 / settings.poll_interval_s))
     assert await until(lambda: polled_by(1, settings.poll_interval_s), "one worker polls")
 
     async def noted() -> bool:
@@ -55,18 +55,18 @@ async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
     await nodes_in_the_ring(store, 1)
     channel = await subscribed(store, publisher.feed_url())
 
-    async def bound_by(bound: Bound, each_s: float) -> bool:
+    async def bound_by(bound: BindingConstraint, each_s: float) -> bool:
         try:
             why = await store.worker_requests.why(channel.id)
         except AssignmentPending:
             return False
         return (why.bound, why.interval_s / len(why.turns)) == (bound, each_s)
 
-    await until(lambda: bound_by(Bound.NODES, settings.poll_interval_s), "a worker polls")
-    await store.poll_bounds.set(channel.id, Bounds(shortest_interval_s=600.0))
-    await until(lambda: bound_by(Bound.CHANNEL_INTERVAL, 600.0), "its polls are that far apart")
-    await store.poll_bounds.set(channel.id, UNBOUNDED)
-    await until(lambda: bound_by(Bound.NODES, settings.poll_interval_s), "it is polled as before")
+    await until(lambda: bound_by(BindingConstraint.NODES, settings.poll_interval_s), "a worker polls")
+    await store.poll_bounds.set(channel.id, ChannelBounds(shortest_interval_s=600.0))
+    await until(lambda: bound_by(BindingConstraint.CHANNEL_INTERVAL, 600.0), "its polls are that far apart")
+    await store.poll_bounds.set(channel.id, NO_BOUNDS)
+    await until(lambda: bound_by(BindingConstraint.NODES, settings.poll_interval_s), "it is polled as before")
 
 
 async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Store, start_worker: StartWorker) -> None:

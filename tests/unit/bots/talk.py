@@ -8,7 +8,7 @@ from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import Requests, followed
 from bots.dialogue.request_types import Limits, WhatItTold
 from bots.replies.base import Followed, Question, Reply
-from service.corona.poll_explanation import Reason
+from service.corona.poll_explanation import PollExplanation
 from service.discovery.query_parser import Finding, Query
 from service.discovery.saved_searches import Standing, Watch
 from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
@@ -55,7 +55,7 @@ class Person:
     entries: dict[ChannelId, tuple[Entry, ...]] = field(default_factory=dict)
     follows: dict[int, Channel] = field(default_factory=dict)
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
-    reasons: dict[ChannelId, Reason] = field(default_factory=dict)
+    reasons: dict[ChannelId, PollExplanation] = field(default_factory=dict)
     limits: Limits = field(default_factory=lambda: Limits(3, 4, 20, 2, 3))
     nodes: dict[ChannelId, str] = field(default_factory=dict)
     """By channel, the URI of the node on which it is published."""
@@ -150,7 +150,7 @@ class FakeRequests:
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         return self.person.entries.get(cid, ())[:count]
 
-    async def why(self, cid: ChannelId) -> Reason:
+    async def why(self, cid: ChannelId) -> PollExplanation:
         if cid not in self.person.reasons:
             raise AssignmentPending("It is not settled yet.")
         return self.person.reasons[cid]

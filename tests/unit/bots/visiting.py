@@ -2,8 +2,8 @@
 
 from bots.pubsub.atom import node_uri
 from service import errors
-from service.corona.poll_explanation import Bound, Limits, Reason, explain
-from service.corona.polling_schedule import Rota
+from service.corona.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
+from service.corona.polling_schedule import PollingSchedule
 from service.discovery.query_parser import Finding
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
@@ -58,21 +58,24 @@ def visitor() -> Person:
             Finding(feed(BLOG, "A Blog")),
         ),
         nodes={channel_id(NEWS): node_uri("pubsub.example", channel_id(NEWS))},
-        reasons={channel_id(NEWS): polled(3, 900.0, Bound.NONE), channel_id(BLOG): polled(1, 1.0, Bound.NODES)},
+        reasons={
+            channel_id(NEWS): polled(3, 900.0, BindingConstraint.NONE),
+            channel_id(BLOG): polled(1, 1.0, BindingConstraint.NODES),
+        },
     )
 
 
-def polled(workers: int, interval_s: float, bound: Bound) -> Reason:
+def polled(workers: int, interval_s: float, bound: BindingConstraint) -> PollExplanation:
     """Why a channel is polled by so many workers, each so often."""
-    return explain(
+    return explain_polling(
         channel_id(NEWS),
         weight=workers**2,
         cost=1.0,
         scale=1.0,
-        limits=Limits(nodes=workers if bound is Bound.NODES else 99.0),
+        limits=SizeLimits(nodes=workers if bound is BindingConstraint.NODES else 99.0),
         poll_interval_s=interval_s,
         update_interval_s=3 * 86_400.0,
         polling_set=[f"{number:040x}" for number in range(workers)],
-        rota=Rota(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
+        rota=PollingSchedule(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
         now_s=NOW_S - 0.5,
     )

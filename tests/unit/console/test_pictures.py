@@ -13,7 +13,7 @@ from service.console.charts import Curve, curves_svg, paces_svg, polls_svg
 from service.console.formatting import Piece, differences, seconds_in, span
 from service.console.pages.directory import Matrix
 from service.console.rendering import templates
-from service.corona.poll_explanation import Turn
+from service.corona.poll_explanation import PollingTurn
 from service.errors import UserError
 from service.model import PollResult
 from service.operations.shards import Shard
@@ -43,7 +43,7 @@ def test_curves_stay_on_the_page(waits_s: list[float]) -> None:
 @given(st.lists(st.floats(0.0, 2e9), max_size=20), st.lists(st.floats(0.0, 2e9), max_size=5))
 def test_every_poll_has_its_dot(past_s: list[float], next_s: list[float]) -> None:
     polls = [PollResult("a" * 40, at_s, "new") for at_s in past_s]
-    turns = [Turn("b" * 40, rank, 0.0, at_s) for rank, at_s in enumerate(next_s)]
+    turns = [PollingTurn("b" * 40, rank, 0.0, at_s) for rank, at_s in enumerate(next_s)]
     picture = polls_svg(polls, turns, {"a" * 40: HOSTILE}, 1e9)
     if not past_s and not next_s:
         assert picture is None

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from service.console.pages.policy_preview import Fleet, Weighed
 from service.corona import node_optimizer
-from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds, Goal, Policy
-from service.corona.node_optimizer import Factors, tabled
-from service.corona.poll_explanation import Bound
-from service.corona.site_budgets import FOR_POLLS
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal
+from service.corona.node_optimizer import ChannelFactors, factor_table
+from service.corona.poll_explanation import BindingConstraint
+from service.corona.site_budgets import POLL_BUDGET_SHARE
 
-POLICY = Policy(900.0, 12.0, 10.0)
+POLICY = FleetPolicy(900.0, 12.0, 10.0)
 CHANNELS = st.lists(
     st.builds(
         Weighed,
@@ -22,15 +22,22 @@ CHANNELS = st.lists(
         update_interval_s=st.sampled_from([60.0, 3_600.0, 86_400.0, 1e6]),
         private=st.booleans(),
         site=st.sampled_from(["", "a.example", "b.example"]),
-        bounds=st.sampled_from([Bounds(), Bounds(longest_wait_s=100.0), Bounds(None, 7_200.0), Bounds(30.0, 60.0)]),
+        bounds=st.sampled_from(
+            [
+                ChannelBounds(),
+                ChannelBounds(longest_wait_s=100.0),
+                ChannelBounds(None, 7_200.0),
+                ChannelBounds(30.0, 60.0),
+            ]
+        ),
     ),
     min_size=1,
     max_size=40,
 )
 
 
-def _aiming(**aims: object) -> Policy:
-    return msgspec.structs.replace(POLICY, aims=msgspec.convert(aims, Aims))
+def _aiming(**aims: object) -> FleetPolicy:
+    return msgspec.structs.replace(POLICY, aims=msgspec.convert(aims, FleetObjective))
 
 
 @given(CHANNELS, st.sampled_from(Goal), st.integers(1, 20))
@@ -38,11 +45,11 @@ def test_each_channel_gets_what_its_owner_would_give_it(channels: list[Weighed],
     policy = _aiming(goal=goal)
     sizes, table, scale = Fleet(channels, nodes, {}).sizes(policy)
     for size, row in zip(sizes.tolist(), table, strict=True):
-        factors = Factors(
+        factors = ChannelFactors(
             *(int(row["subscribers"]), float(row["update_interval_s"]), bool(row["private"])),
             *(float(row["site_scale"]), float(row["longest_wait_s"]), float(row["shortest_interval_s"])),
         )
-        (alone,) = node_optimizer.decided(policy, nodes, tabled([factors], 1), scale)
+        (alone,) = node_optimizer.channel_sizes(policy, nodes, factor_table([factors], 1), scale)
         assert size == pytest.approx(alone, rel=1e-5)
 
 
@@ -56,7 +63,7 @@ def test_no_budget_is_overdrawn(channels: list[Weighed], budget: float) -> None:
 def test_no_site_is_asked_more_than_it_may(channels: list[Weighed], rate: float) -> None:
     sizes, _, _ = Fleet(channels, 16, {"a.example": rate}).sizes(POLICY)
     own = [size for size, channel in zip(sizes.tolist(), channels, strict=True) if channel.site == "a.example"]
-    assert sum(own) <= FOR_POLLS * rate * POLICY.poll_interval_s * (1 + 1e-6)
+    assert sum(own) <= POLL_BUDGET_SHARE * rate * POLICY.poll_interval_s * (1 + 1e-6)
 
 
 @given(CHANNELS)
@@ -77,16 +84,23 @@ def test_every_channel_has_one_bound(channels: list[Weighed]) -> None:
 @pytest.mark.parametrize(
     ("aims", "rates", "own", "bound"),
     [
-        ({"budget_polls_per_minute": 0.001}, {}, UNBOUNDED, Bound.FLEET_BUDGET),
-        ({}, {}, UNBOUNDED, Bound.CHANNEL_BUDGET),
-        ({}, {"a.example": 0.001}, UNBOUNDED, Bound.HOST_BUDGET),
-        ({"polls_per_channel": 0.5}, {}, UNBOUNDED, Bound.NONE),
-        ({}, {}, Bounds(shortest_interval_s=900.0), Bound.CHANNEL_INTERVAL),
-        ({"polls_per_channel": 0.5, "budget_polls_per_minute": 0.2}, {}, Bounds(450.0), Bound.CHANNEL_WAIT),
-        ({"polls_per_channel": 9.0}, {}, Bounds(longest_wait_s=10.0), Bound.CHANNEL_BUDGET),
+        ({"budget_polls_per_minute": 0.001}, {}, NO_BOUNDS, BindingConstraint.FLEET_BUDGET),
+        ({}, {}, NO_BOUNDS, BindingConstraint.CHANNEL_BUDGET),
+        ({}, {"a.example": 0.001}, NO_BOUNDS, BindingConstraint.HOST_BUDGET),
+        ({"polls_per_channel": 0.5}, {}, NO_BOUNDS, BindingConstraint.NONE),
+        ({}, {}, ChannelBounds(shortest_interval_s=900.0), BindingConstraint.CHANNEL_INTERVAL),
+        (
+            {"polls_per_channel": 0.5, "budget_polls_per_minute": 0.2},
+            {},
+            ChannelBounds(450.0),
+            BindingConstraint.CHANNEL_WAIT,
+        ),
+        ({"polls_per_channel": 9.0}, {}, ChannelBounds(longest_wait_s=10.0), BindingConstraint.CHANNEL_BUDGET),
     ],
 )
-def test_what_decides_has_its_name(aims: dict[str, object], rates: dict[str, float], own: Bounds, bound: Bound) -> None:
+def test_what_decides_has_its_name(
+    aims: dict[str, object], rates: dict[str, float], own: ChannelBounds, bound: BindingConstraint
+) -> None:
     channels = [Weighed(1, 3_600.0, private=False, site="a.example", bounds=own)] * 3
     assert list(Fleet(channels, 8, rates).outcome(_aiming(**aims)).bounds) == [bound]
 

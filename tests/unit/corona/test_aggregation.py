@@ -4,11 +4,11 @@ from math import inf, nan
 
 import pytest
 
-from service.corona.aggregation import NOTHING, Aggregation
+from service.corona.aggregation import EMPTY_AGGREGATE, Aggregation
 from service.corona.clusters import encode, summarise
 from service.corona.events import Send
-from service.corona.honeycomb import Problem
-from service.corona.messages import Part, Summary
+from service.corona.honeycomb import AllocationProblem
+from service.corona.messages import Aggregate, Summary
 from service.model import NodeId
 from tests.support.points import ring
 
@@ -16,8 +16,8 @@ ME, NEAR, FAR, FARTHER = "00" + "0" * 38, "01" + "0" * 38, "10" + "0" * 38, "11"
 SILENCE_S = 30.0
 
 
-def _part(subscribers: float, nodes: int = 1) -> Part:
-    return Part(nodes, subscribers, encode(summarise(Problem.of([subscribers]))))
+def _part(subscribers: float, nodes: int = 1) -> Aggregate:
+    return Aggregate(nodes, subscribers, encode(summarise(AllocationProblem.of([subscribers]))))
 
 
 def _node(*others: NodeId) -> Aggregation:
@@ -27,7 +27,7 @@ def _node(*others: NodeId) -> Aggregation:
     return node
 
 
-def _heard(sender: NodeId, digits: int, part: Part) -> Part:
+def _heard(sender: NodeId, digits: int, part: Aggregate) -> Aggregate:
     """Return what a node makes of one summary."""
     node = _node(NEAR, FAR)
     node.heard(sender, Summary(digits, part), 0)
@@ -40,7 +40,7 @@ def test_a_node_alone_is_the_fleet_and_tells_nobody() -> None:
 
 
 def test_a_node_that_has_seen_no_ring_knows_itself() -> None:
-    assert Aggregation(ME, SILENCE_S).fleet() == NOTHING
+    assert Aggregation(ME, SILENCE_S).fleet() == EMPTY_AGGREGATE
 
 
 def test_each_row_is_told_the_part_that_is_new_to_it() -> None:
@@ -91,11 +91,11 @@ def test_a_node_that_has_left_is_dropped_at_once() -> None:
         (ME, 1, _part(4.0)),
         (FAR, 2, _part(4.0)),
         (FARTHER, 1, _part(4.0)),
-        (NEAR, 2, Part(1, 4.0, b"not clusters")),
-        (NEAR, 2, Part(1, inf, b"")),
-        (NEAR, 2, Part(1, nan, b"")),
+        (NEAR, 2, Aggregate(1, 4.0, b"not clusters")),
+        (NEAR, 2, Aggregate(1, inf, b"")),
+        (NEAR, 2, Aggregate(1, nan, b"")),
     ],
     ids=["myself", "another base", "not on the ring", "no clusters", "endless demand", "no number"],
 )
-def test_what_makes_no_sense_is_not_believed(sender: NodeId, digits: int, part: Part) -> None:
+def test_what_makes_no_sense_is_not_believed(sender: NodeId, digits: int, part: Aggregate) -> None:
     assert _heard(sender, digits, part) == _part(1.0)

@@ -5,7 +5,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from service.corona.honeycomb import Problem, load, scale_for_budget, scale_for_delay, sizes
+from service.corona.honeycomb import AllocationProblem, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.objectives import Goal, detection_s, mean_delay_s, size_for_wait, weights
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget
 from tests.support.tradeoffs import BUDGET_PER_CHANNEL, NODES, POLL_INTERVAL_S, corona_fleet
@@ -72,7 +72,7 @@ def test_the_papers_fleet_waits_so_long_at_fifty_polls(
     goal: Goal, subscription_s: float, notification_s: float
 ) -> None:
     subscribers, update_interval_s = corona_fleet()
-    problem = Problem.of(weights(goal, subscribers, update_interval_s, TAU_S), most=NODES)
+    problem = AllocationProblem.of(weights(goal, subscribers, update_interval_s, TAU_S), most=NODES)
     budget = BUDGET_PER_CHANNEL * len(subscribers)
     found = sizes(problem, scale_for_budget(problem, budget))
     assert load(problem, found) == pytest.approx(budget, rel=1e-9)
@@ -82,7 +82,7 @@ def test_the_papers_fleet_waits_so_long_at_fifty_polls(
 
 def test_the_papers_fleet_needs_so_many_polls_for_30_s() -> None:
     subscribers, update_interval_s = corona_fleet()
-    problem = Problem.of(weights(Goal.FAST, subscribers, update_interval_s, TAU_S), most=NODES)
+    problem = AllocationProblem.of(weights(Goal.FAST, subscribers, update_interval_s, TAU_S), most=NODES)
     found = sizes(problem, scale_for_delay(problem, 30, TAU_S))
     assert mean_delay_s(subscribers, found, TAU_S) == pytest.approx(30, rel=1e-9)
     assert load(problem, found) / len(subscribers) == pytest.approx(26.7, rel=0.002)
@@ -91,7 +91,7 @@ def test_the_papers_fleet_needs_so_many_polls_for_30_s() -> None:
 def test_a_longest_wait_of_two_minutes_costs_notifications_next_to_nothing() -> None:
     subscribers, update_interval_s = corona_fleet()
     weight = weights(Goal.FAIR, subscribers, update_interval_s, TAU_S)
-    problem = Problem.of(weight, least=size_for_wait(120, TAU_S), most=NODES)
+    problem = AllocationProblem.of(weight, least=size_for_wait(120, TAU_S), most=NODES)
     found = sizes(problem, scale_for_budget(problem, BUDGET_PER_CHANNEL * len(subscribers)))
     assert mean_delay_s(subscribers / update_interval_s, found, TAU_S) == pytest.approx(5.4, rel=0.02)
     assert detection_s(found, TAU_S).max() <= 120
@@ -101,6 +101,6 @@ def test_the_papers_levels_wait_two_and_a_half_times_as_long() -> None:
     """The paper's 53 s include orphans, which only one node polls; here there are none."""
     subscribers, _ = corona_fleet()
     budget = BUDGET_PER_CHANNEL * len(subscribers)
-    found = levels_for_budget(Problem.of(subscribers, most=NODES), level_sizes(NODES, 16), budget)
+    found = levels_for_budget(AllocationProblem.of(subscribers, most=NODES), level_sizes(NODES, 16), budget)
     assert mean_delay_s(subscribers, found.sizes, TAU_S) == pytest.approx(40.4, rel=0.01)
-    assert load(Problem.of(subscribers), found.sizes) <= budget
+    assert load(AllocationProblem.of(subscribers), found.sizes) <= budget

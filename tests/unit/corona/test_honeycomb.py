@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from service.corona.honeycomb import UNBOUND, Problem, load, scale_for_budget, scale_for_delay, sizes, within_sites
+from service.corona.honeycomb import (
+    UNBOUNDED_SCALE,
+    AllocationProblem,
+    apply_site_scales,
+    load,
+    scale_for_budget,
+    scale_for_delay,
+    sizes,
+)
 
 INF = float("inf")
 NAN = float("nan")
@@ -11,29 +19,29 @@ TAU_S = 1800.0
 
 
 def test_sizes_are_as_the_root_of_weight_over_cost() -> None:
-    problem = Problem.of([1.0, 4.0, 4.0], [1.0, 1.0, 4.0])
+    problem = AllocationProblem.of([1.0, 4.0, 4.0], [1.0, 1.0, 4.0])
     scale = scale_for_budget(problem, 70)
     assert scale == pytest.approx(10)
     assert sizes(problem, scale) == pytest.approx([10, 20, 10])
 
 
 def test_what_bounds_take_or_leave_the_others_share() -> None:
-    problem = Problem.of([1.0, 4.0, 9.0], least=[5.0, 0.0, 0.0], most=[INF, INF, 6.0])
+    problem = AllocationProblem.of([1.0, 4.0, 9.0], least=[5.0, 0.0, 0.0], most=[INF, INF, 6.0])
     assert sizes(problem, scale_for_budget(problem, 15)) == pytest.approx([5, 4, 6])
 
 
 def test_a_channel_may_be_polled_less_than_once_per_interval() -> None:
-    problem = Problem.of([1.0, 100.0])
+    problem = AllocationProblem.of([1.0, 100.0])
     assert sizes(problem, scale_for_budget(problem, 1.1)) == pytest.approx([0.1, 1])
 
 
 def test_a_publisher_is_not_asked_more_often_because_people_would_not_wait() -> None:
-    problem = Problem.of([1.0], least=8.0, most=3.0)
+    problem = AllocationProblem.of([1.0], least=8.0, most=3.0)
     assert sizes(problem, scale_for_budget(problem, 100)).tolist() == [3]
 
 
 def test_a_budget_below_the_longest_waits_takes_from_all_alike() -> None:
-    problem = Problem.of([1.0, 50.0], least=[2.0, 6.0])
+    problem = AllocationProblem.of([1.0, 50.0], least=[2.0, 6.0])
     scale = scale_for_budget(problem, 6)
     assert scale == pytest.approx(-0.25)
     assert sizes(problem, scale) == pytest.approx([1.5, 4.5])
@@ -41,38 +49,38 @@ def test_a_budget_below_the_longest_waits_takes_from_all_alike() -> None:
 
 
 def test_more_budget_than_can_be_used_is_left() -> None:
-    problem = Problem.of([1.0, 4.0], most=[3.0, 8.0])
+    problem = AllocationProblem.of([1.0, 4.0], most=[3.0, 8.0])
     scale = scale_for_budget(problem, 1e9)
     assert scale == pytest.approx(4)
     assert sizes(problem, scale).tolist() == [3, 8]
 
 
 def test_a_weightless_channel_has_its_least() -> None:
-    problem = Problem.of([0.0, 1.0], least=[2.0, 0.0])
+    problem = AllocationProblem.of([0.0, 1.0], least=[2.0, 0.0])
     assert sizes(problem, scale_for_budget(problem, 10)) == pytest.approx([2, 8])
 
 
 def test_a_delay_costs_as_little_as_it_can() -> None:
-    problem = Problem.of([1.0, 4.0])
+    problem = AllocationProblem.of([1.0, 4.0])
     scale = scale_for_delay(problem, 90, TAU_S)
     assert sizes(problem, scale) == pytest.approx([6, 12])
     assert scale_for_delay(problem, 45, TAU_S) == pytest.approx(2 * scale)
 
 
 def test_a_delay_that_bounds_do_not_allow_is_approached_as_far_as_they_do() -> None:
-    problem = Problem.of([1.0, 4.0], most=[2.0, 3.0])
+    problem = AllocationProblem.of([1.0, 4.0], most=[2.0, 3.0])
     assert sizes(problem, scale_for_delay(problem, 1, TAU_S)).tolist() == [2, 3]
 
 
 def test_a_delay_that_every_least_keeps_needs_no_more() -> None:
-    problem = Problem.of([1.0, 4.0], least=[3.0, 3.0])
+    problem = AllocationProblem.of([1.0, 4.0], least=[3.0, 3.0])
     assert sizes(problem, scale_for_delay(problem, 1e6, TAU_S)).tolist() == [3, 3]
-    fixed = Problem.of([1.0], least=2.0, most=2.0)
+    fixed = AllocationProblem.of([1.0], least=2.0, most=2.0)
     assert sizes(fixed, scale_for_delay(fixed, 451, TAU_S)).tolist() == [2]
 
 
 def test_of_no_channels_nothing_is_asked() -> None:
-    nothing = Problem.of(np.zeros(0))
+    nothing = AllocationProblem.of(np.zeros(0))
     assert scale_for_budget(nothing, 10) == 0
     assert scale_for_delay(nothing, 10, TAU_S) == 0
     assert sizes(nothing, 1.0).tolist() == []
@@ -94,24 +102,24 @@ def test_of_no_channels_nothing_is_asked() -> None:
 )
 def test_numbers_that_make_no_sense_are_refused(weight: float, cost: float, least: float, most: float) -> None:
     with pytest.raises(ValueError, match="negative"):
-        Problem.of([weight], cost, least=least, most=most)
+        AllocationProblem.of([weight], cost, least=least, most=most)
 
 
 @pytest.mark.parametrize("budget", [-1.0, NAN])
 def test_a_negative_budget_is_refused(budget: float) -> None:
     with pytest.raises(ValueError, match="budget"):
-        scale_for_budget(Problem.of([1.0]), budget)
+        scale_for_budget(AllocationProblem.of([1.0]), budget)
 
 
 @pytest.mark.parametrize(("delay_s", "poll_interval_s"), [(0.0, 1.0), (NAN, 1.0), (1.0, 0.0)])
 def test_no_delay_at_all_is_refused(delay_s: float, poll_interval_s: float) -> None:
     with pytest.raises(ValueError, match="positive"):
-        scale_for_delay(Problem.of([1.0]), delay_s, poll_interval_s)
+        scale_for_delay(AllocationProblem.of([1.0]), delay_s, poll_interval_s)
 
 
 def test_a_sites_channels_share_its_budget_and_leave_the_rest_to_others() -> None:
-    problem = Problem.of([1.0, 4.0, 9.0, 1.0])
-    polite = within_sites(problem, np.array([2.0, 2.0, UNBOUND, UNBOUND]))
+    problem = AllocationProblem.of([1.0, 4.0, 9.0, 1.0])
+    polite = apply_site_scales(problem, np.array([2.0, 2.0, UNBOUNDED_SCALE, UNBOUNDED_SCALE]))
     assert polite.most.tolist()[:2] == pytest.approx([2, 4])
     found = sizes(polite, scale_for_budget(polite, 46))
     assert found == pytest.approx([2, 4, 30, 10])
@@ -119,6 +127,6 @@ def test_a_sites_channels_share_its_budget_and_leave_the_rest_to_others() -> Non
 
 
 def test_a_sites_budget_wins_over_longest_waits() -> None:
-    problem = Problem.of([1.0, 4.0], least=[4.0, 8.0])
-    polite = within_sites(problem, np.full(2, scale_for_budget(problem, 6.0)))
+    problem = AllocationProblem.of([1.0, 4.0], least=[4.0, 8.0])
+    polite = apply_site_scales(problem, np.full(2, scale_for_budget(problem, 6.0)))
     assert sizes(polite, 100.0) == pytest.approx([2, 4])

@@ -3,30 +3,39 @@
 import pytest
 
 from service.corona.events import (
-    Adopt,
     CandidateFound,
     Effect,
-    ListOwned,
-    Received,
-    Refresh,
+    ListOwnedChannels,
+    MessageReceived,
     RingChanged,
     Send,
     StartPolling,
     StopPolling,
+    TakeOwnership,
     Tick,
+    UpdateBase,
 )
-from service.corona.fleet_policy import Policy
+from service.corona.fleet_policy import FleetPolicy
 from service.corona.member import MAX_OFFERS
-from service.corona.messages import Assign, Assignment, Base, Candidate, Message, Rejected, Unassign, Versioned
-from service.corona.polling_schedule import Rota
+from service.corona.messages import (
+    Assign,
+    Assignment,
+    Candidate,
+    Message,
+    Rejection,
+    Unassign,
+    VersionAnnouncement,
+    VersionBase,
+)
+from service.corona.polling_schedule import PollingSchedule
 from service.model import Delta, NodeId, Notice, Validators
 from tests.support.node import Node
 from tests.support.points import ring
 
 ME, OWNER, HEIR = "4" + "0" * 39, "0" * 40, "2" + "0" * 39
 CHANNEL = "1" + "0" * 39
-POLICY = Policy(poll_interval_s=900, max_polls_per_hour=12, maintenance_interval_s=10)
-ROTA = Rota(30.0, 450.0, 2)
+POLICY = FleetPolicy(poll_interval_s=900, max_polls_per_hour=12, maintenance_interval_s=10)
+ROTA = PollingSchedule(30.0, 450.0, 2)
 POLLING = StartPolling(CHANNEL, 1, ROTA)
 
 
@@ -37,12 +46,12 @@ def _node(*others: NodeId, version: int = 5) -> Node:
     return node
 
 
-def _assign(*, ring_version: int = 5, rank: int = 1, rota: Rota = ROTA, version: int = 7) -> Assign:
+def _assign(*, ring_version: int = 5, rank: int = 1, rota: PollingSchedule = ROTA, version: int = 7) -> Assign:
     return Assign(ring_version, (Assignment(CHANNEL, rank, rota, version),))
 
 
 def _receive(node: Node, message: Message, now_s: float = 0) -> list[Effect]:
-    return node.handle(Received(OWNER, message), now_s)
+    return node.handle(MessageReceived(OWNER, message), now_s)
 
 
 def _polling() -> Node:
@@ -65,7 +74,7 @@ def test_an_assignment_starts_polling_and_its_repetition_means_nothing() -> None
 
 
 def test_another_rank_or_rota_is_another_phase() -> None:
-    later = Rota(60.0, 300.0, 2)
+    later = PollingSchedule(60.0, 300.0, 2)
     assert _receive(_polling(), _assign(rank=0)) == [StartPolling(CHANNEL, 0, ROTA)]
     assert _receive(_polling(), _assign(rota=later)) == [StartPolling(CHANNEL, 1, later)]
 
@@ -115,7 +124,7 @@ def test_a_ring_older_than_the_assignment_does_not_end_it() -> None:
 
 def test_the_next_nearest_takes_a_dead_owners_channel_over_at_once() -> None:
     effects = _polling().handle(RingChanged(ring([ME], 6)), 1)
-    assert effects == [Adopt(CHANNEL)]
+    assert effects == [TakeOwnership(CHANNEL)]
 
 
 def test_the_registry_is_walked_at_the_tick_after_a_change_of_the_ring() -> None:
@@ -124,35 +133,35 @@ def test_the_registry_is_walked_at_the_tick_after_a_change_of_the_ring() -> None
     node.handle(Tick(), 0)
     node.handle(RingChanged(ring([ME, OWNER], 6)), 1)
     node.handle(RingChanged(ring([ME], 7)), 2)
-    walks = [node.handle(Tick(), at_s).count(ListOwned(at_s)) for at_s in (3, 4)]
+    walks = [node.handle(Tick(), at_s).count(ListOwnedChannels(at_s)) for at_s in (3, 4)]
     assert walks == [1, 0]
 
 
 def test_who_comes_to_its_first_ring_walks_the_registry_at_once() -> None:
-    assert ListOwned(1) in Node(ME, POLICY).handle(RingChanged(ring([ME], 1)), 1)
+    assert ListOwnedChannels(1) in Node(ME, POLICY).handle(RingChanged(ring([ME], 1)), 1)
 
 
 def test_news_of_a_version_reloads_what_polls_compare_with() -> None:
     node = _polling()
-    assert _receive(node, Versioned(CHANNEL, 8)) == [Refresh(CHANNEL)]
-    assert _receive(node, Versioned(CHANNEL, 8)) == []
+    assert _receive(node, VersionAnnouncement(CHANNEL, 8)) == [UpdateBase(CHANNEL)]
+    assert _receive(node, VersionAnnouncement(CHANNEL, 8)) == []
     assert _receive(node, _assign(version=8)) == []
 
 
 def test_a_missed_version_is_learned_from_the_next_assignment() -> None:
-    assert _receive(_polling(), _assign(version=8)) == [Refresh(CHANNEL)]
+    assert _receive(_polling(), _assign(version=8)) == [UpdateBase(CHANNEL)]
 
 
 def test_a_version_told_with_its_base_need_not_be_loaded() -> None:
-    told = Versioned(CHANNEL, 8, Base(Validators('"8"'), 1.0, 3))
-    assert _receive(_polling(), told) == [Refresh(CHANNEL, told)]
+    told = VersionAnnouncement(CHANNEL, 8, VersionBase(Validators('"8"'), 1.0, 3))
+    assert _receive(_polling(), told) == [UpdateBase(CHANNEL, told)]
 
 
 def test_a_find_goes_to_the_owner_and_is_offered_again_until_answered() -> None:
     node = _polling()
     assert node.handle(_found(), 1) == [OFFERED]
     assert OFFERED in node.handle(Tick(), 10)
-    assert _receive(node, Versioned(CHANNEL, 8), 11) == [Refresh(CHANNEL)]
+    assert _receive(node, VersionAnnouncement(CHANNEL, 8), 11) == [UpdateBase(CHANNEL)]
     assert OFFERED not in node.handle(Tick(), 20)
 
 
@@ -170,7 +179,7 @@ def test_a_notice_is_offered_once_and_takes_nothings_place() -> None:
 def test_after_a_notice_was_versioned_what_was_found_before_is_compared_again() -> None:
     node = _polling()
     node.handle(_found(), 1)
-    assert _receive(node, Versioned(CHANNEL, 8)) == [Refresh(CHANNEL)]
+    assert _receive(node, VersionAnnouncement(CHANNEL, 8)) == [UpdateBase(CHANNEL)]
 
 
 def test_a_find_goes_to_the_new_owner_when_the_ring_changes() -> None:
@@ -189,11 +198,11 @@ def test_a_later_find_takes_the_place_of_an_earlier_one() -> None:
 def test_a_rejected_find_is_let_go_and_decided_anew() -> None:
     node = _polling()
     node.handle(_found(), 1)
-    assert _receive(node, Rejected(CHANNEL, 7, 7)) == [Refresh(CHANNEL)]
+    assert _receive(node, Rejection(CHANNEL, 7, 7)) == [UpdateBase(CHANNEL)]
     assert OFFERED not in node.handle(Tick(), 10)
 
 
-@pytest.mark.parametrize("answer", [Rejected(CHANNEL, 6, 7), Versioned(CHANNEL, 7)])
+@pytest.mark.parametrize("answer", [Rejection(CHANNEL, 6, 7), VersionAnnouncement(CHANNEL, 7)])
 def test_an_answer_to_an_earlier_find_leaves_the_present_one(answer: Message) -> None:
     node = _polling()
     node.handle(_found(), 1)
@@ -203,9 +212,9 @@ def test_an_answer_to_an_earlier_find_leaves_the_present_one(answer: Message) ->
 
 def test_a_find_answered_with_a_known_version_still_reloads() -> None:
     node = _polling()
-    _receive(node, Versioned(CHANNEL, 8))
+    _receive(node, VersionAnnouncement(CHANNEL, 8))
     node.handle(_found(), 1)
-    assert _receive(node, Versioned(CHANNEL, 8)) == [Refresh(CHANNEL)]
+    assert _receive(node, VersionAnnouncement(CHANNEL, 8)) == [UpdateBase(CHANNEL)]
 
 
 def test_a_find_nobody_answers_is_left_to_the_next_poll() -> None:
@@ -223,5 +232,5 @@ def test_a_find_without_an_owner_waits_for_one() -> None:
 def test_a_find_of_a_former_member_is_let_go_without_reloading() -> None:
     node = _node()
     node.handle(_found(), 1)
-    assert _receive(node, Rejected(CHANNEL, 7, 8)) == []
-    assert _receive(node, Versioned(CHANNEL, 8)) == []
+    assert _receive(node, Rejection(CHANNEL, 7, 8)) == []
+    assert _receive(node, VersionAnnouncement(CHANNEL, 8)) == []

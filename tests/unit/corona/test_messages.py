@@ -2,21 +2,21 @@ import msgspec
 import pytest
 
 from service.corona import messages
-from service.corona.polling_schedule import Rota
+from service.corona.polling_schedule import PollingSchedule
 from service.model import Change, Delta, Entry, Validators
 
 CHANNEL = "c" * 40
 NODE = "a" * 40
 DELTA = Delta(CHANNEL, 3, 0, 1.5, (Change("addition", Entry("key", "Title")),))
 EVERY_MESSAGE: list[messages.Message] = [
-    messages.Assign(7, (messages.Assignment(CHANNEL, 1, Rota(1e9, 300.0, 3, 2), 3),)),
+    messages.Assign(7, (messages.Assignment(CHANNEL, 1, PollingSchedule(1e9, 300.0, 3, 2), 3),)),
     messages.Unassign(7, CHANNEL),
     messages.Candidate(DELTA, Validators(etag='"x"'), b"\x00state"),
-    messages.Versioned(CHANNEL, 4),
-    messages.Rejected(CHANNEL, 3, 5),
+    messages.VersionAnnouncement(CHANNEL, 4),
+    messages.Rejection(CHANNEL, 3, 5),
     messages.ChannelAdded(CHANNEL),
     messages.ChannelRemoved(CHANNEL),
-    messages.Summary(2, messages.Part(3, 12.0, b"clusters")),
+    messages.Summary(2, messages.Aggregate(3, 12.0, b"clusters")),
     messages.SiteShares((messages.SiteShare("example.org", b"clusters"),)),
     messages.SiteScales((messages.SiteScale("example.org", 0.5),)),
 ]
@@ -70,4 +70,4 @@ def test_a_field_added_later_is_ignored() -> None:
     sent = [2, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4, "mood": "new"}]
     envelope = messages.decode(msgspec.msgpack.encode(sent))
     assert envelope is not None
-    assert envelope.message == messages.Versioned(CHANNEL, 4)
+    assert envelope.message == messages.VersionAnnouncement(CHANNEL, 4)

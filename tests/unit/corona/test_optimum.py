@@ -8,35 +8,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.aggregation import joined
-from service.corona.fleet_policy import Aims, Goal, Policy
-from service.corona.honeycomb import UNBOUND
-from service.corona.messages import Part
-from service.corona.node_optimizer import Factors, Table, decided, limits, limits_of, part, scale, tabled, weight
-from service.corona.poll_explanation import bounded
+from service.corona.aggregation import combine
+from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
+from service.corona.honeycomb import UNBOUNDED_SCALE
+from service.corona.messages import Aggregate
+from service.corona.node_optimizer import (
+    ChannelFactors,
+    FactorTable,
+    channel_sizes,
+    channel_weight,
+    factor_table,
+    limits_with_site,
+    limits_without_site,
+    own_aggregate,
+    solve_scale,
+)
+from service.corona.poll_explanation import limited_size
 from service.corona.polling_schedule import size_for_wait
 
 DAY_S = 86_400.0
 NODES = 40
 
 
-def _policy(aims: Aims | None = None) -> Policy:
-    return Policy(60.0, max_polls_per_hour=120.0, maintenance_interval_s=10.0, aims=aims or Aims())
+def _policy(aims: FleetObjective | None = None) -> FleetPolicy:
+    return FleetPolicy(60.0, max_polls_per_hour=120.0, maintenance_interval_s=10.0, aims=aims or FleetObjective())
 
 
-def _channel(subscribers: int, update_interval_s: float = DAY_S, *, private: bool = True) -> Factors:
-    return Factors(subscribers, update_interval_s, private)
+def _channel(subscribers: int, update_interval_s: float = DAY_S, *, private: bool = True) -> ChannelFactors:
+    return ChannelFactors(subscribers, update_interval_s, private)
 
 
-def _table(channels: Sequence[Factors]) -> Table:
-    return tabled(channels, len(channels))
+def _table(channels: Sequence[ChannelFactors]) -> FactorTable:
+    return factor_table(channels, len(channels))
 
 
-def _sizes(policy: Policy, *channels: Factors) -> list[float]:
+def _sizes(policy: FleetPolicy, *channels: ChannelFactors) -> list[float]:
     """Return the sizes in a fleet in which somebody else has as many of the same channels."""
     table = _table(channels)
-    fleet = joined((part(policy, NODES, table), part(policy, NODES, table)))
-    found: list[float] = decided(policy, NODES, table, scale(policy, fleet.nodes, fleet)).tolist()
+    fleet = combine((own_aggregate(policy, NODES, table), own_aggregate(policy, NODES, table)))
+    found: list[float] = channel_sizes(policy, NODES, table, solve_scale(policy, fleet.nodes, fleet)).tolist()
     return found
 
 
@@ -52,73 +62,75 @@ def test_a_channel_of_few_brings_three_polls_with_it() -> None:
 
 
 def test_a_cap_is_shared_out_by_weight() -> None:
-    found = _sizes(_policy(Aims(budget_polls_per_minute=6.0)), _channel(4), _channel(16))
+    found = _sizes(_policy(FleetObjective(budget_polls_per_minute=6.0)), _channel(4), _channel(16))
     assert found == pytest.approx([1, 2], rel=1e-4)
 
 
 def test_of_a_cap_a_node_takes_the_share_of_the_nodes_that_it_knows() -> None:
-    policy = _policy(Aims(budget_polls_per_minute=8.0))
-    known = part(policy, NODES, _table([_channel(100)] * 2))
-    half = scale(policy, 2, known)
-    assert decided(policy, 2, _table([_channel(100)] * 2), half).sum() == pytest.approx(4, rel=1e-4)
+    policy = _policy(FleetObjective(budget_polls_per_minute=8.0))
+    known = own_aggregate(policy, NODES, _table([_channel(100)] * 2))
+    half = solve_scale(policy, 2, known)
+    assert channel_sizes(policy, 2, _table([_channel(100)] * 2), half).sum() == pytest.approx(4, rel=1e-4)
 
 
 def test_fair_asks_often_who_publishes_often() -> None:
-    seldom, often = _sizes(_policy(Aims(goal=Goal.FAIR)), _channel(9, DAY_S), _channel(9, DAY_S / 100))
+    seldom, often = _sizes(_policy(FleetObjective(goal=Goal.FAIR)), _channel(9, DAY_S), _channel(9, DAY_S / 100))
     assert often == pytest.approx(10 * seldom, rel=1e-4)
 
 
 def test_fast_makes_as_few_polls_as_its_delay_takes() -> None:
-    assert _sizes(_policy(Aims(goal=Goal.FAST, delay_s=10.0)), _channel(9), _channel(9)) == pytest.approx(
+    assert _sizes(_policy(FleetObjective(goal=Goal.FAST, delay_s=10.0)), _channel(9), _channel(9)) == pytest.approx(
         [3, 3], rel=1e-4
     )
 
 
 def test_fast_is_capped_as_well() -> None:
-    policy = _policy(Aims(goal=Goal.FAST, delay_s=1.0, budget_polls_per_minute=12.0))
+    policy = _policy(FleetObjective(goal=Goal.FAST, delay_s=1.0, budget_polls_per_minute=12.0))
     assert _sizes(policy, _channel(9), _channel(9)) == pytest.approx([3, 3], rel=1e-4)
 
 
 def test_a_node_polls_once_per_interval_unless_the_longest_wait_takes_more() -> None:
-    assert decided(_policy(), 2, _table([_channel(500)]), 100.0).tolist() == [2.0]
-    assert decided(_policy(Aims(longest_wait_s=6.0)), 2, _table([_channel(1)]), 0.1).tolist() == [5.0]
+    assert channel_sizes(_policy(), 2, _table([_channel(500)]), 100.0).tolist() == [2.0]
+    assert channel_sizes(_policy(FleetObjective(longest_wait_s=6.0)), 2, _table([_channel(1)]), 0.1).tolist() == [5.0]
 
 
 def test_a_public_channel_is_not_polled_more_often_than_allowed_whatever_is_wanted() -> None:
-    policy = _policy(Aims(longest_wait_s=1.0))
-    assert limits(policy, NODES, _channel(1, private=False)).channel_budget == 2.0
-    assert limits(policy, NODES, _channel(1, private=True)).channel_budget == inf
-    assert decided(policy, NODES, _table([_channel(500, private=False)]), 100.0).tolist() == [2.0]
+    policy = _policy(FleetObjective(longest_wait_s=1.0))
+    assert limits_without_site(policy, NODES, _channel(1, private=False)).channel_budget == 2.0
+    assert limits_without_site(policy, NODES, _channel(1, private=True)).channel_budget == inf
+    assert channel_sizes(policy, NODES, _table([_channel(500, private=False)]), 100.0).tolist() == [2.0]
 
 
 def test_before_the_fleet_is_known_channels_have_what_their_subscribers_would_impose() -> None:
-    found = decided(_policy(), 5, _table([_channel(1), _channel(4), _channel(50), _channel(50, private=False)]), None)
+    found = channel_sizes(
+        _policy(), 5, _table([_channel(1), _channel(4), _channel(50), _channel(50, private=False)]), None
+    )
     assert found.tolist() == [3, 4, 5, 2]
 
 
 def test_a_fleet_without_channels_has_no_scale() -> None:
-    assert part(_policy(), NODES, _table([])) == Part(1, 0.0, b"")
-    assert scale(_policy(), NODES, Part(2, 0.0, b"")) is None
+    assert own_aggregate(_policy(), NODES, _table([])) == Aggregate(1, 0.0, b"")
+    assert solve_scale(_policy(), NODES, Aggregate(2, 0.0, b"")) is None
 
 
 def test_three_polls_are_three_nodes_whatever_rounding_says() -> None:
     policy = _policy()
-    assert np.ceil(decided(policy, NODES, _table([_channel(1)]), 3.0000000001)).tolist() == [3.0]
+    assert np.ceil(channel_sizes(policy, NODES, _table([_channel(1)]), 3.0000000001)).tolist() == [3.0]
 
 
 @given(
     st.builds(
-        Factors,
-        *(st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUND) | st.floats(-1, 1e9)),
+        ChannelFactors,
+        *(st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUNDED_SCALE) | st.floats(-1, 1e9)),
         *(st.just(0.0) | st.floats(1e-3, 1e9), st.just(0.0) | st.floats(1e-3, 1e9)),
     ),
     st.floats(-0.9, 100),
-    st.builds(Aims, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
+    st.builds(FleetObjective, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
 )
-def test_a_channel_is_decided_as_is_said_why(channel: Factors, scale: float, aims: Aims) -> None:
+def test_a_channel_is_decided_as_is_said_why(channel: ChannelFactors, scale: float, aims: FleetObjective) -> None:
     policy = _policy(aims)
-    (size,) = decided(policy, NODES, _table([channel]), scale).tolist()
-    bounds = limits_of(policy, NODES, channel)
+    (size,) = channel_sizes(policy, NODES, _table([channel]), scale).tolist()
+    bounds = limits_with_site(policy, NODES, channel)
     least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
-    said, _ = bounded(sqrt(weight(policy, channel)), scale, least, bounds)
+    said, _ = limited_size(sqrt(channel_weight(policy, channel)), scale, least, bounds)
     assert size == pytest.approx(said)

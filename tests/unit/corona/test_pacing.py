@@ -2,31 +2,31 @@
 
 import pytest
 
-from service.corona.aggregation import NOTHING
+from service.corona.aggregation import EMPTY_AGGREGATE
 from service.corona.events import (
-    Adopted,
-    AimsRead,
     ChannelsListed,
     Effect,
     ListedChannel,
-    Received,
+    MessageReceived,
+    ObjectiveLoaded,
+    OwnershipTaken,
     RingChanged,
     Send,
     StartPolling,
     Tick,
 )
-from service.corona.fleet_policy import UNBOUNDED, Aims, Bounds, Goal, Policy
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal
 from service.corona.messages import Assign, Assignment, Summary, Unassign
-from service.corona.poll_explanation import Bound
-from service.corona.polling_schedule import Rota
-from service.corona.update_rates import Updates
+from service.corona.poll_explanation import BindingConstraint
+from service.corona.polling_schedule import PollingSchedule
+from service.corona.update_rates import UpdateHistory
 from service.model import NodeId
 from tests.support.node import Node
 from tests.support.points import ring
 
 ME, NEXT, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
 CHANNEL = "1" + "0" * 39
-POLICY = Policy(poll_interval_s=60.0, max_polls_per_hour=3600.0, maintenance_interval_s=8.0)
+POLICY = FleetPolicy(poll_interval_s=60.0, max_polls_per_hour=3600.0, maintenance_interval_s=8.0)
 SUBSCRIBERS = 5
 
 
@@ -38,18 +38,18 @@ def _owner(*others: NodeId) -> Node:
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME, *others])), 0)
     node.handle(_subscribed(SUBSCRIBERS), 0)
-    node.handle(Adopted(CHANNEL, 1, 1, updates=Updates(since_s=1.0)), 0)
+    node.handle(OwnershipTaken(CHANNEL, 1, 1, updates=UpdateHistory(since_s=1.0)), 0)
     return node
 
 
 def _told(node: Node, now_s: float, *others: NodeId) -> list[Effect]:
     """Have the node know what others own, and return what it does then."""
     for other in others:
-        node.handle(Received(other, Summary(1, NOTHING)), now_s)
+        node.handle(MessageReceived(other, Summary(1, EMPTY_AGGREGATE)), now_s)
     return node.handle(Tick(), now_s)
 
 
-def _rota(effects: list[Effect]) -> Rota:
+def _rota(effects: list[Effect]) -> PollingSchedule:
     """Return the rota that was assigned to anybody."""
     for effect in effects:
         if isinstance(effect, Send) and isinstance(effect.message, Assign):
@@ -68,7 +68,7 @@ def test_a_fleet_of_one_polls_once_per_interval() -> None:
     node.handle(Tick(), 0)
     why = node.why(CHANNEL, 0)
     assert why is not None
-    assert (why.size, why.bound, why.wait_s, len(why.turns)) == (1.0, Bound.NODES, 30.0, 1)
+    assert (why.size, why.bound, why.wait_s, len(why.turns)) == (1.0, BindingConstraint.NODES, 30.0, 1)
 
 
 def test_nothing_is_decided_anew_before_all_nodes_are_known() -> None:
@@ -93,7 +93,7 @@ def test_what_stays_unknown_for_long_is_done_without() -> None:
 def test_a_smaller_budget_dismisses_nodes_at_once() -> None:
     node = _owner(NEXT, FAR)
     assert _rota(_told(node, 0, NEXT, FAR)).size == 3
-    node.handle(AimsRead(Aims(budget_polls_per_minute=2.0)), 1)
+    node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=2.0)), 1)
     effects = _told(node, 2, NEXT, FAR)
     assert Send(FAR, Unassign(1, CHANNEL)) in effects
     assert _rota(effects).size == 2
@@ -101,7 +101,7 @@ def test_a_smaller_budget_dismisses_nodes_at_once() -> None:
 
 def test_another_subscriber_among_hundreds_changes_no_rota() -> None:
     node = _owner(NEXT, FAR)
-    node.handle(AimsRead(Aims(goal=Goal.FAST, delay_s=20.0)), 0)
+    node.handle(ObjectiveLoaded(FleetObjective(goal=Goal.FAST, delay_s=20.0)), 0)
     before = _rota(_told(node, 0, NEXT, FAR))
     node.handle(_subscribed(SUBSCRIBERS + 1, 1), 1)
     assert _rota(_told(node, 8, NEXT, FAR)) == before
@@ -118,17 +118,17 @@ def test_another_number_of_nodes_keeps_the_next_poll() -> None:
 def test_a_member_that_takes_over_goes_on_with_the_rota_that_it_polls_by() -> None:
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME, "1" * 40, FAR])), 0)
-    rota = Rota(7.0, 20.0, 2, 1)
-    node.handle(Received("1" * 40, Assign(1, (Assignment(CHANNEL, 1, rota, 1),))), 0)
+    rota = PollingSchedule(7.0, 20.0, 2, 1)
+    node.handle(MessageReceived("1" * 40, Assign(1, (Assignment(CHANNEL, 1, rota, 1),))), 0)
     node.handle(RingChanged(ring([ME, FAR], version=2)), 5)
-    assert _rota(node.handle(Adopted(CHANNEL, 2, 1), 6)) == rota
+    assert _rota(node.handle(OwnershipTaken(CHANNEL, 2, 1), 6)) == rota
 
 
 def test_aims_change_while_the_fleet_runs() -> None:
     node = _owner()
     node.handle(Tick(), 0)
     lite = node.pacing.scale
-    node.handle(AimsRead(Aims(goal=Goal.FAST, delay_s=300.0)), 1)
+    node.handle(ObjectiveLoaded(FleetObjective(goal=Goal.FAST, delay_s=300.0)), 1)
     node.handle(Tick(), 2)
     assert lite is not None
     assert node.pacing.scale is not None
@@ -142,23 +142,23 @@ def test_a_channels_own_bounds_hold_at_once_and_end_as_they_came() -> None:
     node = _owner(NEXT, FAR)
     _told(node, 0, NEXT, FAR)
     for bounds, gap_s, bound in (
-        (Bounds(shortest_interval_s=90.0), 90.0, Bound.CHANNEL_INTERVAL),
-        (Bounds(longest_wait_s=5.0), 10.0, Bound.NODES),
-        (UNBOUNDED, 20.0, Bound.NODES),
+        (ChannelBounds(shortest_interval_s=90.0), 90.0, BindingConstraint.CHANNEL_INTERVAL),
+        (ChannelBounds(longest_wait_s=5.0), 10.0, BindingConstraint.NODES),
+        (NO_BOUNDS, 20.0, BindingConstraint.NODES),
     ):
-        assert _gap_s(node.handle(AimsRead(Aims(), bounds={CHANNEL: bounds}), 1)) == gap_s
+        assert _gap_s(node.handle(ObjectiveLoaded(FleetObjective(), bounds={CHANNEL: bounds}), 1)) == gap_s
         why = node.why(CHANNEL, 1)
         assert why is not None
         assert (why.interval_s / len(why.turns), why.bound) == (gap_s, bound)
-    assert node.handle(AimsRead(Aims(), bounds={FAR: Bounds(longest_wait_s=5.0)}), 4) == []
+    assert node.handle(ObjectiveLoaded(FleetObjective(), bounds={FAR: ChannelBounds(longest_wait_s=5.0)}), 4) == []
 
 
 def test_what_was_set_before_a_channel_is_adopted_holds_from_its_first_poll_on() -> None:
     node = Node(ME, POLICY)
-    node.handle(AimsRead(Aims(), bounds={CHANNEL: Bounds(shortest_interval_s=90.0)}), 0)
+    node.handle(ObjectiveLoaded(FleetObjective(), bounds={CHANNEL: ChannelBounds(shortest_interval_s=90.0)}), 0)
     node.handle(RingChanged(ring([ME, NEXT, FAR])), 0)
     node.handle(_subscribed(SUBSCRIBERS), 0)
-    assert _gap_s(node.handle(Adopted(CHANNEL, 1, 1), 0)) == 90.0
+    assert _gap_s(node.handle(OwnershipTaken(CHANNEL, 1, 1), 0)) == 90.0
 
 
 def test_why_tells_how_often_the_channel_is_updated() -> None:
@@ -200,7 +200,7 @@ def test_other_aims_are_followed_although_the_ring_has_just_changed() -> None:
     _told(node, 0, NEXT, FAR)
     before = node.pacing.scale
     node.handle(RingChanged(ring([ME, NEXT], version=2)), 1)
-    node.handle(AimsRead(Aims(budget_polls_per_minute=1.0)), 2)
+    node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=1.0)), 2)
     _told(node, 3, NEXT)
     assert node.pacing.scale is not None
     assert before is not None
@@ -216,6 +216,6 @@ def test_how_often_a_channel_is_polled_is_noted_when_it_is_settled_and_when_it_c
     assert node.pacing.to_note(0) == []
     node.pacing.noted([*node.pacing.to_note(10), (FAR, 1.0)])
     assert node.pacing.to_note(10) == []
-    node.handle(AimsRead(Aims(budget_polls_per_minute=2.0)), 1)
+    node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=2.0)), 1)
     _told(node, 2, NEXT, FAR)
     assert dict(node.pacing.to_note(10)) == {CHANNEL: pytest.approx(30.0)}

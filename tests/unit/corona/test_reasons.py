@@ -7,58 +7,63 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.honeycomb import Problem, sizes
-from service.corona.poll_explanation import Bound, Limits, bounded, explain
-from service.corona.polling_schedule import begun
+from service.corona.honeycomb import AllocationProblem, sizes
+from service.corona.poll_explanation import BindingConstraint, SizeLimits, explain_polling, limited_size
+from service.corona.polling_schedule import new_schedule
 
 TAU_S = 1800.0
 CHANNEL = "4000004" + "0" * 33
 NODES = ("a" * 40, "b" * 40, "c" * 40)
 bounds = st.one_of(st.just(inf), st.floats(0, 100))
 every_limits = st.builds(
-    Limits, own_wait=st.booleans(), channel_interval=bounds, nodes=bounds, channel_budget=bounds, host_budget=bounds
+    SizeLimits, own_wait=st.booleans(), channel_interval=bounds, nodes=bounds, channel_budget=bounds, host_budget=bounds
 )
 
 
 @pytest.mark.parametrize(
     ("scale", "least", "limits", "expected"),
     [
-        (2.0, 1.0, Limits(nodes=30), (20, Bound.NONE)),
-        (2.0, 25.0, Limits(nodes=30), (25, Bound.LONGEST_WAIT)),
-        (4.0, 1.0, Limits(nodes=30), (30, Bound.NODES)),
-        (4.0, 1.0, Limits(nodes=30, channel_budget=6), (6, Bound.CHANNEL_BUDGET)),
-        (4.0, 1.0, Limits(nodes=30, channel_budget=6, host_budget=2), (2, Bound.HOST_BUDGET)),
-        (0.1, 7.5, Limits(nodes=30, channel_budget=6), (6, Bound.CHANNEL_BUDGET)),
-        (-0.25, 8.0, Limits(nodes=30), (6, Bound.FLEET_BUDGET)),
-        (3.0, 0.0, Limits(nodes=30), (30, Bound.NODES)),
-        (2.9, 0.0, Limits(nodes=30), (29, Bound.NONE)),
-        (5.0, 0.0, Limits(), (50, Bound.NONE)),
-        (2.0, 25.0, Limits(nodes=30, own_wait=True), (25, Bound.CHANNEL_WAIT)),
-        (2.0, 25.0, Limits(nodes=30, own_wait=True, channel_interval=5), (5, Bound.CHANNEL_INTERVAL)),
-        (4.0, 1.0, Limits(channel_budget=6, channel_interval=6, host_budget=6), (6, Bound.CHANNEL_INTERVAL)),
+        (2.0, 1.0, SizeLimits(nodes=30), (20, BindingConstraint.NONE)),
+        (2.0, 25.0, SizeLimits(nodes=30), (25, BindingConstraint.LONGEST_WAIT)),
+        (4.0, 1.0, SizeLimits(nodes=30), (30, BindingConstraint.NODES)),
+        (4.0, 1.0, SizeLimits(nodes=30, channel_budget=6), (6, BindingConstraint.CHANNEL_BUDGET)),
+        (4.0, 1.0, SizeLimits(nodes=30, channel_budget=6, host_budget=2), (2, BindingConstraint.HOST_BUDGET)),
+        (0.1, 7.5, SizeLimits(nodes=30, channel_budget=6), (6, BindingConstraint.CHANNEL_BUDGET)),
+        (-0.25, 8.0, SizeLimits(nodes=30), (6, BindingConstraint.FLEET_BUDGET)),
+        (3.0, 0.0, SizeLimits(nodes=30), (30, BindingConstraint.NODES)),
+        (2.9, 0.0, SizeLimits(nodes=30), (29, BindingConstraint.NONE)),
+        (5.0, 0.0, SizeLimits(), (50, BindingConstraint.NONE)),
+        (2.0, 25.0, SizeLimits(nodes=30, own_wait=True), (25, BindingConstraint.CHANNEL_WAIT)),
+        (2.0, 25.0, SizeLimits(nodes=30, own_wait=True, channel_interval=5), (5, BindingConstraint.CHANNEL_INTERVAL)),
+        (
+            4.0,
+            1.0,
+            SizeLimits(channel_budget=6, channel_interval=6, host_budget=6),
+            (6, BindingConstraint.CHANNEL_INTERVAL),
+        ),
     ],
 )
 def test_the_bound_that_binds_is_named(
-    scale: float, least: float, limits: Limits, expected: tuple[float, Bound]
+    scale: float, least: float, limits: SizeLimits, expected: tuple[float, BindingConstraint]
 ) -> None:
-    assert bounded(10.0, scale, least, limits) == expected
+    assert limited_size(10.0, scale, least, limits) == expected
 
 
 @given(st.floats(0, 1e3), st.floats(-1.5, 1e3), st.floats(0, 100), every_limits)
-def test_a_reasons_size_is_the_optimisers(weight: float, scale: float, least: float, limits: Limits) -> None:
-    problem = Problem.of([weight], least=least, most=limits.most()[0])
-    found, _ = bounded(sqrt(weight), scale, least, limits)
+def test_a_reasons_size_is_the_optimisers(weight: float, scale: float, least: float, limits: SizeLimits) -> None:
+    problem = AllocationProblem.of([weight], least=least, most=limits.most()[0])
+    found, _ = limited_size(sqrt(weight), scale, least, limits)
     assert sizes(problem, scale) == pytest.approx(np.array([found]))
 
 
 def test_a_reason_tells_weights_waits_and_turns() -> None:
-    rota = begun(CHANNEL, 2.5, len(NODES), TAU_S, now_s=90_000.0)
-    reason = explain(
+    rota = new_schedule(CHANNEL, 2.5, len(NODES), TAU_S, now_s=90_000.0)
+    reason = explain_polling(
         CHANNEL,
         weight=25.0,
         cost=4.0,
         scale=1.0,
-        limits=Limits(longest_wait_s=900, nodes=3),
+        limits=SizeLimits(longest_wait_s=900, nodes=3),
         poll_interval_s=TAU_S,
         update_interval_s=86_400.0,
         polling_set=NODES,
@@ -66,7 +71,7 @@ def test_a_reason_tells_weights_waits_and_turns() -> None:
         now_s=90_000.0,
     )
     assert (reason.wanted, reason.least, reason.most, reason.size) == (2.5, 1.0, 3.0, 2.5)
-    assert reason.bound is Bound.NONE
+    assert reason.bound is BindingConstraint.NONE
     assert (reason.wait_s, reason.update_interval_s, reason.interval_s) == (360.0, 86_400.0, 2160.0)
     assert [(turn.node, turn.rank) for turn in reason.turns] == [(node, rank) for rank, node in enumerate(NODES)]
     assert [turn.phase_s for turn in reason.turns] == pytest.approx([0, 720, 1440])
@@ -74,18 +79,18 @@ def test_a_reason_tells_weights_waits_and_turns() -> None:
 
 
 def test_below_its_least_a_channel_is_said_to_lack_the_fleets_budget() -> None:
-    rota = begun(CHANNEL, 0.5, 3, TAU_S, now_s=0.0)
-    reason = explain(
+    rota = new_schedule(CHANNEL, 0.5, 3, TAU_S, now_s=0.0)
+    reason = explain_polling(
         CHANNEL,
         weight=25.0,
         cost=4.0,
         scale=-0.5,
-        limits=Limits(longest_wait_s=900),
+        limits=SizeLimits(longest_wait_s=900),
         poll_interval_s=TAU_S,
         update_interval_s=86_400.0,
         polling_set=NODES,
         rota=rota,
         now_s=0.0,
     )
-    assert (reason.wanted, reason.size, reason.bound) == (0.0, 0.5, Bound.FLEET_BUDGET)
+    assert (reason.wanted, reason.size, reason.bound) == (0.0, 0.5, BindingConstraint.FLEET_BUDGET)
     assert [turn.node for turn in reason.turns] == [NODES[0]]

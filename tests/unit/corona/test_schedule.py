@@ -1,39 +1,41 @@
 import numpy as np
 import pytest
 
-from service.corona.polling_schedule import Rota, begun, changed
+from service.corona.polling_schedule import PollingSchedule, new_schedule, revised_schedule
 
 FIRST = "0" * 40
 MIDDLE = "0" * 6 + "8" + "0" * 33
 
 
 def test_ranks_poll_one_after_another() -> None:
-    rota = begun(FIRST, 3, 5, poll_interval_s=900, now_s=9001)
+    rota = new_schedule(FIRST, 3, 5, poll_interval_s=900, now_s=9001)
     assert [rota.next_poll_s(rank, 9001) for rank in range(3)] == [9300, 9600, 9900]
 
 
 def test_channels_begin_at_different_times() -> None:
-    assert begun(MIDDLE, 1, 5, poll_interval_s=900, now_s=9001).first_s == 9450
+    assert new_schedule(MIDDLE, 1, 5, poll_interval_s=900, now_s=9001).first_s == 9450
 
 
 def test_the_next_poll_is_after_the_present_one() -> None:
-    assert Rota(9000, 300, 3).next_poll_s(0, after_s=9000) == 9900
+    assert PollingSchedule(9000, 300, 3).next_poll_s(0, after_s=9000) == 9900
 
 
 def test_rounding_does_not_repeat_a_poll() -> None:
-    assert Rota(8.6, 0.1, 1).next_poll_s(0, after_s=8.6) == pytest.approx(8.7)
+    assert PollingSchedule(8.6, 0.1, 1).next_poll_s(0, after_s=8.6) == pytest.approx(8.7)
 
 
 def test_a_poll_that_is_planned_is_brought_forward_but_not_put_off() -> None:
-    rota = Rota(9000, 300, 3)
-    assert changed(rota, 1, 5, poll_interval_s=900, now_s=9001) == Rota(9300, 900, 1)
-    assert changed(rota, 9, 5, poll_interval_s=900, now_s=9270) == Rota(9300, 100, 5, 1)
-    assert changed(rota, 9, 5, poll_interval_s=900, now_s=9075) == Rota(9075 + 175, 100, 5, 1)
+    rota = PollingSchedule(9000, 300, 3)
+    assert revised_schedule(rota, 1, 5, poll_interval_s=900, now_s=9001) == PollingSchedule(9300, 900, 1)
+    assert revised_schedule(rota, 9, 5, poll_interval_s=900, now_s=9270) == PollingSchedule(9300, 100, 5, 1)
+    assert revised_schedule(rota, 9, 5, poll_interval_s=900, now_s=9075) == PollingSchedule(9075 + 175, 100, 5, 1)
 
 
 def test_an_owners_channels_are_not_polled_in_step_even_if_all_are_sped_up_at_once() -> None:
-    rotas = [begun(f"abc{number * 2**32 // 50:037x}", 1, 60, poll_interval_s=1800, now_s=0) for number in range(50)]
+    rotas = [
+        new_schedule(f"abc{number * 2**32 // 50:037x}", 1, 60, poll_interval_s=1800, now_s=0) for number in range(50)
+    ]
     spread_s = np.sort([rota.first_s for rota in rotas])
     assert np.diff(spread_s).max() < 1800 / 5
-    sped_up = [changed(rota, 20, 60, poll_interval_s=1800, now_s=0) for rota in rotas]
+    sped_up = [revised_schedule(rota, 20, 60, poll_interval_s=1800, now_s=0) for rota in rotas]
     assert np.diff(np.sort([rota.first_s % 90 for rota in sped_up])).max() < 90 / 5

@@ -5,12 +5,12 @@ from hashlib import sha1
 import pytest
 
 from service.corona.clusters import encode, summarise
-from service.corona.events import Adopted, AimsRead, ChannelsListed, ListedChannel, RingChanged, Tick
-from service.corona.fleet_policy import Aims, Policy
-from service.corona.honeycomb import UNBOUND, Problem, sizes
+from service.corona.events import ChannelsListed, ListedChannel, ObjectiveLoaded, OwnershipTaken, RingChanged, Tick
+from service.corona.fleet_policy import FleetObjective, FleetPolicy
+from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, sizes
 from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
-from service.corona.poll_explanation import Bound
-from service.corona.site_budgets import FOR_POLLS, SiteBudgets
+from service.corona.poll_explanation import BindingConstraint
+from service.corona.site_budgets import POLL_BUDGET_SHARE, SiteBudgets
 from service.overlay.id_space import BITS, from_hex, to_hex
 from tests.support.node import Node
 from tests.support.points import ring
@@ -18,15 +18,17 @@ from tests.support.points import ring
 SITE = "example.org"
 ME = sha1(SITE.encode(), usedforsecurity=False).hexdigest()
 OTHER = to_hex(from_hex(ME) ^ ((1 << BITS) - 1))
-POLICY = Policy(poll_interval_s=60.0, max_polls_per_hour=240.0, maintenance_interval_s=8.0, site_requests_per_s=1.0)
-BUDGET = FOR_POLLS * 60.0
+POLICY = FleetPolicy(
+    poll_interval_s=60.0, max_polls_per_hour=240.0, maintenance_interval_s=8.0, site_requests_per_s=1.0
+)
+BUDGET = POLL_BUDGET_SHARE * 60.0
 
 
-def _problem(channels: int, subscribers: float = 1.0) -> Problem:
-    return Problem.of([subscribers] * channels, most=4.0)
+def _problem(channels: int, subscribers: float = 1.0) -> AllocationProblem:
+    return AllocationProblem.of([subscribers] * channels, most=4.0)
 
 
-def _share(problem: Problem, site: str = SITE) -> SiteShares:
+def _share(problem: AllocationProblem, site: str = SITE) -> SiteShares:
     return SiteShares((SiteShare(site, encode(summarise(problem))),))
 
 
@@ -74,7 +76,7 @@ def test_what_is_silent_or_has_left_is_forgotten() -> None:
     assert list(_told(keeper, 7.9)) == [ME, OTHER]
     assert keeper.scale(SITE) == 0.5
     assert list(_told(keeper, 8)) == [OTHER]
-    assert keeper.scale(SITE) == UNBOUND
+    assert keeper.scale(SITE) == UNBOUNDED_SCALE
     keeper.ring_changed(ring([ME], version=2))
     assert _told(keeper, 8) == {}
 
@@ -82,7 +84,7 @@ def test_what_is_silent_or_has_left_is_forgotten() -> None:
 def test_only_a_sites_keeper_is_believed_and_only_who_is_in_the_ring_heard() -> None:
     keeper = _keeper()
     assert not keeper.scales_heard(OTHER, SiteScales((SiteScale(SITE, 0.5),)), 0)
-    assert keeper.scale(SITE) == UNBOUND
+    assert keeper.scale(SITE) == UNBOUNDED_SCALE
     keeper.shares_heard("f" * 40, _share(_problem(100)), 0)
     keeper.shares_heard(OTHER, SiteShares((SiteShare(SITE, b"nonsense"),)), 0)
     assert _told(keeper) == {}
@@ -107,7 +109,7 @@ def _owner(count: int, site: str) -> Node:
     node.handle(RingChanged(ring([ME])), 0)
     node.handle(ChannelsListed(0, tuple(ListedChannel(channel, 1) for channel in _channels(count))), 0)
     for channel in _channels(count):
-        node.handle(Adopted(channel, 1, 1, site=site), 0)
+        node.handle(OwnershipTaken(channel, 1, 1, site=site), 0)
     for now_s in (0, 2, 4, 8, 10):
         node.handle(Tick(), now_s)
     return node
@@ -117,7 +119,7 @@ def test_a_node_alone_polls_a_crowded_site_within_its_budget_and_says_why() -> N
     crowded, spread = _owner(100, SITE), _owner(100, "")
     reasons = [why for channel in _channels(100) if (why := crowded.why(channel, 10)) is not None]
     assert sum(why.size for why in reasons) == pytest.approx(BUDGET, rel=1e-3)
-    assert {why.bound for why in reasons} == {Bound.HOST_BUDGET}
+    assert {why.bound for why in reasons} == {BindingConstraint.HOST_BUDGET}
     unbound = spread.why(_channels(1)[0], 10)
     assert unbound is not None
     assert unbound.size == 1.0
@@ -128,10 +130,10 @@ def test_what_a_site_cannot_have_is_left_to_others() -> None:
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME])), 0)
     channels = _channels(200)
-    node.handle(AimsRead(Aims(budget_polls_per_minute=110.0), {SITE: 0.5}), 0)
+    node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=110.0), {SITE: 0.5}), 0)
     node.handle(ChannelsListed(0, tuple(ListedChannel(channel, 1) for channel in channels)), 0)
     for number, channel in enumerate(channels):
-        node.handle(Adopted(channel, 1, 1, site=SITE if number % 2 else ""), 0)
+        node.handle(OwnershipTaken(channel, 1, 1, site=SITE if number % 2 else ""), 0)
     for now_s in (2, 4, 8, 10):
         node.handle(Tick(), now_s)
     found = [why.size for channel in channels if (why := node.why(channel, 10)) is not None]

@@ -4,11 +4,17 @@ from typing import Literal
 
 import pytest
 
-from service.corona.update_rates import UpdateEstimate, Updates, counted, dated, observed
+from service.corona.update_rates import (
+    UpdateEstimate,
+    UpdateHistory,
+    estimate_after_poll,
+    estimate_from_dates,
+    history_after_delta,
+)
 from service.model import Change, Delta, Entry, Notice
 
 CHANNEL = "c" * 40
-BEFORE = Updates(UpdateEstimate(), 1_000.0)
+BEFORE = UpdateHistory(UpdateEstimate(), 1_000.0)
 
 
 def _delta(*changes: Change, initial: bool = False, notice: Notice | None = None) -> Delta:
@@ -29,30 +35,32 @@ def _change(kind: Literal["addition", "omission", "replacement"] = "addition", l
     ids=["two entries", "an edit", "two blocks of a page"],
 )
 def test_entries_and_changes_of_a_page_are_updates(delta: Delta, updates: int) -> None:
-    assert counted(BEFORE, delta, 1_600.0) == Updates(observed(BEFORE.estimate, updates, 600.0), 1_600.0)
+    assert history_after_delta(BEFORE, delta, 1_600.0) == UpdateHistory(
+        estimate_after_poll(BEFORE.estimate, updates, 600.0), 1_600.0
+    )
 
 
 def test_the_first_content_of_a_channel_and_the_time_before_it_teach_nothing() -> None:
-    first = Updates(BEFORE.estimate, 1_600.0)
-    assert counted(BEFORE, _delta(_change(), initial=True), 1_600.0) == first
-    assert counted(Updates(), _delta(_change()), 1_600.0) == first
+    first = UpdateHistory(BEFORE.estimate, 1_600.0)
+    assert history_after_delta(BEFORE, _delta(_change(), initial=True), 1_600.0) == first
+    assert history_after_delta(UpdateHistory(), _delta(_change()), 1_600.0) == first
 
 
 def test_a_notice_is_no_update() -> None:
-    assert counted(BEFORE, _delta(notice=Notice("dead")), 1_600.0) == BEFORE
+    assert history_after_delta(BEFORE, _delta(notice=Notice("dead")), 1_600.0) == BEFORE
 
 
 def test_silence_since_the_last_version_counts() -> None:
-    assert BEFORE.interval_s(1_000.0) == BEFORE.estimate.interval_s == Updates().interval_s(5e9)
+    assert BEFORE.interval_s(1_000.0) == BEFORE.estimate.interval_s == UpdateHistory().interval_s(5e9)
     assert BEFORE.interval_s(1_000.0 + 30 * 86_400) > 10 * 86_400
 
 
 def test_what_a_channel_lists_at_first_tells_how_often_it_is_updated() -> None:
     hourly = [3_600.0 * number for number in range(10)]
-    assert dated(hourly, hourly[-1]).interval_s == pytest.approx(3_600, rel=0.01)
-    assert dated([*hourly, 1e9], hourly[-1]) == dated(hourly, hourly[-1])
+    assert estimate_from_dates(hourly, hourly[-1]).interval_s == pytest.approx(3_600, rel=0.01)
+    assert estimate_from_dates([*hourly, 1e9], hourly[-1]) == estimate_from_dates(hourly, hourly[-1])
 
 
 @pytest.mark.parametrize("dates_s", [[], [5.0], [5.0, 5.0], [5.0, 20_000.0]])
 def test_dates_without_a_past_interval_tell_nothing(dates_s: list[float]) -> None:
-    assert dated(dates_s, 10_000.0) == UpdateEstimate()
+    assert estimate_from_dates(dates_s, 10_000.0) == UpdateEstimate()

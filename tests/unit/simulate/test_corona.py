@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from service.corona import node_optimizer
-from service.corona.clusters import Clusters
-from service.corona.fleet_policy import Aims, Policy
-from service.corona.honeycomb import Problem
+from service.corona.clusters import TradeoffClusters
+from service.corona.fleet_policy import FleetObjective, FleetPolicy
+from service.corona.honeycomb import AllocationProblem
 from service.corona.objectives import Goal
-from service.corona.polling_schedule import Rota
+from service.corona.polling_schedule import PollingSchedule
 from service.simulate.corona import experiment as corona
 from service.simulate.corona.fleet import Fleet, Owners, Wire
 from service.simulate.corona.fleet_polls import Calm, RandomPhases, Restless
@@ -42,7 +42,12 @@ def _one_channel(*sizes: float) -> Timetable:
     for number in range(1000):
         for hour, size in enumerate(sizes):
             gap_s = 1800.0 / size
-            book.write(number, Rota(hour * 3600 + gap_s * number / 1000, gap_s, int(np.ceil(size))), hour * 3600.0, 0)
+            book.write(
+                number,
+                PollingSchedule(hour * 3600 + gap_s * number / 1000, gap_s, int(np.ceil(size))),
+                hour * 3600.0,
+                0,
+            )
     return book.timetable(1000)
 
 
@@ -62,7 +67,9 @@ def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None
     for channel in range(SMALL.channels):
         polls_s = []
         for row in range(table.rows[channel], table.rows[channel + 1]):
-            rota = Rota(*(part[row].item() for part in (table.first_s, table.gap_s, table.size, table.first_rank)))
+            rota = PollingSchedule(
+                *(part[row].item() for part in (table.first_s, table.gap_s, table.size, table.first_rank))
+            )
             for rank in range(rota.size):
                 node = int(fleet.trie.at_rank(fleet.channels.points[[channel]], np.array([rank]))[0])
                 at_s = rota.next_poll_s(rank, float(table.start_s[row]))
@@ -145,17 +152,21 @@ def test_fast_keeps_its_delay() -> None:
 def test_owners_decide_what_nodes_of_the_product_would(goal: Goal, wait_s: float) -> None:
     """Summaries, scale and sizes, by ``service.corona.node_optimizer``."""
     setup = msgspec.structs.replace(SMALL, goal=goal, longest_wait_s=wait_s, target_delay_s=60.0)
-    aims = Aims(goal=goal, polls_per_channel=1, delay_s=60.0, longest_wait_s=wait_s)
-    policy = Policy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
+    aims = FleetObjective(goal=goal, polls_per_channel=1, delay_s=60.0, longest_wait_s=wait_s)
+    policy = FleetPolicy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
     channels = draw_channels(setup, np.random.default_rng(1))
     trie, everything = Trie(first_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
     people = zip(channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
-    factors = [node_optimizer.Factors(subscribers, interval_s, private=False) for subscribers, interval_s in people]
-    table = node_optimizer.tabled(factors, len(factors))
+    factors = [
+        node_optimizer.ChannelFactors(subscribers, interval_s, private=False) for subscribers, interval_s in people
+    ]
+    table = node_optimizer.factor_table(factors, len(factors))
     owners = Owners(setup, channels)
     part = owners.part(everything, trie)
-    assert part == node_optimizer.part(policy, setup.nodes, table)
-    expected = node_optimizer.decided(policy, setup.nodes, table, node_optimizer.scale(policy, setup.nodes, part))
+    assert part == node_optimizer.own_aggregate(policy, setup.nodes, table)
+    expected = node_optimizer.channel_sizes(
+        policy, setup.nodes, table, node_optimizer.solve_scale(policy, setup.nodes, part)
+    )
     assert owners.sizes(everything, part, trie) == pytest.approx(expected, rel=1e-5)
 
 
@@ -203,9 +214,9 @@ def test_the_papers_bins_are_of_each_level_and_lose_no_channel() -> None:
     rng = np.random.default_rng(1)
     weights, orphaned = rng.pareto(1, 500) + 1, rng.random(500) < 0.1
     most = told_most(64, rng.integers(0, 3, 500), orphaned)
-    problem = Problem.of(weights, least=1.0, most=most)
+    problem = AllocationProblem.of(weights, least=1.0, most=most)
     half = [
-        Problem(*(f[part] for f in (problem.weights, problem.costs, problem.least, problem.most)))
+        AllocationProblem(*(f[part] for f in (problem.weights, problem.costs, problem.least, problem.most)))
         for part in (slice(250), slice(250, 500))
     ]
     for found in (summarised(problem, 16), merged_by_level([summarised(part, 16) for part in half], 16)):
@@ -214,7 +225,7 @@ def test_the_papers_bins_are_of_each_level_and_lose_no_channel() -> None:
         assert found.weight.sum() == pytest.approx(weights.sum())
         slack = found.most_cost == found.least_cost
         assert (slack.sum(), found.lines[slack].sum()) == (1, orphaned.sum())
-    assert len(merged_by_level([Clusters.none()], 16).rise) == 0
+    assert len(merged_by_level([TradeoffClusters.none()], 16).rise) == 0
 
 
 def test_the_wire_loses_what_it_is_told_to() -> None:
