@@ -91,8 +91,9 @@ def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -
 
 
 def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
-    """Return what :func:`limits_without_site` has for many channels: the polls per τ of each at least, and at most,
-    shape (M,).
+    """Return the least and the most polls per τ of many channels, both of shape (M,).
+
+    The result for each channel is that of :func:`limits_without_site`.
     """
     waits_s, interval_s = channels["longest_wait_s"], policy.poll_interval_s
     least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.aims.longest_wait_s)
