@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from bots.replies.conversation import NotAdmitted, TooFast
-from bots.xmpp.port import Said
+from bots.xmpp.events import MessageReceived
 from service.model import UserId
 from service.settings import WhoMayUse
 from service.store.people.people import Invites
@@ -94,9 +94,9 @@ class Access:
         return Refused("", NotAdmitted()) if known.suspended else known
 
 
-def limits_of(said: Said) -> dict[str, int]:
+def limits_of(said: MessageReceived) -> dict[str, int]:
     """Return the limits for a message, by name."""
-    if not said.occupant:
+    if not said.occupant_id:
         return COMMAND
-    who = hashlib.sha256(said.occupant.encode("utf-8", "replace")).hexdigest()[:16]
-    return {f"command:{who}": 1} | ({"managers": MANAGERS} if said.may_change else {"guests": GUESTS})
+    who = hashlib.sha256(said.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]
+    return {f"command:{who}": 1} | ({"managers": MANAGERS} if said.can_manage else {"guests": GUESTS})

@@ -5,7 +5,7 @@ import contextlib
 from typing import Final
 
 from bots.access import Access
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import Importing
 from bots.dialogue.request_handler import House
@@ -20,22 +20,22 @@ from bots.sessions.dry_run import Rehearsing
 from bots.sessions.reply_sender import ReplySender
 from bots.tasks import together
 from bots.xmpp.connection import Connection
-from bots.xmpp.file_transfer import Uploads
-from bots.xmpp.port import (
-    Bounced,
+from bots.xmpp.events import (
+    AdhocCommandReceived,
+    ClientActive,
     Event,
-    InRoom,
-    Invited,
-    LinkLost,
-    Ordered,
+    MessageBounced,
+    MessageReceived,
+    OccupantPresence,
     PresenceChanged,
     Receipt,
-    RoomRefused,
-    Said,
-    SaidInRoom,
-    Started,
-    Wrote,
+    RoomInvitation,
+    RoomJoinRefused,
+    RoomMessageReceived,
+    SessionStarted,
 )
+from bots.xmpp.file_transfer import Uploads
+from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.presence import Presences
 from bots.xmpp.service_discovery import publish
 from service.clock import Clock
@@ -49,9 +49,11 @@ _APPEAR_WITHIN_S: Final = 30.0
 
 
 class Bot:
-    """One XMPP connection, and all that is done for those whom ``charges`` has."""
+    """One XMPP connection, and all that is done for those whom ``assigned_users`` has."""
 
-    def __init__(self, settings: Settings, store: Store, clock: Clock, charges: Charges, session: str) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, clock: Clock, assigned_users: AssignedUsers, session: str
+    ) -> None:
         """Wire the parts; nothing runs before :meth:`run`. ``session`` tells an account's connections apart."""
         limits = Limits(
             subscriptions=settings.max_subscriptions_per_user,
@@ -60,9 +62,9 @@ class Bot:
             watches=settings.max_watches_per_user,
             public_from_subscribers=settings.public_from_subscribers,
         )
-        self._charges = charges
+        self._assigned_users = assigned_users
         self.connection = Connection(settings, session, self._on_event)
-        self._delivery = OutboxConsumer(store, self.connection, clock, charges, settings.messages_per_s_per_user)
+        self._delivery = OutboxConsumer(store, self.connection, clock, assigned_users, settings.messages_per_s_per_user)
         self._presences = Presences(store.users, self._delivery.on_presence)
         access = Access(
             store.users,
@@ -72,7 +74,7 @@ class Bot:
             rooms=self.connection.rooms,
             per_minute=limits.commands_per_minute,
         )
-        self._importing = Importing(store, self.connection, charges, limits)
+        self._importing = Importing(store, self.connection, assigned_users, limits)
         house = House(
             store=store,
             delivery=self._delivery,
@@ -84,29 +86,31 @@ class Bot:
             lists=OpmlReader(),
             pubsub_service=settings.pubsub_service,
         )
-        self._replies = ReplySender(store.inbound_log, self.connection, charges)
+        self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
         self._desk = Desk(
             self.connection,
             house,
             access=access,
             replies=self._replies,
-            charges=charges,
+            assigned_users=assigned_users,
             clock=clock,
             invited=self._on_invitation,
         )
         self._rehearsing = Rehearsing(house)
-        self._counter = Counter(store, self.connection, house, access=access, charges=charges, clock=clock)
+        self._counter = Counter(
+            store, self.connection, house, access=access, assigned_users=assigned_users, clock=clock
+        )
         self._intake = Intake(
-            store.inbound_log, self.connection, charges, desk=self._desk, orders=self._counter, clock=clock
+            store.inbound_log, self.connection, assigned_users, desk=self._desk, orders=self._counter, clock=clock
         )
         self._has_session = asyncio.Event()
-        self._publishing = _publishing(settings, store, self.connection, clock, charges)
+        self._publishing = _publishing(settings, store, self.connection, clock, assigned_users)
         self.takeover = Takeover(store, self.connection, self._intake)
         self._rooms = Rooms(
             store,
             self.connection,
             self._desk,
-            charges=charges,
+            assigned_users=assigned_users,
             delivery=self._delivery,
             house=house,
             door=access,
@@ -133,7 +137,7 @@ class Bot:
             await self._desk.close()
             await self._replies.close()
 
-    def _on_invitation(self, said: Said, place: Place) -> None:
+    def _on_invitation(self, said: MessageReceived, place: Place) -> None:
         self._rooms.invited(said, place)
 
     async def _appear(self) -> None:
@@ -142,22 +146,22 @@ class Bot:
             await self._has_session.wait()
             self._has_session.clear()
             if self.connection.is_account:
-                with contextlib.suppress(TimeoutError, LinkLost):  # the next session tries again
+                with contextlib.suppress(TimeoutError, XmppSessionLost):  # the next session tries again
                     async with asyncio.timeout(_APPEAR_WITHIN_S):
                         await publish(self.connection)
 
     # Whom we serve.
 
     async def gained(self, parts: frozenset[int]) -> None:
-        """``charges`` has these parts, too."""
-        self.connection.leads = self._charges.leads
+        """``assigned_users`` has these parts, too."""
+        self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
         self._delivery.on_partitions_gained(parts)
         self._intake.gained()
 
     async def lost(self) -> None:
-        """``charges`` has fewer people; return when nothing is under way for the others, or will ever be."""
-        self.connection.leads = self._charges.leads
+        """``assigned_users`` has fewer people; return when nothing is under way for the others, or will ever be."""
+        self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
         await self._importing.lost()
         if self._publishing is not None:
@@ -167,35 +171,37 @@ class Bot:
         self._delivery.on_partitions_lost()
 
     def certain(self) -> None:
-        """``charges`` can be sure again of what it has."""
+        """``assigned_users`` can be sure again of what it has."""
         self._delivery.on_lease_renewed()
 
     def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
         match event:
-            case Said(invited=Invited()) if not self.connection.is_account:  # nobody else may go there as our address
+            case MessageReceived(invitation=RoomInvitation()) if (
+                not self.connection.is_account
+            ):  # nobody else may go there as our address
                 self._rooms.invited(event, "")
-            case Said(invited=None) if event.jid in self.connection.rooms:
+            case MessageReceived(invitation=None) if event.jid in self.connection.rooms:
                 self._rooms.whispered(event)
-            case Said():
+            case MessageReceived():
                 self._intake.on_message(event)
-            case Ordered():
+            case AdhocCommandReceived():
                 self._counter.hear(event)
             case Receipt() if event.jid not in self.connection.rooms:  # a room's receipt is what it gives back
                 self._delivery.on_receipt(event)
-            case Bounced() if event.resource and event.jid in self.connection.rooms:
+            case MessageBounced() if event.resource and event.jid in self.connection.rooms:
                 pass  # an occupant says so, not the room
-            case Bounced():
+            case MessageBounced():
                 self._delivery.on_bounced(event)
                 self._rooms.bounced(event)
-            case Wrote():
+            case ClientActive():
                 self._presences.wrote(event)
             case PresenceChanged():
                 self._presences.changed(event)
-            case SaidInRoom():
+            case RoomMessageReceived():
                 self._rooms.heard(event)
-            case InRoom() | RoomRefused():
+            case OccupantPresence() | RoomJoinRefused():
                 self._rooms.moved(event)
-            case Started():
+            case SessionStarted():
                 self._delivery.on_session_started()
                 self._presences.started()
                 self._rooms.started()
@@ -208,7 +214,7 @@ def _files(settings: Settings) -> Files:
 
 
 def _publishing(
-    settings: Settings, store: Store, link: Connection, clock: Clock, charges: Charges
+    settings: Settings, store: Store, link: Connection, clock: Clock, assigned_users: AssignedUsers
 ) -> Publishing | None:
     if not settings.pubsub_service:
         return None
@@ -216,7 +222,7 @@ def _publishing(
         store,
         link,
         clock,
-        charges,
+        assigned_users,
         service=settings.pubsub_service,
         least_subscribers=settings.public_from_subscribers,
         every_s=settings.maintenance_interval_s,

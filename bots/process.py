@@ -15,10 +15,10 @@ from typing import Any, Final
 import structlog
 
 from bots.bot import Bot
+from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers
 from bots.cluster.partitions import Partitions, State
-from bots.cluster.served_people import EVERYBODY, PARTS, Charges
 from bots.tasks import end
-from bots.xmpp.port import LinkLost
+from bots.xmpp.interface import XmppSessionLost
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.settings import Settings
@@ -45,7 +45,7 @@ class Process(abc.ABC):
         self._partitions = Partitions()
         self._until_s = -math.inf
         """Until when (monotonic s) nobody can have taken our partitions over."""
-        self._bots: dict[int, tuple[Bot, Charges, asyncio.Task[None]]] = {}
+        self._bots: dict[int, tuple[Bot, AssignedUsers, asyncio.Task[None]]] = {}
         self._draining: set[asyncio.Task[None]] = set()
         self._recovering: asyncio.Task[None] | None = None
         self._warned = ""
@@ -75,11 +75,13 @@ class Process(abc.ABC):
                 await self._leave()
 
     def ready(self) -> None:
-        """Return if we can serve, or stand by. Raises LinkLost."""
+        """Return if we can serve, or stand by. Raises XmppSessionLost."""
         if self._until_s == -math.inf:
-            raise LinkLost("Which part this process serves has not been settled yet. Do Redis and the server answer?")
-        if not all(bot.connection.up.is_set() for bot, _, _ in self._bots.values()):
-            raise LinkLost(
+            raise XmppSessionLost(
+                "Which part this process serves has not been settled yet. Do Redis and the server answer?"
+            )
+        if not all(bot.connection.connected.is_set() for bot, _, _ in self._bots.values()):
+            raise XmppSessionLost(
                 "There is no session with the XMPP server. Is it running, and are the xmpp_* settings right?"
             )
 
@@ -148,20 +150,20 @@ class Account(Process):
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         """Serve as the settings say."""
-        super().__init__(settings, store, clock, PARTS)
-        self._charges = Charges(store.inbound_log, clock, settings.xmpp_jid)
-        self._bot = Bot(settings, store, clock, self._charges, self._id)
+        super().__init__(settings, store, clock, PARTITION_COUNT)
+        self._assigned_users = AssignedUsers(store.inbound_log, clock, settings.xmpp_jid)
+        self._bot = Bot(settings, store, clock, self._assigned_users, self._id)
         self._seen_s = -math.inf
 
     async def run(self) -> None:
         """See :meth:`Process.run`."""
-        self._bots[0] = self._bot, self._charges, asyncio.create_task(self._bot.run())
+        self._bots[0] = self._bot, self._assigned_users, asyncio.create_task(self._bot.run())
         await super().run()
 
     async def _beat(self) -> None:
         """Renew our leases while there is a session; without one for long, others serve our people."""
         now_s = self._clock.monotonic_s()
-        if self._bot.connection.up.is_set():
+        if self._bot.connection.connected.is_set():
             self._seen_s = now_s
         if now_s - self._seen_s <= self._ttl_s:
             await super()._beat()
@@ -172,11 +174,11 @@ class Account(Process):
 
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
         served = self._partitions.being(State.SERVED)
-        self._charges.hold(served, self._until_s)
+        self._assigned_users.assign(served, self._until_s)
         if draining:
             self._drain(draining, self._bot.lost())
         if gained:
-            _log.info("serving", parts=len(served), of=PARTS)
+            _log.info("serving", parts=len(served), of=PARTITION_COUNT)
             await self._bot.gained(gained)
         self._bot.certain()
 
@@ -198,18 +200,18 @@ class Components(Process):
             self._drain(frozenset((number,)), end(self._bots.pop(number)[2]))
         for number in sorted(gained):
             self._start(number)
-        for bot, charges, _ in self._bots.values():
-            charges.hold(EVERYBODY, self._until_s)
+        for bot, assigned_users, _ in self._bots.values():
+            assigned_users.assign(ALL_PARTITIONS, self._until_s)
             bot.certain()
 
     def _start(self, number: int) -> None:
         address = self._addresses[number]
         _log.info("serving", jid=address)
-        charges = Charges(self._store.inbound_log, self._clock, address, self._addresses)
-        charges.hold(EVERYBODY)
+        assigned_users = AssignedUsers(self._store.inbound_log, self._clock, address, self._addresses)
+        assigned_users.assign(ALL_PARTITIONS)
         settings = self._settings.model_copy(update={"xmpp_jid": address})
-        bot = Bot(settings, self._store, self._clock, charges, self._id)
-        self._bots[number] = bot, charges, asyncio.create_task(bot.run())
+        bot = Bot(settings, self._store, self._clock, assigned_users, self._id)
+        self._bots[number] = bot, assigned_users, asyncio.create_task(bot.run())
 
 
 def create(settings: Settings, store: Store, clock: Clock) -> Process:

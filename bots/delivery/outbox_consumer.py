@@ -18,15 +18,16 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots.cluster.served_people import Charges, part_of
+from bots.cluster.assigned_users import AssignedUsers, partition_of
 from bots.delivery.message_bodies import Bodies, Body, Corrections
 from bots.delivery.recipient_cache import Receipts, Recipient, Recipients
 from bots.delivery.scheduler import DeliveryScheduler
 from bots.delivery.suppression import Choice, Withholding
 from bots.tasks import end, together
 from bots.xmpp import stanzas
+from bots.xmpp.events import MessageBounced, Receipt, UserAvailable, UserUnavailable
+from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
 from bots.xmpp.message_ids import fresh_id, is_batch, is_own
-from bots.xmpp.port import Absent, Bounced, Link, LinkLost, Receipt, Seen, send_in_any_session
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
@@ -65,13 +66,15 @@ class _Message(msgspec.Struct, frozen=True):
 class OutboxConsumer:
     """One process's delivery. :meth:`run` drives it; the event handlers never wait."""
 
-    def __init__(self, store: Store, link: Link, clock: Clock, charges: Charges, messages_per_s: float) -> None:
-        """Deliver what ``store`` holds for ``charges`` through ``link``; nothing starts before :meth:`run`."""
-        self._charges = charges
+    def __init__(
+        self, store: Store, link: XmppSender, clock: Clock, assigned_users: AssignedUsers, messages_per_s: float
+    ) -> None:
+        """Deliver what ``store`` holds for ``assigned_users`` through ``link``; nothing starts before :meth:`run`."""
+        self._assigned_users = assigned_users
         self._store = store
         self._link = link
         self._clock = clock
-        self._dispatch = DeliveryScheduler(messages_per_s, charges.holds)
+        self._dispatch = DeliveryScheduler(messages_per_s, assigned_users.includes)
         self._stirred = asyncio.Event()
         self._freed = asyncio.Condition()
         self._bursts: set[asyncio.Task[None]] = set()
@@ -113,11 +116,11 @@ class OutboxConsumer:
 
     def on_partitions_lost(self) -> None:
         """This process serves fewer people: what it remembers of the others will soon be old."""
-        self._recipients.keep(self._charges.holds)
-        self._receipts.keep(self._charges.holds)
+        self._recipients.keep(self._assigned_users.includes)
+        self._receipts.keep(self._assigned_users.includes)
 
     def on_lease_renewed(self) -> None:
-        """``charges`` is certain again."""
+        """``assigned_users`` is certain again."""
         self._stirred.set()
 
     async def drain(self) -> None:
@@ -135,20 +138,20 @@ class OutboxConsumer:
             self._answered(message_id)
             self._received.set()
 
-    def on_bounced(self, event: Bounced) -> None:
+    def on_bounced(self, event: MessageBounced) -> None:
         """A message came back."""
         uid = user_id(event.jid)
-        if is_batch(uid, event.message_id) and self._charges.holds(uid):
+        if is_batch(uid, event.message_id) and self._assigned_users.includes(uid):
             self._answered(event.message_id)
             self._hold(uid, event.condition)
             _log.info("bounced", user=uid, condition=event.condition)
             self._stirred.set()
 
-    def on_presence(self, event: Seen | Absent) -> None:
+    def on_presence(self, event: UserAvailable | UserUnavailable) -> None:
         """A person came online, showed a sign of life, or went offline."""
         uid = user_id(event.jid)
         now_s = self._clock.monotonic_s()
-        if isinstance(event, Absent):
+        if isinstance(event, UserUnavailable):
             self._withholding.seen(uid, is_free=False)
             self._dispatch.absent(uid)
             return
@@ -183,12 +186,12 @@ class OutboxConsumer:
             return
         ident = fresh_id(user_id(jid))
         written = stanzas.no_contact(self._link.address, jid, ident, is_account=self._link.is_account)
-        await send_in_any_session(self._link, written)
+        await send_until_confirmed(self._link, written)
 
     def request_presence(self, jid: str) -> None:
         """Ask to see a person's presence, for they want us to go by it."""
-        self._link.hint(stanzas.presence(self._link.address, jid, "subscribe"))
-        self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
+        self._link.send_unconfirmed(stanzas.presence(self._link.address, jid, "subscribe"))
+        self._link.send_unconfirmed(stanzas.presence(self._link.address, jid, "probe"))
 
     @contextlib.asynccontextmanager
     async def pause_user(self, jid: str) -> AsyncIterator[None]:
@@ -212,7 +215,7 @@ class OutboxConsumer:
                 swept = self._clock.monotonic_s() - swept_s > _SWEEP_EVERY_S
                 if swept:
                     uids, swept_s = await self._store.outbox.waiting(), self._clock.monotonic_s()
-                uids = await self._charges.among(uids)
+                uids = await self._assigned_users.select(uids)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
@@ -228,8 +231,8 @@ class OutboxConsumer:
             is_new, parts = self._is_new_session, self._gained
             self._is_new_session, self._gained = False, set()
             try:
-                waiting = await self._charges.among(await self._store.outbox.waiting())
-                gained = [] if is_new else [uid for uid in waiting if part_of(uid) in parts]
+                waiting = await self._assigned_users.select(await self._store.outbox.waiting())
+                gained = [] if is_new else [uid for uid in waiting if partition_of(uid) in parts]
                 lost = waiting if is_new else await self._sent_before(gained)
                 jids = await self._store.outbox.address(waiting if is_new else ())
             except StoreUnavailable:
@@ -245,7 +248,7 @@ class OutboxConsumer:
                 self._unexamined.clear()
             self._stirred.set()
             for jid in filter(None, jids):
-                self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
+                self._link.send_unconfirmed(stanzas.presence(self._link.address, jid, "probe"))
 
     async def _sent_before(self, uids: Sequence[UserId]) -> list[UserId]:
         """Return for whom the server confirmed something before this session: it may have been lost with it."""
@@ -257,9 +260,11 @@ class OutboxConsumer:
         """Start a burst whenever it is the turn of some people."""
         while True:
             self._stirred.clear()
-            await self._link.up.wait()
+            await self._link.connected.wait()
             now_s = self._clock.monotonic_s()
-            room = len(self._bursts) < BURSTS and not self._unexamined.is_set() and self._charges.are_certain()
+            room = (
+                len(self._bursts) < BURSTS and not self._unexamined.is_set() and self._assigned_users.is_lease_valid()
+            )
             if room and (uids := self._dispatch.take(BURST_USERS, now_s)):
                 burst = asyncio.create_task(self._burst(uids))
                 self._bursts.add(burst)
@@ -287,7 +292,7 @@ class OutboxConsumer:
         """Return who may have more to get. A bug that one person's batch triggers affects that person alone."""
         try:
             return await self._send(uids)
-        except LinkLost:
+        except XmppSessionLost:
             self._dispatch.failed(uids)  # a resumed session does not begin with a recovery
             return uids
         except StoreUnavailable as error:
@@ -441,8 +446,8 @@ class OutboxConsumer:
 
     async def _write(self, messages: Sequence[_Message]) -> list[_Message]:
         """Send messages; return those that the server has, unless they came back or have their receipts already."""
-        if not self._charges.are_certain():
-            raise LinkLost("Another bot may have taken these people over.")
+        if not self._assigned_users.is_lease_valid():
+            raise XmppSessionLost("Another bot may have taken these people over.")
         for message in messages:
             self._dispatch.sent(message.uid, len(message.batch.items), self._clock.monotonic_s())
             self._receipts.sending(message.batch.message_id, message.body.traces, self._clock.wall_s())

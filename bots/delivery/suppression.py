@@ -16,7 +16,7 @@ from cachetools import FIFOCache
 from bots.delivery.message_bodies import versions
 from bots.delivery.recipient_cache import Recipient
 from bots.xmpp import stanzas
-from bots.xmpp.port import Link
+from bots.xmpp.interface import XmppSender
 from bots.xmpp.presence import MOST_PEOPLE
 from service.clock import Clock
 from service.discovery.saved_searches import Subject
@@ -80,7 +80,7 @@ class Choice(msgspec.Struct):
 class Withholding:
     """Decides what may be sent. Remembers for one session who is free to be told. Times are Unix s."""
 
-    def __init__(self, store: Store, link: Link, clock: Clock) -> None:
+    def __init__(self, store: Store, link: XmppSender, clock: Clock) -> None:
         """Read from ``store``; probe people's presence through ``link``."""
         self._store = store
         self._link = link
@@ -199,7 +199,7 @@ class Withholding:
         if uid not in self._probed_s:
             self._probed_s[uid] = now_s
             (jid,) = await self._store.outbox.address([uid])
-            self._link.hint(stanzas.presence(self._link.address, jid, "probe"))
+            self._link.send_unconfirmed(stanzas.presence(self._link.address, jid, "probe"))
         return max(0.0, self._probed_s.get(uid, now_s) + PRESENCE_WITHIN_S - now_s)
 
 

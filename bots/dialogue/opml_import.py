@@ -7,13 +7,13 @@ from typing import Final
 
 import structlog
 
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.dialogue.request_types import Limits
 from bots.replies.subscriptions import Imported
 from bots.tasks import end
 from bots.xmpp import stanzas
+from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import fresh_id
-from bots.xmpp.port import Link, send_in_any_session
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
 from service.feeds.opml import Subscribed
 from service.feeds.urls import channel_id, host_of
@@ -52,9 +52,9 @@ async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[Sub
 class Importing:
     """The imports of one bot's people. :meth:`run` drives it."""
 
-    def __init__(self, store: Store, link: Link, charges: Charges, limits: Limits) -> None:
-        """Import for those whom ``charges`` has, of the people of the bot of this link's address."""
-        self._charges = charges
+    def __init__(self, store: Store, link: XmppSender, assigned_users: AssignedUsers, limits: Limits) -> None:
+        """Import for those whom ``assigned_users`` has, of the people of the bot of this link's address."""
+        self._assigned_users = assigned_users
         self._store = store
         self._link = link
         self._limits = limits
@@ -78,7 +78,7 @@ class Importing:
     async def lost(self) -> None:
         """Leave off for those whom another bot serves now."""
         for uid, task in tuple(self._at_work.items()):
-            if not self._charges.holds(uid):
+            if not self._assigned_users.includes(uid):
                 await end(task)
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class Importing:
 
     async def _begin(self) -> None:
         try:
-            waiting = await self._charges.among(await self._store.import_queue.waiting(self._link.address))
+            waiting = await self._assigned_users.select(await self._store.import_queue.waiting(self._link.address))
         except StoreUnavailable:
             return
         for uid in waiting:
@@ -170,4 +170,4 @@ class Importing:
         (habits,) = await self._store.users.habits([user_id(jid)])
         content = stanzas.payload(came.text(habits.speaks)) + stanzas.REQUEST
         ident = fresh_id(user_id(jid))
-        await send_in_any_session(self._link, [stanzas.message(self._link.address, jid, ident, content)])
+        await send_until_confirmed(self._link, [stanzas.message(self._link.address, jid, ident, content)])

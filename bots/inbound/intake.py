@@ -20,14 +20,15 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.sessions.adhoc_session import Counter as Orders
 from bots.sessions.chat_session import Desk
 from bots.tasks import together
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.archive import past
+from bots.xmpp.events import AdhocCommandReceived, MessageReceived
+from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.message_parser import CLOCKS_DIFFER_S, STALE_S
-from bots.xmpp.port import AskingLink, LinkLost, Ordered, Said
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.net.sites import site_of_jid
@@ -64,21 +65,21 @@ class WaitingMessages:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._messages: deque[Said] = deque()
+        self._messages: deque[MessageReceived] = deque()
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
         """Return how many messages wait."""
         return len(self._messages)
 
-    def put(self, said: Said) -> None:
+    def put(self, said: MessageReceived) -> None:
         """Add a message; drop it if a bound is reached."""
         bounds = dict(zip(_counted(said), (MOST_UNREAD, _MOST_WAITING_OF_A_SITE), strict=True))
         if len(self) < _MOST_WAITING and all(self._counts[key] < most for key, most in bounds.items()):
             self._messages.append(said)
             self._counts.update(bounds.keys())
 
-    def take(self, most: int) -> list[Said]:
+    def take(self, most: int) -> list[MessageReceived]:
         """Remove and return the oldest messages."""
         taken = [self._messages.popleft() for _ in range(min(most, len(self)))]
         self._counts.subtract(key for said in taken for key in _counted(said))
@@ -86,7 +87,7 @@ class WaitingMessages:
         return taken
 
 
-def _counted(said: Said) -> tuple[tuple[str, str], tuple[str, str]]:
+def _counted(said: MessageReceived) -> tuple[tuple[str, str], tuple[str, str]]:
     return ("person", said.jid), ("site", site_of_jid(said.jid))
 
 
@@ -94,12 +95,12 @@ class Intake:
     """The intake of one bot. :meth:`run` drives it; the other methods that are not coroutines never wait."""
 
     def __init__(
-        self, heard: Heard, link: AskingLink, charges: Charges, *, desk: Desk, orders: Orders, clock: Clock
+        self, heard: Heard, link: XmppClient, assigned_users: AssignedUsers, *, desk: Desk, orders: Orders, clock: Clock
     ) -> None:
-        """Have ``desk`` and ``orders`` answer the people whom ``charges`` has."""
+        """Have ``desk`` and ``orders`` answer the people whom ``assigned_users`` has."""
         self._heard = heard
         self._link = link
-        self._charges = charges
+        self._assigned_users = assigned_users
         self._desk = desk
         self._orders = orders
         self._clock = clock
@@ -121,7 +122,7 @@ class Intake:
         self._phase = Phase.BEHIND if self._link.is_account else Phase.COMPLETE
         self._has_work.set()
 
-    def on_message(self, said: Said) -> None:
+    def on_message(self, said: MessageReceived) -> None:
         """A person wrote to us. Occupants of rooms who write privately are handled by :mod:`bots.rooms.room_client`."""
         if said.is_private:
             return
@@ -135,7 +136,7 @@ class Intake:
         """There are more people whom we serve."""
         self._gained.set()
 
-    async def store_earlier(self, pages: AsyncIterator[Sequence[Said]]) -> int:
+    async def store_earlier(self, pages: AsyncIterator[Sequence[MessageReceived]]) -> int:
         """Store what was sent earlier, before what is sent meanwhile; return how many messages were new.
 
         Raises StoreUnavailable, and what ``pages`` raises.
@@ -167,14 +168,14 @@ class Intake:
                     except StoreUnavailable as error:
                         _log.warning("nothing can be kept of what people say", reason=str(error), sentences=len(said))
                         for each in said:
-                            if self._charges.holds(user_id(each.jid)):
+                            if self._assigned_users.includes(user_id(each.jid)):
                                 self._desk.hear(each)
             await self._note_progress()
 
     async def _catch_up(self) -> None:
         """Store what the archive has; a session that begins meanwhile starts over."""
         self._phase, reached = Phase.CATCHING_UP, Phase.INCOMPLETE
-        with contextlib.suppress(TimeoutError, LinkLost):
+        with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(_CATCH_UP_WITHIN_S):
                 await self._read_archive()
                 reached = Phase.COMPLETE
@@ -195,22 +196,22 @@ class Intake:
                 _log.info("what was said meanwhile is taken in", within_s=round(now_s - since_s), new=count)
                 return
 
-    async def _put(self, said: Sequence[Said]) -> int:
+    async def _put(self, said: Sequence[MessageReceived]) -> int:
         """Store messages, have their people answered by whoever serves them, and return how many were new."""
         address, now_s, encode = self._link.address, self._clock.wall_s(), msgspec.msgpack.encode
         stored = await self._heard.put(
             [
-                Sentence(one.jid, one.token, encode(one), address, message_parser.same_since_s(one, now_s))
+                Sentence(one.jid, one.dedup_key, encode(one), address, message_parser.same_since_s(one, now_s))
                 for one in said
             ]
         )
         new = [each for each, is_new in zip(said, stored, strict=True) if is_new]
         for each in new:
             if each.wants_receipt:
-                self._link.hint(stanzas.receipt(address, each.sender, each.id))
+                self._link.send_unconfirmed(stanzas.receipt(address, each.sender, each.id))
             if each.wants_marker:
-                self._link.hint(stanzas.displayed(address, each.sender, each.id, each.thread))
-        ours = await self._charges.among(dict.fromkeys(user_id(each.jid) for each in said))
+                self._link.send_unconfirmed(stanzas.displayed(address, each.sender, each.id, each.thread))
+        ours = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in said))
         self._desk.read(await self._heard.read(ours))
         await self._heard.notify([Notice(uid) for uid in {user_id(each.jid) for each in new}.difference(ours)])
         return len(new)
@@ -219,9 +220,9 @@ class Intake:
         """Note now and then up to when everything is stored."""
         now_s = self._clock.monotonic_s()
         is_complete = self._phase is Phase.COMPLETE and not self._waiting and not self._turn.locked()
-        if is_complete and self._link.up.is_set() and now_s - self._noted_s >= NOTE_EVERY_S:
+        if is_complete and self._link.connected.is_set() and now_s - self._noted_s >= NOTE_EVERY_S:
             self._noted_s = now_s
-            until_s = self._clock.wall_s() - self._link.silent_s()
+            until_s = self._clock.wall_s() - self._link.idle_s()
             with contextlib.suppress(StoreUnavailable):  # then more of the archive is read again
                 await self._heard.listening(self._link.address, until_s)
 
@@ -234,14 +235,14 @@ class Intake:
             try:
                 after = after or await self._heard.newest_notice()
                 notices = await self._heard.notices(after)
-                ours = set(await self._charges.among({each.uid for each in notices.values()}))
+                ours = set(await self._assigned_users.select({each.uid for each in notices.values()}))
                 mine = {ident: each for ident, each in notices.items() if each.uid in ours}
                 self._desk.read(await self._heard.read({each.uid for each in mine.values() if not each.ordered}))
                 after = next(reversed(notices), after)
                 for each in mine.values():
                     if each.ordered:
-                        ordered = msgspec.msgpack.decode(each.ordered, type=Ordered)
-                        self._orders.hear(msgspec.structs.replace(ordered, voice=each.voice))
+                        ordered = msgspec.msgpack.decode(each.ordered, type=AdhocCommandReceived)
+                        self._orders.hear(msgspec.structs.replace(ordered, receiver=each.voice))
                 await self._heard.taken(list(mine))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
@@ -254,7 +255,7 @@ class Intake:
                     await self._gained.wait()
             self._gained.clear()
             try:
-                ours = await self._charges.among(await self._heard.unread())
+                ours = await self._assigned_users.select(await self._heard.unread())
                 self._desk.read(await self._heard.read(ours))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
@@ -264,11 +265,11 @@ class Intake:
         """Write what other bots have us write."""
         while True:
             try:
-                await self._link.up.wait()
-                voice = self._link.voice
+                await self._link.connected.wait()
+                voice = self._link.session_jid
                 found = await self._heard.to_say(voice)
                 if found:
                     await self._link.send(list(found.values()))
                     await self._heard.wrote(voice, list(found))
-            except (StoreUnavailable, LinkLost):
+            except (StoreUnavailable, XmppSessionLost):
                 await asyncio.sleep(_RETRY_S)

@@ -14,9 +14,10 @@ import structlog
 
 from bots.inbound.intake import Intake
 from bots.xmpp.archive import Kept, past
+from bots.xmpp.events import MessageReceived
+from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.message_ids import answer_id, is_batch
 from bots.xmpp.message_parser import CLOCKS_DIFFER_S
-from bots.xmpp.port import AskingLink, LinkLost, Said
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.keys import user_id
@@ -29,7 +30,7 @@ _log = structlog.get_logger()
 class Takeover:
     """Recovers the work of failed processes of our account."""
 
-    def __init__(self, store: Store, link: AskingLink, intake: Intake) -> None:
+    def __init__(self, store: Store, link: XmppClient, intake: Intake) -> None:
         """Have ``intake`` store what people wrote."""
         self._store = store
         self._link = link
@@ -40,7 +41,7 @@ class Takeover:
         try:
             await self._end_session(failed.holder)
             await self._intake.store_earlier(self._read(failed.ended_s - ttl_s - CLOCKS_DIFFER_S))
-        except (StoreUnavailable, LinkLost, TimeoutError) as error:
+        except (StoreUnavailable, XmppSessionLost, TimeoutError) as error:
             _log.warning("a dead bot's work waits", session=failed.holder, reason=str(error))
             return False
         _log.info("a dead bot's work is settled", session=failed.holder)
@@ -48,11 +49,11 @@ class Takeover:
 
     async def _end_session(self, session: str) -> None:
         try:
-            await self._link.lay_to_rest(session)
+            await self._link.terminate_session(session)
         except TimeoutError:
             _log.warning("a dead bot's session could not be ended", session=session)
 
-    async def _read(self, since_s: float) -> AsyncIterator[Sequence[Said]]:
+    async def _read(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
         async for page in past(self._link, since_s):
             await self._complete_batches(page)
             await self._complete_replies(page)

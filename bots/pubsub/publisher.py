@@ -17,11 +17,11 @@ from xml.etree.ElementTree import fromstring
 
 import structlog
 
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.pubsub import atom
 from bots.pubsub.atom import Item
 from bots.tasks import together
-from bots.xmpp.port import AskingLink, LinkLost
+from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.pubsub import Pubsub, PubsubRefused
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -65,9 +65,9 @@ class Publishing:
     def __init__(
         self,
         store: Store,
-        link: AskingLink,
+        link: XmppClient,
         clock: Clock,
-        charges: Charges,
+        assigned_users: AssignedUsers,
         *,
         service: str,
         least_subscribers: int,
@@ -80,7 +80,7 @@ class Publishing:
         self._service = service
         self._search = Searcher(store, least_subscribers)
         self._every_s = every_s
-        self._charges = charges
+        self._assigned_users = assigned_users
         self._step = asyncio.Lock()
         self._due: dict[ChannelId, None] = {}
         self._has_due = asyncio.Event()
@@ -96,7 +96,7 @@ class Publishing:
             pass
 
     async def _wait_until_leading(self) -> None:
-        while not self._charges.publishes:  # noqa: ASYNC110 - heartbeats decide
+        while not self._assigned_users.is_publisher:  # noqa: ASYNC110 - heartbeats decide
             await asyncio.sleep(_LEADERSHIP_EVERY_S)
 
     # Finding the channels that are due.
@@ -107,7 +107,7 @@ class Publishing:
         while True:
             try:
                 cids, after = await self._store.pubsub_nodes.news(after, 5.0)
-                if self._charges.publishes:
+                if self._assigned_users.is_publisher:
                     await self._look(cids)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
@@ -167,7 +167,7 @@ class Publishing:
                 if error.condition in _OF_THE_NODE:
                     self._rest(cid)
                     continue
-            except (LinkLost, TimeoutError, StoreUnavailable) as error:
+            except (XmppSessionLost, TimeoutError, StoreUnavailable) as error:
                 _log.warning("publishing waits", service=self._service, retry_s=retry_s, reason=str(error))
             except Exception:  # noqa: BLE001 - whatever it is, it concerns this channel only
                 _log.exception("a channel is not published", channel=cid)
@@ -187,7 +187,7 @@ class Publishing:
     async def bring_up(self, cid: ChannelId) -> None:
         """Do the next step towards an up-to-date node of a channel.
 
-        Raises :class:`PubsubRefused`, LinkLost, TimeoutError, or StoreUnavailable.
+        Raises :class:`PubsubRefused`, XmppSessionLost, TimeoutError, or StoreUnavailable.
         """
         public = await self._search.public([cid])
         position = (await self._store.pubsub_nodes.of(self._service, [cid])).get(cid)

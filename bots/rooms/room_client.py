@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from bots.access import Access
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.commands.parser import LEAVE
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.request_handler import House, RequestHandler
@@ -31,8 +31,18 @@ from bots.rooms.room_state import Check, Deed, Drop, Enter, Excuse, GiveUp, Leav
 from bots.sessions.chat_session import Desk
 from bots.tasks import end
 from bots.xmpp import service_discovery, stanzas
+from bots.xmpp.events import (
+    MessageBounced,
+    MessageReceived,
+    OccupantPresence,
+    Receipt,
+    RoomInvitation,
+    RoomJoinRefused,
+    RoomMessageReceived,
+    UserAvailable,
+)
+from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.message_ids import fresh_id, is_batch
-from bots.xmpp.port import AskingLink, Bounced, InRoom, Invited, LinkLost, Receipt, RoomRefused, Said, SaidInRoom, Seen
 from bots.xmpp.pubsub import Pubsub, PubsubRefused
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -78,10 +88,10 @@ class Rooms:
     def __init__(
         self,
         store: Store,
-        link: AskingLink,
+        link: XmppClient,
         desk: Desk,
         *,
-        charges: Charges,
+        assigned_users: AssignedUsers,
         delivery: OutboxConsumer,
         house: House,
         door: Access,
@@ -89,9 +99,9 @@ class Rooms:
     ) -> None:
         """Hand what is said to us to ``desk``; invitations of whom ``door`` does not admit are not followed.
 
-        Of the rooms of our address only those are ours that ``charges`` has.
+        Of the rooms of our address only those are ours that ``assigned_users`` has.
         """
-        self._charges = charges
+        self._assigned_users = assigned_users
         self._store = store
         self._link = link
         self._desk = desk
@@ -127,13 +137,13 @@ class Rooms:
             return
 
     def _is_ours(self, room: str) -> bool:
-        return self._charges.holds(user_id(room))
+        return self._assigned_users.includes(user_id(room))
 
     async def run(self) -> None:
         """Enter, leave and store rooms until cancelled."""
         try:
             while True:
-                await self._link.up.wait()
+                await self._link.connected.wait()
                 self._look()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_EVERY_S):
@@ -154,7 +164,7 @@ class Rooms:
 
     async def _surely(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
         """Do a job, however long Redis is away."""
-        with contextlib.suppress(LinkLost):
+        with contextlib.suppress(XmppSessionLost):
             while True:
                 try:
                     return await job()
@@ -173,28 +183,30 @@ class Rooms:
         """Enter all rooms again, as a session began that continues no earlier one."""
         self._plan(self._visits.restart(self._clock.monotonic_s()))
 
-    def invited(self, said: Said, place: Place) -> None:
+    def invited(self, said: MessageReceived, place: Place) -> None:
         """Consider an invitation, which stays at this place in the store, unless "", until that is done."""
-        if said.invited is None:
+        if said.invitation is None:
             return
         if not place:
             site = site_of_jid(said.jid)
             if self._waiting.total() >= _MOST_WAITING or self._waiting[site] >= _MOST_WAITING_OF_A_SITE:
                 return
             self._waiting[site] += 1
-        self._jobs.put_nowait(partial(self._see_to, said, said.invited, place))
+        self._jobs.put_nowait(partial(self._see_to, said, said.invitation, place))
 
-    def moved(self, event: InRoom | RoomRefused) -> None:
+    def moved(self, event: OccupantPresence | RoomJoinRefused) -> None:
         """Note that somebody came or went, or that we were not let in."""
         now_s = self._clock.monotonic_s()
-        self._plan(self._visits.refused(event) if isinstance(event, RoomRefused) else self._visits.moved(event, now_s))
+        self._plan(
+            self._visits.refused(event) if isinstance(event, RoomJoinRefused) else self._visits.moved(event, now_s)
+        )
 
-    def bounced(self, event: Bounced) -> None:
+    def bounced(self, event: MessageBounced) -> None:
         """Enter a room again that does not know us, as a message to it came back."""
         if event.condition == "not-acceptable" and not event.resource:
             self._visits.lost(event.jid, self._clock.monotonic_s())
 
-    def heard(self, event: SaidInRoom) -> None:
+    def heard(self, event: RoomMessageReceived) -> None:
         """Hand on what somebody said in a room, if it was said to us."""
         if self._visits.is_echo(event):
             self._delivery.on_receipt(Receipt(event.room, event.id))
@@ -205,25 +217,26 @@ class Rooms:
         if spoken is None:
             return
         person = self._visits.person(event.room, event.nick)
-        if spoken.may_change and spoken.text.strip().lower().rstrip(".!") in LEAVE:
+        if spoken.can_manage and spoken.text.strip().lower().rstrip(".!") in LEAVE:
             if self._jobs.qsize() < _MOST_WAITING:
                 self._jobs.put_nowait(partial(self._leave, event.room, person))
             return
         self._desk.hear(
-            Said(
+            MessageReceived(
                 event.room, f"{event.room}/{event.nick}", event.id, spoken.text or "help", "", wants_receipt=False,
-                language=event.language, points_at=spoken.points_at, reacted=event.reacted, aloud=True,
-                may_change=spoken.may_change, occupant=event.occupant, person=person,
+                language=event.language, reply_to_id=spoken.reply_to_id, is_reaction=event.is_reaction,
+                is_groupchat=True, can_manage=spoken.can_manage, occupant_id=event.occupant_id,
+                occupant_user_id=person,
             )
         )  # fmt: skip
 
-    def whispered(self, said: Said) -> None:
+    def whispered(self, said: MessageReceived) -> None:
         """Hand on what somebody in a room said to us alone."""
         nick = said.sender.partition("/")[2]
-        if nick and not said.at_s and self._visits.is_inside(said.jid):
+        if nick and not said.sent_s and self._visits.is_inside(said.jid):
             may_change, person = self._visits.is_manager(said.jid, nick), self._visits.person(said.jid, nick)
             own = msgspec.structs.replace(
-                said, may_change=may_change, wants_receipt=False, occupant=nick, person=person
+                said, can_manage=may_change, wants_receipt=False, occupant_id=nick, occupant_user_id=person
             )
             self._desk.hear(own)
 
@@ -240,9 +253,9 @@ class Rooms:
                 self._begin(self._check(room))
             case Enter(room, nick, password):
                 self._link.rooms.add(room)  # from now on its occupants can reach us
-                self._link.hint(stanzas.entering(address, room, nick, password, service_discovery.PRESENT))
+                self._link.send_unconfirmed(stanzas.entering(address, room, nick, password, service_discovery.PRESENT))
             case Leave(room, nick):
-                self._link.hint(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
+                self._link.send_unconfirmed(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
             case Settle():
                 await self._settle(deed)
             case GiveUp(room):
@@ -255,7 +268,7 @@ class Rooms:
 
     def _write(self, to: str, words: str, kind: str = "chat") -> None:
         ident = fresh_id(user_id(to))
-        self._link.hint(stanzas.message(self._link.address, to, ident, stanzas.payload(words), kind=kind))
+        self._link.send_unconfirmed(stanzas.message(self._link.address, to, ident, stanzas.payload(words), kind=kind))
 
     async def _leave(self, room: str, person: UserId) -> None:
         """Leave a room, as one of its managers wants, unless they are suspended."""
@@ -264,44 +277,44 @@ class Rooms:
 
     # Invitations.
 
-    async def _see_to(self, said: Said, to: Invited, place: Place) -> None:
+    async def _see_to(self, said: MessageReceived, to: RoomInvitation, place: Place) -> None:
         await self._surely(partial(self._consider, said, to, place))
         if not place:
             self._waiting[site_of_jid(said.jid)] -= 1
             self._waiting = +self._waiting
 
-    async def _consider(self, said: Said, to: Invited, place: Place) -> None:
+    async def _consider(self, said: MessageReceived, to: RoomInvitation, place: Place) -> None:
         """Follow an invitation, or say why not, unless too many come from there."""
-        if place and not self._charges.holds(user_id(said.jid)):
+        if place and not self._assigned_users.includes(user_id(said.jid)):
             return  # the bot that serves them now has read it
         if to.is_accepted:
             self._plan(self._visits.invited(to, self._clock.monotonic_s()))
         elif said.jid not in self._link.rooms and not await self._is_too_much(said.jid, to):
             # nobody in a room invites us in its name
-            if to.through and can_vouch(to.room, to.by) and len(self._tasks) < _MOST_TASKS:
+            if to.relayed_inviter and can_vouch(to.room, to.inviter) and len(self._tasks) < _MOST_TASKS:
                 self._begin(self._ask_service(said, to, place))
                 return
             await self._decide(to)
         await self._done(said, place)
 
-    async def _done(self, said: Said, place: Place) -> None:
+    async def _done(self, said: MessageReceived, place: Place) -> None:
         if place:
             await self._store.inbound_log.done([(user_id(said.jid), place)])
 
-    async def _is_too_much(self, sender: str, to: Invited) -> bool:
+    async def _is_too_much(self, sender: str, to: RoomInvitation) -> bool:
         """Return whether an invitation is ignored; the real sender is counted, whomever it names."""
         if not await self._may_invite(sender, INVITATIONS_PER_HOUR):
             return True
         site = f"@{site_of_jid(sender)}"  # no address of anybody's
         if not await self._may_invite(site, INVITATIONS_PER_HOUR_OF_A_SITE):
             return True
-        return await self._are_suspended(map(user_id, {sender, to.room, to.by}))
+        return await self._are_suspended(map(user_id, {sender, to.room, to.inviter}))
 
     async def _may_invite(self, jid: str, per_hour: int) -> bool:
         """Return whether these are not too many invitations from one address, and count one."""
         return await self._store.users.allow(jid, "invitation", per_hour, 3600.0)
 
-    async def _ask_service(self, said: Said, to: Invited, place: Place) -> None:
+    async def _ask_service(self, said: MessageReceived, to: RoomInvitation, place: Place) -> None:
         """Go on with an invitation once a service below the inviter's domain has said whether it has rooms."""
         is_vouched = await self._is_group_chat(to.room.rpartition("@")[2]) is True
 
@@ -311,35 +324,35 @@ class Rooms:
 
         await self._surely(decide)
 
-    async def _decide(self, event: Invited) -> None:
+    async def _decide(self, event: RoomInvitation) -> None:
         """Follow an invitation, or say why not: to the inviter only if it is surely they."""
-        by = event.by
+        by = event.inviter
         speaker = voice((await self._store.users.get(by)).habits.speaks if event.is_vouched else "")
         if not event.is_vouched and not self._door.is_open:
             self._decline(event, excuse("not vouched for", event.room, speaker))
         elif not await self._door.admits(by):
             self._decline(event, NotAdmitted().text(speaker.language))
-        elif not (event.through and event.is_vouched) or await self._may_invite(by, INVITATIONS_PER_HOUR):
+        elif not (event.relayed_inviter and event.is_vouched) or await self._may_invite(by, INVITATIONS_PER_HOUR):
             _log.info("invited", room=event.room, by=by, is_vouched=event.is_vouched)
             await self._accept(event)
 
-    async def _accept(self, event: Invited) -> None:
+    async def _accept(self, event: RoomInvitation) -> None:
         """Go there, or have the bot do that which serves the room."""
         room, address = event.room, self._link.address
         if self._is_ours(room):
             self._plan(self._visits.invited(event, self._clock.monotonic_s()))
             return
         accepted = msgspec.structs.replace(event, is_accepted=True)
-        said = Said(room, event.by, "", "", "", wants_receipt=False, invited=accepted)
+        said = MessageReceived(room, event.inviter, "", "", "", wants_receipt=False, invitation=accepted)
         await self._store.inbound_log.put([Sentence(room, "", msgspec.msgpack.encode(said), address)])
         await self._store.inbound_log.notify([Notice(user_id(room))])
 
-    def _decline(self, event: Invited, words: str) -> None:
+    def _decline(self, event: RoomInvitation, words: str) -> None:
         """Tell who invited us why we do not come: through the room, and directly if it is surely they."""
-        if event.through:
-            self._link.hint(stanzas.declining(self._link.address, event.room, event.through, words))
+        if event.relayed_inviter:
+            self._link.send_unconfirmed(stanzas.declining(self._link.address, event.room, event.relayed_inviter, words))
         if event.is_vouched:
-            self._write(event.by, words)
+            self._write(event.inviter, words)
 
     # What other servers say.
 
@@ -367,9 +380,9 @@ class Rooms:
 
     async def _asked(self, jid: str, question: str, within_s: float) -> Element | None:
         """Return the answer of an address, None if there is none in time."""
-        with contextlib.suppress(TimeoutError, LinkLost):
+        with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(within_s):
-                return await self._link.ask(jid, "get", question)
+                return await self._link.request(jid, "get", question)
         return None
 
     # Entering for good, and leaving.
@@ -400,7 +413,7 @@ class Rooms:
             await self._store.users.mark(room, welcomed=True)
             self._write(room, in_a_room(kept.nick, voice(known.habits.speaks)), "groupchat")
         if self._visits.settled(room):
-            self._delivery.on_presence(Seen(room))
+            self._delivery.on_presence(UserAvailable(room))
         if deed.is_new and self._link.is_account:  # bookmarks (XEP-0402) are for people who look after the account
             nick = f"<nick>{escape(kept.nick)}</nick>"
             conference = f"<conference xmlns='{_BOOKMARKS}' autojoin='true'>{nick}</conference>"

@@ -16,7 +16,7 @@ import msgspec
 from cachetools import FIFOCache
 
 from bots.replies.conversation import AFTER_NICK
-from bots.xmpp.port import InRoom, Invited, RoomRefused, SaidInRoom
+from bots.xmpp.events import OccupantPresence, RoomInvitation, RoomJoinRefused, RoomMessageReceived
 from bots.xmpp.service_discovery import NAME
 from service.model import UserId
 from service.net.sites import site_of, site_of_jid
@@ -137,13 +137,13 @@ class _Visit:
         """Whether the room has let us in, settled or not."""
         return self.state in (State.ADMITTED, State.INSIDE)
 
-    def see(self, event: InRoom) -> None:
+    def see(self, event: OccupantPresence) -> None:
         """Note who is there, and what they may do."""
         nick, person = user_id(event.nick), user_id(event.jid) if event.jid else ""
         self.occupants.pop(nick, None)
         manages = event.affiliation in _MANAGERS
         count = sum((affiliation in _MANAGERS) == manages for affiliation, _ in self.occupants.values())
-        if event.present and (manages or person) and count < (MOST_MANAGERS if manages else MOST_GUESTS):
+        if event.is_present and (manages or person) and count < (MOST_MANAGERS if manages else MOST_GUESTS):
             self.occupants[nick] = (event.affiliation, person)
 
     def is_managed_by(self, nick: str) -> bool:
@@ -157,11 +157,11 @@ class _Visit:
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """What was said to us in a room; ``points_at`` is our own id of a message of ours."""
+    """What was said to us in a room; ``reply_to_id`` is our own id of a message of ours."""
 
     text: str
-    points_at: str
-    may_change: bool
+    reply_to_id: str
+    can_manage: bool
 
 
 class Visits:
@@ -221,9 +221,9 @@ class Visits:
         """Return the rooms that we are inside, with who invited us and the owners who are there, if known."""
         return {room: visit.people() for room, visit in self._visits.items() if visit.state is State.INSIDE}
 
-    def invited(self, event: Invited, now_s: float) -> list[Deed]:
+    def invited(self, event: RoomInvitation, now_s: float) -> list[Deed]:
         """Follow an invitation of somebody who may invite us."""
-        by = event.by if event.is_vouched else ""
+        by = event.inviter if event.is_vouched else ""
         if event.room in self._visits:
             return []
         if not self._has_space(event.room, by):
@@ -273,12 +273,12 @@ class Visits:
             visit.reset(now_s)
             visit.wait_s = _RETRY_S[0]
 
-    def moved(self, event: InRoom, now_s: float) -> list[Deed]:
+    def moved(self, event: OccupantPresence, now_s: float) -> list[Deed]:
         """Note that somebody came, changed, or went; unless we have asked to enter, that means nothing."""
         visit = self._in(event.room, State.ENTERING, State.ADMITTED, State.INSIDE)
         if visit is None:
             return []
-        if event.present and not visit.is_admitted:
+        if event.is_present and not visit.is_admitted:
             is_own = MYSELF in event.statuses and (event.nick == visit.nick or RENAMED in event.statuses)
         else:
             is_own = event.nick == visit.nick or MYSELF in event.statuses
@@ -287,9 +287,9 @@ class Visits:
         visit.see(event)
         return []
 
-    def _we_moved(self, event: InRoom, visit: _Visit, now_s: float) -> list[Deed]:
-        if not event.present:
-            if event.destroyed or event.statuses & TURNED_OUT:
+    def _we_moved(self, event: OccupantPresence, visit: _Visit, now_s: float) -> list[Deed]:
+        if not event.is_present:
+            if event.is_destroyed or event.statuses & TURNED_OUT:
                 return self._ended(event.room)
             self.lost(event.room, now_s)
             return []
@@ -319,7 +319,7 @@ class Visits:
         visit.ours = not is_new
         return [Leave(room, visit.nick), *(self._ended(room) if is_new else [])]
 
-    def refused(self, event: RoomRefused) -> list[Deed]:
+    def refused(self, event: RoomJoinRefused) -> list[Deed]:
         """Try another nick, or later, or not again, as a room does not let us in."""
         visit = self._in(event.room, State.ENTERING)
         if visit is None:
@@ -347,7 +347,7 @@ class Visits:
             return [GiveUp(room)]
         return [Drop(room), *([Excuse(visit.by, room, reason)] if reason and visit.by else [])]
 
-    def is_echo(self, event: SaidInRoom) -> bool:
+    def is_echo(self, event: RoomMessageReceived) -> bool:
         """Whether this is a message of ours, as all in the room get it; the room's id of it is kept."""
         visit = self._in(event.room, State.INSIDE)
         if visit is None or event.nick != visit.nick:
@@ -356,14 +356,14 @@ class Visits:
             visit.told[event.room_id] = event.id
         return True
 
-    def to_us(self, event: SaidInRoom) -> Spoken | None:
+    def to_us(self, event: RoomMessageReceived) -> Spoken | None:
         """Return what was said to us: by our name, or under a message of ours; None if it was not."""
         visit = self._in(event.room, State.INSIDE)
         if visit is None:
             return None
-        ours = visit.told.get(event.points_at, "")
+        ours = visit.told.get(event.reply_to_id, "")
         may_change = visit.is_managed_by(event.nick)
-        if event.reacted:
+        if event.is_reaction:
             return Spoken(event.text, ours, may_change) if ours and may_change else None
         named = _addressed(event.text, visit.nick)
         if named is None and not (ours and event.text):

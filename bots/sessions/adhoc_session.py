@@ -17,7 +17,7 @@ import structlog
 from cachetools import TTLCache
 
 from bots.access import COMMAND, FORM, Access, Refused
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.commands import parser as commands
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import House, RequestHandler
@@ -28,7 +28,8 @@ from bots.sessions import forms
 from bots.tasks import end
 from bots.xmpp import adhoc, service_discovery, stanzas
 from bots.xmpp.adhoc import Form
-from bots.xmpp.port import Link, Ordered
+from bots.xmpp.events import AdhocCommandReceived
+from bots.xmpp.interface import XmppSender
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store import Store
@@ -57,11 +58,18 @@ class Counter:
     """Takes what people's software orders; :meth:`hear` never waits."""
 
     def __init__(
-        self, store: Store, link: Link, house: House, *, access: Access, charges: Charges, clock: Clock
+        self,
+        store: Store,
+        link: XmppSender,
+        house: House,
+        *,
+        access: Access,
+        assigned_users: AssignedUsers,
+        clock: Clock,
     ) -> None:
-        """Answer through ``link`` what ``house`` has done, for those whom ``charges`` has."""
+        """Answer through ``link`` what ``house`` has done, for those whom ``assigned_users`` has."""
         self._access = access
-        self._charges = charges
+        self._assigned_users = assigned_users
         self._store = store
         self._link = link
         self._house = house
@@ -71,7 +79,7 @@ class Counter:
         self._at_work: dict[asyncio.Task[None], str] = {}
         """For whom each task works, by JID."""
 
-    def hear(self, ordered: Ordered) -> None:
+    def hear(self, ordered: AdhocCommandReceived) -> None:
         """Begin an errand, or go on with one."""
         if ordered.jid in self._link.rooms:  # nobody in a room acts for it behind its back
             self._refuse(ordered, "auth", "forbidden")
@@ -91,11 +99,11 @@ class Counter:
         self._at_work[task] = jid
         task.add_done_callback(self._at_work.pop)
 
-    async def _serve(self, ordered: Ordered) -> None:
+    async def _serve(self, ordered: AdhocCommandReceived) -> None:
         """Answer one step; a bug in it is logged and stays that person's."""
         speaker = voice(ordered.language)
         try:
-            if not ordered.voice and await self._is_passed_on(ordered):
+            if not ordered.receiver and await self._is_passed_on(ordered):
                 return
             chosen = (await self._store.users.get(ordered.jid)).habits.language
             speaker = voice(chosen or ordered.language)
@@ -106,20 +114,20 @@ class Counter:
             _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
             self._complete(ordered, ordered.session, broken(speaker), wrong=True)
 
-    async def _is_passed_on(self, ordered: Ordered) -> bool:
+    async def _is_passed_on(self, ordered: AdhocCommandReceived) -> bool:
         """Whether another bot serves this person, and has the step now; without Redis we do."""
         uid = user_id(ordered.jid)
         try:
             await self._store.inbound_log.arrive(ordered.jid, self._link.address)
-            if await self._charges.among([uid]):
+            if await self._assigned_users.select([uid]):
                 return False
-            await self._store.inbound_log.notify([Notice(uid, msgspec.msgpack.encode(ordered), self._link.voice)])
+            await self._store.inbound_log.notify([Notice(uid, msgspec.msgpack.encode(ordered), self._link.session_jid)])
         except StoreUnavailable:
             _log.info("an order is answered by whoever got it", user=uid)
             return False
         return True
 
-    async def _step(self, ordered: Ordered, speaker: Voice) -> None:
+    async def _step(self, ordered: AdhocCommandReceived, speaker: Voice) -> None:
         if ordered.node not in commands.VERBS:
             self._refuse(ordered, "cancel", "item-not-found")
         elif not ordered.session and ordered.action != "cancel":
@@ -134,7 +142,7 @@ class Counter:
         else:
             await self._go_on(ordered, errand, speaker)
 
-    async def _begin(self, ordered: Ordered, speaker: Voice) -> None:
+    async def _begin(self, ordered: AdhocCommandReceived, speaker: Voice) -> None:
         refused = await self._refused_form(ordered.jid)
         if refused is not None:
             self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
@@ -153,7 +161,7 @@ class Counter:
             return known.reply
         return None if await self._access.admits(jid) else NotAdmitted()
 
-    async def _go_on(self, ordered: Ordered, errand: _Errand, speaker: Voice) -> None:
+    async def _go_on(self, ordered: AdhocCommandReceived, errand: _Errand, speaker: Voice) -> None:
         """Carry out what was filled in, and answer with how it went, the question that it raised, or what is wrong."""
         session = ordered.session or secrets.token_hex(8)
         if errand.asked is None:
@@ -186,37 +194,37 @@ class Counter:
             replies.append(await answer(RequestHandler(self._house, jid, known.most_subscriptions), line, asked))
         return replies
 
-    def _keep(self, ordered: Ordered, session: str, errand: _Errand, note: str = "") -> None:
+    def _keep(self, ordered: AdhocCommandReceived, session: str, errand: _Errand, note: str = "") -> None:
         own = [key for key in self._errands if key[0] == ordered.jid]
         for old in own[: 1 - MOST_ERRANDS_OF_ONE]:
             self._errands.pop(old, None)
         self._errands[_key(ordered, session)] = errand
         self._answer(ordered, adhoc.going_on(ordered.node, session, errand.form, note))
 
-    def _complete(self, ordered: Ordered, session: str, words: str, *, wrong: bool = False) -> None:
+    def _complete(self, ordered: AdhocCommandReceived, session: str, words: str, *, wrong: bool = False) -> None:
         self._answer(ordered, adhoc.completed(ordered.node, session, words, wrong=wrong))
 
-    def _answer(self, ordered: Ordered, payload: str) -> None:
+    def _answer(self, ordered: AdhocCommandReceived, payload: str) -> None:
         self._write(ordered, stanzas.result(self._address(ordered), ordered.sender, ordered.id, payload))
 
-    def _refuse(self, ordered: Ordered, kind: str, condition: str, detail: str = "") -> None:
+    def _refuse(self, ordered: AdhocCommandReceived, kind: str, condition: str, detail: str = "") -> None:
         told = f"<{detail} xmlns='{service_discovery.COMMANDS}'/>" if detail else ""
         error = (kind, condition)
         self._write(ordered, stanzas.refusal(self._address(ordered), ordered.sender, ordered.id, error, told))
 
-    def _address(self, ordered: Ordered) -> str:
-        return stanzas.bare(ordered.voice) if ordered.voice else self._link.address
+    def _address(self, ordered: AdhocCommandReceived) -> str:
+        return stanzas.bare(ordered.receiver) if ordered.receiver else self._link.address
 
-    def _write(self, ordered: Ordered, stanza: str) -> None:
-        if ordered.voice in ("", self._link.voice):
-            self._link.hint(stanza)
+    def _write(self, ordered: AdhocCommandReceived, stanza: str) -> None:
+        if ordered.receiver in ("", self._link.session_jid):
+            self._link.send_unconfirmed(stanza)
         else:
-            self._begin_task("", self._pass_back(ordered.voice, stanza))
+            self._begin_task("", self._pass_back(ordered.receiver, stanza))
 
     async def _pass_back(self, voice: str, stanza: str) -> None:
         with contextlib.suppress(StoreUnavailable):  # their software asks again
             await self._store.inbound_log.say(voice, [stanza])
 
 
-def _key(ordered: Ordered, session: str) -> tuple[str, str, str]:
+def _key(ordered: AdhocCommandReceived, session: str) -> tuple[str, str, str]:
     return ordered.jid, ordered.node, session

@@ -13,7 +13,7 @@ import structlog
 from cachetools import LRUCache, TTLCache
 
 from bots.access import Access, Refused, limits_of
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import House, RequestHandler
 from bots.i18n.translator import voice
@@ -33,8 +33,9 @@ from bots.replies.subscriptions import ExportedAsFile
 from bots.sessions.reply_sender import ReplySender
 from bots.tasks import end
 from bots.xmpp import stanzas
+from bots.xmpp.events import MessageReceived
+from bots.xmpp.interface import XmppSender
 from bots.xmpp.message_ids import answer_id, fresh_id
-from bots.xmpp.port import Link, Said
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
@@ -63,7 +64,7 @@ _log = structlog.get_logger()
 class _Task(msgspec.Struct, frozen=True):
     """A message to ``address``; its place in the store, "" if it is not stored."""
 
-    said: Said
+    said: MessageReceived
     place: Place = ""
     address: str = ""
     answers: tuple[str, ...] = ()
@@ -86,23 +87,23 @@ class Desk:
 
     def __init__(
         self,
-        link: Link,
+        link: XmppSender,
         house: House,
         *,
         access: Access,
         replies: ReplySender,
-        charges: Charges,
+        assigned_users: AssignedUsers,
         clock: Clock,
-        invited: Callable[[Said, Place], None],
+        invited: Callable[[MessageReceived, Place], None],
     ) -> None:
-        """Have ``replies`` send what ``house`` has done, to whom ``charges`` has; ``link`` says that we are at work.
+        """Have ``replies`` send what ``house`` has done, to ``assigned_users``; ``link`` says that we are at work.
 
         Of an invitation ``invited`` is told, and where it stands in the store, "" if it stands nowhere.
         """
         self._invited = invited
         self._access = access
         self._replies = replies
-        self._charges = charges
+        self._assigned_users = assigned_users
         self._house = house
         self._link = link
         self._serving: dict[str, _Person] = {}
@@ -116,17 +117,17 @@ class Desk:
         self._told_too_fast: LRUCache[tuple[str, str], bool] = LRUCache(_MOST_REMEMBERED)
         """The limits that people exceed and were told of."""
 
-    def hear(self, said: Said) -> None:
+    def hear(self, said: MessageReceived) -> None:
         """Queue a message that is not stored; of more than a hundred unread ones the oldest are dropped.
 
         Of one of many in a room, whose commands stand in one line, the newest are, and sooner.
         """
-        if said.invited is not None:
+        if said.invitation is not None:
             self._invited(said, "")
             return
-        whose = said.jid if said.jid not in self._link.rooms or said.aloud else said.sender
-        waiting = self._serving[whose].unread if said.aloud and whose in self._serving else ()
-        if sum(each.said.occupant == said.occupant for each in waiting) >= _MOST_WAITING_OF_ONE:
+        whose = said.jid if said.jid not in self._link.rooms or said.is_groupchat else said.sender
+        waiting = self._serving[whose].unread if said.is_groupchat and whose in self._serving else ()
+        if sum(each.said.occupant_id == said.occupant_id for each in waiting) >= _MOST_WAITING_OF_ONE:
             return
         if whose not in self._serving and len(self._serving) >= _MOST_SERVED:
             return  # a room can have any number of nicks whisper to us
@@ -135,18 +136,20 @@ class Desk:
     def read(self, unanswered: Sequence[Unanswered]) -> None:
         """Queue stored messages, in order; not again what was queued: it may have been read before it went."""
         for each in unanswered:
-            said = msgspec.msgpack.decode(each.said, type=Said)
+            said = msgspec.msgpack.decode(each.said, type=MessageReceived)
             latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.place)
             if place > latest:
                 self._latest[said.jid] = place
-                if said.invited is not None:
+                if said.invitation is not None:
                     self._invited(said, each.place)
                 else:
                     self._queue(said.jid, _Task(said, each.place, each.address, each.answers))
 
     async def finished(self) -> None:
         """Return when what was begun is answered, of those whom we have served but do not serve any more."""
-        begun = [each.serving for whose, each in self._serving.items() if not self._charges.holds(user_id(whose))]
+        begun = [
+            each.serving for whose, each in self._serving.items() if not self._assigned_users.includes(user_id(whose))
+        ]
         if begun:
             await asyncio.wait(begun)
 
@@ -164,7 +167,9 @@ class Desk:
         try:
             while person.unread:
                 task = person.unread.popleft()
-                if not task.place or self._charges.holds(user_id(whose)):  # else whoever serves them now has read it
+                if not task.place or self._assigned_users.includes(
+                    user_id(whose)
+                ):  # else whoever serves them now has read it
                     await self._answer(whose, person, task)
                 else:
                     self._latest.pop(whose, None)
@@ -181,17 +186,17 @@ class Desk:
             answers = tuple(self._stanza(task, each, count) for count, each in enumerate(contents))
         await self._replies.send(user_id(said.jid), task.place, task.address, answers)
 
-    async def _contents(self, whose: str, person: _Person, said: Said) -> list[str]:
+    async def _contents(self, whose: str, person: _Person, said: MessageReceived) -> list[str]:
         """Return the contents of the messages that answer a command; a bug in it is logged and stays that person's."""
         try:
             limits = limits_of(said)
-            known = await self._access.check(said.jid, limits, said.person)
+            known = await self._access.check(said.jid, limits, said.occupant_user_id)
             if isinstance(known, Refused):
                 return self._refusal(whose, person, said, known)
             for name in limits:
                 self._told_too_fast.pop((whose, name), None)
             # A room is spoken to as its owners and admins speak, not as whoever spoke last.
-            known = await self._house.greet(known, said.language if said.may_change else "")
+            known = await self._house.greet(known, said.language if said.can_manage else "")
             person.language = known.habits.speaks
             return await self._converse(whose, said, known)
         except StoreUnavailable as error:
@@ -201,25 +206,25 @@ class Desk:
             words = broken(voice(person.language or said.language))
         return self._first(said, words) if self._count_misunderstood(whose, said) <= MOST_MISUNDERSTOOD else []
 
-    def _refusal(self, whose: str, person: _Person, said: Said, refused: Refused) -> list[str]:
+    def _refusal(self, whose: str, person: _Person, said: MessageReceived, refused: Refused) -> list[str]:
         """Say once that there are too many commands; say nothing to who is suspended."""
         if not refused.limit or (whose, refused.limit) in self._told_too_fast:
             return []
         self._told_too_fast[whose, refused.limit] = True
         return self._first(said, refused.reply.text(person.language or said.language))
 
-    async def _converse(self, whose: str, said: Said, known: UserState) -> list[str]:
+    async def _converse(self, whose: str, said: MessageReceived, known: UserState) -> list[str]:
         def at_work() -> None:
-            if not said.aloud:
-                self._link.hint(stanzas.composing(self._link.address, said.sender))
+            if not said.is_groupchat:
+                self._link.send_unconfirmed(stanzas.composing(self._link.address, said.sender))
 
         reply = await answer(
             RequestHandler(self._house, said.jid, known.most_subscriptions, at_work),
             said.text,
             self._asked.get(whose),
-            points_at=said.points_at,
-            reacted=said.reacted,
-            may_change=said.may_change,
+            points_at=said.reply_to_id,
+            reacted=said.is_reaction,
+            may_change=said.can_manage,
         )
         self._asked.pop(whose, None)
         if isinstance(reply, NO_COMMAND):
@@ -229,30 +234,30 @@ class Desk:
             if count == MOST_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
                 reply = KeepsQuiet()
         else:
-            self._misunderstood.pop((whose, said.occupant), None)
+            self._misunderstood.pop((whose, said.occupant_id), None)
         if isinstance(reply, Question):
             self._asked[whose] = reply
         written = stanzas.file if isinstance(reply, ExportedAsFile) else stanzas.payload
         more = map(written, reply.others(known.habits.speaks))
         return [*self._first(said, worded(known, reply)), *more]
 
-    def _count_misunderstood(self, whose: str, said: Said) -> int:
+    def _count_misunderstood(self, whose: str, said: MessageReceived) -> int:
         """Count a message that led to nothing; return how many of them its sender has sent in a row."""
-        count: int = self._misunderstood.get((whose, said.occupant), 0) + 1
-        self._misunderstood[whose, said.occupant] = count
+        count: int = self._misunderstood.get((whose, said.occupant_id), 0) + 1
+        self._misunderstood[whose, said.occupant_id] = count
         return count
 
-    def _first(self, said: Said, words: str) -> list[str]:
+    def _first(self, said: MessageReceived, words: str) -> list[str]:
         """Return the content of the first message of an answer, if it says anything; in a room it names its reader."""
         if not words:
             return []
-        named = f"{quoted(said.sender.partition('/')[2])}: {words}" if said.aloud else words
+        named = f"{quoted(said.sender.partition('/')[2])}: {words}" if said.is_groupchat else words
         return [stanzas.payload(named)]
 
     def _stanza(self, task: _Task, content: str, count: int) -> str:
         said, uid = task.said, user_id(task.said.jid)
         ident = answer_id(uid, task.place, count) if task.place else fresh_id(uid)
-        if said.aloud:
+        if said.is_groupchat:
             return stanzas.message(task.address, said.jid, ident, content, kind="groupchat")
         content += stanzas.REQUEST + stanzas.ACTIVE
         return stanzas.message(task.address, said.sender, ident, content, said.thread)

@@ -9,9 +9,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.tasks import end
-from bots.xmpp.port import Link, LinkLost
+from bots.xmpp.interface import XmppSender, XmppSessionLost
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.delivery.inbound_log import Heard, Place
@@ -24,14 +24,14 @@ _RETRY_S: Final = 0.5
 class ReplySender:
     """Sends the replies of one bot."""
 
-    def __init__(self, heard: Heard, link: Link, charges: Charges) -> None:
+    def __init__(self, heard: Heard, link: XmppSender, assigned_users: AssignedUsers) -> None:
         """Write to ``link`` what is sent from its address; the store passes on what another bot has to write.
 
-        Replies to stored messages are sent only to people whom ``charges`` has.
+        Replies to stored messages are sent only to people whom ``assigned_users`` has.
         """
         self._heard = heard
         self._link = link
-        self._charges = charges
+        self._assigned_users = assigned_users
         self._sending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
@@ -41,16 +41,16 @@ class ReplySender:
         Returns when the server has the reply and nobody will send it again, or when it is another bot's to send.
         """
         while True:
-            await self._link.up.wait()
-            if place and not self._charges.holds(uid):
+            await self._link.connected.wait()
+            if place and not self._assigned_users.includes(uid):
                 return
-            if place and not self._charges.are_certain():
+            if place and not self._assigned_users.is_lease_valid():
                 await asyncio.sleep(_RETRY_S)
                 continue
             task = asyncio.create_task(self._deliver(uid, place, address, stanzas))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
-            with contextlib.suppress(LinkLost):
+            with contextlib.suppress(XmppSessionLost):
                 await asyncio.shield(task)
                 return
 
@@ -61,7 +61,7 @@ class ReplySender:
         await end(*self._sending)
 
     async def _deliver(self, uid: UserId, place: Place, address: str, stanzas: Sequence[str]) -> None:
-        """Note, write and complete a reply. Raises LinkLost."""
+        """Note, write and complete a reply. Raises XmppSessionLost."""
         if place:
             with contextlib.suppress(StoreUnavailable):  # whoever takes over now executes the command once more
                 await self._heard.answered(uid, place, stanzas)

@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from bots.xmpp.port import Ordered
+from bots.xmpp.events import AdhocCommandReceived
 from bots.xmpp.service_discovery import COMMANDS
 from bots.xmpp.stanzas import LONGEST_TOKEN, bare, clean
 
@@ -43,7 +43,7 @@ class Form(msgspec.Struct, frozen=True):
     fields: tuple[Field, ...]
 
 
-def read(iq: Element) -> Ordered | None:
+def read(iq: Element) -> AdhocCommandReceived | None:
     """Return what an ``<iq type='set'/>`` orders, or None if it is no command."""
     command = iq.find(f"{{{COMMANDS}}}command")
     sender = iq.get("from", "")
@@ -57,7 +57,7 @@ def read(iq: Element) -> Ordered | None:
         if read > MOST_VALUES or size > LONGEST_VALUES:
             break
         values[field.get("var", "")[:LONGEST_TOKEN]] = tuple(own)
-    return Ordered(
+    return AdhocCommandReceived(
         bare(sender), sender, iq.get("id", ""), command.get("node", "")[:LONGEST_TOKEN],
         command.get("action", "execute"), command.get("sessionid", "")[:LONGEST_TOKEN], values,
         command.get(LANG, "") or iq.get(LANG, ""),

@@ -10,7 +10,8 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 
 from bots.xmpp import message_parser
-from bots.xmpp.port import AskingLink, Receipt, Said
+from bots.xmpp.events import MessageReceived, Receipt
+from bots.xmpp.interface import XmppClient
 from bots.xmpp.stanzas import bare, data_form
 from service.store.delivery.outbox import MessageId
 
@@ -29,7 +30,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     sent: frozenset[MessageId]
     receipts: tuple[Receipt, ...]
-    said: tuple[Said, ...]
+    said: tuple[MessageReceived, ...]
 
 
 def query(search: str, since_s: float, after: str, most: int) -> str:
@@ -40,15 +41,15 @@ def query(search: str, since_s: float, after: str, most: int) -> str:
     return f"<query xmlns='{MAM}' queryid={quoteattr(search)}>{form}<set xmlns='{_RSM}'>{page}</set></query>"
 
 
-async def past(link: AskingLink, since_s: float) -> AsyncIterator[Kept]:
+async def past(link: XmppClient, since_s: float) -> AsyncIterator[Kept]:
     """Return page by page what there was since a moment (Unix s); a server without an archive has none.
 
-    Raises LinkLost, and TimeoutError if a page takes too long.
+    Raises XmppSessionLost, and TimeoutError if a page takes too long.
     """
     after = ""
     for _ in range(MOST_PAGES):
         async with asyncio.timeout(_WITHIN_S):
-            results, answer = await link.search(since_s, after, PAGE)
+            results, answer = await link.query_archive(since_s, after, PAGE)
         yield read(results, link.address)
         last = next_page(answer)
         if last is None:
@@ -60,7 +61,7 @@ def read(results: Iterable[Element], account: str) -> Kept:
     """Return what archived messages were, of the account with this bare JID."""
     sent: set[MessageId] = set()
     receipts: list[Receipt] = []
-    said: list[Said] = []
+    said: list[MessageReceived] = []
     for result in results:
         message, kept = result.find(f"{_FORWARDED}/{{*}}message"), result.find(f"{_FORWARDED}/{_DELAY}")
         if message is None or kept is None:
@@ -71,9 +72,9 @@ def read(results: Iterable[Element], account: str) -> Kept:
         event = message_parser.read(message)
         if isinstance(event, Receipt):
             receipts.append(event)
-        elif isinstance(event, Said):
+        elif isinstance(event, MessageReceived):
             token = message_parser.archived(result.get("id", ""))
-            said.append(msgspec.structs.replace(event, token=token, at_s=message_parser.said_at_s(kept)))
+            said.append(msgspec.structs.replace(event, dedup_key=token, sent_s=message_parser.said_at_s(kept)))
     return Kept(frozenset(sent), tuple(receipts), tuple(said))
 
 

@@ -1,6 +1,6 @@
 """One session with an XMPP server, kept up, as component or as client.
 
-What comes in is turned into the events of :mod:`bots.xmpp.port` before slixmpp dispatches it; what goes
+What comes in is turned into the events of :mod:`bots.xmpp.events` before slixmpp dispatches it; what goes
 out is text, counted into stream management by hand, since slixmpp counts only stanza objects.
 "The server has it" is learnt by a ping behind the messages: a server handles what one stream sends
 in order, so the answer to the ping confirms all before it, with XEP-0198 or, as in components,
@@ -25,7 +25,8 @@ from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots.i18n.translator import voice
 from bots.xmpp import adhoc, archive, message_parser, service_discovery, stanzas
-from bots.xmpp.port import Event, LinkLost, Ordered, PresenceChanged, Said, Started, Wrote
+from bots.xmpp.events import AdhocCommandReceived, ClientActive, Event, MessageReceived, PresenceChanged, SessionStarted
+from bots.xmpp.interface import XmppSessionLost
 from service.observability.metrics import MESSAGES
 from service.settings import Settings
 
@@ -47,23 +48,23 @@ _PING: Final = "{urn:xmpp:ping}ping"
 _log = structlog.get_logger()
 
 Answer = asyncio.Future[Element]
-"""Becomes the answer to a request, be it a result or an error. May raise :class:`LinkLost`."""
+"""Becomes the answer to a request, be it a result or an error. May raise :class:`XmppSessionLost`."""
 
 
 class Connection:
-    """A :class:`bots.xmpp.port.AskingLink` that reconnects by itself while :meth:`run` is running."""
+    """A :class:`bots.xmpp.interface.XmppClient` that reconnects by itself while :meth:`run` is running."""
 
     def __init__(self, settings: Settings, session: str, on_event: Callable[[Event], None]) -> None:
         """Prepare to log in as the settings say; every event is handed to ``on_event``, which must not wait.
 
         Of several connections of one account each needs a ``session`` of its own.
         """
-        self.up = asyncio.Event()
-        self.leads = True
+        self.connected = asyncio.Event()
+        self.answers_presence = True
         """Whether it is on us to answer those who want to see our account's presence."""
         self.address = settings.xmpp_jid
         self.is_account = settings.xmpp_login == "client"
-        self.voice = f"{self.address}/{_resource(session)}" if self.is_account else self.address
+        self.session_jid = f"{self.address}/{_resource(session)}" if self.is_account else self.address
         self._settings = settings
         self._searches: dict[str, list[Element]] = {}
         self._requests: dict[str, tuple[str, Answer]] = {}  # by id: whom it went to, and its answer
@@ -93,13 +94,13 @@ class Connection:
     # Sending.
 
     async def send(self, stanzas_: Sequence[str]) -> None:
-        """See :meth:`bots.xmpp.port.Link.send`."""
+        """See :meth:`bots.xmpp.interface.XmppSender.send`."""
         session = self._session
         started_s = time.monotonic()
         for chunk in _chunks(stanzas_):
-            await self.up.wait()
+            await self.connected.wait()
             if session != self._session:
-                raise LinkLost("The XMPP session ended before everything was written.")
+                raise XmppSessionLost("The XMPP session ended before everything was written.")
             for stanza in chunk:
                 self._write(stanza)
             await self._ping()
@@ -117,10 +118,10 @@ class Connection:
             _log.warning(f"{what} (Prosody: unlimited_jids)", jid=self.address, bytes_per_s=round(pace))
         return now_s
 
-    def hint(self, stanza: str) -> None:
-        """See :meth:`bots.xmpp.port.Link.hint`."""
-        if self.up.is_set():
-            with contextlib.suppress(LinkLost):
+    def send_unconfirmed(self, stanza: str) -> None:
+        """See :meth:`bots.xmpp.interface.XmppSender.hint`."""
+        if self.connected.is_set():
+            with contextlib.suppress(XmppSessionLost):
                 self._write(stanza)
 
     def _write(self, stanza: str) -> None:
@@ -133,11 +134,11 @@ class Connection:
         try:
             self._stream.send_raw(text)
         except NotConnectedError:
-            raise LinkLost("The XMPP connection is gone.") from None
+            raise XmppSessionLost("The XMPP connection is gone.") from None
 
-    async def ask(self, to: str, kind: str, content: str) -> Element:
-        """See :meth:`bots.xmpp.port.AskingLink.ask`."""
-        await self.up.wait()
+    async def request(self, to: str, kind: str, content: str) -> Element:
+        """See :meth:`bots.xmpp.interface.XmppClient.ask`."""
+        await self.connected.wait()
         return await self._request(to, kind, content)
 
     def _request(self, to: str, kind: str, content: str) -> Answer:
@@ -149,22 +150,22 @@ class Connection:
         self._write(stanzas.request(self.address, to, ident, kind, content))
         return answer
 
-    async def search(self, since_s: float, after: str, most: int) -> tuple[list[Element], Element]:
-        """See :meth:`bots.xmpp.port.AskingLink.search`."""
+    async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
+        """See :meth:`bots.xmpp.interface.XmppClient.search`."""
         search = secrets.token_hex(8)
         results = self._searches[search] = []
         try:
-            answer = await self.ask(self.address, "set", archive.query(search, since_s, after, most))
+            answer = await self.request(self.address, "set", archive.query(search, since_s, after_id, limit))
         finally:
             del self._searches[search]
         return results, answer
 
-    def silent_s(self) -> float:
-        """See :meth:`bots.xmpp.port.AskingLink.silent_s`."""
+    def idle_s(self) -> float:
+        """See :meth:`bots.xmpp.interface.XmppClient.silent_s`."""
         return time.monotonic() - self._heard_s
 
-    async def lay_to_rest(self, session: str) -> None:
-        """See :meth:`bots.xmpp.port.AskingLink.lay_to_rest`."""
+    async def terminate_session(self, session: str) -> None:
+        """See :meth:`bots.xmpp.interface.XmppClient.terminate_session`."""
         if not self.is_account:
             return
         remains = _stream(self._settings, session)
@@ -223,9 +224,9 @@ class Connection:
         """Ping an idle server; drop a connection on which nothing comes back (half-open)."""
         while True:
             await asyncio.sleep(PING_EVERY_S)
-            if not self.up.is_set():
+            if not self.connected.is_set():
                 continue
-            if self.silent_s() > SILENT_FOR_S:
+            if self.idle_s() > SILENT_FOR_S:
                 _log.warning("xmpp server is silent", for_s=SILENT_FOR_S)
                 self._stream.abort()
             else:
@@ -236,10 +237,10 @@ class Connection:
     def _session_started(self, _event: Any) -> None:
         self._session_ended(None)
         if isinstance(self._stream, ClientXMPP):
-            self.voice = self._stream.boundjid.full
+            self.session_jid = self._stream.boundjid.full
             self._stream.get_roster()
             self._write(stanzas.presence(self.address, content=service_discovery.PRESENT))
-        self._on_event(Started())
+        self._on_event(SessionStarted())
         self._is_up("xmpp session")
 
     def _session_resumed(self, _event: Any) -> None:
@@ -248,19 +249,19 @@ class Connection:
     def _is_up(self, how: str) -> None:
         self._heard_s = self._since_s = time.monotonic()
         self._deadline.reschedule(None)
-        self.up.set()
+        self.connected.set()
         _log.info(how, jid=self.address)
 
     def _session_ended(self, _event: Any) -> None:
-        self.up.clear()
+        self.connected.clear()
         self._session += 1
         unanswered, self._requests = self._requests, {}
         for _, answer in unanswered.values():
             if not answer.done():
-                answer.set_exception(LinkLost("The XMPP session ended before the server answered."))
+                answer.set_exception(XmppSessionLost("The XMPP session ended before the server answered."))
 
     def _disconnected(self, _event: Any) -> None:
-        self.up.clear()
+        self.connected.clear()
         self._down.set()
 
     def _refused(self, _event: Any) -> None:
@@ -308,7 +309,7 @@ class Connection:
         if kind == "get" and sender:
             told = service_discovery.answer(iq, self.address, voice(iq.get(adhoc.LANG, "")))
             if told is not None:
-                self.hint(stanzas.result(iq.get("to", self.address), sender, iq.get("id", ""), told))
+                self.send_unconfirmed(stanzas.result(iq.get("to", self.address), sender, iq.get("id", ""), told))
                 return True
         return False
 
@@ -322,14 +323,23 @@ class Connection:
         event = message_parser.read(element)
         if event is None:
             return
-        if isinstance(event, Said) and self.is_account and (event.invited is not None or event.jid not in self.rooms):
-            event = msgspec.structs.replace(event, token=message_parser.name(element, self.address, time.time()))
-        if isinstance(event, Said) and not event.at_s and event.invited is None and event.jid not in self.rooms:
+        if (
+            isinstance(event, MessageReceived)
+            and self.is_account
+            and (event.invitation is not None or event.jid not in self.rooms)
+        ):
+            event = msgspec.structs.replace(event, dedup_key=message_parser.name(element, self.address, time.time()))
+        if (
+            isinstance(event, MessageReceived)
+            and not event.sent_s
+            and event.invitation is None
+            and event.jid not in self.rooms
+        ):
             self._has_written(event)
         self._on_event(event)
 
-    def _has_written(self, event: Said | Ordered) -> None:
-        self._on_event(Wrote(event.jid, event.sender.partition("/")[2]))
+    def _has_written(self, event: MessageReceived | AdhocCommandReceived) -> None:
+        self._on_event(ClientActive(event.jid, event.sender.partition("/")[2]))
 
     def _presence(self, element: Element) -> None:
         sender, kind = element.get("from", ""), element.get("type", "")
@@ -340,8 +350,8 @@ class Connection:
         if moved is not None:
             self._on_event(moved)
             return
-        for answer in _PRESENCE_ANSWERS.get(kind, ()) if self.leads else ():
-            self.hint(
+        for answer in _PRESENCE_ANSWERS.get(kind, ()) if self.answers_presence else ():
+            self.send_unconfirmed(
                 stanzas.presence(self.address, jid, answer, content=service_discovery.PRESENT if not answer else "")
             )
         if kind in ("", "unavailable"):

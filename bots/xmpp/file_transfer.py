@@ -7,7 +7,7 @@ from xml.sax.saxutils import quoteattr
 
 import structlog
 
-from bots.xmpp.port import AskingLink, LinkLost
+from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.stanzas import condition_of
 from service.errors import CoronetError, UploadRefused
 from service.net.uploads import Uploads as Files
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 class Uploads:
     """Shares files through our server; ``files`` reads what lies there."""
 
-    def __init__(self, link: AskingLink, files: Files) -> None:
+    def __init__(self, link: XmppClient, files: Files) -> None:
         """Ask the server through ``link``; write and read ``files``."""
         self._link = link
         self.files = files
@@ -49,11 +49,11 @@ class Uploads:
                 if len(body) > most_bytes:
                     raise UploadRefused(f"{service} takes files of up to {most_bytes:,} bytes.")
                 wanted = f"filename={quoteattr(name)} size='{len(body)}' content-type={quoteattr(media_type)}"
-                slot = await self._link.ask(service, "get", f"<request xmlns='{_UPLOAD}' {wanted}/>")
+                slot = await self._link.request(service, "get", f"<request xmlns='{_UPLOAD}' {wanted}/>")
                 return await self._written(service, slot, body, media_type)
         except TimeoutError:
             raise UploadRefused(f"The server was not done within {WITHIN_S:g} s.") from None
-        except LinkLost as error:
+        except XmppSessionLost as error:
             raise UploadRefused(str(error)) from error
 
     async def _written(self, service: str, slot: Element, body: bytes, media_type: str) -> str:
@@ -86,7 +86,7 @@ class Uploads:
         """Return the answer, an empty one from who does not give any in time."""
         try:
             async with asyncio.timeout(_ASKED_WITHIN_S):
-                return await self._link.ask(jid, "get", f"<query xmlns='{namespace}'/>")
+                return await self._link.request(jid, "get", f"<query xmlns='{namespace}'/>")
         except TimeoutError:
             return Element("iq")
 

@@ -11,7 +11,15 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from bots.commands.parser import VERB_OF, cut, reaction
-from bots.xmpp.port import Bounced, InRoom, Invited, Receipt, RoomRefused, Said, SaidInRoom
+from bots.xmpp.events import (
+    MessageBounced,
+    MessageReceived,
+    OccupantPresence,
+    Receipt,
+    RoomInvitation,
+    RoomJoinRefused,
+    RoomMessageReceived,
+)
 from bots.xmpp.stanzas import LONGEST_TOKEN, MARKERS, MUC, OUT_OF_BAND, RECEIPTS, bare, clean, condition_of
 
 _REPLY: Final = "urn:xmpp:reply:0"
@@ -42,11 +50,11 @@ _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 _MARKS: Final = tuple(f"{{{MARKERS}}}{mark}" for mark in ("displayed", "acknowledged", "received"))
 
 
-def read(stanza: Element) -> Said | SaidInRoom | Receipt | Bounced | None:
+def read(stanza: Element) -> MessageReceived | RoomMessageReceived | Receipt | MessageBounced | None:
     """Return what an incoming ``<message/>`` means to us, or None if nothing."""
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
-        return Bounced(bare(sender), ident, condition_of(stanza), sender.partition("/")[2])
+        return MessageBounced(bare(sender), ident, condition_of(stanza), sender.partition("/")[2])
     if (
         kind not in ("chat", "normal", "groupchat")
         or not sender
@@ -60,7 +68,9 @@ def read(stanza: Element) -> Said | SaidInRoom | Receipt | Bounced | None:
         return None if at_s else _in_room(stanza)
     invited = _invitation(stanza)
     if invited is not None:
-        return Said(bare(sender), sender, ident, "", "", wants_receipt=False, at_s=at_s, invited=invited)
+        return MessageReceived(
+            bare(sender), sender, ident, "", "", wants_receipt=False, sent_s=at_s, invitation=invited
+        )
     return _said(stanza, at_s)
 
 
@@ -96,16 +106,16 @@ def archived(ident: str) -> str:
     return f"{_BY_ARCHIVE}{ident[:LONGEST_TOKEN]}"
 
 
-def same_since_s(said: Said, now_s: float) -> float:
+def same_since_s(said: MessageReceived, now_s: float) -> float:
     """Return since when (Unix s) a message of this name is this one; one that was heard before that is another."""
-    if said.token.startswith(_BY_ARCHIVE):
+    if said.dedup_key.startswith(_BY_ARCHIVE):
         return 0.0
-    return said.at_s - CLOCKS_DIFFER_S if said.at_s else now_s - SAME_WITHIN_S
+    return said.sent_s - CLOCKS_DIFFER_S if said.sent_s else now_s - SAME_WITHIN_S
 
 
-def is_stale(said: Said, now_s: float) -> bool:
+def is_stale(said: MessageReceived, now_s: float) -> bool:
     """Whether this was said too long ago to be answered."""
-    return 0.0 < said.at_s < now_s - STALE_S
+    return 0.0 < said.sent_s < now_s - STALE_S
 
 
 def said_at_s(element: Element) -> float:
@@ -122,12 +132,12 @@ def _kept_since(stanza: Element) -> float:
     return max((said_at_s(found) for tag in _DELAYED for found in stanza.iterfind(tag)), default=0.0)
 
 
-def room_presence(stanza: Element) -> InRoom | RoomRefused | None:
+def room_presence(stanza: Element) -> OccupantPresence | RoomJoinRefused | None:
     """Return what a ``<presence/>`` says of a room (XEP-0045), or None if it is nobody's in a room."""
     room, _, nick = stanza.get("from", "").partition("/")
     kind = stanza.get("type", "")
     if kind == "error" and stanza.find(f"{{{MUC}}}x") is not None:
-        return RoomRefused(room, condition_of(stanza))
+        return RoomJoinRefused(room, condition_of(stanza))
     told = stanza.find(f"{_USER}x")
     if told is None or not nick or kind not in ("", "unavailable"):
         return None
@@ -136,32 +146,32 @@ def room_presence(stanza: Element) -> InRoom | RoomRefused | None:
     item = found if found is not None else Element("item")
     destroyed = told.find(f"{_USER}destroy") is not None
     affiliation, jid = item.get("affiliation", "none"), bare(item.get("jid", ""))
-    return InRoom(room, nick, affiliation, kind == "", statuses, destroyed, jid)
+    return OccupantPresence(room, nick, affiliation, kind == "", statuses, destroyed, jid)
 
 
-def _invitation(stanza: Element) -> Invited | None:
+def _invitation(stanza: Element) -> RoomInvitation | None:
     """Return the room that a ``<message/>`` invites us to (XEP-0045 §7.8.2, XEP-0249), or None."""
     sender = bare(stanza.get("from", ""))
     invite, direct = stanza.find(f"{_USER}x/{_USER}invite"), stanza.find(_DIRECT)
     if invite is not None:
         through = invite.get("from", "")[:_LONGEST_JID] or sender
-        found = Invited(sender, bare(through), stanza.findtext(f"{_USER}x/{_USER}password", ""), through)
+        found = RoomInvitation(sender, bare(through), stanza.findtext(f"{_USER}x/{_USER}password", ""), through)
     elif direct is not None:
-        found = Invited(bare(direct.get("jid", "")).lower(), sender, direct.get("password", ""), is_vouched=True)
+        found = RoomInvitation(bare(direct.get("jid", "")).lower(), sender, direct.get("password", ""), is_vouched=True)
     else:
         return None
     sane = 0 < len(found.room) <= _LONGEST_JID and len(found.password) <= _LONGEST_JID and "@" in found.room
     return found if sane and clean(found.room) == found.room else None
 
 
-def _said(stanza: Element, at_s: float) -> Said | None:
+def _said(stanza: Element, at_s: float) -> MessageReceived | None:
     text, points_at, reacted = _words(stanza)
     if text is None or _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or ""):
         return None
     sender, ident = stanza.get("from", ""), stanza.get("id", "")
     thread = stanza.findtext("{*}thread") or ""
     names_it = 0 < len(ident) <= LONGEST_TOKEN
-    return Said(
+    return MessageReceived(
         bare(sender),
         sender,
         ident,
@@ -172,12 +182,12 @@ def _said(stanza: Element, at_s: float) -> Said | None:
         points_at,
         reacted,
         wants_marker=names_it and stanza.find(f"{{{MARKERS}}}markable") is not None,
-        at_s=at_s,
+        sent_s=at_s,
         is_private=stanza.find(f"{_USER}x") is not None,
     )
 
 
-def _in_room(stanza: Element) -> SaidInRoom | None:
+def _in_room(stanza: Element) -> RoomMessageReceived | None:
     text, points_at, reacted = _words(stanza)
     room, _, nick = stanza.get("from", "").partition("/")
     if text is None or not nick:
@@ -185,7 +195,7 @@ def _in_room(stanza: Element) -> SaidInRoom | None:
     named = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == room)
     room_id = next(named, "")[:LONGEST_TOKEN]
     ident, occupant = stanza.get("id", ""), _occupant(stanza)
-    return SaidInRoom(room, nick, ident, room_id, text, _language(stanza), points_at, reacted, occupant)
+    return RoomMessageReceived(room, nick, ident, room_id, text, _language(stanza), points_at, reacted, occupant)
 
 
 def _occupant(stanza: Element) -> str:

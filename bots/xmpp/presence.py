@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
-from bots.xmpp.port import Absent, PresenceChanged, Seen, Wrote
+from bots.xmpp.events import ClientActive, PresenceChanged, UserAvailable, UserUnavailable
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.people.users import Users
@@ -26,7 +26,7 @@ _RETRY_S: Final = 0.5
 class Presences:
     """Turns clients' presences into people's. :meth:`run` drives it; the other methods never wait."""
 
-    def __init__(self, users: Users, on_event: Callable[[Seen | Absent], None]) -> None:
+    def __init__(self, users: Users, on_event: Callable[[UserAvailable | UserUnavailable], None]) -> None:
         """Hand the presence of people whom ``users`` has to ``on_event``."""
         self._users = users
         self._on_event = on_event
@@ -52,10 +52,10 @@ class Presences:
             self._waiting_of[event.jid] += 1
             self._stirred.set()
 
-    def wrote(self, event: Wrote) -> None:
+    def wrote(self, event: ClientActive) -> None:
         """A client that we did not know to be online is one that came online: not everybody shows us their presence."""
         is_new = event.resource not in self.people.get(event.jid, ())
-        self._on_event(Seen(event.jid, is_new_client=is_new))
+        self._on_event(UserAvailable(event.jid, is_new_client=is_new))
 
     async def run(self) -> None:
         """Look up who is known until cancelled."""
@@ -91,9 +91,9 @@ class Presences:
         else:
             resources.clear()
         if not resources:
-            self._on_event(Absent(event.jid))
+            self._on_event(UserUnavailable(event.jid))
             return
         self.people[event.jid] = resources
         if len(self.people) > MOST_PEOPLE:
             del self.people[next(iter(self.people))]
-        self._on_event(Seen(event.jid, any(resources.values()), is_new_client=is_new))
+        self._on_event(UserAvailable(event.jid, any(resources.values()), is_new_client=is_new))

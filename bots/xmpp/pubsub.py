@@ -6,7 +6,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import quoteattr
 
-from bots.xmpp.port import AskingLink
+from bots.xmpp.interface import XmppClient
 from bots.xmpp.stanzas import condition_of, data_form
 from service.errors import OperationalError
 
@@ -24,9 +24,9 @@ class PubsubRefused(OperationalError, code="pubsub-refused"):
 
 
 class Pubsub:
-    """One service. All methods may raise :class:`PubsubRefused`, LinkLost, or TimeoutError."""
+    """One service. All methods may raise :class:`PubsubRefused`, XmppSessionLost, or TimeoutError."""
 
-    def __init__(self, link: AskingLink, service: str) -> None:
+    def __init__(self, link: XmppClient, service: str) -> None:
         """Ask through ``link``."""
         self._link = link
         self._service = service
@@ -64,7 +64,9 @@ class Pubsub:
 
     async def _ask(self, kind: str, content: str, role: str = "") -> Element:
         async with asyncio.timeout(ANSWERED_WITHIN_S):
-            answer = await self._link.ask(self._service, kind, f"<pubsub xmlns='{_PUBSUB}{role}'>{content}</pubsub>")
+            answer = await self._link.request(
+                self._service, kind, f"<pubsub xmlns='{_PUBSUB}{role}'>{content}</pubsub>"
+            )
         if answer.get("type") == "error":
             raise PubsubRefused(condition_of(answer))
         return answer

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 from bots.commands.parser import VERBS
 from bots.i18n.translator import Voice
 from bots.replies.help import command_title
-from bots.xmpp.port import AskingLink
+from bots.xmpp.interface import XmppClient
 from bots.xmpp.pubsub import Pubsub, PubsubRefused
 from bots.xmpp.stanzas import data_form
 
@@ -107,8 +107,8 @@ def answer(iq: Element, address: str, voice: Voice) -> str | None:
     return answers[asked.tag]() if asked.tag in answers else None
 
 
-async def publish(link: AskingLink) -> None:
-    """Publish the picture, name and card of our account that its server does not have yet. Raises LinkLost.
+async def publish(link: XmppClient) -> None:
+    """Publish the picture, name and card of our account that its server does not have yet. Raises XmppSessionLost.
 
     Contacts are notified of each publication, so what is there is left alone. A component answers for itself.
     """
@@ -120,9 +120,9 @@ async def publish(link: AskingLink) -> None:
         if not kept:
             with contextlib.suppress(PubsubRefused):  # the server keeps no nodes for accounts
                 await account.publish(node, ident, payload, {"access_model": "open"})
-    card = await link.ask(link.address, "get", "<vCard xmlns='vcard-temp'/>")
+    card = await link.request(link.address, "get", "<vCard xmlns='vcard-temp'/>")
     if not card.findtext("{vcard-temp}vCard/{vcard-temp}FN"):
-        await link.ask(link.address, "set", _VCARD_TEMP)
+        await link.request(link.address, "set", _VCARD_TEMP)
 
 
 def _info(node: str, voice: Voice) -> str | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from bots import process
-from bots.cluster.served_people import PARTS
+from bots.cluster.assigned_users import PARTITION_COUNT
 from service.embedded.redis import PrivateRedis
 from service.feeds.entries.version_parts import parts
 from service.model import Channel
@@ -47,7 +47,7 @@ async def measured(
 
     async def shared() -> bool:
         holders = await store.partition_leases.holders(process.name(settings))
-        return len(holders) == PARTS and len(set(holders.values())) == plan["count"]
+        return len(holders) == PARTITION_COUNT and len(set(holders.values())) == plan["count"]
 
     with tempfile.TemporaryDirectory() as logs:
         async with bots(settings, Path(logs), plan["count"]):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bots import process
-from bots.cluster.served_people import PARTS, part_of
+from bots.cluster.assigned_users import PARTITION_COUNT, partition_of
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
@@ -32,7 +32,7 @@ ENTRY = re.compile(r"\bEntry k(\d+)\b")
 async def servers(store: Store, settings: Settings) -> list[str]:
     """Which bot serves each part of the people; empty until all are served."""
     holders = await store.partition_leases.holders(process.name(settings))
-    return [holders[part] for part in range(PARTS)] if len(holders) == PARTS else []
+    return [holders[part] for part in range(PARTITION_COUNT)] if len(holders) == PARTITION_COUNT else []
 
 
 async def shared_by(store: Store, settings: Settings, count: int) -> bool:
@@ -68,7 +68,7 @@ async def test_one_of_two_bots_is_killed_amidst_news_and_commands_and_nothing_is
             lambda: all(entries(person) == [1, 2] for person in people), "everybody is told", within_s=HEALED_WITHIN_S
         )
         voices = {message.resource for person in people for message in person.received if ENTRY.search(message.body)}
-        serving = {(await servers(store, settings))[part_of(user_id(person.jid))] for person in people}
+        serving = {(await servers(store, settings))[partition_of(user_id(person.jid))] for person in people}
         assert voices == {f"coronet-{bot}" for bot in serving}, "each is told by the bot that serves them"
 
         said = {person.jid: [secrets.token_hex(8) for _ in range(COMMANDS)] for person in people}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots.pubsub.publisher import MOST_AT_FIRST, Publishing
-from bots.xmpp.port import LinkLost
+from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.pubsub import PubsubRefused
 from service.clock import SystemClock
 from service.feeds.urls import channel_id
@@ -40,13 +40,13 @@ class Service:
         self.told: list[tuple[str, str]] = []
         self._fails = list(fails)
 
-    async def ask(self, _to: str, _kind: str, content: str) -> Element:
+    async def request(self, _to: str, _kind: str, content: str) -> Element:
         fails = self._fails.pop(0) if self._fails else ""
         if fails == "before":
-            raise LinkLost("The request was lost.")
+            raise XmppSessionLost("The request was lost.")
         answer = self._answer(fromstring(content)[0])  # noqa: S314 - it is what is tested
         if fails == "after":
-            raise LinkLost("The answer was lost.")
+            raise XmppSessionLost("The answer was lost.")
         return answer
 
     def _answer(self, asked: Element) -> Element:
@@ -123,7 +123,7 @@ async def go_on(publishing: Publishing, most: int) -> bool:
             return True
         try:
             await publishing.bring_up(CID)
-        except (LinkLost, PubsubRefused):
+        except (XmppSessionLost, PubsubRefused):
             continue
     return False
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from bots.bot import Bot
-from bots.cluster.served_people import EVERYBODY, Charges
+from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
 from service.clock import Clock, SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import Parts
@@ -42,18 +42,18 @@ class JumpingClock(SystemClock):
 
 @contextlib.asynccontextmanager
 async def serving(
-    settings: Settings, store: Store, clock: Clock | None = None, charges: Charges | None = None
+    settings: Settings, store: Store, clock: Clock | None = None, assigned_users: AssignedUsers | None = None
 ) -> AsyncIterator[Bot]:
-    """Run a bot, of everybody unless ``charges`` says otherwise; it has a session when the block begins."""
+    """Run a bot, of everybody unless ``assigned_users`` says otherwise; it has a session when the block begins."""
     clock = clock or SystemClock()
-    if charges is None:
-        charges = Charges(store.inbound_log, clock, settings.xmpp_jid)
-        charges.hold(EVERYBODY)
-    bot = Bot(settings, store, clock, charges, secrets.token_hex(4))
+    if assigned_users is None:
+        assigned_users = AssignedUsers(store.inbound_log, clock, settings.xmpp_jid)
+        assigned_users.assign(ALL_PARTITIONS)
+    bot = Bot(settings, store, clock, assigned_users, secrets.token_hex(4))
     running = asyncio.create_task(bot.run())
     try:
         async with asyncio.timeout(20):
-            await bot.connection.up.wait()
+            await bot.connection.connected.wait()
             # By the answer its server has taken its presence in, too: what came before would have been kept for later.
             await bot.connection._ping()
         yield bot

@@ -17,7 +17,7 @@ def software(client: ChatClient) -> Any:
 
 def where(bot: Bot) -> str:
     """Where a bot's own software is reached: behind an account, only under its full address."""
-    return bot.connection.voice
+    return bot.connection.session_jid
 
 
 class Errand:

@@ -72,7 +72,7 @@ key                          type    meaning
 ``cn:{u:UID}:rate:WHAT``     string  how often this window; stays when the person is forgotten; expires
 ``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all → Preferences (msgpack)
 ``cn:{u:UID}:imports``       list    what is still to be imported: Subscribed (msgpack)
-``cn:{u:UID}:heard``         stream  what they said and nobody has answered: ``s`` Said (msgpack), ``v`` to which bot
+``cn:{u:UID}:heard``         stream  messages nobody has answered: ``s`` MessageReceived (msgpack), ``v`` to which bot
 ``cn:{u:UID}:answers``       hash    place there → the answers that are on their way (JSON); expires
 ``cn:{u:UID}:known``         zset    names of what they said lately → when (Unix s); expires
 ``cn:{u:UID}:home``          string  the address they wrote to first; expires if they were not let in

@@ -75,7 +75,7 @@ async def test_what_only_the_server_had_is_sent_again_after_its_kill(
                 await tell(store, [alice], channel, f"kept-{version}", base=version)
                 await until(lambda: all_confirmed(store, alice, version), "the server keeps it for her")  # noqa: B023 - awaited at once
             os.kill(own_prosody.pid, signal.SIGKILL)
-            await until_so(lambda: not bot.connection.up.is_set(), "the bot notices")
+            await until_so(lambda: not bot.connection.connected.is_set(), "the bot notices")
             await own_prosody.stop()
             await own_prosody.start()
             alice.give_receipts(willing=True)

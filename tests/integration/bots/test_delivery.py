@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bots.cluster.served_people import EVERYBODY, Charges
+from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.xmpp.port import LinkLost
+from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import Parts
@@ -176,7 +176,7 @@ async def test_nothing_is_lost_when_the_server_is_killed(
             await alice.wait_for(lambda message: "Entry before" in message.body)
             await _nothing_waits(store)
             await own_prosody.stop()
-            await until_so(lambda: not bot.connection.up.is_set(), "the bot notices")
+            await until_so(lambda: not bot.connection.connected.is_set(), "the bot notices")
             await tell(store, [alice], channel, "meanwhile", base=2)
             await own_prosody.start()
             await alice.wait_for(lambda message: "Entry meanwhile" in message.body, 30)
@@ -204,21 +204,21 @@ async def _nothing_waits(store: Store) -> None:
 class _FailingOnce:
     """A link that loses its connection at the first send, and goes on in the same session."""
 
-    address = voice = "feeds.localhost"
+    address = session_jid = "feeds.localhost"
     is_account = False
 
     def __init__(self) -> None:
-        self.up = asyncio.Event()
-        self.up.set()
+        self.connected = asyncio.Event()
+        self.connected.set()
         self.tried: list[str] = []
         self.rooms: set[str] = set()
 
     async def send(self, stanzas: Sequence[str]) -> None:
         self.tried += stanzas
         if len(self.tried) == 1:
-            raise LinkLost("The XMPP connection is gone.")
+            raise XmppSessionLost("The XMPP connection is gone.")
 
-    def hint(self, stanza: str) -> None:
+    def send_unconfirmed(self, stanza: str) -> None:
         """Nobody is there."""
 
 
@@ -226,9 +226,9 @@ class _FailingOnce:
 async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store: Store) -> None:
     link = _FailingOnce()
     clock = SystemClock()
-    charges = Charges(store.inbound_log, clock, link.address)
-    charges.hold(EVERYBODY)
-    delivery = OutboxConsumer(store, link, clock, charges, 5.0)
+    assigned_users = AssignedUsers(store.inbound_log, clock, link.address)
+    assigned_users.assign(ALL_PARTITIONS)
+    delivery = OutboxConsumer(store, link, clock, assigned_users, 5.0)
     alice = ChatClient("alice@localhost", "", "127.0.0.1", 0, link.address)
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)

@@ -10,10 +10,10 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from bots.cluster.served_people import EVERYBODY, Charges
+from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
 from bots.delivery import outbox_consumer, scheduler
 from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.xmpp.port import Receipt
+from bots.xmpp.events import Receipt
 from service.clock import SystemClock
 from service.feeds.entries.version_parts import parts
 from service.model import Change, Entry
@@ -94,12 +94,12 @@ class Server:
 class ServerLink:
     """One process's session."""
 
-    address = voice = "feeds.localhost"
+    address = session_jid = "feeds.localhost"
     is_account = False
 
     def __init__(self, server: Server, process: Killed) -> None:
-        self.up = asyncio.Event()
-        self.up.set()
+        self.connected = asyncio.Event()
+        self.connected.set()
         self.rooms: set[str] = set()
         self.delivery: OutboxConsumer
         self._server, self._process = server, process
@@ -114,7 +114,7 @@ class ServerLink:
                 asyncio.get_running_loop().call_soon(self.delivery.on_receipt, receipt)
         await self._process.step()
 
-    def hint(self, stanza: str) -> None:
+    def send_unconfirmed(self, stanza: str) -> None:
         """Nobody answers."""
 
 
@@ -125,9 +125,9 @@ async def started(settings: Settings, server: Server, process: Killed) -> AsyncI
     redis = KillableLink(settings)
     redis.process = process
     store = Store(redis)
-    charges = Charges(store.inbound_log, clock, link.address)
-    charges.hold(EVERYBODY)
-    link.delivery = OutboxConsumer(store, link, clock, charges, 1_000.0)
+    assigned_users = AssignedUsers(store.inbound_log, clock, link.address)
+    assigned_users.assign(ALL_PARTITIONS)
+    link.delivery = OutboxConsumer(store, link, clock, assigned_users, 1_000.0)
     delivering = asyncio.create_task(link.delivery.run())
     link.delivery.on_session_started()
     try:

@@ -78,7 +78,7 @@ async def test_an_account_is_not_served_as_a_room(
         online(mallory, *at, resource="owner") as posing,
     ):
         room.send_raw(f"<message to='{mine.xmpp_jid}'>{INVITED_BY.format(alice.jid)}</message>")
-        to = bot.connection.voice
+        to = bot.connection.session_jid
         for _ in range(3):
             await in_order(alice)
             room.send_raw(presence(f"{mallory}/Coronet", to, "none", "110"))

@@ -9,7 +9,7 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from bots.bot import Bot
-from bots.cluster.served_people import EVERYBODY, Charges, part_of
+from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers, partition_of
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import Parts
@@ -36,24 +36,24 @@ Pair = tuple[Bot, Bot, Guest]
 async def pair(settings: Settings, store: Store, person: Person) -> AsyncIterator[Pair]:
     """Two bots of one account, the second of which serves only the room of somebody who has opened one."""
     guest = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
-    theirs = frozenset([part_of(user_id(guest.room))])
+    theirs = frozenset([partition_of(user_id(guest.room))])
     async with (
-        serving(settings, store, charges=_of(settings, store, EVERYBODY - theirs)) as one,
-        serving(settings, store, charges=_of(settings, store, theirs)) as other,
+        serving(settings, store, assigned_users=_of(settings, store, ALL_PARTITIONS - theirs)) as one,
+        serving(settings, store, assigned_users=_of(settings, store, theirs)) as other,
     ):
         yield one, other, guest
 
 
-def _of(settings: Settings, store: Store, parts: frozenset[int], *addresses: str) -> Charges:
-    charges = Charges(store.inbound_log, SystemClock(), settings.xmpp_jid, addresses)
-    charges.hold(parts)
-    return charges
+def _of(settings: Settings, store: Store, parts: frozenset[int], *addresses: str) -> AssignedUsers:
+    assigned_users = AssignedUsers(store.inbound_log, SystemClock(), settings.xmpp_jid, addresses)
+    assigned_users.assign(parts)
+    return assigned_users
 
 
 @pytest.mark.parametrize("direct", [True, False])
 async def test_an_invitation_that_only_another_bot_was_brought_is_followed(pair: Pair, *, direct: bool) -> None:
     one, other, alice = pair
-    alice.invite(one.connection.voice, direct=direct)
+    alice.invite(one.connection.session_jid, direct=direct)
     await alice.hears("Hello! I am Coronet")
     assert other.connection.rooms == {alice.room}
     assert not one.connection.rooms
@@ -80,11 +80,11 @@ async def test_an_invitation_that_both_were_brought_is_followed_once_and_not_aga
 
 async def test_who_may_not_invite_is_told_so_once(settings: Settings, store: Store, person: Person) -> None:
     guest = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "eve").open()
-    theirs = frozenset([part_of(user_id(guest.room))])
+    theirs = frozenset([partition_of(user_id(guest.room))])
     closed = settings.model_copy(update={"who_may_use": "listed", "allowed_users": ("nobody@localhost",)})
     async with (
-        serving(closed, store, charges=_of(settings, store, EVERYBODY - theirs)),
-        serving(closed, store, charges=_of(settings, store, theirs)),
+        serving(closed, store, assigned_users=_of(settings, store, ALL_PARTITIONS - theirs)),
+        serving(closed, store, assigned_users=_of(settings, store, theirs)),
     ):
         guest.invite(settings.xmpp_jid, direct=True)
         await guest.client.wait_for(lambda message: bool(message.body))
@@ -107,8 +107,8 @@ async def test_a_room_is_told_by_the_shard_that_is_in_it(clean_redis: str, store
         second = told.model_copy(update={"xmpp_jid": server.shards[0]})
         jid = await server.register("alice", "pw")
         async with (
-            serving(told, store, charges=_of(told, store, EVERYBODY, *addresses)),
-            serving(second, store, charges=_of(second, store, EVERYBODY, *addresses)),
+            serving(told, store, assigned_users=_of(told, store, ALL_PARTITIONS, *addresses)),
+            serving(second, store, assigned_users=_of(second, store, ALL_PARTITIONS, *addresses)),
             online(jid, "pw", "127.0.0.1", server.c2s_port, server.bot_jid) as client,
         ):
             alice = await Guest(client, "room@rooms.localhost", "alice").open()

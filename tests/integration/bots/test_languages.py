@@ -28,7 +28,7 @@ async def test_who_chooses_a_language_is_answered_and_told_in_it(bot: Bot, perso
     )
     assert (await told(store, alice)).startswith("und 2 weitere: ")
     assert "I speak English" not in await alice.say("language")
-    assert bot.connection.up.is_set()
+    assert bot.connection.connected.is_set()
 
 
 async def test_who_chooses_none_is_spoken_to_in_that_of_their_client(bot: Bot, person: Person, store: Store) -> None:

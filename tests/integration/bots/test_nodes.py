@@ -204,7 +204,7 @@ async def test_what_the_service_lost_is_made_again(store: Store, settings: Setti
     async with serving(settings, store) as bot:
         await arrived(store, settings, channel, 1)
         forgotten = f"<pubsub xmlns='http://jabber.org/protocol/pubsub#owner'><delete node='{channel.id}'/></pubsub>"
-        await bot.connection.ask(settings.pubsub_service, "set", forgotten)
+        await bot.connection.request(settings.pubsub_service, "set", forgotten)
         await publish(store, channel, "new")
         await arrived(store, settings, channel, 2)
         assert len(await reader.entries(channel.id)) == 2

@@ -106,7 +106,7 @@ async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(bot: Bot, person: 
     assert await traces(store, alice.jid) == []
     await until_so(lambda: alice.sees_the_bot == "none", "and are no contacts any more")
     if bot.connection.is_account:
-        roster = await bot.connection.ask(bot.connection.address, "get", "<query xmlns='jabber:iq:roster'/>")
+        roster = await bot.connection.request(bot.connection.address, "get", "<query xmlns='jabber:iq:roster'/>")
         assert not list(roster.iter("{jabber:iq:roster}item"))
     await tell(store, [alice], channel, "late", base=2)
     assert "Hello!" in await alice.say("status")

@@ -10,7 +10,7 @@ import pytest
 from bots import process
 from bots.bot import Bot
 from bots.main import run
-from bots.xmpp.port import LinkLost
+from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.urls import channel_id
@@ -59,7 +59,7 @@ async def test_it_answers_as_soon_as_it_says_that_it_is_ready(settings: Settings
     program = process.create(settings, store, SystemClock())
 
     async def is_ready() -> bool:
-        with contextlib.suppress(LinkLost):
+        with contextlib.suppress(XmppSessionLost):
             program.ready()
             return True
         return False

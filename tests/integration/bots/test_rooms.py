@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bots.bot import Bot
-from bots.xmpp.port import Said
+from bots.xmpp.events import MessageReceived
 from bots.xmpp.stanzas import clean
 from service.feeds.entries.version_parts import Parts
 from service.settings import Settings
@@ -53,7 +53,9 @@ async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_
     alice.say("Coronet: subscribe https://example.org/feed")
     await alice.hears("Subscribed")
     heard = list(alice.heard)
-    whispered = Said(alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, at_s=1.0)
+    whispered = MessageReceived(
+        alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, sent_s=1.0
+    )
     sentence = Sentence(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
     assert await store.inbound_log.put([sentence]) == [True]
     await store.inbound_log.notify([Notice(user_id(alice.room))])
@@ -155,7 +157,7 @@ async def test_an_account_bookmarks_its_rooms(bot: Bot, owner: Callable[[], Awai
     question = "<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='urn:xmpp:bookmarks:1'/></pubsub>"
 
     async def bookmarked() -> list[str]:
-        answer = await bot.connection.ask(bot.connection.address, "get", question)
+        answer = await bot.connection.request(bot.connection.address, "get", question)
         return [item.get("id", "") for item in answer.iter("{http://jabber.org/protocol/pubsub}item")]
 
     async def kept() -> bool:
@@ -200,7 +202,7 @@ async def test_whatever_its_owner_is_called_the_room_is_answered(
             alice.say_as(name, "Coronet: list")
         await alice.hears("You have no subscriptions", times=min(first + 15, len(names)))
     assert len({text.partition(": You have")[0] for _, text in alice.heard}) > len(names) / 2
-    assert bot.connection.up.is_set()
+    assert bot.connection.connected.is_set()
 
 
 @pytest.mark.parametrize("login", ["component"])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bots.xmpp import archive, message_parser
-from bots.xmpp.port import Receipt, Said
+from bots.xmpp.events import MessageReceived, Receipt
 
 BOT, ALICE = "bot@localhost", "alice@localhost"
 
@@ -36,13 +36,13 @@ def test_what_we_sent_what_arrived_and_what_was_said_are_told_apart() -> None:
     found = archive.read(results, BOT)
     assert found.sent == {"batch-1"}
     assert found.receipts == (Receipt(ALICE, "batch-1"),)
-    assert [(said.jid, said.text, said.at_s) for said in found.said] == [(ALICE, "list", 1_767_225_600.0)]
+    assert [(said.jid, said.text, said.sent_s) for said in found.said] == [(ALICE, "list", 1_767_225_600.0)]
 
 
 def test_what_was_said_has_the_name_in_the_archive_that_it_had_when_it_was_brought() -> None:
     (said,) = archive.read([kept("77", message("<body>list</body>"))], BOT).said
     brought = message(f"<body>list</body><stanza-id xmlns='urn:xmpp:sid:0' by='{BOT}' id='77'/>")
-    assert message_parser.name(parsed(brought), BOT, 0.0) == said.token
+    assert message_parser.name(parsed(brought), BOT, 0.0) == said.dedup_key
 
 
 def test_only_the_accounts_own_server_can_name_a_message() -> None:
@@ -71,12 +71,13 @@ def test_without_an_archive_a_message_that_was_kept_has_the_name_that_it_had_whe
 
 def test_only_an_archive_names_a_message_for_good() -> None:
     said = message_parser.read(parsed(message("<body>list</body>")))
-    assert isinstance(said, Said)
+    assert isinstance(said, MessageReceived)
     assert (
-        message_parser.same_since_s(msgspec.structs.replace(said, token=message_parser.archived("1")), 9_000.0) == 0.0
+        message_parser.same_since_s(msgspec.structs.replace(said, dedup_key=message_parser.archived("1")), 9_000.0)
+        == 0.0
     )
     assert message_parser.same_since_s(said, 9_000.0) == 9_000.0 - message_parser.SAME_WITHIN_S
-    kept = msgspec.structs.replace(said, at_s=5_000.0)
+    kept = msgspec.structs.replace(said, sent_s=5_000.0)
     assert message_parser.same_since_s(kept, 9_000.0) == 5_000.0 - message_parser.CLOCKS_DIFFER_S, (
         "ids may be used again"
     )

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from bots.cluster.served_people import EVERYBODY, PARTS, Charges, part_of
+from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers, partition_of
 from service.clock import Clock
 from service.model import UserId
 from service.store.client.keys import user_id
@@ -35,40 +35,42 @@ class Homes:
         return [self._homes.get(uid, "") for uid in uids]
 
 
-def charges(address: str = ONE, addresses: Sequence[str] = (), homes: dict[UserId, str] | None = None) -> Charges:
-    return Charges(cast("Heard", Homes(homes or {})), cast("Clock", Now()), address, addresses)
+def assigned_users(
+    address: str = ONE, addresses: Sequence[str] = (), homes: dict[UserId, str] | None = None
+) -> AssignedUsers:
+    return AssignedUsers(cast("Heard", Homes(homes or {})), cast("Clock", Now()), address, addresses)
 
 
 def test_everybody_is_in_one_part_and_parts_are_about_as_many() -> None:
-    sizes = Counter(map(part_of, PEOPLE))
-    assert set(sizes) <= EVERYBODY
-    assert max(sizes.values()) < 4 * len(PEOPLE) / PARTS
+    sizes = Counter(map(partition_of, PEOPLE))
+    assert set(sizes) <= ALL_PARTITIONS
+    assert max(sizes.values()) < 4 * len(PEOPLE) / PARTITION_COUNT
 
 
 async def test_parts_divide_people_so_that_each_is_somebodys() -> None:
-    first, second = charges(), charges()
-    first.hold(frozenset(range(PARTS // 2)))
-    second.hold(EVERYBODY - frozenset(range(PARTS // 2)))
-    ours, theirs = await first.among(PEOPLE), await second.among(PEOPLE)
+    first, second = assigned_users(), assigned_users()
+    first.assign(frozenset(range(PARTITION_COUNT // 2)))
+    second.assign(ALL_PARTITIONS - frozenset(range(PARTITION_COUNT // 2)))
+    ours, theirs = await first.select(PEOPLE), await second.select(PEOPLE)
     assert sorted(ours + theirs) == sorted(PEOPLE)
-    assert (first.leads, second.leads) == (True, False)
+    assert (first.is_leader, second.is_leader) == (True, False)
 
 
 async def test_of_several_addresses_each_serves_whose_home_it_is_and_the_first_all_others() -> None:
     homes = {PEOPLE[0]: TWO, PEOPLE[1]: ONE, PEOPLE[2]: GONE}
     found = []
     for address in (ONE, TWO):
-        own = charges(address, (ONE, TWO), homes)
-        own.hold(EVERYBODY)
-        found.append(await own.among(PEOPLE[:4]))
+        own = assigned_users(address, (ONE, TWO), homes)
+        own.assign(ALL_PARTITIONS)
+        found.append(await own.select(PEOPLE[:4]))
     assert found == [PEOPLE[1:4], PEOPLE[:1]]
 
 
 @pytest.mark.parametrize(("now_s", "certain"), [(9.9, True), (10.0, False)])
 def test_it_is_sure_of_them_as_long_as_its_lease_lasts_by_its_own_clock(now_s: float, *, certain: bool) -> None:
     now = Now()
-    own = Charges(cast("Heard", Homes({})), cast("Clock", now), ONE)
-    assert not own.are_certain()
-    own.hold(EVERYBODY, 10.0)
+    own = AssignedUsers(cast("Heard", Homes({})), cast("Clock", now), ONE)
+    assert not own.is_lease_valid()
+    own.assign(ALL_PARTITIONS, 10.0)
     now.at_s = now_s
-    assert own.are_certain() is certain
+    assert own.is_lease_valid() is certain

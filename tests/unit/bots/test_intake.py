@@ -11,15 +11,16 @@ import pytest
 from bots.inbound.intake import Intake, WaitingMessages
 from bots.tasks import end
 from bots.xmpp.archive import Kept
-from bots.xmpp.port import LinkLost, Said
+from bots.xmpp.events import MessageReceived
+from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
 from service.store.delivery.inbound_log import Sentence, Unanswered
 from tests.support.waiting import until_so
 
 
-def said(jid: str, text: str = "list") -> Said:
-    return Said(jid, f"{jid}/phone", "1", text, "", wants_receipt=False)
+def said(jid: str, text: str = "list") -> MessageReceived:
+    return MessageReceived(jid, f"{jid}/phone", "1", text, "", wants_receipt=False)
 
 
 def test_no_server_fills_the_queue_with_addresses_that_it_invents() -> None:
@@ -49,9 +50,9 @@ class Scene:
     is_account = True
 
     def __init__(self) -> None:
-        self.up = asyncio.Event()
-        self.up.set()
-        self.archive: list[Said] = []
+        self.connected = asyncio.Event()
+        self.connected.set()
+        self.archive: list[MessageReceived] = []
         self.archive_answers = asyncio.Event()
         self.archive_error: Exception | None = None
         self.asked = 0
@@ -69,7 +70,7 @@ class Scene:
             raise self.archive_error
         yield Kept(frozenset(), (), tuple(self.archive))
 
-    def silent_s(self) -> float:
+    def idle_s(self) -> float:
         return 0.0
 
     # The store.
@@ -83,7 +84,7 @@ class Scene:
     async def put(self, sentences: Sequence[Sentence]) -> list[bool]:
         if self.store_is_away:
             raise StoreUnavailable("away")
-        texts = [msgspec.msgpack.decode(each.said, type=Said).text for each in sentences]
+        texts = [msgspec.msgpack.decode(each.said, type=MessageReceived).text for each in sentences]
         self.stored += texts
         return [True] * len(texts)
 
@@ -95,10 +96,10 @@ class Scene:
 
     # Who serves.
 
-    async def among(self, uids: Iterable[str]) -> list[str]:
+    async def select(self, uids: Iterable[str]) -> list[str]:
         return list(uids)
 
-    def holds(self, _uid: str) -> bool:
+    def includes(self, _uid: str) -> bool:
         return True
 
 
@@ -108,7 +109,7 @@ class Memory:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def hear(self, said: Said) -> None:
+    def hear(self, said: MessageReceived) -> None:
         self.heard.append(said.text)
 
     def read(self, _unanswered: object) -> None:
@@ -141,7 +142,7 @@ async def test_what_the_archive_has_is_stored_before_what_is_said_meanwhile(monk
         await until_so(lambda: scene.noted > 1, "it is noted that all is stored")
 
 
-@pytest.mark.parametrize("error", [LinkLost("gone"), TimeoutError()])
+@pytest.mark.parametrize("error", [XmppSessionLost("gone"), TimeoutError()])
 async def test_without_the_archive_messages_are_stored_but_not_noted_as_all(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -167,7 +168,7 @@ async def test_a_session_that_begins_while_the_archive_is_read_starts_over(monke
         await until_so(lambda: scene.asked == 1, "the archive is asked")
         intake.started()
         intake.on_message(said("alice@home.example", "now"))
-        scene.archive_error = LinkLost("the first session is over")
+        scene.archive_error = XmppSessionLost("the first session is over")
         scene.archive_answers.set()
         await until_so(lambda: scene.asked == 2, "it is asked again")
         scene.archive_error = None

@@ -12,7 +12,7 @@ from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import LANGUAGES, voice
 from bots.rooms.room_state import Visits
 from bots.xmpp import message_parser, stanzas
-from bots.xmpp.port import InRoom, SaidInRoom
+from bots.xmpp.events import OccupantPresence, RoomMessageReceived
 from service.feeds.entries.change_detection import examine
 from service.feeds.sandbox.protocol import Document, Examine
 from service.feeds.urls import channel_id
@@ -108,21 +108,24 @@ def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
     visits = Visits()
     visits.remember({ROOM: Room("Coronet")}, {}, 0.0)
     visits.checked(ROOM, is_group_chat=True)
-    visits.moved(InRoom(ROOM, "Coronet", "none", present=True, statuses=frozenset(["110"]), destroyed=False), 0.0)
+    visits.moved(
+        OccupantPresence(ROOM, "Coronet", "none", is_present=True, statuses=frozenset(["110"]), is_destroyed=False),
+        0.0,
+    )
     visits.settled(ROOM)
     for nick in filter(None, map(stanzas.clean, STRINGS)):
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
         there = message_parser.room_presence(come)
-        assert isinstance(there, InRoom)
+        assert isinstance(there, OccupantPresence)
         visits.moved(there, 0.0)
         spoken = ET.Element("message", {"from": f"{ROOM}/{nick}", "type": "groupchat"})
         ET.SubElement(spoken, "body").text = f"{nick}: status"
         said = message_parser.read(spoken)
-        assert isinstance(said, SaidInRoom)
+        assert isinstance(said, RoomMessageReceived)
         assert said.nick == nick
         assert visits.is_manager(ROOM, nick)
-        visits.moved(msgspec.structs.replace(there, present=False), 0.0)
+        visits.moved(msgspec.structs.replace(there, is_present=False), 0.0)
         visits.to_us(said)
         answer = stanzas.message("bot@example.org", ROOM, "1", stanzas.payload(f"{said.nick}: hello"), kind="groupchat")
         assert ET.fromstring(answer).findtext("body") == f"{nick}: hello"  # noqa: S314 - we wrote it

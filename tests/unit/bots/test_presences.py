@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from bots.xmpp import presence
-from bots.xmpp.port import Absent, PresenceChanged, Seen
+from bots.xmpp.events import PresenceChanged, UserAvailable, UserUnavailable
 from bots.xmpp.presence import Presences
 from service.errors import StoreUnavailable
 from service.model import UserId
@@ -38,7 +38,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.users = KnownUsers()
-        self.events: list[Seen | Absent] = []
+        self.events: list[UserAvailable | UserUnavailable] = []
         self.presences = Presences(cast(Users, self.users), self.events.append)
 
     def online(self, name: str, resource: str = "x", *, is_free: bool = True) -> None:
@@ -72,7 +72,7 @@ async def test_a_person_is_free_at_any_client_and_absent_without_one(scene: Scen
     scene.online("alice", "phone")
     scene.offline("alice", "")
     await scene.settled()
-    free = [event.is_free if isinstance(event, Seen) else None for event in scene.events]
+    free = [event.is_free if isinstance(event, UserAvailable) else None for event in scene.events]
     assert free == [False, True, False, None, True, None]
     assert {event.jid for event in scene.events} == {alice}
     assert scene.presences.people == {}
@@ -83,7 +83,7 @@ async def test_of_strangers_nothing_is_remembered_or_said(scene: Scene) -> None:
         scene.online("mallory", str(number))
     scene.online("alice")
     await scene.settled()
-    assert scene.events == [Seen("alice@localhost", is_free=True, is_new_client=True)]
+    assert scene.events == [UserAvailable("alice@localhost", is_free=True, is_new_client=True)]
     assert list(scene.presences.people) == ["alice@localhost"]
 
 
@@ -112,7 +112,10 @@ async def test_what_comes_while_somebody_is_looked_up_stays_in_order(scene: Scen
     scene.offline("alice")
     scene.users.may_answer.set()
     await scene.settled()
-    assert scene.events == [Seen("alice@localhost", is_free=True, is_new_client=True), Absent("alice@localhost")]
+    assert scene.events == [
+        UserAvailable("alice@localhost", is_free=True, is_new_client=True),
+        UserUnavailable("alice@localhost"),
+    ]
 
 
 async def test_a_new_session_knows_nothing_of_the_old_one(scene: Scene) -> None:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from bots.cluster.served_people import Charges
+from bots.cluster.assigned_users import AssignedUsers
 from bots.sessions.reply_sender import ReplySender
 from bots.tasks import end
-from bots.xmpp.port import Link
+from bots.xmpp.interface import XmppSender
 from service.model import UserId
 from service.store.delivery.inbound_log import Heard, Place
 
@@ -20,8 +20,8 @@ class _Server:
     address = "bot@localhost"
 
     def __init__(self) -> None:
-        self.up = asyncio.Event()
-        self.up.set()
+        self.connected = asyncio.Event()
+        self.connected.set()
         self.sent = asyncio.Event()
         self.confirmed = asyncio.Event()
         self.unanswered = {MESSAGE}
@@ -36,16 +36,16 @@ class _Server:
     async def done(self, pairs: Sequence[tuple[UserId, Place]]) -> None:
         self.unanswered -= set(pairs)
 
-    def holds(self, _uid: UserId) -> bool:
+    def includes(self, _uid: UserId) -> bool:
         return True
 
-    def are_certain(self) -> bool:
+    def is_lease_valid(self) -> bool:
         return True
 
 
 async def _leaving(server: _Server) -> "asyncio.Task[None]":
     """Return the end of a bot that was told to leave when it had written its answer."""
-    sender = ReplySender(cast("Heard", server), cast("Link", server), cast("Charges", server))
+    sender = ReplySender(cast("Heard", server), cast("XmppSender", server), cast("AssignedUsers", server))
     saying = asyncio.create_task(sender.send(*MESSAGE, "bot@localhost", ["<message/>"]))
     await server.sent.wait()
     await end(saying)

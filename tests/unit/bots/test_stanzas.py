@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.xmpp import message_parser, stanzas
-from bots.xmpp.port import Bounced, Receipt, Said
+from bots.xmpp.events import MessageBounced, MessageReceived, Receipt
 
 ALICE = "from='alice@localhost/phone' to='feeds.localhost'"
 
@@ -46,21 +46,21 @@ def test_a_message_has_its_id_as_origin_id() -> None:
 def test_chat_is_read_with_its_bare_sender() -> None:
     request = "<request xmlns='urn:xmpp:receipts'/>"
     read = message_parser.read(message(f"{ALICE} type='chat' id='q'", f"<body>hi</body><thread>t</thread>{request}"))
-    assert read == Said("alice@localhost", "alice@localhost/phone", "q", "hi", "t", wants_receipt=True)
+    assert read == MessageReceived("alice@localhost", "alice@localhost/phone", "q", "hi", "t", wants_receipt=True)
 
 
 @pytest.mark.parametrize("body", ["", "<body>https://files.example/1.xml</body>", "<body> Import </body>"])
 def test_a_file_is_a_list_to_import(body: str) -> None:
     oob = "<x xmlns='jabber:x:oob'><url>https://files.example/1.xml</url></x>"
     read = message_parser.read(message(f"{ALICE} type='chat'", body + oob))
-    assert isinstance(read, Said)
+    assert isinstance(read, MessageReceived)
     assert read.text == "import https://files.example/1.xml"
 
 
 def test_what_is_said_with_a_file_counts_for_itself() -> None:
     oob = "<x xmlns='jabber:x:oob'><url>https://files.example/1.xml</url></x>"
     read = message_parser.read(message(f"{ALICE} type='chat'", f"<body>list</body>{oob}"))
-    assert isinstance(read, Said)
+    assert isinstance(read, MessageReceived)
     assert read.text == "list"
     assert message_parser.read(message(f"{ALICE} type='chat'", "<x xmlns='jabber:x:oob'/>")) is None
 
@@ -77,17 +77,17 @@ def test_a_marker_of_a_message_says_that_it_has_come(mark: str) -> None:
     assert message_parser.read(message(ALICE, marked)) == Receipt("alice@localhost", "m1", is_marker=True)
     assert message_parser.read(message(f"{ALICE} type='groupchat'", marked)) is None, "of another's message there"
     said = message_parser.read(message(ALICE, f"<body>list</body>{marked}"))
-    assert isinstance(said, Said), "what comes with words is not taken for these alone"
+    assert isinstance(said, MessageReceived), "what comes with words is not taken for these alone"
 
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_who_wants_to_know_what_was_read_says_so(*, asked: bool) -> None:
     content = "<body>list</body>" + ("<markable xmlns='urn:xmpp:chat-markers:0'/>" if asked else "")
     said = message_parser.read(message(f"{ALICE} type='chat' id='q'", content))
-    assert isinstance(said, Said)
+    assert isinstance(said, MessageReceived)
     assert (said.wants_marker, said.wants_receipt) == (asked, False)
     nameless = message_parser.read(message(f"{ALICE} type='chat'", content))
-    assert isinstance(nameless, Said)
+    assert isinstance(nameless, MessageReceived)
     assert not nameless.wants_marker
 
 
@@ -112,14 +112,14 @@ def test_what_is_said_of_a_link_is_well_formed(url: str, properties: dict[str, s
 def test_errors_are_bounces_never_commands() -> None:
     error = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
     read = message_parser.read(message(f"{ALICE} type='error' id='m1'", f"<body>list</body>{error}"))
-    assert read == Bounced("alice@localhost", "m1", "gone", "phone")
+    assert read == MessageBounced("alice@localhost", "m1", "gone", "phone")
     blocked = (
         "<error type='cancel'><blocked xmlns='urn:xmpp:blocking:errors'/>"
         "<not-acceptable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
     )
     read = message_parser.read(message(f"{ALICE} type='error' id='m1'", blocked))
-    assert read == Bounced("alice@localhost", "m1", "not-acceptable", "phone")
-    assert message_parser.read(message(f"{ALICE} type='error' id='m1'", "")) == Bounced(
+    assert read == MessageBounced("alice@localhost", "m1", "not-acceptable", "phone")
+    assert message_parser.read(message(f"{ALICE} type='error' id='m1'", "")) == MessageBounced(
         "alice@localhost", "m1", "undefined-condition", "phone"
     )
 
@@ -147,8 +147,8 @@ def test_what_is_not_said_to_us_now_means_nothing(attributes: str, content: str)
 
 def said_at(*delays: str) -> float:
     said = message_parser.read(message(f"{ALICE} type='chat'", f"<body>list</body>{''.join(delays)}"))
-    assert isinstance(said, Said)
-    return said.at_s
+    assert isinstance(said, MessageReceived)
+    return said.sent_s
 
 
 def delay(stamp: str) -> str:
@@ -166,7 +166,7 @@ def test_what_a_server_kept_says_when_it_was_said() -> None:
 @pytest.mark.parametrize("stamp", ["", "yesterday", "9999-99-99", "0001-01-01T00:00:00+14:00", "2" * 100_000])
 def test_what_was_said_at_no_moment_is_stale(stamp: str) -> None:
     said = message_parser.read(message(f"{ALICE} type='chat'", f"<body>list</body>{delay(stamp)}"))
-    assert isinstance(said, Said)
+    assert isinstance(said, MessageReceived)
     assert message_parser.is_stale(said, 1_767_225_600.0)
 
 
@@ -174,8 +174,8 @@ def test_what_is_said_now_is_never_stale_and_what_was_kept_is_after_a_day() -> N
     now_s = 1_767_225_600.0
     live = message_parser.read(message(f"{ALICE} type='chat'", "<body>list</body>"))
     kept = message_parser.read(message(f"{ALICE} type='chat'", f"<body>list</body>{delay('2026-01-01T00:00:00Z')}"))
-    assert isinstance(live, Said)
-    assert isinstance(kept, Said)
+    assert isinstance(live, MessageReceived)
+    assert isinstance(kept, MessageReceived)
     assert not message_parser.is_stale(live, now_s)
     assert not message_parser.is_stale(kept, now_s + message_parser.STALE_S)
     assert message_parser.is_stale(kept, now_s + message_parser.STALE_S + 1)
@@ -185,7 +185,7 @@ def test_what_would_be_repeated_in_an_answer_is_short_or_left_out() -> None:
     long = "x" * (stanzas.LONGEST_TOKEN + 1)
     content = f"<body>{'a' * 100_000}</body><thread>{long}</thread><request xmlns='urn:xmpp:receipts'/>"
     said = message_parser.read(message(f"{ALICE} type='chat' id='{long}'", content))
-    assert isinstance(said, Said)
+    assert isinstance(said, MessageReceived)
     assert (said.thread, said.wants_receipt) == ("", False)
     assert len(said.text) < 5_000
 
@@ -206,8 +206,8 @@ REPLY = "<reply xmlns='urn:xmpp:reply:0' to='feeds.localhost' id='m1'/>"
 def test_what_a_reply_quotes_for_old_clients_is_not_part_of_it(bounds: str, text: str) -> None:
     fallback = f"<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body {bounds}/></fallback>"
     read = message_parser.read(message(f"{ALICE} type='chat'", f"<body>Some news\nmute</body>{REPLY}{fallback}"))
-    assert isinstance(read, Said)
-    assert (read.text, read.points_at, read.reacted) == (text, "m1", False)
+    assert isinstance(read, MessageReceived)
+    assert (read.text, read.reply_to_id, read.is_reaction) == (text, "m1", False)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_what_a_reply_quotes_for_old_clients_is_not_part_of_it(bounds: str, text
 )
 def test_lines_that_quote_are_not_part_of_what_is_said(body: str, text: str) -> None:
     read = message_parser.read(message(f"{ALICE} type='chat'", f"<body>{escape(body)}</body>"))
-    assert isinstance(read, Said)
+    assert isinstance(read, MessageReceived)
     assert read.text == text
 
 
@@ -235,8 +235,8 @@ def test_a_reaction_is_the_command_it_stands_for(emojis: tuple[str, ...], text: 
     if text is None:
         assert read is None
     else:
-        assert isinstance(read, Said)
-        assert (read.text, read.points_at, read.reacted) == (text, "m1", True)
+        assert isinstance(read, MessageReceived)
+        assert (read.text, read.reply_to_id, read.is_reaction) == (text, "m1", True)
 
 
 def test_what_is_sent_again_says_when_it_was_sent_first() -> None:

@@ -29,7 +29,7 @@ class Server:
     def __init__(self, slot: str) -> None:
         self.slot = slot
 
-    async def ask(self, to: str, _kind: str, content: str) -> Element:
+    async def request(self, to: str, _kind: str, content: str) -> Element:
         if "http:upload" in content:
             return XML(self.slot)
         if "disco#items" in content:

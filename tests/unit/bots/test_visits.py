@@ -24,7 +24,7 @@ from bots.rooms.room_state import (
     Visits,
     can_vouch,
 )
-from bots.xmpp.port import InRoom, Invited, RoomRefused, SaidInRoom
+from bots.xmpp.events import OccupantPresence, RoomInvitation, RoomJoinRefused, RoomMessageReceived
 from service.store.client.keys import user_id
 from service.store.people.rooms import Room
 
@@ -32,24 +32,30 @@ ROOM = "lounge@rooms.example"
 NOBODY = frozenset[str]()
 
 
-def came(room: str = ROOM, nick: str = "Coronet", *statuses: str) -> InRoom:
+def came(room: str = ROOM, nick: str = "Coronet", *statuses: str) -> OccupantPresence:
     """We are in."""
-    return InRoom(room, nick, "none", present=True, statuses=frozenset(("110", *statuses)), destroyed=False)
+    return OccupantPresence(
+        room, nick, "none", is_present=True, statuses=frozenset(("110", *statuses)), is_destroyed=False
+    )
 
 
-def went(*statuses: str, destroyed: bool = False) -> InRoom:
+def went(*statuses: str, destroyed: bool = False) -> OccupantPresence:
     """We are out."""
-    return InRoom(ROOM, "Coronet", "none", present=False, statuses=frozenset(("110", *statuses)), destroyed=destroyed)
+    return OccupantPresence(
+        ROOM, "Coronet", "none", is_present=False, statuses=frozenset(("110", *statuses)), is_destroyed=destroyed
+    )
 
 
-def occupant(nick: str, affiliation: str, *, present: bool = True, jid: str = "") -> InRoom:
+def occupant(nick: str, affiliation: str, *, is_present: bool = True, jid: str = "") -> OccupantPresence:
     """Somebody else came or went."""
-    return InRoom(ROOM, nick, affiliation, present, NOBODY, destroyed=False, jid=jid)
+    return OccupantPresence(ROOM, nick, affiliation, is_present, NOBODY, is_destroyed=False, jid=jid)
 
 
-def invitation(room: str = ROOM, by: str = "alice@example", password: str = "", *, is_vouched: bool = True) -> Invited:
+def invitation(
+    room: str = ROOM, by: str = "alice@example", password: str = "", *, is_vouched: bool = True
+) -> RoomInvitation:
     """Somebody who may wants us there."""
-    return Invited(room, by, password, is_vouched=is_vouched)
+    return RoomInvitation(room, by, password, is_vouched=is_vouched)
 
 
 def settle(*people: str, nick: str = "Coronet") -> Settle:
@@ -57,9 +63,11 @@ def settle(*people: str, nick: str = "Coronet") -> Settle:
     return Settle(ROOM, Room(nick, "secret", "alice@example"), frozenset(map(user_id, people)), is_new=True)
 
 
-def said(nick: str, text: str, *, points_at: str = "", room_id: str = "", reacted: bool = False) -> SaidInRoom:
+def said(
+    nick: str, text: str, *, reply_to_id: str = "", room_id: str = "", is_reaction: bool = False
+) -> RoomMessageReceived:
     """Somebody spoke."""
-    return SaidInRoom(ROOM, nick, "id", room_id, text, "", points_at, reacted)
+    return RoomMessageReceived(ROOM, nick, "id", room_id, text, "", reply_to_id, is_reaction)
 
 
 def entering() -> Visits:
@@ -133,7 +141,7 @@ def test_nobody_speaks_for_a_room_that_is_not_settled() -> None:
 
 def test_only_a_presence_of_our_own_lets_us_in() -> None:
     visits = entering()
-    somebody = InRoom(ROOM, "Coronet", "none", present=True, statuses=NOBODY, destroyed=False)
+    somebody = OccupantPresence(ROOM, "Coronet", "none", is_present=True, statuses=NOBODY, is_destroyed=False)
     assert visits.moved(somebody, 1.0) == [], "they have the nick that we asked for"
     assert visits.moved(came(nick="eve"), 1.0) == []
     assert visits.moved(came(ROOM, "Coronet (bot)", RENAMED), 1.0) == [settle("alice@example", nick="Coronet (bot)")]
@@ -179,11 +187,11 @@ def test_a_reply_to_what_was_told_before_a_restart_is_still_understood() -> None
     visits.moved(came(), 1.0)
     visits.settled(ROOM)
     visits.is_echo(said("Coronet", "news", room_id="fresh"))
-    spoken = visits.to_us(said("bob", "pause", points_at="theirs"))
+    spoken = visits.to_us(said("bob", "pause", reply_to_id="theirs"))
     assert spoken is not None
-    assert spoken.points_at == "ours"
-    assert visits.to_us(said("bob", "pause", points_at="fresh")) is not None
-    assert visits.to_us(said("bob", "pause", points_at="unknown")) is None
+    assert spoken.reply_to_id == "ours"
+    assert visits.to_us(said("bob", "pause", reply_to_id="fresh")) is not None
+    assert visits.to_us(said("bob", "pause", reply_to_id="unknown")) is None
 
 
 @pytest.mark.parametrize(
@@ -218,13 +226,13 @@ def test_a_room_that_we_made_by_entering_it_is_left() -> None:
 
 def test_another_name_is_taken_where_ours_is_taken() -> None:
     visits = entering()
-    assert visits.refused(RoomRefused(ROOM, "conflict")) == [Enter(ROOM, "Coronet-2", "secret")]
+    assert visits.refused(RoomJoinRefused(ROOM, "conflict")) == [Enter(ROOM, "Coronet-2", "secret")]
     assert visits.moved(came(nick="Coronet-2"), 1.0) == [settle("alice@example", nick="Coronet-2")]
 
 
 def test_who_invited_us_in_vain_is_told() -> None:
     refused = [Drop(ROOM), Excuse("alice@example", ROOM, "refused")]
-    assert entering().refused(RoomRefused(ROOM, "registration-required")) == refused
+    assert entering().refused(RoomJoinRefused(ROOM, "registration-required")) == refused
 
 
 def test_whoever_turns_us_out_is_rid_of_us() -> None:
@@ -240,8 +248,8 @@ def test_a_room_that_was_shut_down_is_entered_again_later_each_time() -> None:
     asked = [now_s for now_s in range(10, 200) if visits.due(float(now_s))]
     assert asked[:4] == [10, 25, 55, 115]
     visits.checked(ROOM, is_group_chat=True)
-    assert visits.refused(RoomRefused(ROOM, "remote-server-timeout")) == [], "that may pass"
-    assert visits.refused(RoomRefused(ROOM, "forbidden")) == [GiveUp(ROOM)], "that is a ban"
+    assert visits.refused(RoomJoinRefused(ROOM, "remote-server-timeout")) == [], "that may pass"
+    assert visits.refused(RoomJoinRefused(ROOM, "forbidden")) == [GiveUp(ROOM)], "that is a ban"
 
 
 def test_a_new_session_enters_all_rooms_and_forgets_open_invitations() -> None:
@@ -275,7 +283,7 @@ def test_owners_and_admins_manage_a_room_while_they_are_there() -> None:
         visits.moved(occupant(nick, affiliation), 2.0)
     assert [visits.is_manager(ROOM, nick) for nick in ("alice", "bob", "eve")] == [True, True, False]
     visits.moved(occupant("bob", "none"), 3.0)
-    visits.moved(occupant("alice", "owner", present=False), 3.0)
+    visits.moved(occupant("alice", "owner", is_present=False), 3.0)
     assert not visits.is_manager(ROOM, "alice"), "somebody else may have taken that name"
     assert not visits.is_manager(ROOM, "bob")
 
@@ -284,12 +292,14 @@ def test_under_a_message_of_ours_no_name_is_needed() -> None:
     visits = inside()
     visits.moved(occupant("alice", "owner"), 2.0)
     assert visits.is_echo(said("Coronet", "news", room_id="r1"))
-    spoken = visits.to_us(said("alice", "stop", points_at="r1"))
+    spoken = visits.to_us(said("alice", "stop", reply_to_id="r1"))
     assert spoken is not None
-    assert (spoken.text, spoken.points_at, spoken.may_change) == ("stop", "id", True)
-    assert visits.to_us(said("alice", "stop", points_at="r2")) is None
-    assert visits.to_us(said("alice", "", points_at="r1")) is None, "it only quotes us"
-    assert visits.to_us(said("eve", "unsubscribe", points_at="r1", reacted=True)) is None, "a guest merely likes or not"
+    assert (spoken.text, spoken.reply_to_id, spoken.can_manage) == ("stop", "id", True)
+    assert visits.to_us(said("alice", "stop", reply_to_id="r2")) is None
+    assert visits.to_us(said("alice", "", reply_to_id="r1")) is None, "it only quotes us"
+    assert visits.to_us(said("eve", "unsubscribe", reply_to_id="r1", is_reaction=True)) is None, (
+        "a guest merely likes or not"
+    )
 
 
 EVENTS = ("invite", "check", "came", "went", "refused", "due", "restart")
@@ -308,10 +318,12 @@ def test_whatever_comes_rooms_are_ours_from_settling_to_giving_up(events: list[t
             case "came":
                 deeds = visits.moved(came(room), float(now_s))
             case "went":
-                gone = InRoom(room, "Coronet", "none", present=False, statuses=frozenset(("307",)), destroyed=False)
+                gone = OccupantPresence(
+                    room, "Coronet", "none", is_present=False, statuses=frozenset(("307",)), is_destroyed=False
+                )
                 deeds = visits.moved(gone, float(now_s))
             case "refused":
-                deeds = visits.refused(RoomRefused(room, "forbidden"))
+                deeds = visits.refused(RoomJoinRefused(room, "forbidden"))
             case "due":
                 deeds = visits.due(float(now_s))
             case _:

@@ -1,0 +1,76 @@
+"""The set of users assigned to one bot process.
+
+Several processes can share one XMPP account. The users of the account are divided into ``PARTITION_COUNT`` partitions
+by a hash of their ids, and each process serves the users of the partitions that it holds. If the bot has several
+addresses instead (components), each user belongs to one home address and is served by the process that serves it.
+
+A process holds its partitions by a lease. If the process is stopped for longer than the lease lasts, another one may
+have taken the partitions over; :meth:`AssignedUsers.is_lease_valid` is False from then on.
+"""
+
+import math
+import zlib
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from service.clock import Clock
+from service.model import UserId
+from service.store.delivery.inbound_log import Heard
+
+PARTITION_COUNT: Final = 64
+ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
+
+
+def partition_of(user_id: UserId) -> int:
+    """Return the number of the partition that contains a user."""
+    return zlib.crc32(user_id.encode()) % PARTITION_COUNT
+
+
+class AssignedUsers:
+    """The users whom one bot serves: those in its partitions whose home address is the bot's address."""
+
+    def __init__(self, heard: Heard, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
+        """Start without partitions.
+
+        ``address`` is the bare JID of this bot. ``addresses`` are all addresses that share the users; users without a
+        home among them belong to the first one.
+        """
+        self._heard = heard
+        self._clock = clock
+        self._address = address
+        self._addresses = addresses or (address,)
+        self.partitions: frozenset[int] = frozenset()
+        self._valid_until_s = -math.inf
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this bot does the work that is done once per address: it holds partition 0."""
+        return 0 in self.partitions
+
+    @property
+    def is_publisher(self) -> bool:
+        """Whether this bot publishes the pubsub nodes: it leads the first of all addresses."""
+        return self.is_leader and self._address == self._addresses[0]
+
+    def assign(self, partitions: frozenset[int], valid_until_s: float = math.inf) -> None:
+        """Replace the assigned partitions; their lease is valid until a time (monotonic s)."""
+        self.partitions, self._valid_until_s = partitions, valid_until_s
+
+    def is_lease_valid(self) -> bool:
+        """Return whether the lease is still valid, so that no other process can have taken the partitions over."""
+        return self._clock.monotonic_s() < self._valid_until_s
+
+    def includes(self, user_id: UserId) -> bool:
+        """Return whether a user is in one of the assigned partitions, whatever their home address."""
+        return partition_of(user_id) in self.partitions
+
+    async def select(self, user_ids: Collection[UserId]) -> list[UserId]:
+        """Return those of ``user_ids`` that are assigned to this bot, in the same order. Raises StoreUnavailable."""
+        included = [user_id for user_id in user_ids if self.includes(user_id)]
+        if len(self._addresses) == 1 or not included:
+            return included
+        homes = await self._heard.homes(included)
+        return [user_id for user_id, home in zip(included, homes, strict=True) if self._is_own(home)]
+
+    def _is_own(self, home: str) -> bool:
+        return (home if home in self._addresses else self._addresses[0]) == self._address

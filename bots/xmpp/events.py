@@ -1,0 +1,194 @@
+"""The events that an XMPP connection reports to the bot.
+
+Events describe incoming stanzas without XML or slixmpp types. ``bare JID`` and ``full JID`` are as in RFC 6120 §1.4.
+"""
+
+import msgspec
+
+from service.model import UserId
+
+
+class RoomInvitation(msgspec.Struct, frozen=True):
+    """An invitation to a group chat (XEP-0045 §7.8.2, XEP-0249)."""
+
+    room: str
+    """Bare JID of the room."""
+    inviter: str
+    """Bare JID of the inviter; the JID of the room if the room hides it."""
+    password: str
+    relayed_inviter: str = ""
+    """JID of the inviter as the room states it (mediated invitation); "" if the inviter sent the invitation itself."""
+    is_vouched: bool = False
+    """Whether the inviter's own server confirms who the inviter is."""
+    is_accepted: bool = False
+    """Whether another bot has accepted the invitation and passed it to the bot that serves the room."""
+
+
+class MessageReceived(msgspec.Struct, frozen=True):
+    """A message to the bot, in a one-to-one chat or in a room.
+
+    In a room, ``jid`` is the room and ``sender`` the occupant's full JID. The fields from ``can_manage`` on that
+    concern occupants have their defaults outside of rooms.
+    """
+
+    jid: str
+    """Bare JID of the sender; access and settings belong to it."""
+    sender: str
+    """Full JID of the sender, to which replies are sent."""
+    id: str
+    text: str
+    thread: str
+    wants_receipt: bool
+    """Whether the client requests a delivery receipt (XEP-0184)."""
+    language: str = ""
+    """Language tag of the client (xml:lang), or ""."""
+    reply_to_id: str = ""
+    """Id of the message that this one replies or reacts to, or ""."""
+    is_reaction: bool = False
+    """Whether ``text`` stands for a reaction (XEP-0444)."""
+    is_groupchat: bool = False
+    """Whether all occupants of a room can read the message, and hence the reply."""
+    can_manage: bool = True
+    """Whether the sender may change the room's subscriptions."""
+    dedup_key: str = ""
+    """Key that is the same in each process to which the server delivers this message; "" if only this one gets it."""
+    occupant_id: str = ""
+    """Id that the room gives the sender whatever the nick (XEP-0421), else the nick."""
+    wants_marker: bool = False
+    """Whether the client requests a "displayed" marker (XEP-0333)."""
+    sent_s: float = 0.0
+    """When a server stored the message for later delivery (Unix s, XEP-0203); 0 for a message delivered at once."""
+    invitation: RoomInvitation | None = None
+    """The invitation that the message carries. ``text`` is empty then, and ``jid`` is a person or a room."""
+    is_private: bool = False
+    """Whether this is a private message of an occupant, sent through a room (XEP-0045 §7.5)."""
+    occupant_user_id: UserId = ""
+    """User id of the sender in a room that shows JIDs, else ""."""
+
+
+class RoomMessageReceived(msgspec.Struct, frozen=True):
+    """A message to all occupants in a room, maybe an echo of the bot's own; fields as in :class:`MessageReceived`."""
+
+    room: str
+    nick: str
+    id: str
+    room_id: str
+    """Id that the room gave the message (XEP-0359), or ""."""
+    text: str
+    language: str
+    reply_to_id: str
+    is_reaction: bool
+    occupant_id: str = ""
+
+
+class OccupantPresence(msgspec.Struct, frozen=True):
+    """Presence of an occupant of a room, possibly the bot's own: joined, changed, or left (XEP-0045 §7)."""
+
+    room: str
+    nick: str
+    affiliation: str
+    is_present: bool
+    statuses: frozenset[str]
+    """Status codes (XEP-0045 §15.6)."""
+    is_destroyed: bool
+    jid: str = ""
+    """Bare JID of the occupant, "" if the room hides it."""
+
+
+class RoomJoinRefused(msgspec.Struct, frozen=True):
+    """A room refused to let the bot in; ``condition`` as in :class:`MessageBounced`."""
+
+    room: str
+    condition: str
+
+
+class AdhocCommandReceived(msgspec.Struct, frozen=True):
+    """A request of a client that starts or continues an ad-hoc command (XEP-0050)."""
+
+    jid: str
+    """Bare JID of the sender."""
+    sender: str
+    """Full JID of the sender."""
+    id: str
+    """Id of the IQ stanza, which the response repeats."""
+    node: str
+    action: str
+    session: str
+    """Session id of the command, "" for a new one."""
+    values: dict[str, tuple[str, ...]]
+    """Values of the submitted form by field name."""
+    language: str
+    """Language tag of the client (xml:lang), or ""."""
+    receiver: str = ""
+    """Full JID of the bot session that received the request and has to respond; "" for this one."""
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """A delivery receipt (XEP-0184), or with ``is_marker`` a chat marker (XEP-0333), for a message of the bot."""
+
+    jid: str
+    message_id: str
+    is_marker: bool = False
+
+
+class MessageBounced(msgspec.Struct, frozen=True):
+    """A message of the bot was returned with an error; ``condition`` is a name of RFC 6120 §8.3.3.
+
+    ``resource`` is the resource of the JID that returned it: in a room, the nick of an occupant.
+    """
+
+    jid: str
+    message_id: str
+    condition: str
+    resource: str = ""
+
+
+class UserAvailable(msgspec.Struct, frozen=True):
+    """At least one client of a user is online."""
+
+    jid: str
+    is_free: bool | None = None
+    """Whether at least one client is neither away nor busy; None if the event is not about presence."""
+    is_new_client: bool = False
+    """Whether the client that caused the event was not known to be online before."""
+
+
+class UserUnavailable(msgspec.Struct, frozen=True):
+    """The last client of a user went offline."""
+
+    jid: str
+
+
+class ClientActive(msgspec.Struct, frozen=True):
+    """A client sent a message or an ad-hoc command, so it is online."""
+
+    jid: str
+    resource: str
+
+
+class PresenceChanged(msgspec.Struct, frozen=True):
+    """A client came online, changed its presence, or went offline; an empty ``resource`` means all clients."""
+
+    jid: str
+    resource: str
+    is_online: bool
+    is_free: bool
+    """Whether the client is online and neither away nor busy."""
+
+
+class SessionStarted(msgspec.Struct, frozen=True):
+    """A new session began, not a resumed one: stanzas that the previous session did not confirm may be lost."""
+
+
+Event = (
+    MessageReceived
+    | RoomMessageReceived
+    | AdhocCommandReceived
+    | OccupantPresence
+    | RoomJoinRefused
+    | Receipt
+    | MessageBounced
+    | ClientActive
+    | PresenceChanged
+    | SessionStarted
+)

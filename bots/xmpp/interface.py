@@ -1,0 +1,79 @@
+"""The interface that the bot uses to send through XMPP, independent of slixmpp.
+
+:class:`bots.xmpp.connection.Connection` implements it; incoming stanzas arrive as :mod:`bots.xmpp.events`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Protocol
+from xml.etree.ElementTree import Element
+
+from service.errors import OperationalError
+
+
+class XmppSessionLost(OperationalError, code="link-lost"):
+    """The session with the XMPP server ended before the server confirmed what was sent."""
+
+
+class XmppSender(Protocol):
+    """Sends stanzas through a session with an XMPP server, which may end and begin again at any time."""
+
+    connected: asyncio.Event
+    """Set while there is a session."""
+    is_account: bool
+    """Whether the bot logs in as an account (client), whose server stores its messages, and not as a component."""
+    address: str
+    """Bare JID of the bot."""
+    session_jid: str
+    """JID that reaches this very session: the full JID of an account, the address of a component."""
+    rooms: set[str]
+    """Bare JIDs of the group chats that the bot has joined or is joining, kept up to date by their owner."""
+
+    async def send(self, stanzas: Sequence[str]) -> None:
+        """Send stanzas in order; return once the server has all of them. Raises :class:`XmppSessionLost`."""
+        ...
+
+    def send_unconfirmed(self, stanza: str) -> None:
+        """Send a stanza whose loss is harmless, without waiting; drop it if there is no session."""
+        ...
+
+
+async def send_until_confirmed(xmpp: XmppSender, stanzas: Sequence[str]) -> None:
+    """Send stanzas; repeat all of them in the next session if this one ends before the server has them."""
+    while True:
+        await xmpp.connected.wait()
+        with contextlib.suppress(XmppSessionLost):
+            await xmpp.send(stanzas)
+            return
+
+
+class XmppClient(XmppSender, Protocol):
+    """A sender that can also send requests (IQ stanzas) and read the account's archive."""
+
+    def idle_s(self) -> float:
+        """Return the seconds since the last stanza was received and handed to the event handler."""
+        ...
+
+    async def request(self, to: str, kind: str, content: str) -> Element:
+        """Send an IQ request and return the response, whether a result or an error.
+
+        ``kind`` is "get" or "set"; ``content`` is the XML payload. Raises :class:`XmppSessionLost`. Callers must set a
+        timeout, because the other side may never respond.
+        """
+        ...
+
+    async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
+        """Return a page of the account's message archive (XEP-0313) and the response that ends the page.
+
+        The page has at most ``limit`` messages received since ``since_s`` (Unix s), those behind the archive id
+        ``after_id`` ("" for the first page). Raises :class:`XmppSessionLost`.
+        """
+        ...
+
+    async def terminate_session(self, session: str) -> None:
+        """End another session of this account, by the name it was opened with, if it still exists at the server.
+
+        After this returns, the server handles no more stanzas of that session. Raises TimeoutError.
+        """
+        ...
