@@ -1,8 +1,8 @@
-"""One typed, documented settings value; the only reader of the environment.
+"""The settings of all programs, and their loading from arguments, environment, secret files and a TOML file.
 
-Layers, strongest first: arguments, ``CORONET_NAME_FILE`` (the value is the file's content; every
-field has it, meant for secrets), ``CORONET_NAME``, the TOML file named by ``CORONET_CONFIG``, the
-preset, the defaults below. :func:`origins` tells which layer each value came from.
+Sources in descending priority: arguments; ``CORONET_NAME_FILE`` (a file that contains the value, intended for secrets,
+available for every setting); ``CORONET_NAME``; the TOML file in ``CORONET_CONFIG``; the preset; the defaults below.
+:func:`origins` returns the source of each value. No other module reads the environment.
 """
 
 import os
@@ -35,7 +35,7 @@ _PRIVATE_NETWORKS = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/
 
 
 class SettingsInvalid(UserError, code="settings-invalid"):
-    """A setting is missing, unknown, or has an impossible value."""
+    """A setting is missing, unknown, or has an invalid value."""
 
 
 def _comma_separated(value: object) -> object:
@@ -44,157 +44,196 @@ def _comma_separated(value: object) -> object:
 
 def _zone(name: str) -> str:
     if zone_named(name) != (name,):
-        raise ValueError(f"there is no time zone {name!r}; name it like Europe/Berlin, or UTC")
+        raise ValueError(f"there is no time zone {name!r}; use a name such as Europe/Berlin or UTC")
     return name
 
 
 class Settings(BaseModel):
-    """Everything that can be set. Units are in the names."""
+    """The settings of one process. Units are in the names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     preset: Preset = "single"
+    """A set of defaults: ``trial`` (short intervals, high limits, readable logs: `coronet up`), ``single`` (one
+    machine) or ``cluster`` (containers: serves metrics on all interfaces at port 9464)."""
     program: Literal["", "worker", "bot", "console"] = ""
-    """The one program that these settings are for, as in a container of its own: `coronet doctor` examines only what it
-    needs. Empty: they are for all of them."""
+    """The only program that uses these settings, for example in its own container: `coronet doctor` checks only what
+    this program needs. Empty (default): the settings are for all programs."""
 
     redis_url: str = "redis://127.0.0.1:6379/0"
-    """``redis://``, ``rediss://`` or ``unix://``; a password belongs in ``redis_password``. Of a Redis Cluster any
-    node, or several with commas between them, which are tried in turn; the others are found by themselves."""
+    """Address of Redis: ``redis://``, ``rediss://`` (TLS) or ``unix://``. For a Redis Cluster, the address of any node,
+    or several separated by commas, which are tried in order; the other nodes are discovered. Put the password in
+    ``redis_password``, because URLs can appear in messages."""
     store_identity_file: str = ""
-    """A file in which programs keep the fleet's id and how far they have seen the store's counter grow: by it they
-    refuse a Redis that lost data, or has another fleet's, even if that happened while all of them were stopped. The
-    programs of one machine share it, and must be able to write its folder. It is made if it is missing. Without the
-    setting, a program trusts the store that it finds when it starts, and notices only what happens while it runs."""
+    """Path of a file with the fleet's id and the highest store counter seen. Programs use it to refuse a Redis that
+    lost data or belongs to another fleet, even if this happened while all of them were stopped. All programs of a
+    machine share the file; it is created if missing, in a directory that they must be able to write. Empty (default): a
+    program trusts the store that it finds at its start and detects only losses while it runs."""
     redis_username: str = ""
+    """User name for Redis ACLs. Empty (default): Redis's default user."""
     redis_password: SecretStr = SecretStr("")
+    """Password for Redis. Empty (default): no password."""
 
     xmpp_login: Literal["component", "client"] = "component"
-    """``component`` (XEP-0114, for our own server) or ``client`` (an account on any server)."""
+    """How the bot logs in: ``component`` (XEP-0114, on your own XMPP server) or ``client`` (an account on any
+    server)."""
     xmpp_jid: str = "feeds.localhost"
-    """Whom people write to: any name at the component's domain, or the domain alone, or the client account's bare JID.
-    A name is better: some clients do not show what comes from a bare domain."""
+    """The bot's address: the component's domain, any name at that domain, or the bare JID of the client account. A name
+    at the domain is better than the domain alone, because some clients do not show messages from a bare domain."""
     xmpp_shards: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
-    """More components like ``xmpp_jid``, with the same password, for more people than one connection can serve: each
-    serves those who wrote to it first. Every bot process is told all of them, and takes what is free."""
+    """Addresses of further components, separated by commas, with the same password as ``xmpp_jid``, for more users than
+    one connection can serve. A user is served by the address that they wrote to first. Set the same list for all bot
+    processes; each takes a free address. Default: none."""
     xmpp_password: SecretStr = SecretStr("")
+    """Password of the client account, or shared secret of all components."""
     xmpp_host: str = ""
-    """Where to connect; empty means what the JID's domain says."""
+    """Host of the XMPP server. Empty (default): found from the domain of ``xmpp_jid``."""
     xmpp_port: int = Field(default=0, ge=0, le=65535)
-    """0 means the usual one (5222 for clients, 5347 for components)."""
+    """Port of the XMPP server. 0 (default): the standard port, 5222 for clients and 5347 for components."""
     xmpp_ca_file: str = ""
-    """A CA to trust besides the system's: for a server with a private certificate."""
+    """PEM file with a CA certificate to trust in addition to the system's, for an XMPP server with a private CA.
+    Empty (default): only the system's CAs."""
     upload_url: str = ""
-    """What the URLs of files on our own XMPP server (XEP-0363) begin with, if that is at no public address: the bot
-    then reads and writes them itself, at ``xmpp_host``. Files elsewhere are written where the server says, and read by
-    workers, if it is a public address."""
+    """URL prefix of files on your own XMPP server (HTTP upload, XEP-0363), if it is not publicly reachable. The bot
+    then reads and writes these files itself, at ``xmpp_host``. Empty (default): files are written to the URL that the
+    server returns, and read by workers if its address is public."""
 
     console_bind: str = "127.0.0.1"
+    """Address on which the console listens. The default accepts connections from this machine only."""
     console_port: int = Field(default=8080, ge=0, le=65535)
+    """Port of the console; 0 takes a free port."""
     console_public_url: str = ""
-    """How others reach the console; named to publishers. Hubs push news there (WebSub): without it, none is asked."""
+    """Public base URL of the console. Publishers see it in the User-Agent header, and WebSub hubs push to it. Empty
+    (default): no WebSub subscriptions are made."""
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = ()
-    """Addresses and networks of reverse proxies in front of our HTTP servers, with commas between them. Only they are
-    believed about who a client is and whether it uses TLS (``Forwarded``, or ``X-Forwarded-For`` with
-    ``X-Forwarded-Proto``). Without this, all who come through a proxy have the proxy's address."""
+    """Addresses or networks of reverse proxies in front of the HTTP servers, separated by commas. Only their
+    ``Forwarded`` header, or ``X-Forwarded-For`` with ``X-Forwarded-Proto``, determines a client's address and whether
+    it uses TLS. Empty (default): every client behind a proxy has the proxy's address."""
     console_admin_token: SecretStr = SecretStr("")
-    """An API token with the admin role, for scripts; empty means none."""
+    """API token with the admin role, for scripts. Empty (default): no such token."""
     console_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
-    """By whose clocks the console shows times, as a name of the tz database (``Europe/Berlin``), to those who have not
-    chosen another zone."""
+    """Time zone of times in the console (a tz database name, such as ``Europe/Berlin``) for accounts without a time
+    zone of their own."""
     chat_websocket_url: str = ""
-    """Where an XMPP server takes WebSockets (RFC 7395): the console's page Chat goes there. `coronet up` sets this and
-    the next two, for a trial; without it, there is no such page."""
+    """WebSocket URL of an XMPP server (RFC 7395) for the console's Chat page, which lets a browser talk to the bot.
+    `coronet up` sets this and the next two settings. Empty (default): the console has no Chat page."""
     chat_jid: str = ""
+    """JID of the account that the console's Chat page uses."""
     chat_password: SecretStr = SecretStr("")
+    """Password of the account in ``chat_jid``."""
     metrics_bind: str = "127.0.0.1"
+    """Address on which a worker or bot serves /livez, /readyz and /metrics. The default is reachable from this machine
+    only."""
     metrics_port: int = Field(default=0, ge=0, le=65535)
-    """Where a worker or bot serves /livez, /readyz and /metrics; 0 takes a free port."""
+    """Port on which a worker or bot serves /livez, /readyz and /metrics. 0 (default): a free port, so that several
+    processes fit on one machine; the console finds it in Redis."""
     metrics_networks: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = tuple(
         map(ip_network, _PRIVATE_NETWORKS)
     )
-    """Networks whose clients may read /metrics of any process: loopback and private ones unless set; empty for none."""
+    """Networks, separated by commas, whose clients may read /metrics of any process. Default: loopback and private
+    networks. Empty: none, so that ``metrics_token`` is required."""
     metrics_token: SecretStr = SecretStr("")
-    """Whoever sends this as ``Authorization: Bearer …`` may read /metrics from anywhere. The console sends it to
-    workers and bots, so all processes need the same. Empty: there is no such token."""
+    """Token that allows a client to read /metrics from any network (``Authorization: Bearer …``). The console sends it
+    to workers and bots: set the same token for all processes. Empty (default): no such token."""
 
     poll_interval_s: float = Field(default=900.0, ge=1.0)
-    """Corona's τ: how often one node polls one channel, at most; n nodes in turn poll it n times as often."""
+    """Corona's τ in seconds: the minimum time between two polls of a channel by the same node; n nodes that take turns
+    poll it n times as often."""
     goal: Goal = Goal.LITE
-    """What polls are shared out for: ``lite`` (the mean delay of a subscription), ``fair`` (that of a notification: who
-    publishes rarely is asked rarely), ``fair-sqrt`` and ``fair-log`` (in between), or ``fast`` (as few polls as keep
-    ``target_delay_s``). This and the next four are what a fleet begins with."""
+    """What the distribution of polls over channels optimises. ``lite`` minimises the mean detection delay per
+    subscription; ``fair`` that per notification, so that rarely updated channels are polled less; ``fair-sqrt`` and
+    ``fair-log`` are in between; ``fast`` makes as few polls as reach ``target_delay_s``. This and the next four
+    settings apply until an admin changes the policy in the console."""
     polls_per_channel: float = Field(default=3.0, gt=0)
-    """There are as many polls to share out, per τ, as all subscribers would make by themselves, and at least so many
-    for each channel: 3 let one subscriber's channel be polled by three workers in turn."""
+    """Minimum number of polls per channel and τ in the total to distribute, which is otherwise one poll per
+    subscription and τ. With 3 (default), a channel with one subscriber can be polled by three workers in turn."""
     budget_polls_per_minute: float | None = Field(default=None, gt=0)
-    """A cap on the whole fleet's polls, below which the most wanted channels come first; none if not set."""
+    """Maximum polls per minute of the whole fleet; when it is scarce, channels with the most benefit come first.
+    Default: no maximum."""
     target_delay_s: float = Field(default=60.0, gt=0)
-    """With the goal ``fast``: the mean time from a publisher's change to the poll that sees it, over subscriptions."""
+    """Target of the goal ``fast`` in seconds: the mean time between a publication and the poll that detects it, over
+    all subscriptions."""
     longest_wait_s: float = Field(default=43_200.0, gt=0)
-    """No channel's mean wait is longer, unless politeness or the cap allow no less."""
+    """Maximum mean detection delay of any channel in seconds (default: 12 hours), unless rate limits or the poll budget
+    do not allow it."""
     max_polls_per_hour: float = Field(default=12.0, gt=0)
-    """Politeness: polls of one public channel by the whole fleet."""
+    """Maximum polls per hour of one public channel by the whole fleet, to be polite to publishers."""
     host_requests_per_s: float = Field(default=1.0, gt=0)
-    """Politeness: requests to one public site (registrable domain) by the whole fleet, unless an admin set others."""
+    """Maximum requests per second to one public site (registrable domain) by the whole fleet, to be polite to
+    publishers. An admin can set another rate for a site."""
     address_requests_per_s: float = Field(default=10.0, gt=0)
-    """Politeness: requests to one network (IPv4 /24, IPv6 /48), which may serve many sites, by the whole fleet."""
+    """Maximum requests per second to one network (IPv4 /24 or IPv6 /48) by the whole fleet. It is higher than
+    ``host_requests_per_s``, because a network can host many sites."""
     egress_group: str = ""
-    """Name of the address that publishers see this node under. Empty: the whole fleet is behind one address."""
+    """Name of the public IP address from which this node's requests come. Nodes with the same address need the same
+    name. Empty (default): the whole fleet shares one address."""
     egress_requests_per_s: float = Field(default=1.0, gt=0)
-    """Politeness: requests to one public site by the nodes of one egress group; the fleet's bound holds besides."""
+    """Maximum requests per second to one public site by the nodes of one egress group, in addition to the fleet's
+    limit ``host_requests_per_s``."""
 
     nodes_per_worker: int = Field(default=1, ge=1, le=100)
-    """Nodes that one worker process is. More than one only serves experiments: they share what a node has alone."""
+    """Number of overlay nodes in one worker process. Use more than 1 only for experiments: these nodes share one
+    process's CPU and connections."""
     lease_ttl_s: float = Field(default=6.0, ge=1.0)
-    """A node that has not renewed its lease for this long is taken to be dead."""
+    """Seconds after its last lease renewal until a node is considered dead and its channels are taken over. A lower
+    value detects failures sooner, but a busy or paused process can be expelled."""
     maintenance_interval_s: float = Field(default=10.0, ge=0.5)
-    """How often soft state (polling sets, owned channels, intents) is sent and healed."""
+    """Seconds between two refreshes of soft state (polling assignments, channel ownership, intents) among workers."""
 
     cluster_secret: SecretStr = SecretStr("")
-    """Workers prove with it that they are of one fleet, and hand contents to each other. Empty: they do not, and get
-    everything from Redis. Whoever knows it can pass for a worker."""
+    """Shared secret by which workers authenticate each other before they exchange cached content. Anyone who knows it
+    can pose as a worker. Empty (default): workers do not exchange content, but read it from Redis."""
     content_cache_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
-    """How much of channels' contents a worker keeps in memory, for itself and for others."""
+    """Size in bytes of each worker's in-memory cache of channel content, for itself and for other workers (default:
+    16 MiB)."""
     near_rtt_s: float = Field(default=0.005, gt=0)
-    """Workers are near each other up to this round-trip time: a worker knows what its near ones have, and links
-    between those that are far are few."""
+    """Round-trip time in seconds up to which two workers are neighbours in the same cluster and know each other's
+    cached content; links between clusters are few."""
 
     keyspace_capacity: float = Field(default=1000.0, gt=0)
-    """How many people are told per second out of one part of the subscriptions (a keyspace), at most; 1,000 that nobody
-    tells anything count as one. Above 90 % a part is divided, below 54 % it can be joined with another again."""
+    """Maximum load of one part of the subscription index (a keyspace), in deliveries per second; 1,000 subscriptions
+    without deliveries count as one. A part above 90 % of it is split, a part below 54 % can be merged."""
 
     allow_private: bool = False
-    """Opens the socket guard to loopback addresses. For trials and tests only."""
+    """Allows feeds at loopback addresses. Only for trials and tests: any user could make a worker send requests to
+    services on its own machine."""
     extra_ports: Annotated[tuple[int, ...], BeforeValidator(_comma_separated)] = ()
-    """Ports of publishers allowed besides 80, 443, 8080 and 8443."""
+    """Further ports of publishers, separated by commas, besides 80, 443, 8080 and 8443. Default: none."""
 
     who_may_use: WhoMayUse = "open"
-    """Who may talk to the bot: everybody (``open``), those in ``allowed_users`` (``listed``), or they and whoever has
-    an invitation (``invited``: ``coronet admin invite`` makes one)."""
+    """Who may use the bot: everyone (``open``), those in ``allowed_users`` (``listed``), or these and anyone with an
+    invitation (``invited``; `coronet admin invite` creates one)."""
     allowed_users: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
-    """Bare JIDs (``alice@example.org``) and domains (``example.org``), with commas between them."""
+    """Bare JIDs (``alice@example.org``) and domains (``example.org``) that may use the bot, separated by commas."""
 
     messages_per_s_per_user: float = Field(default=1.0, gt=0)
-    """Governor: messages to one recipient, after a burst of five; what is above is held back and coalesced, and of a
-    flood there are fewer."""
+    """Maximum messages per second to one user, after a burst of five; further notifications wait and are combined into
+    fewer messages."""
     max_subscriptions_per_user: int = Field(default=200, ge=1)
+    """Maximum subscriptions of one user."""
     max_new_urls_per_hour: int = Field(default=20, ge=1)
+    """Maximum URLs per user and hour that Coronet must fetch because no channel exists for them yet."""
     max_commands_per_minute: int = Field(default=20, ge=1)
+    """Maximum commands per user and minute."""
     max_watches_per_user: int = Field(default=50, ge=1)
+    """Maximum saved searches (`watch`) of one user."""
     public_from_subscribers: int = Field(default=3, ge=1)
-    """A channel can be found by others, and its entries reach their `watch`, once so many people subscribe to it, or an
-    admin lists it; never if its URL carries what may be a secret."""
+    """Number of subscribers from which on a channel is public: others can find it, and its entries match their saved
+    searches (`watch`). An admin can make a channel public earlier. A channel whose URL may contain a secret is never
+    public."""
 
     pubsub_service: str = ""
-    """Where each channel that anybody may find is published as a node of its own (XEP-0060, Atom): the address of a
-    service such as ``pubsub.example.org``, on which the bot may make nodes. Empty: nowhere."""
+    """Address of a publish-subscribe service (XEP-0060), such as ``pubsub.example.org``, on which the bot publishes
+    each public channel as an Atom node; the bot must be allowed to create nodes. Empty (default): nothing is
+    published."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level of log events that are written."""
     log_json: bool = True
+    """Writes log events as JSON, one per line (default), instead of readable text."""
 
     def policy(self) -> FleetPolicy:
-        """Return what Corona has to know of these, until the store has other aims."""
+        """Return the initial Corona policy of a fleet; admins can replace its objective in the store."""
         return FleetPolicy(
             poll_interval_s=self.poll_interval_s,
             max_polls_per_hour=self.max_polls_per_hour,
@@ -231,7 +270,7 @@ def _toml(environ: Mapping[str, str]) -> dict[str, object]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise SettingsInvalid(f"The settings file {path} cannot be read: {error}") from error
+        raise SettingsInvalid(f"The settings file {path} (CORONET_CONFIG) cannot be read: {error}") from error
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, object]:
@@ -243,36 +282,39 @@ def _environment(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def _files(environ: Mapping[str, str]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name in Settings.model_fields:
         path = environ.get(f"CORONET_{name.upper()}_FILE")
         if path:
             try:
-                found[name] = Path(path).read_text(encoding="utf-8").strip()
+                values[name] = Path(path).read_text(encoding="utf-8").strip()
             except OSError as error:
-                raise SettingsInvalid(f"CORONET_{name.upper()}_FILE: {error}") from error
-    return found
+                raise SettingsInvalid(f"CORONET_{name.upper()}_FILE cannot be read: {error}") from error
+    return values
 
 
 def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
-    """Return the layers, weakest first, as (where from, values)."""
-    given = [
+    """Return the sources of settings in ascending priority, as (name, values). Raises :class:`SettingsInvalid`."""
+    sources = [
         ("settings file", _toml(environ)),
         ("environment", _environment(environ)),
         ("secret file", _files(environ)),
         ("argument", dict(arguments)),
     ]
-    chosen = "single"
-    for _, values in given:
-        chosen = str(values.get("preset", chosen))
-    preset = next((name for name in get_args(Preset) if name == chosen), None)
+    preset_name = "single"
+    for _, values in sources:
+        preset_name = str(values.get("preset", preset_name))
+    preset = next((name for name in get_args(Preset) if name == preset_name), None)
     if preset is None:
-        raise SettingsInvalid(f"There is no preset {chosen!r}; choose one of {', '.join(get_args(Preset))}.")
-    return [(f"preset {chosen}", dict(PRESETS[preset])), *given]
+        raise SettingsInvalid(f"There is no preset {preset_name!r}; choose one of {', '.join(get_args(Preset))}.")
+    return [(f"preset {preset}", dict(PRESETS[preset])), *sources]
 
 
 def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
-    """Return the effective settings. Raises :class:`SettingsInvalid` naming each bad one."""
+    """Return the effective settings. Raises :class:`SettingsInvalid` with every invalid setting.
+
+    ``environ`` defaults to the process's environment; ``arguments`` override all other sources.
+    """
     merged: dict[str, Any] = {}
     for _, values in layers(os.environ if environ is None else environ, arguments):
         merged.update(values)
@@ -280,23 +322,23 @@ def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Setti
         return Settings(**merged)
     except ValidationError as error:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
-        raise SettingsInvalid(f"Settings: {lines}") from None
+        raise SettingsInvalid(f"Invalid settings: {lines}") from None
 
 
 def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> dict[str, str]:
-    """Return, for each setting's name, the layer that decided it."""
-    found = dict.fromkeys(Settings.model_fields, "default")
-    for where, values in layers(os.environ if environ is None else environ, arguments):
-        found.update(dict.fromkeys(values, where))
-    return found
+    """Return the name of the source of each setting's value, by the setting's name."""
+    sources = dict.fromkeys(Settings.model_fields, "default")
+    for source, values in layers(os.environ if environ is None else environ, arguments):
+        sources.update(dict.fromkeys(values, source))
+    return sources
 
 
 def is_tracing_enabled(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether OpenTelemetry's own variables, which are not ours to rename, say that traces go anywhere."""
-    found = os.environ if environ is None else environ
-    if found.get("OTEL_SDK_DISABLED", "").lower() == "true" or found.get("OTEL_TRACES_EXPORTER") == "none":
+    """Return whether OpenTelemetry's standard environment variables configure an exporter of traces."""
+    variables = os.environ if environ is None else environ
+    if variables.get("OTEL_SDK_DISABLED", "").lower() == "true" or variables.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(
-        found.get(name)
+        variables.get(name)
         for name in ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     )
