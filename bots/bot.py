@@ -40,7 +40,7 @@ from bots.xmpp.presence import Presences
 from bots.xmpp.service_discovery import publish
 from service.clock import Clock
 from service.feeds.sandbox.parser_pool import OpmlReader
-from service.net.uploads import Uploads as Files
+from service.net.upload_client import UploadClient as Files
 from service.settings import Settings
 from service.store import Store
 from service.store.delivery.inbound_log import Place

@@ -18,9 +18,9 @@ from service.errors import (
     UserError,
     to_fault,
 )
-from service.feeds.opml import Outline
+from service.feeds.opml import OpmlDocument
 from service.feeds.sandbox.parser_pool import OpmlReader
-from service.feeds.sandbox.protocol import Examine
+from service.feeds.sandbox.protocol import DetectChanges
 from service.feeds.urls import channel_id
 from service.location.content_cache import unpacked
 from service.model import Channel, Entry, Validators
@@ -152,7 +152,7 @@ class Answers:
         outline = await self._lists.read(load)
         if len(outline.feeds) > _MOST_FEEDS:
             problem = f"Only the first {_MOST_FEEDS:,} feeds are read."
-            outline = Outline(outline.feeds[:_MOST_FEEDS], (problem, *outline.problems))
+            outline = OpmlDocument(outline.feeds[:_MOST_FEEDS], (problem, *outline.problems))
         return Outlined(outline)
 
     async def _look_up(self, node: Node, _: Ask, wanted: Lookup) -> Answer:
@@ -183,9 +183,9 @@ class Answers:
         with contextlib.suppress(PublisherError, UserError):
             async with self._lanes.room(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _SHOWN_WITHIN_S)
-                job = Examine((document(fetched),), b"", channel.url, channel.kind, time.time())
+                job = DetectChanges((document(fetched),), b"", channel.url, channel.kind, time.time())
                 watch = Watch(channel, Validators(), 0, address_group=public_group(fetched.address))
-                return (await self._lanes.examine(job, watch, _SHOWN_WITHIN_S)).latest
+                return (await self._lanes.detect_changes(job, watch, _SHOWN_WITHIN_S)).latest
         return ()
 
     async def _why(self, node: Node, _: Ask, wanted: Why) -> Answer:

@@ -21,11 +21,11 @@ from service.errors import (
     UserError,
 )
 from service.feeds.autodiscovery import likely_feeds
-from service.feeds.sandbox.protocol import Document, Examine, Findings
-from service.feeds.urls import canonical_url, channel_id, https_twin, selector_of
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
+from service.feeds.urls import canonical_url, channel_id, https_variant, selector_of
 from service.location.content_cache import digest_of, newest
 from service.model import Change, Channel, FeedLink, Validators
-from service.net.fetcher import Fetched
+from service.net.fetcher import FetchResult
 from service.store import Store
 from service.store.channels.channels import ChannelState, Snapshot
 from service.store.coordination.requests import Probe, Probed
@@ -53,8 +53,8 @@ class Look(msgspec.Struct, frozen=True):
     """A channel that is not there yet, what it was ``fetched`` from (without the body), and what that says."""
 
     channel: Channel
-    fetched: Fetched
-    findings: Findings
+    fetched: FetchResult
+    findings: DetectionResult
     discovered: bool
 
 
@@ -178,9 +178,9 @@ class Probing:
         await self._keep(channel, fetched, findings, known=state is not None)
         return await self._probed(channel)
 
-    async def _secured(self, plain: Channel, findings: Findings) -> Channel | None:
+    async def _secured(self, plain: Channel, findings: DetectionResult) -> Channel | None:
         """Return the channel of the same feed behind TLS, made if need be; None if that is not seen to be the same."""
-        url = https_twin(plain.url)
+        url = https_variant(plain.url)
         if not url:
             return None
         with contextlib.suppress(PublisherError, UserError, TimeoutError):
@@ -219,7 +219,7 @@ class Probing:
         await self._keep(channel, fetched, findings, known=state is not None)
         return await self._probed(channel)
 
-    async def _read(self, arrived: Document, channel: Channel, memory: bytes) -> tuple[Channel, Findings]:
+    async def _read(self, arrived: Document, channel: Channel, memory: bytes) -> tuple[Channel, DetectionResult]:
         """Return what a document says, and its channel: a page that nobody follows is a feed, if it has become one."""
         if channel.kind == "page" and not arrived.is_page and not await self._store.subscriptions.count(channel.id):
             feed = msgspec.structs.replace(channel, kind="feed")
@@ -233,7 +233,7 @@ class Probing:
             return document(await self._fetch(channel))
         return None
 
-    async def _fetch(self, channel: Channel) -> Fetched:
+    async def _fetch(self, channel: Channel) -> FetchResult:
         if not self._has_room:  # what needs not be asked for, needs no room either
             address_group = await self._poller.address_group(channel)
             await self._held.enter_async_context(self._lanes.room(channel, address_group))
@@ -250,10 +250,10 @@ class Probing:
         (state,) = await self._store.channels.states([channel.id])
         return state, (await self._store.channels.memory(channel.id))[1]
 
-    async def _examine(self, documents: tuple[Document, ...], channel: Channel, memory: bytes) -> Findings:
-        job = Examine(documents, memory, channel.url, channel.kind, time.time())
+    async def _examine(self, documents: tuple[Document, ...], channel: Channel, memory: bytes) -> DetectionResult:
+        job = DetectChanges(documents, memory, channel.url, channel.kind, time.time())
         watch = Watch(channel, Validators(), 0, address_group=self._address_group)
-        return await self._lanes.examine(job, watch, self._left_s(_READ_BY_S))
+        return await self._lanes.detect_changes(job, watch, self._left_s(_READ_BY_S))
 
     async def _probed(self, channel: Channel) -> Probed:
         if self._seen is not None:
@@ -265,7 +265,7 @@ class Probing:
         latest = await self._store.channels.latest(channel.id, _LATEST)
         return Probed(await self._store.channels.get(channel.id), latest)
 
-    async def _keep(self, channel: Channel, fetched: Fetched, findings: Findings, *, known: bool) -> None:
+    async def _keep(self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, known: bool) -> None:
         """Make the channel, or wake it up; what hubs it names is known before its polls find nothing new."""
         if not self._keeps:
             named = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
@@ -279,14 +279,14 @@ class Probing:
             await self._begin_again(channel, fetched, findings)
         self._node.hubs_named(channel.id, *hubs_of(fetched, findings))
 
-    async def _create(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
+    async def _create(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
         now_s = time.time()
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
         first = _first(fetched, findings, now_s)
         await self._store.channels.create(channel, first, tuple(reversed(findings.latest)), now_s)
         self._node.contents.put(channel.id, digest_of(first.content), first.content)
 
-    async def _begin_again(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
+    async def _begin_again(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
         """Have a channel that nobody polls, or that has moved, go on from what is there now."""
         now_s, channels = time.time(), self._store.channels
         first, latest = _first(fetched, findings, now_s), tuple(reversed(findings.latest))
@@ -296,7 +296,7 @@ class Probing:
             done = await channels.take_over(channel.id, awake, first, latest, joins_at=0, now_s=now_s)
         await channels.joined(channel.id, channel.id)
 
-    async def _wake(self, channel: Channel, fetched: Fetched, findings: Findings) -> None:
+    async def _wake(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
         """Have the channel polled again: what it listed while it was dormant is nobody's news."""
         (state,) = await self._store.channels.adopt([channel.id], self._node.me.id)
         if state is None or not state.channel.dormant:
@@ -311,7 +311,7 @@ class Probing:
                 await self._store.channels.publish(find.candidate.delta, after, state.epoch, silent=True)
 
 
-def _first(fetched: Fetched, findings: Findings, now_s: float) -> Snapshot:
+def _first(fetched: FetchResult, findings: DetectionResult, now_s: float) -> Snapshot:
     dates_s = [entry.published for entry in findings.latest if entry.published is not None]
     return Snapshot(
         fetched.validators,
@@ -326,5 +326,5 @@ def _first(fetched: Fetched, findings: Findings, now_s: float) -> Snapshot:
     )
 
 
-def _keys(findings: Findings) -> list[str]:
+def _keys(findings: DetectionResult) -> list[str]:
     return [entry.key for entry in findings.latest]

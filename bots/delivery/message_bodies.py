@@ -20,7 +20,7 @@ from bots.delivery.notification_text import ArticleKey, SavedSearchMatch, link_p
 from bots.i18n.translator import Voice, voice
 from bots.replies.entry_templates import Template
 from bots.xmpp import stanzas
-from service.feeds.entries.version_parts import marks, share
+from service.feeds.entries.version_parts import article_hashes, select_part
 from service.model import Change, Channel, ChannelId, Delta, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
@@ -56,7 +56,7 @@ def shares(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
     found, first = [], 0
     for delta in deltas:
         own = [position - first for position in item.left_out or ()]
-        found.append(share(delta, edits=item.edits, left_out=own))
+        found.append(select_part(delta, edits=item.edits, left_out=own))
         first += len(delta.changes)
     return found
 
@@ -151,11 +151,11 @@ def find_duplicates(
         mark: (delta.channel, change.entry.key)
         for delta in told
         for change in delta.changes
-        for mark in marks(change.entry)
+        for mark in article_hashes(change.entry)
     }
     found: defaultdict[ArticleKey, list[ChannelId]] = defaultdict(list)
     for cid, change in left_out:
-        for key in dict.fromkeys(tellers[mark] for mark in marks(change.entry) if mark in tellers):
+        for key in dict.fromkeys(tellers[mark] for mark in article_hashes(change.entry) if mark in tellers):
             if cid not in found[key] and cid != key[0]:
                 found[key].append(cid)
     return dict(found)

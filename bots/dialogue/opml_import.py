@@ -15,7 +15,7 @@ from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import fresh_id
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
-from service.feeds.opml import Subscribed
+from service.feeds.opml import OpmlSubscription
 from service.feeds.urls import channel_id, host_of
 from service.model import ChannelId, Subscription, UserId
 from service.store import Store
@@ -61,7 +61,7 @@ class Importing:
         self._stirred = asyncio.Event()
         self._at_work: dict[UserId, asyncio.Task[None]] = {}
 
-    async def add(self, jid: str, feeds: tuple[Subscribed, ...]) -> None:
+    async def add(self, jid: str, feeds: tuple[OpmlSubscription, ...]) -> None:
         """Take in what a person wants to import; durable once this returns. Raises LimitReached."""
         waiting = await self._store.import_queue.count(jid)
         if waiting and waiting + len(feeds) > MOST_WAITING:
@@ -127,7 +127,7 @@ class Importing:
             return
         await self._tell(jid, came)
 
-    async def _some(self, jid: str, feeds: Sequence[Subscribed], limits: Limits) -> Imported:
+    async def _some(self, jid: str, feeds: Sequence[OpmlSubscription], limits: Limits) -> Imported:
         """Subscribe to a few feeds. Raises StoreUnavailable."""
         mine = {held.channel for held in await self._store.subscriptions.of_user(jid)}
         room = limits.subscriptions - len(mine)
@@ -139,7 +139,7 @@ class Importing:
             came = came.and_also(one)
         return came
 
-    async def _one(self, jid: str, feed: Subscribed) -> Imported:
+    async def _one(self, jid: str, feed: OpmlSubscription) -> Imported:
         try:
             cid = await self._channel(jid, feed)
             subscription, new = await follow(self._store, jid, cid, self._limits.subscriptions)
@@ -154,7 +154,7 @@ class Importing:
                 await self._store.preferences.put(jid, subscription.number, own)
         return Imported(new=int(new), known=int(not new))
 
-    async def _channel(self, jid: str, feed: Subscribed) -> ChannelId:
+    async def _channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
         """Return the feed's channel, which may have to be made. Raises what keeps it from that."""
         known = await self._store.channels.resolve(channel_id(feed.url))
         if known is not None and not known.dormant:

@@ -25,7 +25,7 @@ from service.corona.poll_explanation import PollExplanation
 from service.discovery.query_parser import Finding, Query
 from service.discovery.saved_searches import Standing, Watch
 from service.errors import LimitReached, NotSubscribed, NoWorker
-from service.feeds.opml import Outline, Subscribed
+from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.sandbox.parser_pool import OpmlReader
 from service.feeds.urls import host_of
 from service.location.content_cache import LATEST
@@ -153,14 +153,14 @@ class Queries:
         """Return what the person watches for, by number."""
         return tuple(await self._store.saved_searches.of_user(self._jid))
 
-    async def read_list(self, url: str) -> Outline:
+    async def read_list(self, url: str) -> OpmlDocument:
         """Return what the list of feeds at a canonical URL says; a worker fetches it, unless our server has it."""
         self._at_work()
         if self._house.uploads.files.is_own(url):
             return await self._house.lists.read(lambda: self._house.uploads.files.read(url))
         return await self._store.worker_requests.outline(url)
 
-    async def read_list_text(self, text: str) -> Outline:
+    async def read_list_text(self, text: str) -> OpmlDocument:
         """Return what this text, a list of feeds, says."""
         self._at_work()
         return await self._house.lists.read(lambda: _encoded(text))
@@ -243,7 +243,7 @@ class RequestHandler(Queries):
         self._at_work()
         return await self._house.uploads.share(name, body, media_type)
 
-    async def import_feeds(self, feeds: tuple[Subscribed, ...]) -> None:
+    async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
         """Begin to subscribe the person to these, one after the other; they are told of the end."""
         await self._house.importing.add(self._jid, feeds)
 
@@ -353,7 +353,7 @@ class DryRun(Queries):
         """Return None, as where the server takes no file."""
         self.would.append("Send the list as a file if their server takes one, and as messages otherwise.")
 
-    async def import_feeds(self, feeds: tuple[Subscribed, ...]) -> None:
+    async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
         """Note the import."""
         self.would.append(f"Subscribe them to {len(feeds):,} feeds of a list, one after the other.")
 

@@ -31,7 +31,7 @@ from bots.replies.subscriptions import (
 )
 from service.errors import BadUrl, ListOfFeeds, UploadRefused
 from service.feeds import opml
-from service.feeds.opml import Outline
+from service.feeds.opml import OpmlDocument
 from service.feeds.urls import canonical_url, channel_id, page_url
 from service.model import Channel, Entry
 from service.users.preferences import FOR_ALL, NONE, USUAL_PROOF, Preferences
@@ -174,7 +174,8 @@ async def export(requests: Requests) -> Reply:
     """Write down what a person follows."""
     mine = await requests.subscriptions()
     feeds = [
-        opml.Subscribed(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page") for each in mine
+        opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
+        for each in mine
     ]
     parts, refused = tuple(documents(feeds, LONGEST_MESSAGE_BYTES)), None
     if len(parts) > 1:
@@ -201,19 +202,19 @@ async def import_list(requests: Requests, words: str) -> Reply:
     return await _import(requests, await requests.read_list(url))
 
 
-async def _import(requests: Requests, outline: Outline) -> Reply:
+async def _import(requests: Requests, outline: OpmlDocument) -> Reply:
     if outline.feeds:
         await requests.import_feeds(outline.feeds)
     return ImportBegun(len(outline.feeds), outline.problems)
 
 
-def documents(feeds: Sequence[opml.Subscribed], most_bytes: int) -> list[str]:
+def documents(feeds: Sequence[opml.OpmlSubscription], most_bytes: int) -> list[str]:
     """Return the feeds as OPML documents of at most so many bytes each, in order, each of which can be imported alone.
 
     What does not fit even alone, for its address is too long, is left out.
     """
     empty_bytes = len(_document([]).strip())
-    parts: list[list[opml.Subscribed]] = [[]]
+    parts: list[list[opml.OpmlSubscription]] = [[]]
     size_bytes = empty_bytes
     for feed in feeds:
         grows_bytes = len(_document([feed]).strip()) - empty_bytes
@@ -227,5 +228,5 @@ def documents(feeds: Sequence[opml.Subscribed], most_bytes: int) -> list[str]:
     return [_document(part).decode().strip() for part in parts if part]
 
 
-def _document(feeds: Sequence[opml.Subscribed]) -> bytes:
+def _document(feeds: Sequence[opml.OpmlSubscription]) -> bytes:
     return opml.write("Coronet", feeds)

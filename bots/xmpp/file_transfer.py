@@ -10,7 +10,7 @@ import structlog
 from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.stanzas import condition_of
 from service.errors import CoronetError, UploadRefused
-from service.net.uploads import Uploads as Files
+from service.net.upload_client import UploadClient as Files
 
 WITHIN_S: Final = 25.0
 """From the wish to share a file until it is there: somebody waits."""

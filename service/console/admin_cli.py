@@ -26,7 +26,7 @@ from service.console.error_responses import Problem
 from service.console.openapi import File, Operation
 from service.console.routes import OPERATIONS, PREFIX
 from service.errors import Fault, OperationalError, Unreachable, UsageError, UserError, from_fault
-from service.net.internal_clients import send
+from service.net.internal_clients import send_request
 from service.operations import shards
 from service.operations.shards import Shards
 from service.settings import Settings, load
@@ -196,7 +196,7 @@ async def _ask(settings: Settings, call: Call) -> tuple[str, bytes]:
         headers["Idempotency-Key"] = secrets.token_hex(16)
     target = f"{url.rstrip('/')}{PREFIX}{call.path}"
     try:
-        status, media_type, content = await send(
+        status, media_type, content = await send_request(
             call.operation.method, target, query=call.query, headers=headers, body=call.body, within_s=_WITHIN_S
         )
     except Unreachable as error:

@@ -21,7 +21,7 @@ import structlog
 from service.errors import CoronetError, UserError
 from service.feeds.urls import host_of
 from service.model import ChannelId
-from service.net.sites import names_over, site_of
+from service.net.sites import host_and_parent_domains, site_of
 from service.observability.metrics import UNPOLLED
 from service.store import Store
 from service.store.channels.admin_settings import Remarked
@@ -120,7 +120,7 @@ class Roster:
         """Say whether a channel's host is to be asked for nothing."""
         if row.site not in self._blocked_sites:
             return False
-        return any(name in self._blocked for name in names_over(host_of(row.folded.rpartition("\n")[2])))
+        return any(name in self._blocked for name in host_and_parent_domains(host_of(row.folded.rpartition("\n")[2])))
 
     @property
     def subscriptions(self) -> int:

@@ -23,7 +23,7 @@ from service.errors import (
     StoreUnavailable,
     UserError,
 )
-from service.net.http_server import is_broken
+from service.net.http_server import is_client_fault
 
 log = structlog.get_logger(__name__)
 
@@ -125,7 +125,7 @@ async def failures(request: web.Request, handler: Handler) -> web.StreamResponse
     except CoronetError as error:
         return _answer(request, problem(status_of(error), in_plain_words(error), error.code))
     except Exception as error:
-        if is_broken(request, error):
+        if is_client_fault(request, error):
             raise
         reference = secrets.token_hex(4)
         log.exception("request failed", method=request.method, path=request.path, reference=reference)

@@ -14,7 +14,7 @@ import structlog
 
 from service.clock import Clock
 from service.errors import CoronetError, Unreachable
-from service.net.internal_clients import Processes
+from service.net.internal_clients import ProcessClient
 from service.store import Store
 
 _READ: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_memory_bytes")
@@ -235,7 +235,7 @@ class Pulse:
 
     async def _beat(self, show: Callable[[], Awaitable[bytes]]) -> None:
         said = ""
-        async with Processes(self._metrics_token) as processes:
+        async with ProcessClient(self._metrics_token) as processes:
             while True:
                 try:
                     await self._sample(processes)
@@ -258,7 +258,7 @@ class Pulse:
         except TimeoutError:
             return
 
-    async def _sample(self, processes: Processes) -> None:
+    async def _sample(self, processes: ProcessClient) -> None:
         nodes, bots, waiting = await asyncio.gather(
             self._store.ring.view(), self._store.bot_endpoints.metrics_urls(), self._store.outbox.depth()
         )
@@ -288,7 +288,7 @@ class Pulse:
                 self.loads[url] = load(older.counts, counts, now_s - older.at_s)
 
 
-async def _counted(processes: Processes, url: str) -> Counts:
+async def _counted(processes: ProcessClient, url: str) -> Counts:
     """Return what a process has counted; nothing if it does not say."""
     try:
         return read(await processes.metrics(url))

@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from service.console.rendering import CLOCK, STORE
-from service.feeds.websub import HubState, Intent, answered, named, signed
+from service.feeds.websub import HubState, IntentVerification, is_signature_valid, update_hub, verify_intent
 from service.model import ChannelId
 from service.store.channels.websub import Push, fresh
 
@@ -81,8 +81,8 @@ async def verify(request: web.Request) -> web.Response:
     if state is None:
         return web.Response(status=404)
     query = request.query
-    intent = Intent(*(query.get(f"hub.{name}", "") for name in ("mode", "topic", "lease_seconds")))
-    agreed, after = answered(state, intent, request.app[CLOCK].wall_s(), fresh())
+    intent = IntentVerification(*(query.get(f"hub.{name}", "") for name in ("mode", "topic", "lease_seconds")))
+    agreed, after = verify_intent(state, intent, request.app[CLOCK].wall_s(), fresh())
     if not agreed:
         return web.Response(status=404)
     if not await request.app[STORE].websub.swap(request.match_info["cid"], state, after):
@@ -103,7 +103,7 @@ async def receive(request: web.Request) -> web.Response:
         return _later(429)
     channel = await store.channels.get(cid)
     if channel is None or channel.dormant:
-        state = await store.websub.change(cid, lambda state: named(state, (), "", fresh()))
+        state = await store.websub.change(cid, lambda state: update_hub(state, (), "", fresh()))
     if state is None or state.status == "leaving":
         return web.Response(status=410)
     arriving = request.app[ARRIVING]
@@ -111,7 +111,7 @@ async def receive(request: web.Request) -> web.Response:
         body = await arriving.read(request) if may_read else None
         if body is None:
             push = Push()
-        elif signed(state.secret, request.headers.get("X-Hub-Signature", ""), body):
+        elif is_signature_valid(state.secret, request.headers.get("X-Hub-Signature", ""), body):
             push = Push(body, request.headers.get(hdrs.CONTENT_TYPE, "")[:_LONGEST_TYPE_CHARS])
         else:
             return web.Response(status=202)

@@ -20,22 +20,22 @@ from service.feeds.urls import host_of
 from service.model import Channel, NodeId, Notice, PollResult
 
 DAY_S = 86_400.0
-WITNESSES = 2
+MIN_OBSERVERS = 2
 """Nodes that must have seen it, if so many poll the channel."""
-SETTLED_POLLS = 3
-SETTLED_S = DAY_S
+PERMANENT_POLLS = 3
+PERMANENT_AFTER_S = DAY_S
 """A permanent redirect, or a 410, is believed after so many polls in a row over so long."""
-BROKEN_S = 30 * DAY_S
-BROKEN_POLLS = 30
+DEAD_AFTER_S = 30 * DAY_S
+DEAD_POLLS = 30
 """Any other failure is for good after so long; a fleet that was down itself has not seen it so often."""
-DEADLY_POLLS = 3
+QUARANTINE_POLLS = 3
 
-GOOD = ""
+HEALTHY = ""
 GONE = "gone"
 FAILING = "failing"
-DEADLY = "deadly"
+PARSER_KILLED = "deadly"
 BUSY = "busy"
-MOVED = "moved:"
+MOVED_PREFIX = "moved:"
 """Followed by the URL that a good poll was redirected to for good."""
 
 _OK = frozenset({"new", "unchanged"})
@@ -56,7 +56,7 @@ class Evidence(msgspec.Struct, frozen=True):
     nodes: tuple[NodeId, ...]
 
 
-class Case(msgspec.Struct, frozen=True):
+class ChannelHealth(msgspec.Struct, frozen=True):
     """A channel after a poll that made ``charge``.
 
     ``condition`` is what its subscribers were told last; ``refusals`` how often in a row it was busy.
@@ -68,7 +68,7 @@ class Case(msgspec.Struct, frozen=True):
     evidence: Evidence | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class PollReport(msgspec.Struct, frozen=True):
     """How a poll ended, for the store. ``charge`` is None while it may have been our own network.
 
     A report that is made ``again`` brings the charge that the first one lacked.
@@ -79,59 +79,59 @@ class Report(msgspec.Struct, frozen=True):
     again: bool = False
 
 
-def charge_of(url: str, result: PollResult, permanent_url: str = "") -> str:
+def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     """Return what a poll of ``url`` says against the channel.
 
     ``permanent_url`` (canonical) is where nothing but permanent redirects led; a page's selector stays with it.
     """
     if result.outcome in _OK:
         page, mark, selector = url.partition("#")
-        return GOOD if permanent_url in {"", page} else f"{MOVED}{permanent_url}{mark}{selector}"
+        return HEALTHY if permanent_url in {"", page} else f"{MOVED_PREFIX}{permanent_url}{mark}{selector}"
     if result.outcome == ParseKilled.code:
-        return DEADLY
+        return PARSER_KILLED
     if result.outcome == BadStatus.code and result.status in _BUSY_STATUSES:
         return BUSY
     return GONE if result.outcome == BadStatus.code and result.status == _GONE_STATUS else FAILING
 
 
-def is_good(charge: str) -> bool:
+def is_healthy(charge: str) -> bool:
     """Say whether the publisher answered with what we can use."""
-    return charge == GOOD or charge.startswith(MOVED)
+    return charge == HEALTHY or charge.startswith(MOVED_PREFIX)
 
 
-def judge(case: Case, pollers: int, why: str) -> Notice | None:
+def diagnose(case: ChannelHealth, pollers: int, why: str) -> Notice | None:
     """Return what subscribers have to be told, if the case is strong enough and they were not told yet.
 
     ``pollers`` is how many nodes poll the channel; ``why`` says in one sentence how the last poll ended.
     """
-    if case.condition and is_good(case.charge):
+    if case.condition and is_healthy(case.charge):
         return Notice("back")
     evidence = case.evidence
     if evidence is None or not _is_proved(evidence, pollers):
         return None
-    if evidence.charge.startswith(MOVED):
-        return Notice("moved", evidence.charge.removeprefix(MOVED))
-    kind: Literal["dead", "quarantined"] = "quarantined" if evidence.charge == DEADLY else "dead"
+    if evidence.charge.startswith(MOVED_PREFIX):
+        return Notice("moved", evidence.charge.removeprefix(MOVED_PREFIX))
+    kind: Literal["dead", "quarantined"] = "quarantined" if evidence.charge == PARSER_KILLED else "dead"
     return None if kind == case.condition else Notice(kind, why)
 
 
-def rest_s(case: Case) -> float:
+def recheck_delay_s(case: ChannelHealth) -> float:
     """Return how long to leave a channel alone that was given up and still is not well (s)."""
-    return DAY_S if case.condition and not is_good(case.charge) else 0.0
+    return DAY_S if case.condition and not is_healthy(case.charge) else 0.0
 
 
 def _is_proved(evidence: Evidence, pollers: int) -> bool:
-    if evidence.charge == DEADLY:
-        return evidence.polls >= DEADLY_POLLS
-    if len(evidence.nodes) < min(WITNESSES, pollers):
+    if evidence.charge == PARSER_KILLED:
+        return evidence.polls >= QUARANTINE_POLLS
+    if len(evidence.nodes) < min(MIN_OBSERVERS, pollers):
         return False
-    polls, over_s = (BROKEN_POLLS, BROKEN_S) if evidence.charge == FAILING else (SETTLED_POLLS, SETTLED_S)
+    polls, over_s = (DEAD_POLLS, DEAD_AFTER_S) if evidence.charge == FAILING else (PERMANENT_POLLS, PERMANENT_AFTER_S)
     return evidence.polls >= polls and evidence.last_s - evidence.first_s >= over_s
 
 
-HOSTS = 3
+OUTAGE_HOSTS = 3
 """So many hosts that worked and fail now, with no answer in between, are our own outage."""
-PATIENCE_S = 600.0
+ATTRIBUTION_TIMEOUT_S = 600.0
 """How long a failure waits for another poll to tell; then it is the publisher's."""
 
 _HOSTS_KNOWN = 10_000
@@ -140,7 +140,7 @@ _HOSTS_KNOWN = 10_000
 _DOUBTFUL = frozenset({HostNotFound.code, Unreachable.code, TlsFailed.code, AddressRefused.code})
 
 
-class Outage:
+class OutageDetector:
     """One node's doubts about its own network."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Outage:
 
     def overdue(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
         """Yield the failures that have waited long enough (``now_s``: Unix s)."""
-        while self._waiting and not 0 <= now_s - self._waiting[0][1].at_s < PATIENCE_S:
+        while self._waiting and not 0 <= now_s - self._waiting[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._waiting.popleft()
 
     def _failed(self, channel: Channel, result: PollResult) -> None:
@@ -183,7 +183,7 @@ class Outage:
         if host not in self._failing:
             self._doubted.add(host)
             self._failing[host] = None
-        if len(self._doubted) >= HOSTS:
+        if len(self._doubted) >= OUTAGE_HOSTS:
             self._out = True
             self._waiting.clear()
         # A poll that began before the outage ended could only fail.

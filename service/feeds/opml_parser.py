@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from lxml import etree
 
 from service.errors import BadUrl, UserError
-from service.feeds.opml import MAX_BYTES, PAGE, Outline, Subscribed
-from service.feeds.parsing.charset import text_of
+from service.feeds.opml import MAX_OPML_BYTES, PAGE, OpmlDocument, OpmlSubscription
+from service.feeds.parsing.charset import decode_document
 from service.feeds.parsing.html_text import one_line
 from service.feeds.parsing.limits import FIELD_CHARS, names
 from service.feeds.urls import canonical_url, page_url, selector_of, without_selector
@@ -36,17 +36,17 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]") 
 _PIECE = re.compile(rf"[<>][^\n]{{0,{_PIECE_CHARS}}}\n?|[^<>]{{1,{_PIECE_CHARS}}}")
 
 
-def read(body: bytes) -> Outline:
+def parse(body: bytes) -> OpmlDocument:
     """Return the feeds that a file lists. Raises :class:`UserError` for what is no OPML, or too large."""
-    if len(body) > MAX_BYTES:
-        raise UserError(f"The file is larger than {MAX_BYTES:,} bytes.")
-    text = text_of(body, "")
+    if len(body) > MAX_OPML_BYTES:
+        raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
+    text = decode_document(body, "")
     text = "".join(_NOT_XML.sub("", text[at : at + _PIECE_CHARS]) for at in range(0, len(text), _PIECE_CHARS))
     if _ENTITY.search(text):
         raise UserError("The file declares entities of its own, which OPML has no use for. It is not read.")
     reading = _Reading()
     reading.all_of(text)
-    return Outline(tuple(reading.feeds.values()), tuple(reading.problems[:_MAX_PROBLEMS]))
+    return OpmlDocument(tuple(reading.feeds.values()), tuple(reading.problems[:_MAX_PROBLEMS]))
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -64,7 +64,7 @@ class _Reading:
     """One walk through a file, told of its tags by lxml; no tree is built, so that work and memory are bounded."""
 
     def __init__(self) -> None:
-        self.feeds: dict[str, Subscribed] = {}
+        self.feeds: dict[str, OpmlSubscription] = {}
         self.problems: list[str] = []
         self._line = 0
         self._root = ""
@@ -141,10 +141,10 @@ class _Reading:
         except BadUrl as error:
             self._problem(str(error), self._line)
             return
-        known = self.feeds.get(url, Subscribed(url, page=page))
+        known = self.feeds.get(url, OpmlSubscription(url, page=page))
         title = known.title or ("" if title in {url, address} else title)
         tags = names((*known.tags, *self._folders, *_categories(category)))
-        self.feeds[url] = Subscribed(url, title, tags, known.page)
+        self.feeds[url] = OpmlSubscription(url, title, tags, known.page)
         self._chars += len(url) + len(title) + sum(map(len, tags))
 
     def _problem(self, what: str, line: int) -> None:

@@ -29,14 +29,14 @@ _MAX_AGE = re.compile(r"max-age\s*=\s*\"?([0-9]+)")
 _UNITS = (("year", 365 * DAY_S), ("day", DAY_S), ("hour", 3_600.0), ("minute", 60.0), ("second", 1.0))
 
 
-class Pace(msgspec.Struct, frozen=True):
+class EarliestPoll(msgspec.Struct, frozen=True):
     """When a channel may be asked next (Unix seconds), and what was heard, in short sentences for people."""
 
     not_before_s: float
     reasons: tuple[str, ...] = ()
 
 
-def pace(headers: Mapping[str, str], wishes: PollingHints, now_s: float) -> Pace:
+def find_earliest_poll(headers: Mapping[str, str], wishes: PollingHints, now_s: float) -> EarliestPoll:
     """Return what the headers (lower-case names) of a 200 or 304 answer and the last known wishes ask for.
 
     ``not_before_s`` is never before now, and at most a day off, plus the skipped time it falls into.
@@ -51,7 +51,7 @@ def pace(headers: Mapping[str, str], wishes: PollingHints, now_s: float) -> Pace
     ends_s = _end_of_skipping(not_before_s, *_sane_skips(wishes, reasons))
     if ends_s > not_before_s:
         reasons.append(f"Its skipHours or skipDays last for another {_in_words(ends_s - now_s)}.")
-    return Pace(ends_s, tuple(reasons))
+    return EarliestPoll(ends_s, tuple(reasons))
 
 
 def backoff_s(refusals: int, interval_s: float) -> float:
@@ -62,7 +62,7 @@ def backoff_s(refusals: int, interval_s: float) -> float:
     return min(interval_s * 2.0 ** min(refusals, _MAX_DOUBLINGS), DAY_S)
 
 
-def retry_after_s(value: str, now_s: float) -> float | None:
+def parse_retry_after(value: str, now_s: float) -> float | None:
     """Read ``Retry-After`` (RFC 9110 §10.2.3): seconds, or a date; at most a week, None if it means nothing."""
     wait_s = _wait_named(value, now_s)
     return None if wait_s is None else min(wait_s, _MAX_RETRY_AFTER_S)

@@ -129,7 +129,7 @@ def host_of(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
-def https_twin(url: str) -> str:
+def https_variant(url: str) -> str:
     """Return the canonical URL of the same place behind TLS; "" if it is there already, or on a port of its own."""
     parts = urlsplit(url)
     return f"https{url.removeprefix('http')}" if parts.scheme == "http" and parts.port is None else ""

@@ -40,7 +40,7 @@ _DIGESTS = frozenset({"sha1", "sha256", "sha384", "sha512"})
 Status = Literal["wanted", "pending", "verified", "refused", "leaving"]
 
 
-class Named(msgspec.Struct, frozen=True):
+class HubTopic(msgspec.Struct, frozen=True):
     """Where a feed says that news of it is told: a hub, and the name (a URL) that it knows the feed by."""
 
     hub: str
@@ -55,24 +55,24 @@ class HubState(msgspec.Struct, frozen=True, omit_defaults=True):
     ``failures`` counts questions without an answer. ``then`` is the hub to turn to when this one is left.
     """
 
-    named: Named
+    named: HubTopic
     secret: str
     token: str
     status: Status = "wanted"
     since_s: float = 0.0
     lease_until_s: float = 0.0
     failures: int = 0
-    then: Named | None = None
+    then: HubTopic | None = None
 
 
-class Fresh(NamedTuple):
+class HubCredentials(NamedTuple):
     """Random texts for a subscription that may begin: unguessable, and at most 199 bytes long (§5.1)."""
 
     secret: str
     token: str
 
 
-class Intent(NamedTuple):
+class IntentVerification(NamedTuple):
     """What a hub asks us to confirm (§5.3), or denies (§5.2); ``lease_seconds`` as it wrote it."""
 
     mode: str
@@ -80,14 +80,14 @@ class Intent(NamedTuple):
     lease_seconds: str
 
 
-class Answered(NamedTuple):
+class VerificationResult(NamedTuple):
     """Whether we agree with the hub, and the state from then on (None: no subscription any more)."""
 
     agreed: bool
     state: HubState | None
 
 
-def named(state: HubState | None, hubs: Sequence[str], topic: str, fresh: Fresh) -> HubState | None:
+def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, fresh: HubCredentials) -> HubState | None:
     """Return the state after the feed named these hubs and its topic; nothing of either means that it has no hub."""
     choice = _choice(state, hubs, topic)
     if state is None:
@@ -103,7 +103,7 @@ def named(state: HubState | None, hubs: Sequence[str], topic: str, fresh: Fresh)
     return msgspec.structs.replace(state, status="leaving", failures=failures, then=choice)
 
 
-def due_s(state: HubState) -> float:
+def next_request_s(state: HubState) -> float:
     """Return when the hub is to be asked."""
     match state.status:
         case "verified":
@@ -115,23 +115,23 @@ def due_s(state: HubState) -> float:
             return state.since_s + min(_PATIENCE_S * 2.0**doubled, _DAY_S)
 
 
-def asked(state: HubState, now_s: float) -> HubState:
+def record_request(state: HubState, now_s: float) -> HubState:
     """Return the state once the hub was asked."""
     status: Status = "leaving" if state.status == "leaving" else "pending"
     return msgspec.structs.replace(state, status=status, since_s=now_s, failures=state.failures + 1)
 
 
-def deaf(state: HubState) -> bool:
+def is_unresponsive(state: HubState) -> bool:
     """Say whether the hub was told often enough that it is left; :func:`left` is the state then."""
     return state.status == "leaving" and state.failures >= _LEAVING_TRIES
 
 
-def left(state: HubState, fresh: Fresh) -> HubState | None:
+def leave_hub(state: HubState, fresh: HubCredentials) -> HubState | None:
     """Return the state after the hub was left."""
     return _begun(state.then, fresh)
 
 
-def form(state: HubState, callback: str) -> dict[str, str]:
+def request_form(state: HubState, callback: str) -> dict[str, str]:
     """Return what to POST to the hub (§5.1).
 
     We deviate: the secret is given to hubs without TLS too, where it still keeps out who only guesses.
@@ -142,29 +142,33 @@ def form(state: HubState, callback: str) -> dict[str, str]:
     return {"hub.mode": "subscribe", **about, "hub.secret": state.secret, "hub.lease_seconds": str(LEASE_S)}
 
 
-def answered(state: HubState, intent: Intent, now_s: float, fresh: Fresh) -> Answered:
+def verify_intent(
+    state: HubState, intent: IntentVerification, now_s: float, fresh: HubCredentials
+) -> VerificationResult:
     """Return what follows when the hub verifies our intent (§5.3) or denies it (§5.2).
 
     We agree to what we asked for, and to nothing that somebody else asked in our name.
     """
     if intent.topic != state.named.topic:
-        return Answered(False, state)
+        return VerificationResult(False, state)
     match intent.mode, state.status:
         case (("denied" | "unsubscribe"), "leaving"):
-            return Answered(True, left(state, fresh))
+            return VerificationResult(True, leave_hub(state, fresh))
         case "denied", _:
-            return Answered(True, msgspec.structs.replace(state, status="refused", since_s=now_s, lease_until_s=0.0))
+            return VerificationResult(
+                True, msgspec.structs.replace(state, status="refused", since_s=now_s, lease_until_s=0.0)
+            )
         case "subscribe", ("pending" | "verified"):
             until_s = now_s + _lease_s(intent.lease_seconds)
             verified = msgspec.structs.replace(
                 state, status="verified", since_s=now_s, lease_until_s=until_s, failures=0
             )
-            return Answered(True, verified)
+            return VerificationResult(True, verified)
         case _:
-            return Answered(False, state)
+            return VerificationResult(False, state)
 
 
-def signed(secret: str, signature: str, body: bytes) -> bool:
+def is_signature_valid(secret: str, signature: str, body: bytes) -> bool:
     """Say whether ``X-Hub-Signature`` (``METHOD=HEX``, §7) shows that who sent the body knows the secret."""
     method, _, theirs = signature.strip().partition("=")
     if method not in _DIGESTS:
@@ -173,14 +177,14 @@ def signed(secret: str, signature: str, body: bytes) -> bool:
     return hmac.compare_digest(ours.encode(), theirs.lower().encode(errors="replace"))
 
 
-def _begun(choice: Named | None, fresh: Fresh, since_s: float = 0.0) -> HubState | None:
+def _begun(choice: HubTopic | None, fresh: HubCredentials, since_s: float = 0.0) -> HubState | None:
     return HubState(choice, fresh.secret, fresh.token, since_s=since_s) if choice else None
 
 
-def _choice(state: HubState | None, hubs: Sequence[str], topic: str) -> Named | None:
+def _choice(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
     """Return the hub that we have if it is still named and takes us, else the first other one."""
     urls = [web_link(hub) for hub in hubs[:_MOST_HUBS]]
-    choices = [Named(url, topic) for url in urls if url and topic]
+    choices = [HubTopic(url, topic) for url in urls if url and topic]
     if state is None or state.named not in choices:
         return next(iter(choices), None)
     others = [choice for choice in choices if choice != state.named]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from service.errors import AddressRefused
 
-USUAL_PORTS = frozenset({80, 443, 8080, 8443})
+DEFAULT_PORTS = frozenset({80, 443, 8080, 8443})
 _MAX_ADDRESSES_KNOWN = 1_000
 
 _REFUSED_IPV4 = tuple(
@@ -48,7 +48,7 @@ def is_public(address: str) -> bool:
     return ip in _GLOBAL_UNICAST and ip.is_global and not any(ip in network for network in _REFUSED_IPV6)
 
 
-def refusal(address: str, port: int, *, allow_private: bool, extra_ports: Collection[int]) -> str | None:
+def refusal_reason(address: str, port: int, *, allow_private: bool, extra_ports: Collection[int]) -> str | None:
     """Return why a connection to this IP address and port is refused, or None if it is allowed.
 
     ``allow_private`` opens loopback, on any port, and nothing else. An IPv4 address mapped into
@@ -58,8 +58,8 @@ def refusal(address: str, port: int, *, allow_private: bool, extra_ports: Collec
         return None
     if not is_public(address):
         return f"{address} is not a public address; only public ones are fetched from."
-    if port not in USUAL_PORTS and port not in extra_ports:
-        return f"Port {port} is not one feeds are fetched from ({', '.join(map(str, sorted(USUAL_PORTS)))})."
+    if port not in DEFAULT_PORTS and port not in extra_ports:
+        return f"Port {port} is not one feeds are fetched from ({', '.join(map(str, sorted(DEFAULT_PORTS)))})."
     return None
 
 
@@ -94,7 +94,7 @@ def socket_factory(*, allow_private: bool, extra_ports: Collection[int]) -> Call
 
     def guarded_socket(info: AddressInfo) -> socket.socket:
         family, kind, protocol, _, address = info
-        reason = refusal(str(address[0]), int(address[1]), allow_private=allow_private, extra_ports=extra_ports)
+        reason = refusal_reason(str(address[0]), int(address[1]), allow_private=allow_private, extra_ports=extra_ports)
         if reason:
             raise SocketRefused(reason)
         return socket.socket(family, kind, protocol)

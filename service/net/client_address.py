@@ -46,7 +46,7 @@ def find_client(
     """
     trusted = tuple(trusted)
     hops = [hop for header in x_forwarded_for for hop in header.split(",")]
-    if not is_in(peer, trusted):
+    if not is_in_networks(peer, trusted):
         return Client(peer, is_secure=False, is_through_stranger=bool(forwarded or hops))
     protos = [proto.strip().lower() for header in x_forwarded_proto for proto in header.split(",")]
     address, place = _address_of(hops, peer, trusted)
@@ -64,7 +64,7 @@ def find_client(
     return by_forwarded
 
 
-def is_in(address: str, networks: Iterable[Network]) -> bool:
+def is_in_networks(address: str, networks: Iterable[Network]) -> bool:
     """Return whether an address lies in one of these networks; "" and what is no address lie in none."""
     ip = _parse(address)
     return ip is not None and any(ip in network for network in networks)
@@ -84,7 +84,7 @@ def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> t
     for place in reversed(range(len(hops))):
         ip = _parse(_without_port(hops[place].strip()))
         address = str(ip or "")
-        if not is_in(address, trusted):
+        if not is_in_networks(address, trusted):
             break
     return address, place
 

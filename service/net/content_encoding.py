@@ -20,7 +20,7 @@ _MAX_GZIP_MEMBERS = 16
 _MAX_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 
 
-def coding_of(values: list[str]) -> str:
+def parse_content_coding(values: list[str]) -> str:
     """Return the one coding that ``Content-Encoding`` header values name, or "" for none.
 
     Raises :class:`BadHttp` for an unknown coding and for one inside another.
@@ -34,7 +34,7 @@ def coding_of(values: list[str]) -> str:
     return codings[0] if codings else ""
 
 
-def decoded(body: bytes, coding: str, max_bytes: int) -> bytes:
+def decode(body: bytes, coding: str, max_bytes: int) -> bytes:
     """Return ``body`` without its coding. Raises :class:`BadHttp` (broken, cut off) or :class:`TooLarge`."""
     if not coding or not body:
         return body

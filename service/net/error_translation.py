@@ -9,7 +9,7 @@ from service.errors import BadHttp, CoronetError, HostNotFound, TlsFailed, TooLa
 from service.net.address_guard import SocketRefused
 
 
-def as_error(error: aiohttp.ClientError | TimeoutError | OSError, host: str) -> CoronetError:
+def translate_error(error: aiohttp.ClientError | TimeoutError | OSError, host: str) -> CoronetError:
     """Return the error of our tree that the client's failure to fetch from ``host`` stands for."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _certificate_fault(error.certificate_error, host)

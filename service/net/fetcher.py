@@ -19,21 +19,21 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl, Unreachable
-from service.feeds.polling_hints import retry_after_s
+from service.feeds.polling_hints import parse_retry_after
 from service.feeds.urls import canonical_url, redirect_target
 from service.model import Validators
 from service.net import address_guard, content_encoding
-from service.net.error_translation import as_error
+from service.net.error_translation import translate_error
 from service.net.response import (
-    Bodies,
-    Links,
-    Protocol,
-    Response,
-    first_words,
-    kept_headers,
-    links,
+    BodyReader,
+    BoundedResponseHandler,
+    HubLinks,
+    PublisherResponse,
+    next_validators,
+    parse_hub_links,
+    read_excerpt,
     refuse_large_headers,
-    renewed,
+    select_headers,
 )
 
 MAX_REDIRECTS = 5
@@ -60,7 +60,7 @@ _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, app
 
 _T = TypeVar("_T")
 
-_Read = Callable[[Response, str, str | None], Awaitable[_T]]
+_Read = Callable[[PublisherResponse, str, str | None], Awaitable[_T]]
 """Reads an answer from a URL; given are also the URL and where the channel has moved for good."""
 
 MayFollow = Callable[[str], Awaitable[None]]
@@ -76,7 +76,7 @@ def user_agent(operator_url: str) -> str:
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class FetchResult(msgspec.Struct, frozen=True):
     """A publisher's answer.
 
     ``body`` is None when it is what ``validators`` described already (304, or equal bytes). ``partial``: it
@@ -96,7 +96,7 @@ class Fetched(msgspec.Struct, frozen=True):
     took_s: float
     retry_after_s: float | None
     partial: bool = False
-    links: Links = Links()
+    links: HubLinks = HubLinks()
     address: str = ""
 
 
@@ -123,7 +123,7 @@ class Fetcher:
         self._user_agent = user_agent
         self._new_socket = address_guard.socket_factory(allow_private=allow_private, extra_ports=extra_ports)
         self._total_s = total_s
-        self._bodies = Bodies()
+        self._bodies = BodyReader()
         self._session: aiohttp.ClientSession | None = None
         self._resolver: AbstractResolver | None = None
 
@@ -139,12 +139,12 @@ class Fetcher:
             keepalive_timeout=_KEEP_ALIVE_S,
             ssl=ssl.create_default_context(),
         )
-        protocol: type[ResponseHandler] = Protocol
+        protocol: type[ResponseHandler] = BoundedResponseHandler
         # There is no public way to say what the connector's connections are read by.
         connector._factory = functools.partial(protocol, loop=asyncio.get_running_loop())  # noqa: SLF001 - see above
         self._session = aiohttp.ClientSession(
             connector=connector,
-            response_class=Response,
+            response_class=PublisherResponse,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
@@ -179,7 +179,7 @@ class Fetcher:
         may_follow: MayFollow | None = None,
         *,
         within_s: float = inf,
-    ) -> Fetched:
+    ) -> FetchResult:
         """Fetch ``url`` (canonical), conditionally if ``validators`` name an ETag or a date.
 
         With only a hash in them, the whole body is asked for, and still known again. ``within_s`` can only
@@ -193,7 +193,7 @@ class Fetcher:
         headers = _conditions(known)
         headers["User-Agent"] = _introduction(self._user_agent, subscribers)
 
-        async def read(response: Response, at: str, permanent_url: str | None) -> Fetched:
+        async def read(response: PublisherResponse, at: str, permanent_url: str | None) -> FetchResult:
             return await self._fetched(response, at, known, permanent_url, started_s)
 
         request = _Request("GET", headers, None, _REDIRECTS)
@@ -231,26 +231,26 @@ class Fetcher:
                     moved_for_good = moved_for_good and response.status in _PERMANENT
                     url = _next_hop(url, response, request.follows)
             except (aiohttp.ClientError, OSError) as error:
-                raise as_error(error, _host(url)) from error
+                raise translate_error(error, _host(url)) from error
             if may_follow is not None:
                 await may_follow(_host(url))
             if moved_for_good:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
 
-    def _ask(self, url: str, request: _Request) -> AbstractAsyncContextManager[Response]:
+    def _ask(self, url: str, request: _Request) -> AbstractAsyncContextManager[PublisherResponse]:
         if self._session is None:
             raise RuntimeError("Fetcher is used outside its context")
         response = self._session.request(
             request.method, _parsed(url), headers=request.headers, data=request.form, allow_redirects=False
         )
-        return cast("AbstractAsyncContextManager[Response]", response)  # the session's response_class
+        return cast("AbstractAsyncContextManager[PublisherResponse]", response)  # the session's response_class
 
     async def _fetched(
-        self, response: Response, url: str, known: Validators, permanent_url: str | None, started_s: float
-    ) -> Fetched:
-        headers = kept_headers(response.headers)
-        retry_s = retry_after_s(headers["retry-after"], time.time()) if "retry-after" in headers else None
+        self, response: PublisherResponse, url: str, known: Validators, permanent_url: str | None, started_s: float
+    ) -> FetchResult:
+        headers = select_headers(response.headers)
+        retry_s = parse_retry_after(headers["retry-after"], time.time()) if "retry-after" in headers else None
         body, body_sha256 = None, known.body_sha256
         if response.status == _OK:
             body, body_sha256 = await self._bodies.read(response, known.body_sha256)
@@ -262,36 +262,38 @@ class Fetcher:
             raise _bad_status(response, url, "", retry_s)
         elif not known.etag and not known.last_modified:
             raise BadHttp(f"{_host(url)} answered 304 (not modified) to a request that named nothing to compare with.")
-        return Fetched(
+        return FetchResult(
             status=response.status,
             url=url,
             body=body,
             headers=headers,
-            validators=renewed(known, response.headers, replaced=response.status == _OK, body_sha256=body_sha256),
+            validators=next_validators(
+                known, response.headers, replaced=response.status == _OK, body_sha256=body_sha256
+            ),
             private=response.private,
             permanent_url=permanent_url,
             took_s=time.monotonic() - started_s,
             retry_after_s=retry_s,
             partial=response.status == _IM_USED,
-            links=Links() if body is None else links(response.headers.getall("Link", []), url),
+            links=HubLinks() if body is None else parse_hub_links(response.headers.getall("Link", []), url),
             address=response.peer_address,
         )
 
 
-async def _posted(response: Response, url: str, _permanent_url: str | None) -> int:
+async def _posted(response: PublisherResponse, url: str, _permanent_url: str | None) -> int:
     if response.status < _FIRST_ERROR:
         return response.status  # whatever follows is for nobody
-    retry_s = retry_after_s(response.headers.get("Retry-After", ""), time.time())
-    raise _bad_status(response, url, await first_words(response), retry_s)
+    retry_s = parse_retry_after(response.headers.get("Retry-After", ""), time.time())
+    raise _bad_status(response, url, await read_excerpt(response), retry_s)
 
 
-def _bad_status(response: Response, url: str, words: str, retry_s: float | None) -> BadStatus:
+def _bad_status(response: PublisherResponse, url: str, words: str, retry_s: float | None) -> BadStatus:
     words = words or (response.reason or "")[:_MAX_REASON_CHARS]
     said = f" ({words})" if words else ""
     return BadStatus(f"{_host(url)} answered {response.status}{said}.", status=response.status, retry_after_s=retry_s)
 
 
-def _refuse_unasked_manipulation(response: Response, url: str, known: Validators) -> None:
+def _refuse_unasked_manipulation(response: PublisherResponse, url: str, known: Validators) -> None:
     """Refuse a 226 (RFC 3229 §10.4.1) that is not what ``A-IM: feed`` offered: nothing else can be undone."""
     done = ",".join(response.headers.getall("IM", [])).strip().lower()
     if done != "feed" or not known.etag:
@@ -317,7 +319,7 @@ def _conditions(known: Validators) -> dict[str, str]:
     return headers
 
 
-def _next_hop(url: str, response: Response, follows: frozenset[int]) -> str:
+def _next_hop(url: str, response: PublisherResponse, follows: frozenset[int]) -> str:
     if response.status not in follows:
         raise BadRedirect(f"{_host(url)} redirects a form with status {response.status}, which is not followed.")
     location = response.headers.get("Location", "")

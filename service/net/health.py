@@ -17,18 +17,18 @@ from aiohttp import hdrs, web
 from prometheus_client import exposition
 
 from service.errors import CoronetError, StoreUnavailable
-from service.net.client_address import is_in
+from service.net.client_address import is_in_networks
 from service.net.http_server import HttpServer, client_of
 from service.observability.metrics import VERSIONS
 from service.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-Ready = Callable[[], Awaitable[None]]
+ReadinessCheck = Callable[[], Awaitable[None]]
 """Returns when the process can do its work; raises a :class:`CoronetError` that says why not."""
 
 
-def health_routes(ready: Ready, settings: Settings) -> list[web.RouteDef]:
+def health_routes(ready: ReadinessCheck, settings: Settings) -> list[web.RouteDef]:
     """Return the three routes, to be added to an application that an :class:`HttpServer` serves."""
     VERSIONS.info({"coronet": version("coronet"), "python": python_version(), "redis_client": version("redis")})
 
@@ -52,7 +52,7 @@ def health_routes(ready: Ready, settings: Settings) -> list[web.RouteDef]:
 
 
 async def serve_health(
-    bind: str, port: int, ready: Ready, more: Iterable[web.RouteDef] = (), *, settings: Settings | None = None
+    bind: str, port: int, ready: ReadinessCheck, more: Iterable[web.RouteDef] = (), *, settings: Settings | None = None
 ) -> HttpServer:
     """Serve ``/livez``, ``/readyz`` and ``/metrics`` on ``bind:port``, and ``more``; port 0 takes a free one.
 
@@ -81,7 +81,7 @@ def _public_reason(error: CoronetError) -> str:
 
 def _may_read_metrics(request: web.Request, settings: Settings) -> bool:
     client = client_of(request)
-    if is_in(client.address, settings.metrics_networks) and not client.is_through_stranger:
+    if is_in_networks(client.address, settings.metrics_networks) and not client.is_through_stranger:
         return True
     scheme, _, sent = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     token = settings.metrics_token.get_secret_value()

@@ -23,7 +23,7 @@ from typing import Final, Literal, cast
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from service.net.client_address import Client, ForwardingUnclear, Network, find_client, is_in, network_of
+from service.net.client_address import Client, ForwardingUnclear, Network, find_client, is_in_networks, network_of
 from service.observability.metrics import HTTP_CONNECTIONS_ENDED
 
 HEADERS_WITHIN_S = 20.0
@@ -57,7 +57,7 @@ def client_of(request: web.Request) -> Client:
     return request[_CLIENT]
 
 
-def is_broken(request: web.Request, error: BaseException) -> bool:
+def is_client_fault(request: web.Request, error: BaseException) -> bool:
     """Return whether an error means that the client sent a malformed body, or is gone."""
     if isinstance(error, ConnectionError):
         return request.transport is None or request.transport.is_closing()
@@ -132,7 +132,9 @@ class HttpServer:
     def admit(self, connection: "_Connection") -> bool:
         """Count a new connection in, if there is room for it."""
         network = network_of(connection.address)
-        if self._of_network[network] >= CONNECTIONS_PER_ADDRESS and not is_in(connection.address, self._trusted):
+        if self._of_network[network] >= CONNECTIONS_PER_ADDRESS and not is_in_networks(
+            connection.address, self._trusted
+        ):
             return self._refuse("address")
         if len(self._open) >= CONNECTIONS:
             waiting = [each for each in self._open if each.is_waiting]
@@ -172,7 +174,7 @@ class HttpServer:
         except ForwardingUnclear as error:
             return web.Response(status=400, text=f"{error}\n")
         except Exception as error:
-            if not is_broken(request, error):
+            if not is_client_fault(request, error):
                 raise
             response = web.Response(status=400, text="The body of the request broke off, or is malformed.\n")
             response.force_close()

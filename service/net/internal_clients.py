@@ -18,7 +18,7 @@ _LONGEST_REASON_BYTES = 400
 _CONNECT_WITHIN_S = 10.0
 
 
-class Processes:
+class ProcessClient:
     """One pool of connections to workers and bots; an async context manager."""
 
     def __init__(self, metrics_token: str = "") -> None:
@@ -60,7 +60,7 @@ class Processes:
         return answer.status, body[:most_bytes].decode(errors="replace")
 
 
-async def send(
+async def send_request(
     method: str, url: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, within_s: float
 ) -> tuple[int, str, bytes]:
     """Return the status, media type and body of an answer; redirects are not followed. Raises :class:`Unreachable`."""
@@ -75,7 +75,9 @@ async def send(
 
 
 @asynccontextmanager
-async def websocket(url: str, protocol: str, largest_bytes: int) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+async def connect_websocket(
+    url: str, protocol: str, largest_bytes: int
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     """Connect, and close at the end; frames are at most so large. Raises :class:`Unreachable`."""
     async with aiohttp.ClientSession() as session:
         try:

@@ -23,9 +23,9 @@ from service.errors import PeerProtocolError, PeerUnreachable
 from service.model import NodeId, NodeInfo
 from service.net.response import read_at_most
 
-SEAL = "Coronet-Seal"
-MOST_REQUEST_BYTES = 1024 * 1024
-REFUSED, BEGIN_ANEW = 403, 409
+SIGNATURE_HEADER = "Coronet-Seal"
+MAX_REQUEST_BYTES = 1024 * 1024
+REFUSED, RESTART_STREAM = 403, 409
 _CONNECTIONS = 64
 _KEPT_OPEN_S = 60.0
 
@@ -37,7 +37,7 @@ MOST_NONCES = 200_000
 _FORM = re.compile(r"coronet1 ([0-9a-f]{40}) (\d{1,16}) ([0-9a-f]{24}) ([0-9a-f]{64})")
 
 
-class Seal(msgspec.Struct, frozen=True):
+class RequestSignature(msgspec.Struct, frozen=True):
     """What a request says of itself. ``at_ms`` is Unix time."""
 
     sender: NodeId
@@ -50,16 +50,16 @@ class Seal(msgspec.Struct, frozen=True):
         return f"coronet1 {self.sender} {self.at_ms} {self.nonce} {self.mac}"
 
 
-def read_seal(header: str) -> Seal:
+def parse_signature(header: str) -> RequestSignature:
     """Return what a request's header says; raises :class:`PeerProtocolError`."""
     found = _FORM.fullmatch(header)
     if found is None:
         raise PeerProtocolError("A request carries no seal of ours.", reason="signature")
     sender, at_ms, nonce, mac = found.groups()
-    return Seal(sender, int(at_ms), nonce, mac)
+    return RequestSignature(sender, int(at_ms), nonce, mac)
 
 
-class Sealer:
+class RequestSigner:
     """Seals and checks seals for one worker."""
 
     def __init__(self, secret: str, me: NodeId) -> None:
@@ -68,18 +68,18 @@ class Sealer:
         self._me = me
         self._seen: OrderedDict[tuple[NodeId, str], int] = OrderedDict()
 
-    def seal(self, to: NodeId, verb: str, body: bytes, nonce: str, now_s: float) -> Seal:
+    def seal(self, to: NodeId, verb: str, body: bytes, nonce: str, now_s: float) -> RequestSignature:
         """Return the seal of a request to a worker."""
         at_ms = int(now_s * 1000)
-        unsealed = Seal(self._me, at_ms, nonce, "")
-        return Seal(self._me, at_ms, nonce, self._request_mac(unsealed, to, verb, body))
+        unsealed = RequestSignature(self._me, at_ms, nonce, "")
+        return RequestSignature(self._me, at_ms, nonce, self._request_mac(unsealed, to, verb, body))
 
-    def timely(self, seal: Seal, now_s: float) -> None:
+    def timely(self, seal: RequestSignature, now_s: float) -> None:
         """Raise :class:`PeerProtocolError` for a request of another time: before its body is read."""
         if abs(now_s - seal.at_ms / 1000) > WINDOW_S:
             raise PeerProtocolError(f"A request of {seal.sender[:8]} is not of now. Do clocks differ?", reason="late")
 
-    def check(self, seal: Seal, verb: str, body: bytes, now_s: float) -> None:
+    def check(self, seal: RequestSignature, verb: str, body: bytes, now_s: float) -> None:
         """Raise :class:`PeerProtocolError` if a request is not what its sender meant for us, or came before."""
         self.timely(seal, now_s)
         mac = self._request_mac(seal, self._me, verb, body)
@@ -102,7 +102,7 @@ class Sealer:
         if not hmac.compare_digest(self.answer_mac(nonce, status, body), mac):
             raise PeerProtocolError("An answer's seal is wrong.", reason="signature")
 
-    def _request_mac(self, seal: Seal, to: NodeId, verb: str, body: bytes) -> str:
+    def _request_mac(self, seal: RequestSignature, to: NodeId, verb: str, body: bytes) -> str:
         return self._mac(f"request\n{seal.sender}\n{to}\n{verb}\n{seal.at_ms}\n{seal.nonce}\n", body)
 
     def _mac(self, about: str, body: bytes) -> str:
@@ -132,7 +132,7 @@ def peer_of(info: NodeInfo) -> Peer | None:
 class PeerClient:
     """Asks other workers. Use as an async context manager."""
 
-    def __init__(self, sealer: Sealer, fleet_s: Callable[[], float]) -> None:
+    def __init__(self, sealer: RequestSigner, fleet_s: Callable[[], float]) -> None:
         """Seal with ``sealer``, at the fleet's time (Unix s)."""
         self._sealer = sealer
         self._fleet_s = fleet_s
@@ -166,7 +166,7 @@ class PeerClient:
             async with self._session.post(
                 f"{peer.url}/peers/{peer.id}/{verb}",
                 data=body,
-                headers={SEAL: seal.header()},
+                headers={SIGNATURE_HEADER: seal.header()},
                 timeout=aiohttp.ClientTimeout(total=within_s),
                 allow_redirects=False,
             ) as response:
@@ -174,12 +174,12 @@ class PeerClient:
                 if answer is None:
                     response.close()
                     raise PeerProtocolError(f"A worker answers with more than {most_bytes} bytes.", reason="size")
-                mac = response.headers.get(SEAL, "")
+                mac = response.headers.get(SIGNATURE_HEADER, "")
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise PeerUnreachable(f"Worker {peer.id[:8]} does not answer at {peer.url}: {error!r}") from error
-        if response.status not in {200, BEGIN_ANEW}:
+        if response.status not in {200, RESTART_STREAM}:
             raise PeerProtocolError(f"Worker {peer.id[:8]} refuses to answer: {response.status}.", reason="refused")
         self._sealer.check_answer(nonce, response.status, answer, mac)
-        if response.status == BEGIN_ANEW:
+        if response.status == RESTART_STREAM:
             raise PeerProtocolError(f"Worker {peer.id[:8]} has forgotten what was said.", reason="stream")
         return answer

@@ -35,7 +35,7 @@ _MAX_BODIES_KNOWN = 10_000
 _KEPT_HEADERS = ("content-type", "content-language", "cache-control", "expires", "age", "date", "retry-after")
 
 
-class Protocol(ResponseHandler):
+class BoundedResponseHandler(ResponseHandler):
     """Hangs up on who sends far more than any answer holds, or interim answers without end: reading costs time.
 
     ``has_answered``: this connection has brought an answer before.
@@ -71,7 +71,7 @@ class Protocol(ResponseHandler):
             self.transport.abort()
 
 
-class Response(aiohttp.ClientResponse):
+class PublisherResponse(aiohttp.ClientResponse):
     """Remembers who answered: an answer without a body gives its connection back at once."""
 
     peer_address = ""
@@ -82,7 +82,7 @@ class Response(aiohttp.ClientResponse):
         The client asks once more if a connection closes before that, which is right for one that was kept
         (RFC 9112 §9.3.1). A publisher that hangs up on a new one has been asked, and is not asked twice.
         """
-        protocol = cast("Protocol", connection.protocol)  # the fetcher's connector makes no other
+        protocol = cast("BoundedResponseHandler", connection.protocol)  # the fetcher's connector makes no other
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
         self.peer_address = peer[0] if peer else ""
         protocol.expect_answer()
@@ -108,7 +108,7 @@ class Response(aiohttp.ClientResponse):
         return bool(self.peer_address) and not address_guard.is_public(self.peer_address)
 
 
-class Bodies:
+class BodyReader:
     """Reads bodies, and knows again what came before: that is neither unpacked nor hashed with SHA-256.
 
     Of the last 10,000, the SHA-256 of what each unpacks to is kept. What arrived is recognised by its length and
@@ -119,12 +119,12 @@ class Bodies:
     def __init__(self) -> None:
         self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_BODIES_KNOWN)
 
-    async def read(self, response: Response, known_sha256: str) -> tuple[bytes | None, str]:
+    async def read(self, response: PublisherResponse, known_sha256: str) -> tuple[bytes | None, str]:
         """Return the body, or None if it is the known one, and its SHA-256 in hex.
 
         Raises :class:`BadHttp` or :class:`TooLarge`.
         """
-        coding = content_encoding.coding_of(response.headers.getall("Content-Encoding", []))
+        coding = content_encoding.parse_content_coding(response.headers.getall("Content-Encoding", []))
         received = await read_at_most(response, MAX_BODY_BYTES)
         if received is None:
             raise TooLarge(f"{response.host_name}: its answer is larger than {MAX_BODY_BYTES:,} bytes.")
@@ -132,7 +132,7 @@ class Bodies:
         sha256 = self._sha256_of.get(arrived, "")
         body = None
         if not sha256 or sha256 != known_sha256:
-            body = content_encoding.decoded(received, coding, MAX_BODY_BYTES)
+            body = content_encoding.decode(received, coding, MAX_BODY_BYTES)
             sha256 = sha256 or hashlib.sha256(body).hexdigest()
         self._sha256_of[arrived] = sha256
         return (None if sha256 == known_sha256 else body), sha256
@@ -150,7 +150,7 @@ async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> byte
     return bytes(received)
 
 
-async def first_words(response: aiohttp.ClientResponse) -> str:
+async def read_excerpt(response: aiohttp.ClientResponse) -> str:
     """Read at most 4 kB of an answer, and return how its text begins; "" if it is packed."""
     received = bytearray()
     while chunk := await response.content.read(_MAX_READ_FOR_WORDS_BYTES - len(received)):
@@ -161,14 +161,14 @@ async def first_words(response: aiohttp.ClientResponse) -> str:
     return "".join(character for character in words if character.isprintable())[:_MAX_WORDS_CHARS]
 
 
-def refuse_large_headers(response: Response) -> None:
+def refuse_large_headers(response: PublisherResponse) -> None:
     """Raise :class:`TooLarge` if all headers together are over the cap; aiohttp caps each of them."""
     texts = tuple(chain.from_iterable(response.raw_headers))
     if sum(map(len, texts)) + _BYTES_BETWEEN * len(texts) > MAX_HEADER_BYTES:
         raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
 
 
-def renewed(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
+def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
     """Return what makes the next fetch conditional.
 
     An answer that ``replaced`` what we knew replaces its validators too; any other may renew them one by
@@ -183,7 +183,7 @@ def renewed(known: Validators, headers: Mapping[str, str], *, replaced: bool, bo
     )
 
 
-def kept_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
+def select_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
     """Return those headers that somebody reads: lower-case names, and the values as text that every codec takes."""
     return {name: _text(", ".join(headers.getall(name))) for name in _KEPT_HEADERS if name in headers}
 
@@ -200,14 +200,14 @@ _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
 
 
-class Links(msgspec.Struct, frozen=True):
+class HubLinks(msgspec.Struct, frozen=True):
     """The hubs and the topic (absolute URLs) that an answer's headers name, in their order (WebSub §4, RFC 8288 §3)."""
 
     hubs: tuple[str, ...] = ()
     topic: str = ""
 
 
-def links(values: Iterable[str], base: str) -> Links:
+def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
     """Return the hubs and the topic in the values of an answer's ``Link`` headers, relative to ``base``.
 
     What cannot be read is passed over: these headers carry much that is not for us.
@@ -226,7 +226,7 @@ def links(values: Iterable[str], base: str) -> Links:
             hubs[url] = None
         if "self" in relations:
             topic = topic or url
-    return Links(tuple(hubs), topic)
+    return HubLinks(tuple(hubs), topic)
 
 
 def _relations(parameters: str) -> set[str]:

@@ -25,7 +25,7 @@ def site_of_jid(jid: str) -> str:
     return site_of(jid.partition("/")[0].rpartition("@")[2])
 
 
-def names_over(host: str) -> list[str]:
+def host_and_parent_domains(host: str) -> list[str]:
     """Return a canonical URL's host and the domains that it is of, down to its site: what can stand for it in lists."""
     host, site = host.strip("[]"), site_of(host)
     names = [host]

@@ -29,7 +29,7 @@ from service.embedded.ports import says_ready
 from service.errors import CoronetError, OperationalError, StoreIdentityMismatch, StoreUnavailable, Unreachable
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Confinement, Document
-from service.net.internal_clients import Processes
+from service.net.internal_clients import ProcessClient
 from service.observability.logs import redacted
 from service.settings import Settings
 from service.store import Store, opened
@@ -139,7 +139,7 @@ async def check_bots(settings: Settings) -> list[Finding]:
     urls = await _from_store(settings, lambda store: store.bot_endpoints.metrics_urls())
     if urls is None:
         return []
-    async with Processes() as processes:
+    async with ProcessClient() as processes:
         return [judged(await asyncio.gather(*(_why_not_ready(processes, url) for url in urls)))]
 
 
@@ -162,7 +162,7 @@ def judged(whys: Sequence[str]) -> Finding:
     return Finding("Bots", ok=0 < well == len(whys), seen=seen, advice=advice)
 
 
-async def _why_not_ready(processes: Processes, metrics_url: str) -> str:
+async def _why_not_ready(processes: ProcessClient, metrics_url: str) -> str:
     try:
         return await processes.why_not_ready(metrics_url.removesuffix("/metrics"))
     except Unreachable:
@@ -181,7 +181,7 @@ async def check_parser() -> list[Finding]:
     """Read a document in a parser process, and see what keeps that from files and network."""
     try:
         async with ParserPool(1) as parsers:
-            await parsers.read(Document(_FEED, "https://example.org/", {}))
+            await parsers.parse_document(Document(_FEED, "https://example.org/", {}))
             return [Finding("Parser", ok=True, seen=_CONFINEMENTS[parsers.confinement])]
     except CoronetError as error:
         return [Finding("Parser", ok=False, seen=str(error), advice=_NO_PARSER)]

@@ -8,12 +8,12 @@ from typing import Literal
 import msgspec
 
 from service.corona.fleet_policy import SECONDS_PER_HOUR
-from service.feeds.polling_hints import pace
+from service.feeds.polling_hints import find_earliest_poll
 from service.feeds.sandbox.parser_pool import ParserPool
-from service.feeds.sandbox.protocol import Document, Reading
+from service.feeds.sandbox.protocol import Document, ParsedDocument
 from service.feeds.urls import canonical_url
 from service.model import FeedLink, ParsedFeed, ParsedPage, Validators
-from service.net.fetcher import Fetched, Fetcher, user_agent
+from service.net.fetcher import Fetcher, FetchResult, user_agent
 from service.settings import Settings
 
 _SHOWN = 20
@@ -67,7 +67,9 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
     )
     async with fetcher, ParserPool(1) as parsers:
         fetched = await fetcher.fetch(canonical_url(url))
-        reading = await parsers.read(Document(fetched.body or b"", fetched.url, dict(fetched.headers)), selector)
+        reading = await parsers.parse_document(
+            Document(fetched.body or b"", fetched.url, dict(fetched.headers)), selector
+        )
     return _inspection(fetched, reading, settings)
 
 
@@ -128,10 +130,10 @@ def _page(found: Inspection) -> list[str]:
     return [*lines, "", "It names these feeds; subscribe to one of them:" if feeds else "It names no feed.", *feeds]
 
 
-def _inspection(fetched: Fetched, reading: Reading, settings: Settings) -> Inspection:
+def _inspection(fetched: FetchResult, reading: ParsedDocument, settings: Settings) -> Inspection:
     feed, page = reading.feed or ParsedFeed(), reading.page or ParsedPage()
     now_s = time.time()
-    said = pace(fetched.headers, feed.polling_hints, now_s)
+    said = find_earliest_poll(fetched.headers, feed.polling_hints, now_s)
     return Inspection(
         url=fetched.url,
         status=fetched.status,

@@ -16,9 +16,9 @@ from itertools import count, cycle
 
 import feedparser
 
-from service.feeds.entries.change_detection import examine
+from service.feeds.entries.change_detection import detect_changes
 from service.feeds.parsing.feed_parser import parse
-from service.feeds.sandbox.protocol import Document, Examine
+from service.feeds.sandbox.protocol import DetectChanges, Document
 from tests.support.documents import typical_atom, typical_rss
 
 URL = "https://blog.example.com/feed"
@@ -41,7 +41,7 @@ def per_s(work: Callable[[], int]) -> float:
 
 def polled(body: bytes, memory: bytes) -> bytes:
     """Return what is remembered after this body."""
-    return examine(Examine((Document(body, URL, HEADERS),), memory, URL, "feed", NOW_S)).memory
+    return detect_changes(DetectChanges((Document(body, URL, HEADERS),), memory, URL, "feed", NOW_S)).memory
 
 
 def changed(bodies: Sequence[bytes], memory: bytes) -> int:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from playwright.async_api import Browser, CDPSession, Page, ViewportSize
 
 from service.corona.fleet_policy import ChannelBounds, FleetObjective, Goal
-from service.feeds.entries.version_parts import parts
+from service.feeds.entries.version_parts import split_version
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store
@@ -48,7 +48,7 @@ async def _full(store: Store) -> list[str]:
     await store.people.suspend(keys.user_id("eve@example.org"), suspended=True)
     await store.fleet_policy.set(FleetObjective(goal=Goal.FAIR), by="ada")
     bob = keys.user_id("bob@example.org")
-    await store.outbox.enqueue([bob], good.id, delta.version, now_s, parts(delta))
+    await store.outbox.enqueue([bob], good.id, delta.version, now_s, split_version(delta))
     batches = await store.outbox.claim([bob], 10, now_s)
     await store.outbox.dead(bob, batches[bob].message_id, HOSTILE)
     await store.redis.call("XADD", keys.DEAD_LETTERS, "*", "why", HOSTILE)

@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 
 from service.errors import HostBlocked, LimitReached
-from service.net.sites import names_over
+from service.net.sites import host_and_parent_domains
 from service.store import Store
 from service.store.coordination.request_budgets import Block
 
@@ -13,11 +13,11 @@ BLOCK = Block("ada", 1.0, "asked us to")
 
 
 def test_a_host_stands_in_lists_by_itself_and_the_domains_that_it_is_of() -> None:
-    assert names_over("a.b.example.co.uk") == ["a.b.example.co.uk", "b.example.co.uk", "example.co.uk"]
-    assert names_over("example.org") == ["example.org"]
-    assert names_over("192.0.2.7") == ["192.0.2.7"]
-    assert names_over("[2001:db8::1]") == ["2001:db8::1"]
-    assert names_over("localhost") == ["localhost"]
+    assert host_and_parent_domains("a.b.example.co.uk") == ["a.b.example.co.uk", "b.example.co.uk", "example.co.uk"]
+    assert host_and_parent_domains("example.org") == ["example.org"]
+    assert host_and_parent_domains("192.0.2.7") == ["192.0.2.7"]
+    assert host_and_parent_domains("[2001:db8::1]") == ["2001:db8::1"]
+    assert host_and_parent_domains("localhost") == ["localhost"]
 
 
 async def test_a_domain_is_blocked_with_all_its_hosts_and_a_host_alone(store: Store) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.errors import StoreUnavailable
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.operations import shards
 from service.settings import Settings
 from service.store import Store, connect
@@ -52,7 +52,7 @@ async def test_a_person_subscribes_is_told_and_reads_whatever_slots_that_takes(s
     await store.subscriptions.subscribe(ALICE, channel.id)
     assert await store.subscriptions.counts([channel.id]) == [1]
     uid = keys.user_id(ALICE)
-    assert await store.outbox.enqueue([uid], channel.id, 2, 5.0, Parts()) == []
+    assert await store.outbox.enqueue([uid], channel.id, 2, 5.0, VersionParts()) == []
     (batch,) = (await store.outbox.claim([uid], 10, 6.0)).values()
     assert [(item.channel, item.version) for item in batch.items] == [(channel.id, 2)]
 

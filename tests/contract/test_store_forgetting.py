@@ -9,8 +9,8 @@ import pytest
 from service.discovery.query_parser import parse_watch
 from service.discovery.saved_searches import Subject
 from service.errors import LimitReached, StoreUnavailable
-from service.feeds.entries.version_parts import Parts
-from service.feeds.opml import Subscribed
+from service.feeds.entries.version_parts import VersionParts
+from service.feeds.opml import OpmlSubscription
 from service.model import Channel, Entry
 from service.store import Store
 from service.store.client import keys
@@ -52,13 +52,13 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     dead, flying = [await tell(store, uid, channels[0], version) for version in (2, 3)]
     await store.outbox.dead(uid, dead, "nobody is there")
     await store.outbox.completed(acked=[(uid, flying)])
-    await store.outbox.enqueue([uid], channels[0].id, 4, 5.0, Parts())
+    await store.outbox.enqueue([uid], channels[0].id, 4, 5.0, VersionParts())
     await store.pauses.pause(jid, [channels[1].id], watches=True)
     return flying
 
 
 async def tell(store: Store, uid: str, channel: Channel, version: int) -> MessageId:
-    await store.outbox.enqueue([uid], channel.id, version, 5.0, Parts())
+    await store.outbox.enqueue([uid], channel.id, version, 5.0, VersionParts())
     return (await store.outbox.claim([uid], 20, 6.0))[uid].message_id
 
 
@@ -119,7 +119,7 @@ async def test_who_comes_back_begins_anew_and_is_not_undone_by_what_they_ended_b
     await store.channel_index.remove(channels[1].id, [(UID, late + 1)])
     assert await store.subscriptions.count(channels[1].id) == 1
     assert not (await store.users.get(ALICE)).welcomed
-    assert await store.outbox.enqueue([UID], channels[1].id, 2, 5.0, Parts()) == []
+    assert await store.outbox.enqueue([UID], channels[1].id, 2, 5.0, VersionParts()) == []
 
 
 async def test_a_receipt_that_comes_late_makes_nobody_known_again(store: Store) -> None:
@@ -219,7 +219,7 @@ async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) ->
 
 
 async def test_no_more_feeds_wait_than_one_list_has(store: Store) -> None:
-    feeds = [Subscribed(f"https://example.org/{number}") for number in range(MOST_WAITING - 1)]
+    feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MOST_WAITING - 1)]
     await store.import_queue.add(ALICE, feeds, "bot@localhost")
     with pytest.raises(LimitReached):
         await store.import_queue.add(ALICE, feeds[:2], "bot@localhost")

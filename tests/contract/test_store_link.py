@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from service.errors import StoreUnavailable
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
@@ -113,7 +113,7 @@ async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, 
         channel = await make_channel(store)
         await store.subscriptions.subscribe(ALICE, channel.id)
         for version in (2, 3):
-            await store.outbox.enqueue([UID], channel.id, version, 5.0, Parts())
+            await store.outbox.enqueue([UID], channel.id, version, 5.0, VersionParts())
         with pytest.raises(StoreUnavailable):
             await store.outbox.claim([UID], 1, 6.0)
         ((batch,),) = (await store.outbox.inflight([UID])).values()

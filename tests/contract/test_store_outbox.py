@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.feeds.entries.version_parts import Marks, Parts
+from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import Channel, ChannelId
 from service.settings import Settings
 from service.store import Store, connect
@@ -20,7 +20,7 @@ ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
 
 
-def articles(*names: str, of: str = "") -> Marks:
+def articles(*names: str, of: str = "") -> ArticleHashes:
     """Articles at the positions from 0, each with its own mark (in the channel ``of``) and one that others share."""
     return tuple((n, (f"{of}:{name}".encode().ljust(8), name.encode().ljust(8))) for n, name in enumerate(names))
 
@@ -33,7 +33,7 @@ async def followed(store: Store, *names: str) -> list[Channel]:
     return found
 
 
-async def give(store: Store, channel: Channel, version: int, parts: Parts) -> None:
+async def give(store: Store, channel: Channel, version: int, parts: VersionParts) -> None:
     await store.outbox.enqueue([UID], channel.id, version, 5.0, parts)
 
 
@@ -41,7 +41,7 @@ async def claim(store: Store, most: int = 20) -> Batch | None:
     return (await store.outbox.claim([UID], most, 6.0)).get(UID)
 
 
-async def tell(store: Store, channel: Channel, version: int, parts: Parts) -> Batch:
+async def tell(store: Store, channel: Channel, version: int, parts: VersionParts) -> Batch:
     """Queue, claim, and finish a version."""
     await give(store, channel, version, parts)
     batch = await claim(store)
@@ -56,7 +56,12 @@ def shown(batch: Batch | None) -> list[tuple[ChannelId, int, bool, tuple[int, ..
 
 async def test_news_and_edits_go_apart_and_in_order(store: Store) -> None:
     (channel,) = await followed(store, "a")
-    for version, parts in ((2, Parts()), (3, Parts((), ())), (4, Parts(None, ())), (5, Parts())):
+    for version, parts in (
+        (2, VersionParts()),
+        (3, VersionParts((), ())),
+        (4, VersionParts(None, ())),
+        (5, VersionParts()),
+    ):
         await give(store, channel, version, parts)
     batches = [shown(await claim(store)) for _ in range(4)]
     assert [[(version, edits) for _, version, edits, _ in batch] for batch in batches] == [
@@ -70,92 +75,92 @@ async def test_news_and_edits_go_apart_and_in_order(store: Store) -> None:
 async def test_a_claim_says_whether_more_is_queued(store: Store) -> None:
     (channel,) = await followed(store, "a")
     for version in (2, 3, 4):
-        await give(store, channel, version, Parts())
+        await give(store, channel, version, VersionParts())
     batches = [await claim(store, most=2) for _ in range(2)]
     assert [batch and batch.more for batch in batches] == [True, False]
 
 
 async def test_a_version_that_has_nothing_to_tell_counts_as_given(store: Store) -> None:
     (channel,) = await followed(store, "a")
-    await give(store, channel, 2, Parts(None, None))
+    await give(store, channel, 2, VersionParts(None, None))
     assert await claim(store) is None
     assert await store.outbox.waiting() == []
-    await give(store, channel, 2, Parts())
+    await give(store, channel, 2, VersionParts())
     assert await claim(store) is None
 
 
 async def test_an_article_that_another_channel_told_is_left_out(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await tell(store, one, 2, Parts(articles("x", "y")))
-    assert shown(await tell(store, two, 2, Parts(articles("x", "new", "y")))) == [(two.id, 2, False, (0, 2))]
+    await tell(store, one, 2, VersionParts(articles("x", "y")))
+    assert shown(await tell(store, two, 2, VersionParts(articles("x", "new", "y")))) == [(two.id, 2, False, (0, 2))]
 
 
 async def test_any_of_its_marks_betrays_an_article(store: Store) -> None:
     one, two, three = await followed(store, "a", "b", "c")
-    await tell(store, one, 2, Parts(((0, (b"a:------", b"link----")),)))
-    await give(store, two, 2, Parts(((0, (b"b:------", b"link----", b"title---")),)))
-    await give(store, three, 2, Parts(((0, (b"c:------", b"title---")),)))
+    await tell(store, one, 2, VersionParts(((0, (b"a:------", b"link----")),)))
+    await give(store, two, 2, VersionParts(((0, (b"b:------", b"link----", b"title---")),)))
+    await give(store, three, 2, VersionParts(((0, (b"c:------", b"title---")),)))
     assert await claim(store) is None
 
 
 async def test_a_channels_own_articles_are_never_left_out(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     link, title = b"link----", b"title---"
-    await tell(store, one, 2, Parts(((0, (b"a:------", link)),)))
-    await give(store, two, 2, Parts(((0, (b"b:------", link, title)),)))
+    await tell(store, one, 2, VersionParts(((0, (b"a:------", link)),)))
+    await give(store, two, 2, VersionParts(((0, (b"b:------", link, title)),)))
     assert await claim(store) is None
     for version in (3, 4):
-        again = Parts(((0, (b"a:------", link, title)),))
+        again = VersionParts(((0, (b"a:------", link, title)),))
         assert shown(await tell(store, one, version, again)) == [(one.id, version, False, ())]
 
 
 async def test_what_is_no_article_is_always_told(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await tell(store, one, 2, Parts(articles("x")))
-    assert shown(await tell(store, two, 2, Parts(()))) == [(two.id, 2, False, ())]
+    await tell(store, one, 2, VersionParts(articles("x")))
+    assert shown(await tell(store, two, 2, VersionParts(()))) == [(two.id, 2, False, ())]
 
 
 async def test_nobody_waits_for_what_is_left_out_whole_and_what_follows_is_found(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await tell(store, one, 2, Parts(articles("x")))
-    await give(store, two, 2, Parts(articles("x")))
+    await tell(store, one, 2, VersionParts(articles("x")))
+    await give(store, two, 2, VersionParts(articles("x")))
     assert await claim(store) is None
     assert await store.outbox.waiting() == []
     for version in range(3, 8):
-        await give(store, two, version, Parts(articles("x")))
-    await give(store, two, 8, Parts(articles("y")))
+        await give(store, two, version, VersionParts(articles("x")))
+    await give(store, two, 8, VersionParts(articles("y")))
     assert (await claim(store, most=2)) is not None
 
 
 async def test_edits_are_left_out_where_the_entry_was_and_told_where_it_was_told(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await tell(store, one, 2, Parts(articles("x", of="a")))
-    await give(store, two, 2, Parts(articles("x", of="b")))
-    await give(store, two, 3, Parts(None, ((0, (b"b:x".ljust(8), b"new-----")),)))
+    await tell(store, one, 2, VersionParts(articles("x", of="a")))
+    await give(store, two, 2, VersionParts(articles("x", of="b")))
+    await give(store, two, 3, VersionParts(None, ((0, (b"b:x".ljust(8), b"new-----")),)))
     assert await claim(store) is None
-    edit = Parts(None, ((0, (b"a:x".ljust(8), b"new-----")),))
+    edit = VersionParts(None, ((0, (b"a:x".ljust(8), b"new-----")),))
     assert shown(await tell(store, one, 3, edit)) == [(one.id, 3, True, ())]
 
 
 async def test_an_edited_article_is_known_by_its_new_words(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await tell(store, one, 2, Parts(articles("x", of="a")))
-    await tell(store, one, 3, Parts(None, ((0, (b"a:x".ljust(8), b"new-----")),)))
-    await give(store, two, 2, Parts(articles("new-----", of="b")))
+    await tell(store, one, 2, VersionParts(articles("x", of="a")))
+    await tell(store, one, 3, VersionParts(None, ((0, (b"a:x".ljust(8), b"new-----")),)))
+    await give(store, two, 2, VersionParts(articles("new-----", of="b")))
     assert await claim(store) is None
 
 
 async def test_in_one_message_the_later_copy_is_left_out_and_stays_named(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await give(store, one, 2, Parts(articles("x")))
-    await give(store, two, 2, Parts(articles("x")))
+    await give(store, one, 2, VersionParts(articles("x")))
+    await give(store, two, 2, VersionParts(articles("x")))
     assert shown(await claim(store)) == [(one.id, 2, False, ()), (two.id, 2, False, (0,))]
 
 
 async def test_an_article_whose_channel_was_left_before_it_was_sent_is_told_by_the_other(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await give(store, one, 2, Parts(articles("x")))
-    await give(store, two, 2, Parts(articles("x")))
+    await give(store, one, 2, VersionParts(articles("x")))
+    await give(store, two, 2, VersionParts(articles("x")))
     await store.subscriptions.unsubscribe(ALICE, one.id)
     assert shown(await claim(store)) == [(two.id, 2, False, ())]
 
@@ -163,44 +168,44 @@ async def test_an_article_whose_channel_was_left_before_it_was_sent_is_told_by_t
 async def test_about_a_thousand_marks_are_kept_for_a_month_at_most(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     for version in range(2, 32):
-        await tell(store, one, version, Parts(articles(*(f"{version}-{n}" for n in range(100)))))
+        await tell(store, one, version, VersionParts(articles(*(f"{version}-{n}" for n in range(100)))))
         sizes = [await store.redis.call("HLEN", key) for key in (keys.articles(UID), keys.older_articles(UID))]
         assert sum(sizes) <= 1_200
     ages_s = [await store.redis.call("TTL", key) for key in (keys.articles(UID), keys.older_articles(UID))]
     assert all(0 < age_s <= 30 * 86_400 for age_s in ages_s)
-    assert shown(await tell(store, two, 2, Parts(articles("2-0", "31-0")))) == [(two.id, 2, False, (1,))]
+    assert shown(await tell(store, two, 2, VersionParts(articles("2-0", "31-0")))) == [(two.id, 2, False, (1,))]
 
 
 async def test_marks_older_than_half_a_month_make_room_for_a_new_generation(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await tell(store, one, 2, Parts(articles("x")))
+    await tell(store, one, 2, VersionParts(articles("x")))
     await store.redis.call("EXPIRE", keys.articles(UID), 14 * 86_400)
-    await tell(store, one, 3, Parts(articles("y")))
+    await tell(store, one, 3, VersionParts(articles("y")))
     assert await store.redis.call("HLEN", keys.older_articles(UID)) == 1
     assert await store.redis.call("TTL", keys.articles(UID)) > 29 * 86_400
-    await give(store, two, 2, Parts(articles("x", "y")))
+    await give(store, two, 2, VersionParts(articles("x", "y")))
     assert await claim(store) is None
 
 
 async def test_what_is_left_out_whole_is_not_remembered_for_ever_either(store: Store) -> None:
     one, two = await followed(store, "a", "b")
-    await tell(store, one, 2, Parts(articles("x")))
+    await tell(store, one, 2, VersionParts(articles("x")))
     await store.redis.call("EXPIRE", keys.articles(UID), 14 * 86_400)
-    await give(store, two, 2, Parts(((0, (b"b:------", b"x".ljust(8), b"fresh---")),)))
+    await give(store, two, 2, VersionParts(((0, (b"b:------", b"x".ljust(8), b"fresh---")),)))
     assert await claim(store) is None
     assert await store.redis.call("TTL", keys.articles(UID)) > 29 * 86_400
 
 
 async def test_what_the_server_took_is_remembered_once_and_what_is_lost_is_not(store: Store) -> None:
     (channel,) = await followed(store, "a")
-    await give(store, channel, 2, Parts())
+    await give(store, channel, 2, VersionParts())
     batch = await claim(store)
     assert batch is not None
     for _ in range(2):
         await store.outbox.completed(acked=[(UID, batch.message_id)])
     for _ in range(2):
         await store.outbox.completed(done=[(UID, batch.message_id)])
-    await give(store, channel, 3, Parts())
+    await give(store, channel, 3, VersionParts())
     lost = await claim(store)
     assert lost is not None
     await store.outbox.dead(UID, lost.message_id, "gone")
@@ -212,7 +217,7 @@ async def test_how_each_message_went_is_noted(store: Store) -> None:
     (channel,) = await followed(store, "a")
     made = []
     for version in (2, 3, 4, 5):
-        await give(store, channel, version, Parts())
+        await give(store, channel, version, VersionParts())
         batch = await claim(store)
         assert batch is not None
         made.append((UID, batch.message_id))
@@ -236,7 +241,7 @@ async def test_how_each_message_went_is_noted(store: Store) -> None:
 
 async def test_the_last_twenty_messages_are_remembered(store: Store) -> None:
     (channel,) = await followed(store, "a")
-    batches = [await tell(store, channel, version, Parts()) for version in range(2, 27)]
+    batches = [await tell(store, channel, version, VersionParts()) for version in range(2, 27)]
     (told,) = await store.outbox.told([UID])
     assert [message.message_id for message in told] == [batch.message_id for batch in reversed(batches)][:20]
     assert 0 < await store.redis.call("TTL", keys.told(UID)) <= 30 * 86_400
@@ -247,7 +252,7 @@ async def corrected(store: Store, edits: Batch, original: Batch, most: int = 40)
 
 
 async def claimed_edits(store: Store, channel: Channel, version: int) -> Batch:
-    await give(store, channel, version, Parts(None, ()))
+    await give(store, channel, version, VersionParts(None, ()))
     batch = await claim(store)
     assert batch is not None
     return batch
@@ -255,8 +260,8 @@ async def claimed_edits(store: Store, channel: Channel, version: int) -> Batch:
 
 async def test_a_correction_tells_the_earlier_items_and_its_own_and_takes_their_place(store: Store) -> None:
     (channel,) = await followed(store, "a")
-    original = await tell(store, channel, 2, Parts())
-    later = await tell(store, channel, 3, Parts())
+    original = await tell(store, channel, 2, VersionParts())
+    later = await tell(store, channel, 3, VersionParts())
     for version in (4, 5):
         edits = await claimed_edits(store, channel, version)
         for _ in range(2):
@@ -274,7 +279,7 @@ async def test_a_correction_tells_the_earlier_items_and_its_own_and_takes_their_
 async def test_what_cannot_be_corrected_leaves_the_batch_as_it_is(store: Store, why: str) -> None:
     one, two = await followed(store, "a", "b")
     for channel in (one, two):
-        await give(store, channel, 2, Parts())
+        await give(store, channel, 2, VersionParts())
     original = await claim(store)
     assert original is not None
     await store.outbox.completed(done=[(UID, original.message_id)])
@@ -288,7 +293,7 @@ async def test_what_cannot_be_corrected_leaves_the_batch_as_it_is(store: Store, 
 
 async def test_a_batch_that_is_not_in_flight_any_more_is_not_corrected(store: Store) -> None:
     (channel,) = await followed(store, "a")
-    original = await tell(store, channel, 2, Parts())
+    original = await tell(store, channel, 2, VersionParts())
     edits = await claimed_edits(store, channel, 3)
     await store.subscriptions.unsubscribe(ALICE, channel.id)
     assert await store.outbox.correct([(UID, edits.message_id, original.message_id)], 40) == {}
@@ -351,7 +356,10 @@ class _History:
 
     async def give(self, channel: Channel, version: int, names: list[int]) -> None:
         await give(
-            self.store, channel, version, Parts(articles(*map(str, names), of=channel.url[-1]) if names else None)
+            self.store,
+            channel,
+            version,
+            VersionParts(articles(*map(str, names), of=channel.url[-1]) if names else None),
         )
 
     async def take(self, most: int) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.entries.version_parts import Marks, Parts
+from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import Channel
 from service.store import Store
 from service.store.client import keys
@@ -22,7 +22,7 @@ async def followed(store: Store, count: int = 1) -> list[Channel]:
     return found
 
 
-async def give(store: Store, channel: Channel, *versions: int, parts: Parts = Parts()) -> None:  # noqa: B008 - immutable
+async def give(store: Store, channel: Channel, *versions: int, parts: VersionParts = VersionParts()) -> None:  # noqa: B008 - immutable
     for version in versions:
         await store.outbox.enqueue([UID], channel.id, version, 5.0, parts)
 
@@ -133,19 +133,19 @@ async def test_preferences_go_with_their_subscription(store: Store) -> None:
     assert not await store.redis.call("EXISTS", keys.preferences(UID))
 
 
-def articles(*names: str) -> Marks:
+def articles(*names: str) -> ArticleHashes:
     """Articles at the positions from 0, each with a mark of its own and one that others share."""
     return tuple((n, (f"own {name}".encode().ljust(8), name.encode().ljust(8))) for n, name in enumerate(names))
 
 
 async def test_what_is_withheld_counts_as_told_by_nobody(store: Store) -> None:
     one, other = await followed(store, 2)
-    await give(store, one, 2, parts=Parts(articles("x", "y")))
+    await give(store, one, 2, parts=VersionParts(articles("x", "y")))
     ((queued,),) = await store.outbox.queued({UID: ""}, 10)
     assert (queued.item.channel, queued.item.version) == (one.id, 2)
     batch = (await store.outbox.claim([UID], 20, 6.0, {UID: Decided({queued.place: (0,)})}))[UID]
     assert [item.left_out for item in batch.items] == [(0,)]
-    await give(store, other, 2, parts=Parts(articles("x", "y")))
+    await give(store, other, 2, parts=VersionParts(articles("x", "y")))
     batch = (await store.outbox.claim([UID], 20, 6.0))[UID]
     assert [(item.channel, item.left_out) for item in batch.items] == [(other.id, (1,))]
 

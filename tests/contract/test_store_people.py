@@ -4,7 +4,7 @@ import pytest
 
 from service.discovery.saved_searches import Phrase
 from service.errors import UserError
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.outbox import Batch, OutboxItem
@@ -25,7 +25,7 @@ async def test_a_person_is_shown_with_all_they_have(store: Store) -> None:
     await store.saved_searches.watch(ADA, Phrase(("tea", "time")), 5)
     await store.users.mark(ADA, receipts=True)
     uid = keys.user_id(ADA)
-    await store.outbox.enqueue([uid], channel.id, 2, 1.0, Parts(news=()))
+    await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
     assert await store.people.ids() == [uid]
     person = await store.people.get(uid)
     assert person is not None
@@ -41,12 +41,12 @@ async def test_who_is_suspended_is_told_nothing_and_nothing_is_kept_for_later(st
     uid = keys.user_id(ADA)
     assert await store.people.suspend(uid, suspended=True)
     assert (await store.users.get(ADA)).suspended
-    await store.outbox.enqueue([uid], channel.id, 2, 1.0, Parts(news=()))
+    await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
     assert await _claimed(store, uid) is None
     assert await store.outbox.waiting() == []
     assert await store.people.suspend(uid, suspended=False)
     assert await _claimed(store, uid) is None
-    await store.outbox.enqueue([uid], channel.id, 3, 1.0, Parts(news=()))
+    await store.outbox.enqueue([uid], channel.id, 3, 1.0, VersionParts(news=()))
     batch = await _claimed(store, uid)
     assert batch is not None
     assert [item.version for item in batch.items] == [3]
@@ -72,7 +72,7 @@ async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
         await store.users.allow(jid, "command", 5, 60.0)
         uid = keys.user_id(jid)
         for version in (2, 3):
-            await store.outbox.enqueue([uid], channel.id, version, 1.0, Parts(news=((0, (b"x",)),)))
+            await store.outbox.enqueue([uid], channel.id, version, 1.0, VersionParts(news=((0, (b"x",)),)))
             batch = await _claimed(store, uid)
             assert batch is not None
             await (
@@ -96,7 +96,7 @@ async def test_a_dead_letter_is_told_after_all_once_but_for_what_has_ended(store
     uid = keys.user_id(ADA)
     for channel in (kept, ended):
         await store.subscriptions.subscribe(ADA, channel.id)
-        await store.outbox.enqueue([uid], channel.id, 2, 1.0, Parts(news=()))
+        await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
     batch = await _claimed(store, uid)
     assert batch is not None
     await store.outbox.dead(uid, batch.message_id, "came back for 14 days")
@@ -129,7 +129,7 @@ async def test_dead_letters_come_newest_first_a_page_at_a_time_and_can_be_droppe
     uid = keys.user_id(ADA)
     await store.subscriptions.subscribe(ADA, channel.id)
     for version in (2, 3, 4):
-        await store.outbox.enqueue([uid], channel.id, version, 1.0, Parts(news=()))
+        await store.outbox.enqueue([uid], channel.id, version, 1.0, VersionParts(news=()))
         batch = await _claimed(store, uid)
         assert batch is not None
         await store.outbox.dead(uid, batch.message_id, str(version))
@@ -170,7 +170,7 @@ async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_al
     await store.subscriptions.subscribe(ADA, channel.id)
     for number, fields in enumerate(MALFORMED):
         await store.redis.call("XADD", keys.DEAD_LETTERS, "*", *(part for field in fields.items() for part in field))
-        await store.outbox.enqueue([uid], channel.id, number + 2, 1.0, Parts(news=()))
+        await store.outbox.enqueue([uid], channel.id, number + 2, 1.0, VersionParts(news=()))
         batch = await _claimed(store, uid)
         assert batch is not None
         await store.outbox.dead(uid, batch.message_id, "gone")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.errors import NotSubscribed, StoreUnavailable
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
 from service.store.client.cluster_routing import Address
@@ -126,7 +126,7 @@ async def test_a_version_is_queued_once_however_often_fan_out_is_repeated(store:
     await store.subscriptions.subscribe(ALICE, channel.id)
     stranger = keys.user_id("stranger@localhost")
     for _ in range(3):
-        assert await store.outbox.enqueue([UID, stranger], channel.id, 2, 5.0, Parts()) == [stranger]
+        assert await store.outbox.enqueue([UID, stranger], channel.id, 2, 5.0, VersionParts()) == [stranger]
     assert await store.outbox.waiting() == [UID]
     batch = (await store.outbox.claim([UID], 10, 6.0))[UID]
     assert [(item.channel, item.version, item.queued_s) for item in batch.items] == [(channel.id, 2, 5.0)]
@@ -138,7 +138,7 @@ async def test_a_claimed_batch_keeps_its_id_and_content_until_it_is_done(store: 
     await store.subscriptions.subscribe(ALICE, channel.id)
     batches = []
     for version in (2, 3):
-        await store.outbox.enqueue([UID], channel.id, version, 5.0, Parts())
+        await store.outbox.enqueue([UID], channel.id, version, 5.0, VersionParts())
         batches.append((await store.outbox.claim([UID], 10, 6.0))[UID])
     assert (await store.outbox.inflight([UID]))[UID] == batches
     await store.outbox.completed(acked=[(UID, batches[0].message_id)])
@@ -147,7 +147,7 @@ async def test_a_claimed_batch_keeps_its_id_and_content_until_it_is_done(store: 
     assert await store.outbox.waiting() == [UID]
     await store.outbox.completed(done=[(UID, batches[1].message_id)])
     assert await store.outbox.waiting() == []
-    await store.outbox.enqueue([UID], channel.id, 4, 5.0, Parts())
+    await store.outbox.enqueue([UID], channel.id, 4, 5.0, VersionParts())
     third = (await store.outbox.claim([UID], 10, 6.0))[UID]
     assert third.message_id not in {batch.message_id for batch in batches}
 
@@ -156,23 +156,23 @@ async def test_after_an_unsubscribe_nothing_of_that_channel_is_queued_or_in_flig
     gone, kept = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
     for channel in (gone, kept):
         await store.subscriptions.subscribe(ALICE, channel.id)
-        await store.outbox.enqueue([UID], channel.id, 2, 5.0, Parts())
+        await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
     flying = (await store.outbox.claim([UID], 10, 6.0))[UID]
     for channel in (gone, kept):
-        await store.outbox.enqueue([UID], channel.id, 3, 5.0, Parts())
+        await store.outbox.enqueue([UID], channel.id, 3, 5.0, VersionParts())
     await store.subscriptions.unsubscribe(ALICE, gone.id)
     (left,) = (await store.outbox.inflight([UID]))[UID]
     assert left.message_id == flying.message_id
     assert [item.channel for item in left.items] == [kept.id]
     claimed = (await store.outbox.claim([UID], 10, 6.0))[UID]
     assert [item.channel for item in claimed.items] == [kept.id]
-    assert await store.outbox.enqueue([UID], gone.id, 4, 5.0, Parts()) == [UID]
+    assert await store.outbox.enqueue([UID], gone.id, 4, 5.0, VersionParts()) == [UID]
 
 
 async def test_a_user_with_nothing_left_stops_waiting_when_next_looked_at(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    await store.outbox.enqueue([UID], channel.id, 2, 5.0, Parts())
+    await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
     await store.subscriptions.unsubscribe(ALICE, channel.id)
     assert await store.outbox.claim([UID], 10, 6.0) == {}
     assert await store.outbox.waiting() == []
@@ -181,7 +181,7 @@ async def test_a_user_with_nothing_left_stops_waiting_when_next_looked_at(store:
 async def test_a_dead_letter_is_parked_and_does_not_hold_up_the_rest(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    await store.outbox.enqueue([UID], channel.id, 2, 5.0, Parts())
+    await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
     batch = (await store.outbox.claim([UID], 10, 6.0))[UID]
     await store.outbox.dead(UID, batch.message_id, "gone")
     assert await store.outbox.waiting() == []
@@ -193,7 +193,7 @@ async def test_waking_tells_who_was_queued_since(store: Store) -> None:
     await store.subscriptions.subscribe(ALICE, channel.id)
     nobody, place = await store.outbox.wake("", 0.01)
     assert nobody == []
-    await store.outbox.enqueue([UID], channel.id, 2, 5.0, Parts())
+    await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
     assert (await store.outbox.wake(place, 5.0))[0] == [UID]
 
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from service.errors import BadStatus, LeaseLost, ParseKilled, StaleVersion
-from service.feeds.channel_health import Case, Evidence, Report
+from service.feeds.channel_health import ChannelHealth, Evidence, PollReport
 from service.model import Change, Channel, Delta, Entry, Notice, PollResult
 from service.store import Store
 from service.store.client import keys
@@ -22,7 +22,7 @@ NEW = "https://example.net/feed"
 
 async def _poll(
     store: Store, channel: Channel, at_s: float, outcome: str, status: int = 0, *, node: str = A, to: str = ""
-) -> Case | None:
+) -> ChannelHealth | None:
     return await polled(store, channel.id, PollResult(node, at_s, outcome, status), to)
 
 
@@ -44,7 +44,7 @@ async def test_polls_that_make_the_same_charge_add_up_with_who_made_them(store: 
     channel = await make_channel(store)
     for at_s, node in ((10.5, A), (20.5, B), (30.5, A)):
         case = await _poll(store, channel, at_s, BadStatus.code, 410, node=node)
-    assert case == Case("gone", "", 0, Evidence("gone", 10.5, 30.5, 3, (A, B)))
+    assert case == ChannelHealth("gone", "", 0, Evidence("gone", 10.5, 30.5, 3, (A, B)))
 
 
 async def test_another_charge_starts_anew_and_a_good_poll_clears_it(store: Store) -> None:
@@ -73,19 +73,19 @@ async def test_a_busy_publisher_counts_its_refusals_and_neither_adds_to_evidence
     channel = await make_channel(store)
     await _poll(store, channel, 10.0, BadStatus.code, 404)
     for nth, status in enumerate((429, 503), 1):
-        assert await _poll(store, channel, 10.0 + nth, BadStatus.code, status) == Case("busy", "", nth)
+        assert await _poll(store, channel, 10.0 + nth, BadStatus.code, status) == ChannelHealth("busy", "", nth)
     case = await _poll(store, channel, 20.0, BadStatus.code, 404)
     assert case is not None
     assert case.evidence == Evidence("failing", 10.0, 20.0, 2, (A,))
-    assert await _poll(store, channel, 30.0, BadStatus.code, 429) == Case("busy", "", 1)
+    assert await _poll(store, channel, 30.0, BadStatus.code, 429) == ChannelHealth("busy", "", 1)
 
 
 async def test_what_may_be_our_own_fault_is_only_shown_until_it_is_charged(store: Store) -> None:
     channel = await make_channel(store)
     result = PollResult(A, 10.0, "unreachable")
-    assert await store.channels.polled([(channel.id, Report(result, None))]) == [None]
+    assert await store.channels.polled([(channel.id, PollReport(result, None))]) == [None]
     assert await _failing_since_s(store, channel) is None
-    (case,) = await store.channels.polled([(channel.id, Report(result, "failing", again=True))])
+    (case,) = await store.channels.polled([(channel.id, PollReport(result, "failing", again=True))])
     assert case is not None
     assert case.evidence == Evidence("failing", 10.0, 10.0, 1, (A,))
     assert await _failing_since_s(store, channel) == 10.0
@@ -108,7 +108,7 @@ async def test_whatever_polls_come_the_evidence_is_what_they_say_read_plainly(st
         charge = random.choices(["", "gone", "failing", "deadly", "busy", f"moved:{NEW}"], [1, 4, 8, 2, 3, 2])[0]
         node = random.choice((A, B, "c" * 40))
         polls.append((charge, node))
-        (case,) = await store.channels.polled([(channel.id, Report(PollResult(node, float(at_s), "any"), charge))])
+        (case,) = await store.channels.polled([(channel.id, PollReport(PollResult(node, float(at_s), "any"), charge))])
         evidence = case.evidence if case else None
         found = (evidence.charge, evidence.polls, set(evidence.nodes)) if evidence else None
         assert found == (None if charge == "busy" else _read(polls)), at_s
@@ -141,7 +141,7 @@ async def test_a_channel_that_dozes_is_judged_anew_when_it_wakes_up(store: Store
     await _poll(store, channel, 10.0, BadStatus.code, 410)
     await store.channels.doze(channel.id)
     case = await _poll(store, channel, 9_000_000.0, BadStatus.code, 410)
-    assert case == Case("gone", "", 0, Evidence("gone", 9_000_000.0, 9_000_000.0, 1, (A,)))
+    assert case == ChannelHealth("gone", "", 0, Evidence("gone", 9_000_000.0, 9_000_000.0, 1, (A,)))
 
 
 async def test_good_polls_of_a_healthy_channel_leave_only_their_result_and_time(store: Store) -> None:

@@ -5,13 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
-from service.feeds.websub import HubState, Named
+from service.feeds.websub import HubState, HubTopic
 from service.store import Store
 from service.store.channels.websub import Push
 from service.store.client import keys
 
 CID = "ab" * 20
-STATE = HubState(Named("https://hub.example/", "https://example.org/feed"), "a-secret", "a-token")
+STATE = HubState(HubTopic("https://hub.example/", "https://example.org/feed"), "a-secret", "a-token")
 
 
 def _failed_once_more(state: HubState | None) -> HubState:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store
@@ -125,5 +125,5 @@ async def test_a_room_is_entered_asked_in_and_told_what_is_new(
         owner.say(f"Coronet: subscribe {channel.url}")
         await owner.hears("alice: Subscribed to *A feed* (#1)")
         delta = await channels.publish(store, channel, "new")
-        await store.outbox.enqueue([user_id(owner.room)], channel.id, delta.version, 2_000.0, Parts())
+        await store.outbox.enqueue([user_id(owner.room)], channel.id, delta.version, 2_000.0, VersionParts())
         await owner.hears("Entry new")

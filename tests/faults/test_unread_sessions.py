@@ -16,7 +16,7 @@ from bots.delivery.outbox_consumer import MAX_SENDS
 from bots.delivery.scheduler import RECEIPT_TIMEOUT_AT_RETURN_S, RECEIPT_TIMEOUT_S
 from service.embedded.prosody import PrivateProsody
 from service.embedded.sample_publisher import Published
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store
@@ -94,7 +94,7 @@ class Person:
             self._published.append(Published(FEED, entry.key, entry.link, entry.title, time.time()))
             delta = await change(self._store, self._channel, Change("addition", entry), base=number)
             uids = [user_id(self.jid)]
-            await self._store.outbox.enqueue(uids, self._channel.id, delta.version, time.time(), Parts())
+            await self._store.outbox.enqueue(uids, self._channel.id, delta.version, time.time(), VersionParts())
             await until(self._all_is_sent, "the server has it")
 
     async def unreceipted(self) -> list[Batch]:

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from service.errors import FeedError
-from service.feeds.entries.entry_identity import IdentityState, decide
+from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.feeds.pages.extraction import parse_page
-from service.feeds.pages.page_diff import PageState, compare
+from service.feeds.pages.page_diff import PageState, detect_page_changes
 from service.feeds.parsing import fast_parser, feedparser_adapter
 from service.feeds.parsing.feed_parser import parse
 from service.feeds.parsing.limits import MAX_ENTRIES
-from service.feeds.sandbox.protocol import frame
+from service.feeds.sandbox.protocol import encode_frame
 from service.model import ParsedFeed
 
 URL = "https://example.com/blog/feed"
@@ -46,23 +46,23 @@ def identity_target(data: bytes) -> None:
     """
     body, _, later_body = data.partition(CUT)
     first = _feed(body)
-    begun = decide(None, first, url=URL, now_s=NOW_S)
+    begun = detect_entry_changes(None, first, url=URL, now_s=NOW_S)
     assert not begun.new
     assert not begun.edited
-    again = decide(begun.state, first, url=URL, now_s=NOW_S + 60)
+    again = detect_entry_changes(begun.state, first, url=URL, now_s=NOW_S + 60)
     assert not again.new, again.new
     assert not again.edited, again.edited
     stored = msgspec.msgpack.encode(again.state)
     assert len(stored) <= _MAX_STATE_BYTES
     second = _feed(later_body)
-    after = decide(msgspec.msgpack.decode(stored, type=IdentityState), second, url=URL, now_s=NOW_S + 120)
+    after = detect_entry_changes(msgspec.msgpack.decode(stored, type=IdentityState), second, url=URL, now_s=NOW_S + 120)
     keys = [entry.key for entry in (*after.new, *after.edited)]
     assert len(keys) == len(set(keys)), keys
-    last = decide(after.state, second, url=URL, now_s=NOW_S + 180)
+    last = detect_entry_changes(after.state, second, url=URL, now_s=NOW_S + 180)
     assert not last.new, last.new
     assert not last.edited, last.edited
     if _has_own_ids(first) and _has_own_ids(second):
-        back = decide(last.state, first, url=URL, now_s=NOW_S + 240)
+        back = detect_entry_changes(last.state, first, url=URL, now_s=NOW_S + 240)
         assert not back.new, back.new
 
 
@@ -74,7 +74,7 @@ def page_target(data: bytes) -> None:
         page = parse_page(body, headers={})
         for text in _texts(msgspec.to_builtins(page)):
             assert not _NOT_XML.search(text), text
-        decision = compare(state, page, url=URL, now_s=NOW_S + 60.0 * number)
+        decision = detect_page_changes(state, page, url=URL, now_s=NOW_S + 60.0 * number)
         assert number > 1 or not decision.changes, decision.changes
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.state), type=PageState)
 
@@ -91,7 +91,7 @@ def run(target: str, data: bytes) -> None:
     try:
         TARGETS[target](data)
     except FeedError as error:
-        frame(error.code)
+        encode_frame(error.code)
 
 
 def name_of(data: bytes) -> str:

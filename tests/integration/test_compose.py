@@ -29,9 +29,9 @@ from bots.xmpp.pubsub import Pubsub
 from service.embedded import ports
 from service.embedded.supervisor import Child, Program
 from service.errors import StoreUnavailable
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.net.health import serve_health
-from service.net.uploads import Uploads as Files
+from service.net.upload_client import UploadClient as Files
 from service.operations.doctor import Finding, server
 from service.overlay.ring import balanced_id
 from service.settings import Settings
@@ -208,7 +208,7 @@ async def write_through_store(settings: Settings) -> None:
             for person in ("alice@localhost", "bob@localhost"):
                 await store.subscriptions.subscribe(person, channel.id)
             await publish(store, channel, "x", "y", node=me.id)
-            await store.outbox.enqueue([ALICE], channel.id, 2, 5.0, Parts())
+            await store.outbox.enqueue([ALICE], channel.id, 2, 5.0, VersionParts())
         assert await store.outbox.claim([ALICE], 3, 6.0)
     async with redis_client(settings) as client, client.pipeline(transaction=True) as transaction:
         for number in range(20):

@@ -8,7 +8,7 @@ from aiohttp.test_utils import unused_port
 
 from service.errors import OperationalError, Unreachable
 from service.net.health import serve_health
-from service.net.internal_clients import Processes
+from service.net.internal_clients import ProcessClient
 from service.observability.metrics import POLLS
 from service.settings import load
 from service.store import open_store
@@ -99,9 +99,9 @@ async def test_the_console_reads_metrics_of_its_processes_with_the_token() -> No
     settings = load({}, metrics_networks="", metrics_token="a-token")
     server = await serve_health("127.0.0.1", 0, ready, settings=settings)
     try:
-        async with Processes("a-token") as processes:
+        async with ProcessClient("a-token") as processes:
             assert "coronet_polls_total" in await processes.metrics(f"{server.url}/metrics")
-        async with Processes() as processes:
+        async with ProcessClient() as processes:
             with pytest.raises(Unreachable, match="403"):
                 await processes.metrics(f"{server.url}/metrics")
     finally:

@@ -38,7 +38,7 @@ def marked(marks: Path) -> list[str]:
 
 async def test_the_parser_runs_no_code_of_the_current_directory(marks: Path) -> None:
     async with ParserPool(1) as pool:
-        reading = await pool.read(Document(FEED, URL, {}))
+        reading = await pool.parse_document(Document(FEED, URL, {}))
     assert marked(marks) == []
     assert reading.feed is not None
 

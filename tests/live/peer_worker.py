@@ -20,7 +20,7 @@ import msgspec
 
 from service.location.content_cache import DIGEST_BYTES, Cache, Content, Digest
 from service.model import ChannelId, NodeId
-from service.net.peer_client import Peer, PeerClient, Sealer
+from service.net.peer_client import Peer, PeerClient, RequestSigner
 from service.settings import Settings, load
 from service.store.channels.channels import Channels
 from workers.main import tend_heap, work
@@ -88,7 +88,7 @@ def note_contents(journal: Journal) -> None:
     """Write down who this is, and what is here, from when until when."""
     put, drop, begun = Cache.put, Cache.drop, Peers._begin
 
-    def noted_begin(self: Peers, me: Peer, sealer: Sealer) -> None:
+    def noted_begin(self: Peers, me: Peer, sealer: RequestSigner) -> None:
         begun(self, me, sealer)
         journal.write(Event("is", time.monotonic(), worker=me.id))
 

@@ -8,9 +8,9 @@ from hypothesis import given as for_any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from service.feeds.entries.entry_identity import Decision, IdentityState, decide
-from service.feeds.entries.fingerprints import site_mark
-from service.feeds.entries.unchanged_entries import Familiar
+from service.feeds.entries.entry_identity import EntryChanges, IdentityState, detect_entry_changes
+from service.feeds.entries.fingerprints import site_hash
+from service.feeds.entries.unchanged_entries import PreviousDocument
 from service.feeds.parsing import fast_parser
 from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
@@ -38,17 +38,17 @@ def document(data: st.DataObject, pool: list[str]) -> str:
     return text[:end] + late + text[end:]
 
 
-def read(text: str, familiar: Familiar | None = None) -> ParsedFeed | None:
+def read(text: str, familiar: PreviousDocument | None = None) -> ParsedFeed | None:
     return fast_parser.parse(text, url=URL, language="", familiar=familiar)
 
 
 @for_any(POOL, st.data())
 def test_what_is_passed_over_was_the_same(pool: list[str], data: st.DataObject) -> None:
-    before, text = read(document(data, pool), Familiar({}, b"")), document(data, pool)
+    before, text = read(document(data, pool), PreviousDocument({}, b"")), document(data, pool)
     if before is None:
         return
     known = dict(zip(before.marks, before.entries, strict=True))
-    familiar = Familiar(dict.fromkeys(known, b"known"), site_mark(URL, before.link))
+    familiar = PreviousDocument(dict.fromkeys(known, b"known"), site_hash(URL, before.link))
     feed = read(text, familiar)
     assert (None if feed is None else completed(feed, known)) == read(text)
 
@@ -78,11 +78,11 @@ def test_identity_decides_the_same(habit: str, polls: list[tuple[str, int]], see
         how: Any = {"url": URL, "headers": {"content-type": content_type}}
         now_s = START_S + hour * HOUR_S
         familiar = (state or IdentityState(now_s)).familiar()
-        decision = decide(state, parse(body, **how, familiar=familiar), url=URL, now_s=now_s)
-        in_full = decide(state_in_full, parse(body, **how), url=URL, now_s=now_s)
+        decision = detect_entry_changes(state, parse(body, **how, familiar=familiar), url=URL, now_s=now_s)
+        in_full = detect_entry_changes(state_in_full, parse(body, **how), url=URL, now_s=now_s)
         assert without_marks(decision) == without_marks(in_full)
         state, state_in_full = decision.state, in_full.state
 
 
-def without_marks(decision: Decision) -> Decision:
+def without_marks(decision: EntryChanges) -> EntryChanges:
     return msgspec.structs.replace(decision, state=msgspec.structs.replace(decision.state, marks=b""))

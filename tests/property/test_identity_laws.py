@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.entries.entry_identity import MAX_AT_ONCE, IdentityState, decide
+from service.feeds.entries.entry_identity import MAX_EDITS_PER_POLL, IdentityState, detect_entry_changes
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
 
@@ -46,7 +46,7 @@ def polls(*documents: list[ParsedEntry]) -> list[list[str]]:
     """Return the titles that each poll of these documents found new."""
     state, found = None, []
     for document in documents:
-        decision = decide(state, ParsedFeed(entries=tuple(document)), url=URL, now_s=NOW_S)
+        decision = detect_entry_changes(state, ParsedFeed(entries=tuple(document)), url=URL, now_s=NOW_S)
         state = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.state), type=IdentityState)
         found.append([entry.title for entry in decision.new])
     return found
@@ -110,11 +110,11 @@ def test_edits_are_few_of_known_entries_and_told_once(shape: str, documents: lis
             for name, version in document.items()
         ]
         feed = ParsedFeed(entries=tuple(entries))
-        decision = decide(state, feed, url=URL, now_s=NOW_S)
+        decision = detect_entry_changes(state, feed, url=URL, now_s=NOW_S)
         keys = [entry.key for entry in (*decision.new, *decision.edited)]
         assert len(keys) == len(set(keys))
-        assert len(decision.edited) <= MAX_AT_ONCE
-        again = decide(decision.state, feed, url=URL, now_s=NOW_S)
+        assert len(decision.edited) <= MAX_EDITS_PER_POLL
+        again = detect_entry_changes(decision.state, feed, url=URL, now_s=NOW_S)
         assert (again.new, again.edited, again.gap) == ((), (), False)
         state = decision.state
 
@@ -124,6 +124,6 @@ def test_a_document_that_comes_again_at_once_says_nothing(documents: list[list[P
     state = None
     for document in documents:
         feed = ParsedFeed(link="https://example.com/", entries=tuple(document))
-        state = decide(state, feed, url=URL, now_s=NOW_S).state
-        again = decide(state, feed, url=URL, now_s=NOW_S)
+        state = detect_entry_changes(state, feed, url=URL, now_s=NOW_S).state
+        again = detect_entry_changes(state, feed, url=URL, now_s=NOW_S)
         assert (again.new, again.edited, again.gap) == ((), (), False)

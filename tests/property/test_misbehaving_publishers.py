@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.feeds.entries.entry_identity import IdentityState, decide
+from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.feeds.parsing.feed_parser import parse
 from service.model import Entry, ParsedFeed
 from tests.support.publisher import HABITS, MISBEHAVIOUR, Publisher
@@ -30,7 +30,7 @@ class Reader:
     def poll(self, feed: ParsedFeed, now_s: float) -> tuple[list[int], list[int]]:
         """Return the numbers of the articles that are new, and of those that are edited; each in order."""
         state = msgspec.msgpack.decode(self._memory, type=IdentityState) if self._memory else None
-        decision = decide(state, feed, url=URL, now_s=now_s)
+        decision = detect_entry_changes(state, feed, url=URL, now_s=now_s)
         self._memory = msgspec.msgpack.encode(decision.state)
         return numbers((*decision.new, *decision.latest)), numbers(decision.edited)
 

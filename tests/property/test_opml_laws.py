@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.feeds.opml import Subscribed, write
-from service.feeds.opml_parser import read
+from service.feeds.opml import OpmlSubscription, write
+from service.feeds.opml_parser import parse
 from service.feeds.parsing.html_text import one_line
 
 texts = st.text(max_size=30).map(lambda text: one_line(text, 30))
 feeds = st.lists(
     st.builds(
-        Subscribed,
+        OpmlSubscription,
         st.integers(0, 30).map(lambda number: f"https://example.org/{number}?a=1&b=<é>".replace("<é>", "%C3%A9")),
         texts,
         st.lists(texts.filter(bool), unique=True, max_size=5).map(tuple),
@@ -23,13 +23,13 @@ feeds = st.lists(
 )
 
 
-def _in_any_order(listed: Iterable[Subscribed]) -> dict[str, tuple[str, frozenset[str], bool]]:
+def _in_any_order(listed: Iterable[OpmlSubscription]) -> dict[str, tuple[str, frozenset[str], bool]]:
     return {feed.url: (feed.title, frozenset(feed.tags), feed.page) for feed in listed}
 
 
 @given(texts, feeds)
-def test_what_was_written_is_read_again(title: str, subscribed: list[Subscribed]) -> None:
-    outline = read(write(title, subscribed))
+def test_what_was_written_is_read_again(title: str, subscribed: list[OpmlSubscription]) -> None:
+    outline = parse(write(title, subscribed))
     assert outline.problems == ()
     assert _in_any_order(outline.feeds) == _in_any_order(subscribed)
 
@@ -38,4 +38,4 @@ def test_what_was_written_is_read_again(title: str, subscribed: list[Subscribed]
 def test_whatever_follows_what_was_read_stays_read(rest: bytes) -> None:
     body = b"<opml><outline xmlUrl='https://example.org/'/>" + rest
     assume(b"<!ENTITY" not in rest)
-    assert read(body).feeds[0].url == "https://example.org/"
+    assert parse(body).feeds[0].url == "https://example.org/"

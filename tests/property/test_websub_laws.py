@@ -6,9 +6,19 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.feeds.websub import Fresh, HubState, Intent, answered, asked, deaf, due_s, left, named
+from service.feeds.websub import (
+    HubCredentials,
+    HubState,
+    IntentVerification,
+    is_unresponsive,
+    leave_hub,
+    next_request_s,
+    record_request,
+    update_hub,
+    verify_intent,
+)
 
-FRESH = Fresh("s", "t")
+FRESH = HubCredentials("s", "t")
 HUBS = ("https://a.example/", "https://b.example/", "https://c.example/")
 TOPICS = ("https://example.org/1", "https://example.org/2")
 
@@ -16,11 +26,13 @@ Happening = Callable[[HubState | None, float], HubState | None]
 
 
 def _named(hubs: list[str], topic: str) -> Happening:
-    return lambda state, _: named(state, hubs, topic, FRESH)
+    return lambda state, _: update_hub(state, hubs, topic, FRESH)
 
 
 def _answered(mode: str, topic: str, lease: str) -> Happening:
-    return lambda state, now_s: state and answered(state, Intent(mode, topic, lease), now_s, FRESH).state
+    return lambda state, now_s: (
+        state and verify_intent(state, IntentVerification(mode, topic, lease), now_s, FRESH).state
+    )
 
 
 namings = st.builds(_named, st.lists(st.sampled_from(HUBS), unique=True), st.sampled_from((*TOPICS, "")))
@@ -42,12 +54,12 @@ def test_minutes_pass_between_the_questions_to_silent_hubs_whatever_the_feed_nam
     now_s, asked_at_s = 1_000_000.0, []
     for happening, later_s in history:
         state = happening(state, now_s)
-        if state is not None and due_s(state) <= now_s:
-            if deaf(state):
-                state = left(state, FRESH)
+        if state is not None and next_request_s(state) <= now_s:
+            if is_unresponsive(state):
+                state = leave_hub(state, FRESH)
             else:
                 asked_at_s.append(now_s)
-                state = asked(state, now_s)
+                state = record_request(state, now_s)
         now_s += later_s
     assert all(after_s - before_s >= 600.0 for before_s, after_s in pairwise(asked_at_s))
 
@@ -62,11 +74,11 @@ def test_a_hub_that_keeps_confirming_ends_up_with_what_the_feed_names(
         state = happening(state, now_s)
         now_s += later_s
     for _ in range(4):
-        state = named(state, (hub,), TOPICS[0], FRESH)
+        state = update_hub(state, (hub,), TOPICS[0], FRESH)
         assert state is not None
-        now_s = max(now_s, due_s(state))
-        state = asked(state, now_s)
+        now_s = max(now_s, next_request_s(state))
+        state = record_request(state, now_s)
         mode = "unsubscribe" if state.status == "leaving" else "subscribe"
-        state = answered(state, Intent(mode, state.named.topic, "864000"), now_s, FRESH).state
+        state = verify_intent(state, IntentVerification(mode, state.named.topic, "864000"), now_s, FRESH).state
     assert state is not None
     assert (state.status, state.named.hub, state.named.topic) == ("verified", hub, TOPICS[0])

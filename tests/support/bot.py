@@ -12,7 +12,7 @@ from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
 from service.clock import Clock, SystemClock
 from service.embedded.prosody import PrivateProsody
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.model import Channel, Delta, UserId
 from service.settings import Settings
 from service.store import Store
@@ -65,7 +65,9 @@ async def serving(
 async def tell(store: Store, people: Sequence[ChatClient], channel: Channel, *keys: str, base: int = 1) -> Delta:
     """Publish entries with these keys as one version of a channel, and queue it for people."""
     delta = await publish(store, channel, *keys, base=base)
-    await store.outbox.enqueue([user_id(person.jid) for person in people], channel.id, delta.version, 2_000.0, Parts())
+    await store.outbox.enqueue(
+        [user_id(person.jid) for person in people], channel.id, delta.version, 2_000.0, VersionParts()
+    )
     return delta
 
 

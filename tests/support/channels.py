@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from service.feeds.channel_health import Case, Report, charge_of
+from service.feeds.channel_health import ChannelHealth, PollReport, symptom_of
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry, PollResult, Validators
 from service.store import Store
@@ -19,10 +19,10 @@ async def make_channel(
     return await store.channels.create(wanted, SNAPSHOT, [Entry("first", "First", url + "/1")], 1_000.0)
 
 
-async def polled(store: Store, cid: ChannelId, result: PollResult, permanent_url: str = "") -> Case | None:
+async def polled(store: Store, cid: ChannelId, result: PollResult, permanent_url: str = "") -> ChannelHealth | None:
     """Record how a poll ended; return what there is to judge."""
     channel = await store.channels.get(cid)
-    report = Report(result, charge_of(channel.url if channel else "", result, permanent_url))
+    report = PollReport(result, symptom_of(channel.url if channel else "", result, permanent_url))
     return (await store.channels.polled([(cid, report)]))[0]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from service.feeds.pages.extraction import parse_page
-from service.feeds.pages.page_diff import PageState, compare
+from service.feeds.pages.page_diff import PageState, detect_page_changes
 from service.model import Change, ParsedPage
 
 URL = "https://example.com/page"
@@ -26,7 +26,7 @@ class Reader:
     def look(self, page: ParsedPage, *, after_s: float = HOUR_S) -> tuple[Change, ...]:
         """Return what is told about ``page``, ``after_s`` later; the state goes through the store's format."""
         self.now_s += after_s
-        decision = compare(self.state, page, url=URL, now_s=self.now_s)
+        decision = detect_page_changes(self.state, page, url=URL, now_s=self.now_s)
         self.state = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.state), type=PageState)
         return decision.changes
 

@@ -13,7 +13,7 @@ from service.location.content_cache import Content, Digest, digest_of, packed
 from service.model import Channel, Entry, NodeId, NodeInfo
 from service.net.health import serve_health
 from service.net.http_server import HttpServer
-from service.net.peer_client import SEAL, Peer, peer_of
+from service.net.peer_client import SIGNATURE_HEADER, Peer, peer_of
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
@@ -130,6 +130,6 @@ async def posted(to: Worker, verb: str, body: bytes, seal: str, *, worker_id: st
     url = f"{to.me.url}/peers/{worker_id or to.me.id}/{verb}"
     async with (
         aiohttp.ClientSession() as session,
-        session.post(url, data=BytesIO(body), headers={SEAL: seal}) as answer,
+        session.post(url, data=BytesIO(body), headers={SIGNATURE_HEADER: seal}) as answer,
     ):
         return answer.status

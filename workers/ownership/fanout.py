@@ -16,7 +16,7 @@ from service.discovery.query_parser import written
 from service.discovery.saved_searches import Subject, WatchId
 from service.discovery.search_policy import entry_name
 from service.errors import CellsUnavailable
-from service.feeds.entries.version_parts import parts
+from service.feeds.entries.version_parts import split_version
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import host_of, without_selector
 from service.model import ChannelId, Delta
@@ -63,7 +63,7 @@ class FanOut:
         delta = await store.channels.delta(cid, version)
         if delta is None or delta.initial:
             return await store.channels.fanned(cid, epoch, version, "")
-        given = parts(delta)
+        given = split_version(delta)
         while True:
             entries, cursor = await store.channel_index.page(cid, cursor, PAGE)
             gone = set(await store.outbox.enqueue([uid for uid, _ in entries], cid, version, time.time(), given))
@@ -114,7 +114,7 @@ class FanOut:
             words = ((watch, one_line(written(watch.standing), _WORDS_CHARS)) for watch in own)
             hits.append(Hit(uid, tuple(MetWatch(watch.number, said, tuple(met[watch.id])) for watch, said in words)))
         if hits:
-            news, changes = parts(delta).news or (), len(delta.changes)
+            news, changes = split_version(delta).news or (), len(delta.changes)
             await self._store.outbox.enqueue_hits(
                 delta.channel, delta.version, time.time(), hits, news=news, changes=changes
             )

@@ -21,15 +21,15 @@ from service.location.wire import Batch
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import client_of
 from service.net.peer_client import (
-    BEGIN_ANEW,
-    MOST_REQUEST_BYTES,
+    MAX_REQUEST_BYTES,
     REFUSED,
-    SEAL,
+    RESTART_STREAM,
+    SIGNATURE_HEADER,
     Peer,
     PeerClient,
-    Sealer,
+    RequestSigner,
+    parse_signature,
     peer_of,
-    read_seal,
 )
 from service.observability.metrics import PEER_REFUSALS
 from service.overlay.ring import RingView
@@ -62,7 +62,7 @@ class Peers:
         self._tasks = Tasks()
         self._cache = Cache(settings.content_cache_bytes, KEPT_S)
         self._me: NodeId = ""
-        self._sealer: Sealer | None = None
+        self._sealer: RequestSigner | None = None
         self._client: PeerClient | None = None
         self._overlay: Overlay | None = None
         self._answerers: Mapping[str, Answerer] = {PING: _pong, TELL: self._told, FIND: self._found}
@@ -72,9 +72,9 @@ class Peers:
         """Be the process that ``me`` is a node of, from now on."""
         worker, secret = peer_of(me), self._settings.cluster_secret.get_secret_value()
         if worker is not None and secret:
-            self._begin(worker, Sealer(secret, worker.id))
+            self._begin(worker, RequestSigner(secret, worker.id))
 
-    def _begin(self, me: Peer, sealer: Sealer) -> None:
+    def _begin(self, me: Peer, sealer: RequestSigner) -> None:
         self._me, self._sealer, self._client = me.id, sealer, PeerClient(sealer, self.fleet_s)
         limits = Limits(near_s=self._settings.near_rtt_s)
         self._overlay = Overlay(me.id, limits, self._client, clock=self._clock, tasks=self._tasks, have=self._have)
@@ -96,8 +96,8 @@ class Peers:
             log.info("another worker is refused", at=client_of(request).address, why=str(error))
             return web.Response(status=REFUSED)
 
-    async def _answered(self, request: web.Request, verb: str, sealer: Sealer) -> web.Response:
-        seal = read_seal(request.headers.get(SEAL, ""))
+    async def _answered(self, request: web.Request, verb: str, sealer: RequestSigner) -> web.Response:
+        seal = parse_signature(request.headers.get(SIGNATURE_HEADER, ""))
         sealer.timely(seal, self.fleet_s())
         body = await _bounded(request)
         sealer.check(seal, verb, body, self.fleet_s())
@@ -108,8 +108,10 @@ class Peers:
             if error.reason != "stream":
                 raise
             PEER_REFUSALS.labels(error.reason).inc()
-            status = BEGIN_ANEW
-        return web.Response(status=status, body=answer, headers={SEAL: sealer.answer_mac(seal.nonce, status, answer)})
+            status = RESTART_STREAM
+        return web.Response(
+            status=status, body=answer, headers={SIGNATURE_HEADER: sealer.answer_mac(seal.nonce, status, answer)}
+        )
 
     async def __aenter__(self) -> Self:
         """Keep up, in the background, until the end."""
@@ -185,8 +187,8 @@ async def _bounded(request: web.Request) -> bytes:
     body = bytearray()
     async for part in request.content.iter_any():
         body += part
-        if len(body) > MOST_REQUEST_BYTES:
-            raise PeerProtocolError(f"A request has more than {MOST_REQUEST_BYTES} bytes.", reason="size")
+        if len(body) > MAX_REQUEST_BYTES:
+            raise PeerProtocolError(f"A request has more than {MAX_REQUEST_BYTES} bytes.", reason="size")
     return bytes(body)
 
 

@@ -20,7 +20,7 @@ from service.location.neighbours import Effect, Limits, Linked, Neighbourhood, O
 from service.location.protocol import Node
 from service.location.wire import MOST_FRAMES, Batch, Send, Stream
 from service.model import NodeId
-from service.net.peer_client import MOST_REQUEST_BYTES, Peer, PeerClient
+from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
 from workers.tasks import Tasks
 
@@ -44,7 +44,7 @@ _FORGOTTEN_EVERY = 3
 _OFFER, _MESSAGE = b"\x00", b"\x01"
 
 _STREAM_BYTES = 8
-_MOST_BATCH_BYTES = MOST_REQUEST_BYTES - 1024
+_MOST_BATCH_BYTES = MAX_REQUEST_BYTES - 1024
 _MOST_WAITING_BYTES = 8 * 1024 * 1024
 """A neighbour that is told more than it takes is forgotten, and told all anew once it is back."""
 _TRIES = 4

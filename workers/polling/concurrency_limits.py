@@ -22,8 +22,8 @@ import msgspec
 from cachetools import LRUCache
 
 from service.errors import LimitReached, ParseKilled
-from service.feeds.sandbox.parser_pool import PATIENCE_S, ParserPool
-from service.feeds.sandbox.protocol import Examine, Findings
+from service.feeds.sandbox.parser_pool import PARSE_TIMEOUT_S, ParserPool
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import host_of
 from service.model import Channel
 from service.observability.metrics import HANDED_OVER
@@ -176,14 +176,16 @@ class Lane:
         async with self._readers.of(name), self.reading:
             yield
 
-    async def examine(self, job: Examine, watch: Watch, patience_s: float = PATIENCE_S) -> Findings:
+    async def detect_changes(
+        self, job: DetectChanges, watch: Watch, patience_s: float = PARSE_TIMEOUT_S
+    ) -> DetectionResult:
         """Read a document with the child, which is held, and charge its publisher; note whether it was slow.
 
-        Raises as :meth:`ParserPool.examine`.
+        Raises as :meth:`ParserPool.detect_changes`.
         """
         before_s, least_s = self._parser.cpu_s, 0.0
         try:
-            return await self._parser.examine(msgspec.structs.replace(job, cpu_s=self._cpu_s), patience_s)
+            return await self._parser.detect_changes(msgspec.structs.replace(job, cpu_s=self._cpu_s), patience_s)
         except ParseKilled:
             least_s = _HANDED_OVER_S
             raise
@@ -210,10 +212,12 @@ class Lanes:
         is_costly = watch.costly or size_bytes > _LARGE_BYTES or self._budgets.is_spent(publisher_of_watch(watch))
         return self._slow if is_costly else self._prompt
 
-    async def examine(self, job: Examine, watch: Watch, patience_s: float = PATIENCE_S) -> Findings:
+    async def detect_changes(
+        self, job: DetectChanges, watch: Watch, patience_s: float = PARSE_TIMEOUT_S
+    ) -> DetectionResult:
         """Read documents of a poll; what is costly for the prompt child is read by the slow one.
 
-        Raises as :meth:`ParserPool.examine`.
+        Raises as :meth:`ParserPool.detect_changes`.
         """
         publisher = publisher_of_watch(watch)
         size_bytes = sum(len(document.body) for document in job.documents)
@@ -222,10 +226,10 @@ class Lanes:
                 # While it waited, others of its publisher may have used up what there was.
                 if not self._budgets.is_spent(publisher):
                     with contextlib.suppress(ParseKilled):
-                        return await self._prompt.examine(job, watch, patience_s)
+                        return await self._prompt.detect_changes(job, watch, patience_s)
                     HANDED_OVER.inc()
         async with self._slow.parser(publisher):
-            return await self._slow.examine(job, watch, patience_s)
+            return await self._slow.detect_changes(job, watch, patience_s)
 
     @contextlib.asynccontextmanager
     async def room(self, channel: Channel, address_group: str) -> AsyncIterator[None]:

@@ -14,7 +14,7 @@ from service.errors import HostBlocked, LimitReached
 from service.feeds.urls import host_of
 from service.model import Channel
 from service.net.address_guard import is_public
-from service.net.sites import address_group, names_over, site_of
+from service.net.sites import address_group, host_and_parent_domains, site_of
 from service.settings import Settings
 from service.store.coordination.request_budgets import SECONDS_PER_HOUR, Bound, Hosts
 
@@ -43,7 +43,7 @@ class Courtesy:
 
     def refuse_blocked(self, host: str) -> None:
         """Raise :class:`HostBlocked` if admins want a host not to be asked."""
-        name = next((name for name in names_over(host) if name in self._blocked), "")
+        name = next((name for name in host_and_parent_domains(host) if name in self._blocked), "")
         if name:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 

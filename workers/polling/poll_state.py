@@ -7,7 +7,7 @@ import msgspec
 
 from service.corona.messages import Candidate, VersionBase
 from service.corona.update_rates import UpdateHistory
-from service.feeds.sandbox.protocol import Document, Findings
+from service.feeds.sandbox.protocol import DetectionResult, Document
 from service.location.content_cache import newest
 from service.model import Channel, Delta, Entry, PollingHints, Validators
 from service.store.channels.channels import ChannelState, Snapshot
@@ -134,7 +134,7 @@ def kept(held: Watch, documents: Sequence[Document]) -> None:
 
 
 def found(
-    channel: Channel, documents: Sequence[Document], validators: Validators, findings: Findings, now_s: float
+    channel: Channel, documents: Sequence[Document], validators: Validators, findings: DetectionResult, now_s: float
 ) -> Found | None:
     """Return what the documents say besides the version of ``channel``, with which they were compared; or None.
 

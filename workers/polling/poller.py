@@ -16,11 +16,11 @@ import msgspec
 from service.clock import Clock
 from service.corona.messages import Candidate
 from service.errors import BadStatus, LimitReached, NotAFeed, ParseKilled, PublisherError, UserError
-from service.feeds.polling_hints import pace
-from service.feeds.sandbox.protocol import Document, Examine, Findings
+from service.feeds.polling_hints import find_earliest_poll
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import host_of
 from service.model import Channel, Delta, NodeId, PollResult, Validators
-from service.net.fetcher import Fetched, Fetcher
+from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION, POLLS, PUBLISHER_BYTES_SAVED
 from workers.peers.content_cache import Memories
 from workers.polling.concurrency_limits import PROMPT_FETCH_S, Lane, Lanes, publisher_of_watch
@@ -73,7 +73,7 @@ class _Compared(NamedTuple):
     """What a document said; no findings if there was none to read."""
 
     found: Found | None
-    findings: Findings | None = None
+    findings: DetectionResult | None = None
 
 
 class Poller:
@@ -181,7 +181,7 @@ class Poller:
         """Return the address group of a channel that nobody has asked for yet; "" if it is private, or not known."""
         return public_group(await self._fetcher.address_of(host_of(channel.url))) if charged_site(channel) else ""
 
-    async def fetch_unknown(self, channel: Channel, within_s: float) -> Fetched:
+    async def fetch_unknown(self, channel: Channel, within_s: float) -> FetchResult:
         """Fetch what nobody polls. Raises a publisher's error, or :class:`LimitReached`."""
         until_s = self._clock.monotonic_s() + within_s
         host = host_of(channel.url)
@@ -192,7 +192,7 @@ class Poller:
             raise LimitReached(f"{host} was not asked: others ask for it just now. Try again in a minute.") from None
         return await self._fetch(Watch(channel, Validators(), 0), until_s - self._clock.monotonic_s())
 
-    async def _fetch(self, watch: Watch, within_s: float = inf) -> Fetched:
+    async def _fetch(self, watch: Watch, within_s: float = inf) -> FetchResult:
         now_s = self._clock.wall_s()
         known = condition(watch, now_s)
         conditional = known.etag or known.last_modified
@@ -215,14 +215,16 @@ class Poller:
         watch.address_group = await self._courtesy.answered(fetched.address, watch.address_group)
         return fetched
 
-    async def _heed(self, watch: Watch, fetched: Fetched) -> None:
+    async def _heed(self, watch: Watch, fetched: FetchResult) -> None:
         """Have the fleet leave a public channel alone for as long as its publisher wants that."""
         if watch.channel.private:
             return
         now_s = self._clock.wall_s()
-        await self._courtesy.heed(watch.channel, pace(fetched.headers, watch.wishes, now_s).not_before_s - now_s)
+        await self._courtesy.heed(
+            watch.channel, find_earliest_poll(fetched.headers, watch.wishes, now_s).not_before_s - now_s
+        )
 
-    async def _compare(self, watch: Watch, fetched: Fetched) -> _Compared:
+    async def _compare(self, watch: Watch, fetched: FetchResult) -> _Compared:
         arrived = document(fetched) if fetched.body is not None else None
         if arrived is not None and fetched.validators.body_sha256 == watch.deadly_sha256:
             raise ParseKilled("The document is still the one that used up a parser's time or memory.")
@@ -253,7 +255,7 @@ class Poller:
         if located is not None and located.version != base.version:
             # Somebody was faster, and has woken it up: what is silent now would be lost.
             base = msgspec.structs.replace(base, version=located.version, dormant=False)
-        findings = Findings(memory, wishes=watch.wishes)
+        findings = DetectionResult(memory, wishes=watch.wishes)
         if documents:
             if located is not None and located.source != "publisher":
                 # Else they would have been fetched once more, earlier, to be the base.
@@ -275,7 +277,7 @@ class Poller:
 
     async def _read(
         self, watch: Watch, documents: tuple[Document, ...], memory: bytes
-    ) -> tuple[tuple[Document, ...], Findings]:
+    ) -> tuple[tuple[Document, ...], DetectionResult]:
         """Return what the documents say, and with them the archives that make up for polls that were missed."""
         findings = await self._examined(watch, documents, memory)
         watch.wishes = findings.wishes
@@ -292,11 +294,11 @@ class Poller:
 
     async def _examined(
         self, watch: Watch, documents: tuple[Document, ...], memory: bytes, held: Lane | None = None
-    ) -> Findings:
+    ) -> DetectionResult:
         channel = watch.channel
-        job = Examine(documents, memory, channel.url, channel.kind, self._clock.wall_s())
+        job = DetectChanges(documents, memory, channel.url, channel.kind, self._clock.wall_s())
         try:
-            return await (held or self._lanes).examine(job, watch)
+            return await (held or self._lanes).detect_changes(job, watch)
         except NotAFeed as error:
             if channel.kind == "page":
                 raise
@@ -316,14 +318,14 @@ class Poller:
                 watch.slow = True
 
 
-def _poll(result: PollResult, fetched: Fetched | None, compared: _Compared) -> Poll:
+def _poll(result: PollResult, fetched: FetchResult | None, compared: _Compared) -> Poll:
     permanent_url = (fetched and fetched.permanent_url) or ""
     if fetched is None or compared.findings is None:
         return Poll(result, compared.found, permanent_url)
     return Poll(result, compared.found, permanent_url, *hubs_of(fetched, compared.findings))
 
 
-def _tell_answer(fetched: Fetched) -> None:
+def _tell_answer(fetched: FetchResult) -> None:
     size = f"{len(fetched.body):,} bytes" if fetched.body is not None else "no body"
     tell(f"{fetched.address or fetched.url} answered {fetched.status}, {size}.")
     if fetched.permanent_url:
@@ -337,12 +339,12 @@ def _told(news: Found | None) -> str:
     return f"Read and compared: {changes} change{'' if changes == 1 else 's'}."
 
 
-def hubs_of(fetched: Fetched, findings: Findings) -> tuple[tuple[str, ...], str]:
+def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str, ...], str]:
     """Return the hubs that a document names, and the topic they know it by; headers come first (WebSub §4)."""
     return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
 
 
-def document(fetched: Fetched) -> Document:
+def document(fetched: FetchResult) -> Document:
     """Return what was fetched, as what is read."""
     headers = {name: fetched.headers[name] for name in _READ_BY if name in fetched.headers}
     return Document(fetched.body or b"", fetched.url, headers, fetched.partial)

@@ -22,7 +22,15 @@ from service.clock import Clock
 from service.corona.events import CandidateFound, Event, StartPolling, UpdateBase
 from service.corona.messages import Candidate
 from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError, StoreUnavailable
-from service.feeds.channel_health import BUSY, Case, Outage, Report, charge_of, judge, rest_s
+from service.feeds.channel_health import (
+    BUSY,
+    ChannelHealth,
+    OutageDetector,
+    PollReport,
+    diagnose,
+    recheck_delay_s,
+    symptom_of,
+)
 from service.feeds.polling_hints import backoff_s
 from service.feeds.sandbox.protocol import Document
 from service.model import Channel, ChannelId, Delta, NodeId, Notice, PollResult, Validators
@@ -64,18 +72,18 @@ class Verdicts:
         self._clock = clock
         self._place_of = place_of
         self._offer = offer
-        self._outage = Outage()
-        self._reports: list[tuple[ChannelId, Report]] = []
+        self._outage = OutageDetector()
+        self._reports: list[tuple[ChannelId, PollReport]] = []
 
     def polled(self, channel: Channel, result: PollResult, permanent_url: str) -> None:
         """Take in how a poll ended; what may be our own network's fault charges nobody yet."""
         charge, was_ours = None, self._outage.is_ours
         for settled, earlier in self._outage.settle(channel, result):
             if earlier is result:
-                charge = charge_of(channel.url, result, permanent_url)
+                charge = symptom_of(channel.url, result, permanent_url)
             else:
                 self._charge(settled, earlier)
-        self._reports.append((channel.id, Report(result, charge)))
+        self._reports.append((channel.id, PollReport(result, charge)))
         if self._outage.is_ours is not was_ours:
             log.warning("publishers can be reached again" if was_ours else "nobody can be reached; is our network up?")
 
@@ -95,15 +103,15 @@ class Verdicts:
                     await self._weigh(place, report.result, case)
 
     def _charge(self, channel: Channel, result: PollResult) -> None:
-        self._reports.append((channel.id, Report(result, charge_of(channel.url, result), again=True)))
+        self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), again=True)))
 
-    async def _weigh(self, place: Place, result: PollResult, case: Case) -> None:
+    async def _weigh(self, place: Place, result: PollResult, case: ChannelHealth) -> None:
         cid = place.channel.id
-        rest = backoff_s(case.refusals, place.phase.rota.interval_s) if case.charge == BUSY else rest_s(case)
+        rest = backoff_s(case.refusals, place.phase.rota.interval_s) if case.charge == BUSY else recheck_delay_s(case)
         # A publisher that said how long it wants to be left alone knows better.
         if rest and not await self._store.request_budgets.paused_s(cid):
             await self._store.request_budgets.pause(cid, rest)
-        notice = judge(case, place.phase.rota.size, result.detail)
+        notice = diagnose(case, place.phase.rota.size, result.detail)
         if notice is not None:
             log.info("verdict", channel=cid[:8], kind=notice.kind, detail=notice.detail)
             await self._offer(_candidate(place.channel, notice, result.at_s))

@@ -13,7 +13,15 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PublisherError, StoreUnavailable, UserError
-from service.feeds.websub import HubState, asked, deaf, due_s, form, left, named
+from service.feeds.websub import (
+    HubState,
+    is_unresponsive,
+    leave_hub,
+    next_request_s,
+    record_request,
+    request_form,
+    update_hub,
+)
 from service.model import ChannelId, NodeId
 from service.net.fetcher import Fetcher
 from service.net.sites import site_of
@@ -54,7 +62,7 @@ class Hubs:
         if not self._public_url:
             return
         try:
-            state = await self._store.websub.change(cid, lambda state: named(state, hubs, topic, fresh()))
+            state = await self._store.websub.change(cid, lambda state: update_hub(state, hubs, topic, fresh()))
             if state is not None:
                 async with self._slots:
                     await self._ask(cid, state)
@@ -82,7 +90,9 @@ class Hubs:
             cids = mine[start : start + _LOADED_AT_ONCE]
             states = dict(zip(cids, await websub.many(cids), strict=True))
             await websub.unregister([cid for cid, state in states.items() if state is None])
-            due += [(cid, state) for cid, state in states.items() if state is not None and due_s(state) <= now_s]
+            due += [
+                (cid, state) for cid, state in states.items() if state is not None and next_request_s(state) <= now_s
+            ]
         return due
 
     async def _ask_one_site(self, due: Sequence[tuple[ChannelId, HubState]]) -> None:
@@ -99,23 +109,23 @@ class Hubs:
         channel = await self._store.channels.get(cid)
         after: HubState | None = state
         if channel is None or channel.dormant:
-            after = await self._store.websub.change(cid, lambda state: named(state, (), "", fresh()))
+            after = await self._store.websub.change(cid, lambda state: update_hub(state, (), "", fresh()))
         if after is not None:
             await self._ask(cid, after)
 
     async def _ask(self, cid: ChannelId, state: HubState) -> None:
         """Ask what is due, unless another node does; that it was asked is noted first."""
         websub, now_s = self._store.websub, self._clock.wall_s()
-        if now_s < due_s(state):
+        if now_s < next_request_s(state):
             return
-        if deaf(state):
-            await websub.swap(cid, state, left(state, fresh()))
+        if is_unresponsive(state):
+            await websub.swap(cid, state, leave_hub(state, fresh()))
             return
         await self._courtesy.may_follow(_host(state))
-        after = asked(state, now_s)
+        after = record_request(state, now_s)
         if await websub.swap(cid, state, after):
             callback = f"{self._public_url}/websub/{cid}/{state.token}"
-            await self._fetcher.post(state.named.hub, form(after, callback), self._courtesy.may_follow)
+            await self._fetcher.post(state.named.hub, request_form(after, callback), self._courtesy.may_follow)
             log.info("hub asked", channel=cid[:8], hub=_host(state), status=after.status)
 
 
@@ -125,4 +135,4 @@ def _host(state: HubState) -> str:
 
 def _site_first(due: tuple[ChannelId, HubState]) -> tuple[str, float]:
     """Order by the hubs' sites, and the longest due of a site first."""
-    return site_of(_host(due[1])), due_s(due[1])
+    return site_of(_host(due[1])), next_request_s(due[1])

@@ -13,7 +13,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, hdrs, web
 from service.console.auth.middleware import our_origins
 from service.console.rendering import SETTINGS, render
 from service.errors import Unreachable
-from service.net.internal_clients import websocket
+from service.net.internal_clients import connect_websocket
 
 SUBPROTOCOL: Final = "xmpp"
 LARGEST_FRAME_BYTES: Final = 512 * 1024
@@ -51,7 +51,7 @@ async def socket(request: web.Request) -> web.StreamResponse:
     if request.headers.get(hdrs.ORIGIN) not in our_origins(request):
         raise web.HTTPForbidden(text="The request did not come from this console's own pages.")
     try:
-        async with websocket(url, SUBPROTOCOL, LARGEST_FRAME_BYTES) as server:
+        async with connect_websocket(url, SUBPROTOCOL, LARGEST_FRAME_BYTES) as server:
             browser = web.WebSocketResponse(protocols=[SUBPROTOCOL], max_msg_size=LARGEST_FRAME_BYTES, heartbeat=30)
             await browser.prepare(request)
             await _together(browser, server)

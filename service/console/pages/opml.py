@@ -17,11 +17,11 @@ from service.console.openapi import File, Operations
 from service.console.rendering import OPML_READER, STORE, render
 from service.errors import LimitReached, PublisherError, UserError
 from service.feeds import opml
-from service.feeds.opml import Subscribed
+from service.feeds.opml import OpmlSubscription
 from service.feeds.urls import channel_id
 from service.store import Store
 
-LARGEST_FORM_BYTES: Final = opml.MAX_BYTES + 64 * 1024
+LARGEST_FORM_BYTES: Final = opml.MAX_OPML_BYTES + 64 * 1024
 
 _MEDIA_TYPE: Final = "text/x-opml"
 _TAKEN = {_MEDIA_TYPE, "text/xml", "application/xml"}
@@ -53,7 +53,7 @@ async def get_opml(request: web.Request) -> web.Response:
     return web.Response(body=body, content_type=_MEDIA_TYPE, headers={hdrs.CONTENT_DISPOSITION: _DISPOSITION})
 
 
-@operation("POST", "/opml", act("channels"), 413, 415, 422, file=File(_MEDIA_TYPE), largest_bytes=opml.MAX_BYTES)
+@operation("POST", "/opml", act("channels"), 413, 415, 422, file=File(_MEDIA_TYPE), largest_bytes=opml.MAX_OPML_BYTES)
 async def post_opml(request: web.Request) -> Imported:
     """Look at the feeds of an OPML file, and have them polled from now on, even without subscribers."""
     if request.content_type not in _TAKEN:
@@ -76,14 +76,14 @@ async def upload(request: web.Request) -> web.Response:
     return render(request, "channels_imported.html", imported=imported)
 
 
-async def _polled(store: Store) -> list[Subscribed]:
-    found: list[Subscribed] = []
+async def _polled(store: Store) -> list[OpmlSubscription]:
+    found: list[OpmlSubscription] = []
     cursor = ""
     while True:
         channels, cursor = await store.channels.page(cursor, _LOADED_AT_ONCE)
         counts = await store.subscriptions.counts([channel.id for channel in channels])
         wanted = (channel for channel, count in zip(channels, counts, strict=True) if count or channel.listed)
-        found += [Subscribed(channel.url, channel.title, page=channel.kind == "page") for channel in wanted]
+        found += [OpmlSubscription(channel.url, channel.title, page=channel.kind == "page") for channel in wanted]
         if not cursor:
             return found
 
@@ -99,7 +99,7 @@ async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) ->
     SystemRandom().shuffle(new)
     kept, problems = 0, list[str]()
 
-    async def add_some(feeds: Iterator[Subscribed]) -> None:
+    async def add_some(feeds: Iterator[OpmlSubscription]) -> None:
         nonlocal kept
         for feed in feeds:
             try:
@@ -118,7 +118,7 @@ async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) ->
 
 
 async def _within_time(
-    add: Callable[[Iterator[Subscribed]], Coroutine[None, None, None]], feeds: Iterator[Subscribed]
+    add: Callable[[Iterator[OpmlSubscription]], Coroutine[None, None, None]], feeds: Iterator[OpmlSubscription]
 ) -> None:
     """Add as many feeds as one request has time for. Raises our own errors when nothing can be looked at."""
     try:
@@ -131,15 +131,15 @@ async def _within_time(
         raise failed.exceptions[0] from failed
 
 
-async def _keep(store: Store, feed: Subscribed) -> None:
+async def _keep(store: Store, feed: OpmlSubscription) -> None:
     probed = await store.worker_requests.probe(feed.url, as_page=feed.page)
     if probed.channel is None:
         raise UserError(f"This is a page that names {'no feed' if probed.page else 'several feeds: add one of them'}.")
     await store.channels.set_listed(probed.channel.id, listed=True)
 
 
-async def _not_kept(store: Store, feeds: Sequence[Subscribed]) -> list[Subscribed]:
-    new: list[Subscribed] = []
+async def _not_kept(store: Store, feeds: Sequence[OpmlSubscription]) -> list[OpmlSubscription]:
+    new: list[OpmlSubscription] = []
     for start in range(0, len(feeds), _LOADED_AT_ONCE):
         some = feeds[start : start + _LOADED_AT_ONCE]
         channels = await store.channels.many([channel_id(feed.url) for feed in some])

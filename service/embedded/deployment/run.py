@@ -31,8 +31,8 @@ from service.embedded.deployment.updates import (
 from service.embedded.redis import PrivateRedis
 from service.embedded.supervisor import Child, Program, environment
 from service.errors import OperationalError
-from service.feeds.entries.change_detection import examine
-from service.feeds.sandbox.protocol import Document, Examine
+from service.feeds.entries.change_detection import detect_changes
+from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Delta, UserId, Validators
 from service.settings import Settings
@@ -239,7 +239,7 @@ def _people(subscribers: Sequence[int]) -> list[list[str]]:
 async def _add(store: Store, port: int, updates: Updates, number: int) -> ChannelId:
     at, now_s = url(number, port), time.time()
     shows, body = shown(updates, number, now_s)
-    findings = examine(Examine((Document(body, at, {}),), b"", at, "feed", now_s))
+    findings = detect_changes(DetectChanges((Document(body, at, {}),), b"", at, "feed", now_s))
     known = Validators(etag_of(shows), body_sha256=hashlib.sha256(body).hexdigest())
     channel = Channel(channel_id(at), at, created_s=now_s, private=True)
     latest = tuple(reversed(findings.latest))

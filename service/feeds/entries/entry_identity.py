@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.feeds.entries.fingerprints import NO_TRACE, TRACE_BYTES, differ, homes_of, site_mark
+from service.feeds.entries.fingerprints import NO_TRACE, TRACE_BYTES, differ, homes_of, site_hash
 from service.feeds.entries.known_entries import (
     ROW_BYTES,
     Item,
@@ -41,7 +41,7 @@ from service.feeds.entries.known_entries import (
     seen_at,
     without,
 )
-from service.feeds.entries.unchanged_entries import Familiar
+from service.feeds.entries.unchanged_entries import PreviousDocument
 from service.feeds.parsing.html_text import one_line, plain_text
 from service.feeds.urls import web_link
 from service.model import Entry, ParsedEntry, ParsedFeed
@@ -74,7 +74,7 @@ def to_entry(entry: ParsedEntry, key: str, *, now_s: float) -> Entry:
 
 QUIET_DAYS = 30
 MAX_CORRECTIONS = 3
-MAX_AT_ONCE = 10
+MAX_EDITS_PER_POLL = 10
 SAMPLE = 20
 _FEWEST = 3
 
@@ -113,7 +113,7 @@ def judge(
 def _is_restless(changed: Sequence[bool], changes: Sequence[int]) -> bool:
     at_once, ever = sum(changed), len(changes) - changes.count(0)
     return (
-        at_once > MAX_AT_ONCE
+        at_once > MAX_EDITS_PER_POLL
         or (at_once >= _FEWEST and 2 * at_once > len(changed))
         or (ever >= _FEWEST and 2 * sum(changes) > len(changes))
     )
@@ -159,13 +159,13 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
         offsets = range(len(self.rows) - len(marks) * ROW_BYTES, len(self.rows), ROW_BYTES)
         return dict(zip(marks, offsets, strict=True))
 
-    def familiar(self) -> Familiar:
+    def familiar(self) -> PreviousDocument:
         """Return what of the next document need not be read."""
         pairs = zip(_cut(self.marks), _cut(self.fingerprints), strict=False)  # another version left no marks
-        return Familiar({mark: known for mark, known in pairs if mark != NO_TRACE}, self.site)
+        return PreviousDocument({mark: known for mark, known in pairs if mark != NO_TRACE}, self.site)
 
 
-class Decision(msgspec.Struct, frozen=True):
+class EntryChanges(msgspec.Struct, frozen=True):
     """What to tell subscribers: what is ``new`` and what is ``edited``, oldest first.
 
     ``latest``, at the first poll only: up to 10 entries, newest first. ``gap``: not one entry of the document
@@ -179,7 +179,7 @@ class Decision(msgspec.Struct, frozen=True):
     gap: bool = False
 
 
-def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: float) -> Decision:
+def detect_entry_changes(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: float) -> EntryChanges:
     """Return what ``feed``, the present document of the channel ``url``, says, and what to remember of it.
 
     ``state`` is None at the first poll: everything is recorded and nothing is new. ``now_s`` (Unix
@@ -210,16 +210,16 @@ def decide(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: fl
         texts_quiet_until=texts.quiet_until,
         left_out=b"".join(left_out),
         marks=b"".join(item.mark for item in reversed(items)) if feed.marks else b"",
-        site=site_mark(url, feed.link),
+        site=site_hash(url, feed.link),
     )
     if state is None:
-        return Decision(after, latest=_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))
+        return EntryChanges(after, latest=_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))
     new = _newest_first([item for item in items if item.row is None], now_s=now_s)
     if not before.rows:
         new = _since(before.first_poll_s, new, now_s=now_s)
     told = map(any, zip(titles.told, texts.told, strict=True))
     edited = _newest_first(list(compress(known.values(), told)), now_s=now_s)
-    return Decision(
+    return EntryChanges(
         after,
         new=_entries(reversed(new), now_s=now_s),
         edited=_entries(reversed(edited), now_s=now_s),

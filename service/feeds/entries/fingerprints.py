@@ -103,7 +103,7 @@ def homes_of(url: str, link: str) -> list[str]:
     return sorted({address(url), address(link)})
 
 
-def site_mark(url: str, link: str) -> bytes:
+def site_hash(url: str, link: str) -> bytes:
     """Return one hash of what the homes follow from."""
     return _hash(f"{url}\0{link}")
 

@@ -17,11 +17,11 @@ import msgspec
 from service.feeds.entries.fingerprints import address
 from service.model import Change, ChannelId, Delta, Entry
 
-MARK_BYTES = 8
+ARTICLE_HASH_BYTES = 8
 _TELLING_CHARS = 100
 
 
-def marks(entry: Entry) -> tuple[bytes, ...]:
+def article_hashes(entry: Entry) -> tuple[bytes, ...]:
     """Return the entry's marks, 8 bytes each: of link and title, link and text, title and long text; 0 to 3."""
     link, title, text = _telling_link(entry.link), _words(entry.title), _words(entry.summary)
     pairs = (
@@ -44,40 +44,42 @@ def _words(text: str) -> str:
 
 
 def _mark(kind: bytes, one: str, other: str) -> bytes:
-    return hashlib.blake2b(f"{one}\0{other}".encode("utf-8", "replace"), digest_size=MARK_BYTES, person=kind).digest()
+    return hashlib.blake2b(
+        f"{one}\0{other}".encode("utf-8", "replace"), digest_size=ARTICLE_HASH_BYTES, person=kind
+    ).digest()
 
 
-Marks = tuple[tuple[int, tuple[bytes, ...]], ...]
+ArticleHashes = tuple[tuple[int, tuple[bytes, ...]], ...]
 """Of each article among the changes: its position, and 8-byte marks.
 
 The first stands for the entry in its channel, so that an edit is left out where the entry was; by the others
 (``articles``) other channels' copies are known.
 """
 
-MOST_MARKED = 100
+MAX_HASHED_ARTICLES = 100
 """Articles of one version that are marked; what comes after them is told even if another channel told it."""
 
 
-class Parts(msgspec.Struct, frozen=True):
+class VersionParts(msgspec.Struct, frozen=True):
     """What a version holds for its subscribers; a part is None if there is nothing in it.
 
     An empty part is told as well: its content is no article (a page's lines, a notice).
     """
 
-    news: Marks | None = ()
-    edits: Marks | None = None
+    news: ArticleHashes | None = ()
+    edits: ArticleHashes | None = None
 
 
-def parts(delta: Delta) -> Parts:
+def split_version(delta: Delta) -> VersionParts:
     """Return what a version holds."""
     if delta.notice is not None or any(change.line for change in delta.changes):
-        return Parts(news=())
+        return VersionParts(news=())
     added = [(position, change) for position, change in enumerate(delta.changes) if change.kind == "addition"]
     edited = [(position, change) for position, change in enumerate(delta.changes) if is_edit(change)]
-    return Parts(news=_marked(delta.channel, added), edits=_marked(delta.channel, edited))
+    return VersionParts(news=_marked(delta.channel, added), edits=_marked(delta.channel, edited))
 
 
-def share(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
+def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
     """Return the delta with one part's changes only, without those at the positions left out."""
     kept = (
         change for position, change in enumerate(delta.changes) if is_edit(change) is edits and position not in left_out
@@ -90,14 +92,14 @@ def is_edit(change: Change) -> bool:
     return change.kind == "replacement" and not change.line
 
 
-def _marked(cid: ChannelId, changes: Sequence[tuple[int, Change]]) -> Marks | None:
+def _marked(cid: ChannelId, changes: Sequence[tuple[int, Change]]) -> ArticleHashes | None:
     if not changes:
         return None
     return tuple(
-        (position, (_own_mark(cid, change.entry), *(marks(change.entry) if nth < MOST_MARKED else ())))
+        (position, (_own_mark(cid, change.entry), *(article_hashes(change.entry) if nth < MAX_HASHED_ARTICLES else ())))
         for nth, (position, change) in enumerate(changes)
     )
 
 
 def _own_mark(cid: ChannelId, entry: Entry) -> bytes:
-    return hashlib.blake2b(f"{cid} {entry.key}".encode("utf-8", "replace"), digest_size=MARK_BYTES).digest()
+    return hashlib.blake2b(f"{cid} {entry.key}".encode("utf-8", "replace"), digest_size=ARTICLE_HASH_BYTES).digest()

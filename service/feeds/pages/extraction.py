@@ -21,7 +21,7 @@ import cssselect
 from lxml import etree, html
 
 from service.errors import BadUrl, EmptyBody, NotAFeed
-from service.feeds.parsing.charset import text_of
+from service.feeds.parsing.charset import decode_document
 from service.feeds.parsing.html_text import one_line
 from service.feeds.parsing.limits import FIELD_CHARS
 from service.feeds.urls import canonical_url
@@ -36,7 +36,7 @@ _BETWEEN_ATTRIBUTES = re.compile(r"[\s/\"']+")
 
 def html_text(body: bytes, content_type: str) -> str:
     """Return the page's text; of the encodings that are named, a header's counts more than the page's own."""
-    return text_of(body, content_type if "charset" in content_type.lower() else _with_meta(body, content_type))
+    return decode_document(body, content_type if "charset" in content_type.lower() else _with_meta(body, content_type))
 
 
 def html_tree(text: str) -> html.HtmlElement | None:

@@ -153,7 +153,7 @@ class PageDecision(msgspec.Struct, frozen=True):
     latest: tuple[Entry, ...]
 
 
-def compare(state: PageState | None, page: ParsedPage, *, url: str, now_s: float) -> PageDecision:
+def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, now_s: float) -> PageDecision:
     """Return what has changed on ``page``, the present content of the channel ``url``, and what to remember.
 
     ``state`` is None at the first look, which tells nothing; nor does the second, within two minutes.

@@ -39,7 +39,7 @@ _NO_CHARSETS = {"idna", "punycode", "unicode_escape", "raw_unicode_escape"}
 _DEFAULT = "cp1252"
 
 
-def text_of(body: bytes, content_type: str) -> str:
+def decode_document(body: bytes, content_type: str) -> str:
     """Return the document's text without byte order mark; what cannot be decoded is U+FFFD.
 
     ``content_type`` is the response's header, or "".

@@ -12,8 +12,13 @@ from urllib.parse import urljoin
 
 from lxml import etree
 
-from service.feeds.entries.fingerprints import site_mark
-from service.feeds.entries.unchanged_entries import MOST_MARKED, Familiar, Marks, Unread
+from service.feeds.entries.fingerprints import site_hash
+from service.feeds.entries.unchanged_entries import (
+    MAX_HASHED_ENTRIES,
+    ElementHasher,
+    FullParseRequired,
+    PreviousDocument,
+)
 from service.feeds.parsing.fast_parser_fields import ROOTS, Fields, Reader, based
 from service.feeds.parsing.fast_parser_values import Declined, Element, Names, attributes
 from service.feeds.parsing.feed_metadata import relations, wishes
@@ -36,7 +41,7 @@ _END = re.compile(b"</(?:item|entry)")
 _ATOM_FEED = "{http://www.w3.org/2005/Atom}feed"
 
 
-def parse(text: str, *, url: str, language: str, familiar: Familiar | None = None) -> ParsedFeed | None:
+def parse(text: str, *, url: str, language: str, familiar: PreviousDocument | None = None) -> ParsedFeed | None:
     """Return what :func:`feedparser_adapter.parse` returns for this document, or None to leave it to that.
 
     Entries that are ``familiar`` are left out, if that is given, and all are marked.
@@ -47,7 +52,7 @@ def parse(text: str, *, url: str, language: str, familiar: Familiar | None = Non
     ends = len(list(islice(_END.finditer(body), _MOST_ENDS + 1)))
     if b"<!DOCTYPE" in body or ends > _MOST_ENDS:
         return None
-    marks = Marks(familiar, len(body)) if familiar and ends <= MOST_MARKED else None
+    marks = ElementHasher(familiar, len(body)) if familiar and ends <= MAX_HASHED_ENTRIES else None
     parser = etree.XMLParser(
         encoding="utf-8",  # whatever the document declares
         resolve_entities=False,
@@ -60,20 +65,20 @@ def parse(text: str, *, url: str, language: str, familiar: Familiar | None = Non
     )
     try:
         root = etree.fromstring(body, parser)
-        with contextlib.suppress(Unread):
+        with contextlib.suppress(FullParseRequired):
             return _feed(root, text, url, language, marks)
         return _feed(root, text, url, language, None)
     except (Declined, etree.XMLSyntaxError, RecursionError):
         return None
 
 
-def _feed(root: Element, text: str, url: str, language: str, marks: Marks | None) -> ParsedFeed:
+def _feed(root: Element, text: str, url: str, language: str, marks: ElementHasher | None) -> ParsedFeed:
     about, entries = _read(root, Names(text), urljoin(url, url), language, marks)
     title, link = (
         title_line(about.title[:PROSE_CHARS], is_markup="html" in about.title_type),
         absolute_link(about.link, url),
     )
-    marked = marks.of(site_mark(url, link)) if marks else ()
+    marked = marks.of(site_hash(url, link)) if marks else ()
     if not entries and not marked and not title and not link:
         raise Declined
     related = relations(about.links, url)
@@ -90,7 +95,9 @@ def _feed(root: Element, text: str, url: str, language: str, marks: Marks | None
     )
 
 
-def _read(root: Element, known: Names, base: str, language: str, marks: Marks | None) -> tuple[Fields, list[Fields]]:
+def _read(
+    root: Element, known: Names, base: str, language: str, marks: ElementHasher | None
+) -> tuple[Fields, list[Fields]]:
     """Walk through the document; return what the feed and its entries say."""
     kind, found = known[root.tag], attributes(root)
     if kind not in ROOTS or (kind == "feed" and root.tag != _ATOM_FEED):

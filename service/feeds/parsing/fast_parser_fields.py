@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from service.feeds.entries.unchanged_entries import Marks, Unread
+from service.feeds.entries.unchanged_entries import ElementHasher, FullParseRequired
 from service.feeds.parsing.fast_parser_values import (
     Declined,
     Element,
@@ -109,7 +109,9 @@ class Reader:
     If there are ``marks``, it goes past entries that are familiar.
     """
 
-    def __init__(self, names: Names, *, speaks_atom: bool, base: str, fields: Fields, marks: Marks | None) -> None:
+    def __init__(
+        self, names: Names, *, speaks_atom: bool, base: str, fields: Fields, marks: ElementHasher | None
+    ) -> None:
         self.names = names
         self.marks = marks
         self.speaks_atom = speaks_atom
@@ -141,7 +143,7 @@ class Reader:
     def title_counts(self, depth: int) -> bool:
         """Say whether a title counts: not if one that is no deeper has come before. Raises :class:`Unread`."""
         if self.title_depth == _UNREAD:
-            raise Unread
+            raise FullParseRequired
         return not -1 < self.title_depth <= depth
 
     def _pass_over(self, element: Element, depth: int, name: str, meanings: dict[str, "Meaning"]) -> None:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 
 from service.errors import EmptyBody, ListOfFeeds, NotAFeed
-from service.feeds.entries.unchanged_entries import Familiar
+from service.feeds.entries.unchanged_entries import PreviousDocument
 from service.feeds.parsing import fast_parser, feedparser_adapter, json_feed
-from service.feeds.parsing.charset import text_of
+from service.feeds.parsing.charset import decode_document
 from service.model import ParsedFeed
 
 _NAME = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?([A-Za-z_][\w.-]{0,40})")
@@ -39,7 +39,7 @@ _FEED_WITHIN = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?(?:rss|feed|rdf)[\s>]", 
 _JUNK_CHARS = 64 * 1024
 
 
-def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: Familiar | None = None) -> ParsedFeed:
+def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: PreviousDocument | None = None) -> ParsedFeed:
     """Return the feed that ``body``, fetched from ``url`` with these response headers, holds.
 
     Links are absolute; text is ``str``, capped; impossible dates are None; of more than 500
@@ -47,7 +47,7 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: Famili
     marked. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
-    text = text_of(body, lowered.get("content-type", ""))
+    text = decode_document(body, lowered.get("content-type", ""))
     root = root_element(text)
     if root is None:
         raise EmptyBody("There is nothing in the document.")

@@ -19,27 +19,27 @@ import structlog
 
 import service
 from service.errors import FeedError, OperationalError, ParseKilled, ParserBusy, UserError, from_fault
-from service.feeds.opml import MAX_BYTES, Outline
+from service.feeds.opml import MAX_OPML_BYTES, OpmlDocument
 from service.feeds.sandbox.protocol import (
     LENGTH_BYTES,
     MAX_FRAME_BYTES,
-    Answer,
     Confinement,
+    DetectChanges,
+    DetectionResult,
     Document,
-    Examine,
-    Findings,
-    Job,
-    Read,
-    Reading,
-    ReadOpml,
-    Ready,
+    ParsedDocument,
+    ParseDocument,
+    ParseOpml,
+    ParserReady,
+    ParserRequest,
+    ParserResponse,
     Result,
-    frame,
+    encode_frame,
 )
 from service.observability.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 
 # The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
-PATIENCE_S = 12.0
+PARSE_TIMEOUT_S = 12.0
 _GOODBYE_S = 1.0
 _MOST_LISTS = 8
 """Lists of feeds that are held at once, of 5 MiB each: one is read, the others wait or are on their way."""
@@ -76,33 +76,37 @@ class ParserPool:
         while self._idle:
             await self._idle.pop().end()
 
-    async def read(self, document: Document, selector: str = "") -> Reading:
+    async def parse_document(self, document: Document, selector: str = "") -> ParsedDocument:
         """Return what the document is; waits for a free child.
 
-        Raises what :func:`service.feeds.entries.change_detection.read` raises, :class:`ParseKilled` when the document
+        Raises what ``change_detection.parse_document`` raises, :class:`ParseKilled` when the document
         used up its time or memory, and :class:`OperationalError` when no child can be started.
         """
-        return await self._ask(Read(document, selector), Answer[Reading])
+        return await self._ask(ParseDocument(document, selector), ParserResponse[ParsedDocument])
 
-    async def examine(self, job: Examine, patience_s: float = PATIENCE_S) -> Findings:
-        """Return what documents of a channel say that is new; waits and raises as :meth:`read` does.
+    async def detect_changes(self, job: DetectChanges, patience_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
+        """Return what documents of a channel say that is new; waits and raises as :meth:`parse_document` does.
 
         They are given up when they take longer than ``patience_s`` to read; the wait for a child is not counted.
         """
-        return await self._ask(job, Answer[Findings], patience_s)
+        return await self._ask(job, ParserResponse[DetectionResult], patience_s)
 
-    async def read_opml(self, body: bytes) -> Outline:
-        """Return what an OPML file lists; waits and raises as :meth:`read` does, or :class:`UserError`."""
-        return await self._ask(ReadOpml(body), Answer[Outline])
+    async def parse_opml(self, body: bytes) -> OpmlDocument:
+        """Return what an OPML file lists; waits and raises as :meth:`parse_document` does, or :class:`UserError`."""
+        return await self._ask(ParseOpml(body), ParserResponse[OpmlDocument])
 
-    async def _ask(self, job: Job, kind: type[Answer[Result]], patience_s: float = PATIENCE_S) -> Result:
+    async def _ask(
+        self, job: ParserRequest, kind: type[ParserResponse[Result]], patience_s: float = PARSE_TIMEOUT_S
+    ) -> Result:
         async with self._free:
             child = self._take() or await _Child.start(self._niceness)
             began_s = time.monotonic()
             try:
                 answer = await child.ask(job, kind, patience_s)
             except BaseException as error:
-                self.cpu_s += min(time.monotonic() - began_s, job.cpu_s if isinstance(job, Examine) else PATIENCE_S)
+                self.cpu_s += min(
+                    time.monotonic() - began_s, job.cpu_s if isinstance(job, DetectChanges) else PARSE_TIMEOUT_S
+                )
                 # Also when cancelled: the child is amid a document nobody waits for.
                 await child.kill()
                 if isinstance(error, ParseKilled):
@@ -138,7 +142,7 @@ class OpmlReader:
         self._turn = asyncio.Semaphore(1)
         self._under_way = 0
 
-    async def read(self, load: Callable[[], Awaitable[bytes]]) -> Outline:
+    async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
         """Return the feeds that a file lists, which ``load`` is called for once there is room for it.
 
         Raises what ``load`` raises, :class:`ParserBusy`, and :class:`UserError` for what is no OPML, or takes too long.
@@ -148,12 +152,12 @@ class OpmlReader:
         self._under_way += 1
         try:
             body = await load()
-            if len(body) > MAX_BYTES:
-                raise UserError(f"The file is larger than {MAX_BYTES:,} bytes.")
+            if len(body) > MAX_OPML_BYTES:
+                raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
             await self._wait()
             try:
                 async with ParserPool(1) as parser:
-                    return await parser.read_opml(body)
+                    return await parser.parse_opml(body)
             finally:
                 self._turn.release()
         except ParseKilled as error:
@@ -214,16 +218,18 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(self, job: Job, kind: type[Answer[Result]], patience_s: float) -> Answer[Result]:
+    async def ask(
+        self, job: ParserRequest, kind: type[ParserResponse[Result]], patience_s: float
+    ) -> ParserResponse[Result]:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise RuntimeError("the child was started without pipes")
         try:
             async with asyncio.timeout(patience_s):
-                stdin.write(frame(job))
+                stdin.write(encode_frame(job))
                 await stdin.drain()
                 if self.confinement is None:
-                    self.confinement = (await _received(stdout, Ready)).confinement
+                    self.confinement = (await _received(stdout, ParserReady)).confinement
                     _note(self.confinement)
                 return await _received(stdout, kind)
         except TimeoutError as error:

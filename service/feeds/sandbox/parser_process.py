@@ -24,7 +24,16 @@ import msgspec
 
 from service.errors import FeedError, UserError, to_fault
 from service.feeds.sandbox.confinement import confine
-from service.feeds.sandbox.protocol import LENGTH_BYTES, Answer, Examine, Job, Read, ReadOpml, Ready, frame
+from service.feeds.sandbox.protocol import (
+    LENGTH_BYTES,
+    DetectChanges,
+    ParseDocument,
+    ParseOpml,
+    ParserReady,
+    ParserRequest,
+    ParserResponse,
+    encode_frame,
+)
 
 CPU_S = 5.0
 WALL_S = 10.0
@@ -37,13 +46,13 @@ _IMPORTED_ON_FIRST_USE = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatread
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer every job of ``requests`` on ``answers``; the timers run while a job is worked on."""
-    job_decoder: msgspec.msgpack.Decoder[Job] = msgspec.msgpack.Decoder(Job)
+    job_decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
     while length := requests.read(LENGTH_BYTES):
         job = job_decoder.decode(requests.read(int.from_bytes(length, "big")))
         began_s = _processor_s()
-        _set_timers(min(job.cpu_s, CPU_S) if isinstance(job, Examine) else CPU_S, WALL_S)
+        _set_timers(min(job.cpu_s, CPU_S) if isinstance(job, DetectChanges) else CPU_S, WALL_S)
         answer = _answer(job)
-        answered = frame(msgspec.structs.replace(answer, cpu_s=_processor_s() - began_s))
+        answered = encode_frame(msgspec.structs.replace(answer, cpu_s=_processor_s() - began_s))
         _set_timers(0, 0)
         answers.write(answered)
         answers.flush()
@@ -59,19 +68,19 @@ def _processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _answer(job: Job) -> Answer[Any]:
+def _answer(job: ParserRequest) -> ParserResponse[Any]:
     try:
-        return Answer(_readers()[type(job)](job), bloated=_is_bloated())
+        return ParserResponse(_readers()[type(job)](job), bloated=_is_bloated())
     except (FeedError, UserError) as error:
-        return Answer(fault=to_fault(error), bloated=_is_bloated())
+        return ParserResponse(fault=to_fault(error), bloated=_is_bloated())
 
 
 @functools.cache
-def _readers() -> dict[type[Job], Callable[[Any], Any]]:
+def _readers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
     """Return what reads each kind of job; the first call loads all that any document may need (0.3 s)."""
     # The programs import this module, too, for its limits: they must not load the parsers.
-    from service.feeds.entries.change_detection import examine, read  # noqa: PLC0415 - see above
-    from service.feeds.opml_parser import read as read_opml  # noqa: PLC0415 - see above
+    from service.feeds.entries.change_detection import detect_changes, parse_document  # noqa: PLC0415 - see above
+    from service.feeds.opml_parser import parse as parse_opml  # noqa: PLC0415 - see above
 
     for name in _IMPORTED_ON_FIRST_USE:
         importlib.import_module(name)
@@ -81,7 +90,7 @@ def _readers() -> dict[type[Job], Callable[[Any], Any]]:
     # What is loaded lives as long as the child: no collection of garbage has to look at it again.
     gc.collect()
     gc.freeze()
-    return {Read: read, Examine: examine, ReadOpml: lambda job: read_opml(job.body)}
+    return {ParseDocument: parse_document, DetectChanges: detect_changes, ParseOpml: lambda job: parse_opml(job.body)}
 
 
 def _is_bloated() -> bool:
@@ -111,7 +120,7 @@ def main() -> None:
     _readers()  # before the first document, whose processor time is charged to its publisher
     # What is not loaded is not there: nothing is looked for in directories that cannot be read.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
-    sys.stdout.buffer.write(frame(Ready(confine())))
+    sys.stdout.buffer.write(encode_frame(ParserReady(confine())))
     sys.stdout.buffer.flush()
     serve(sys.stdin.buffer, sys.stdout.buffer)
 

@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from service.errors import Fault
-from service.feeds.opml import Outline
+from service.feeds.opml import OpmlDocument
 from service.model import Change, Entry, FeedLink, FeedMetadata, ParsedFeed, ParsedPage, PollingHints
 
 Confinement = Literal["seccomp", "rlimits"]
@@ -33,7 +33,7 @@ class Document(msgspec.Struct, frozen=True, array_like=True):
         return "html" in self.headers.get("content-type", "").lower()
 
 
-class Reading(msgspec.Struct, frozen=True, array_like=True):
+class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
     """What a document turned out to be: a feed, or a page, which may name feeds."""
 
     feed: ParsedFeed | None = None
@@ -41,7 +41,7 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
     links: tuple[FeedLink, ...] = ()
 
 
-class Findings(msgspec.Struct, frozen=True, array_like=True):
+class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
     """What documents of a channel say besides what was remembered of it, and what is remembered from then on.
 
     ``latest`` (newest first) is there where nothing was remembered. ``older`` is where the channel goes on with
@@ -62,14 +62,14 @@ class Findings(msgspec.Struct, frozen=True, array_like=True):
     imprint: FeedMetadata = FeedMetadata()
 
 
-class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Say what this document is, whatever it is; ``selector`` is for pages."""
 
     document: Document
     selector: str = ""
 
 
-class Examine(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Compare documents of the channel ``url``, oldest first, with what is remembered of it (nothing: ``b""``).
 
     The child is killed when that takes more than ``cpu_s`` of processor time, or than it gives any document.
@@ -83,25 +83,25 @@ class Examine(msgspec.Struct, frozen=True, array_like=True, tag=True):
     cpu_s: float = inf
 
 
-class ReadOpml(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ParseOpml(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Say which feeds this OPML file lists."""
 
     body: bytes
 
 
-Job = Read | Examine | ReadOpml
+ParserRequest = ParseDocument | DetectChanges | ParseOpml
 
 
-class Ready(msgspec.Struct, frozen=True, array_like=True):
+class ParserReady(msgspec.Struct, frozen=True, array_like=True):
     """What a parser process says first, once it is confined."""
 
     confinement: Confinement
 
 
-Result = TypeVar("Result", Reading, Findings, Outline)
+Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 
 
-class Answer(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
+class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
     """A job's result, or the fault that ended it.
 
     ``bloated``: the child has grown so much that it should be replaced. ``cpu_s`` is the processor time of the job.
@@ -113,7 +113,7 @@ class Answer(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
     cpu_s: float = 0.0
 
 
-def frame(message: Any) -> bytes:
+def encode_frame(message: Any) -> bytes:
     """Return the message as bytes to send."""
     payload = msgspec.msgpack.encode(message)
     return len(payload).to_bytes(LENGTH_BYTES, "big") + payload

@@ -13,7 +13,7 @@ import msgspec
 from service.corona.update_rates import UpdateHistory
 from service.discovery.av_pairs import Pair
 from service.errors import LeaseLost, StaleVersion
-from service.feeds.channel_health import GOOD, Case, Evidence, Report
+from service.feeds.channel_health import HEALTHY, ChannelHealth, Evidence, PollReport
 from service.feeds.urls import channel_id
 from service.location.content_cache import Content, Digest, digest_of, newest, packed, unpacked
 from service.model import (
@@ -360,7 +360,7 @@ class Channels:
         if (await self._index.count([cid]))[0] == 0:
             await self._link.script("channel_doze", (keys.channel(cid), keys.joining(cid)), joins or b"")
 
-    async def polled(self, reports: Sequence[tuple[ChannelId, Report]]) -> list[Case | None]:
+    async def polled(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Keep how polls ended; return what there is to judge, in the same order."""
         commands = []
         for cid, report in reports:
@@ -485,9 +485,9 @@ def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:
     return tuple(Change("addition", entry) for entry in latest)
 
 
-def _case(report: Report, condition: bytes, refusals: int, evidence: bytes) -> Case:
+def _case(report: PollReport, condition: bytes, refusals: int, evidence: bytes) -> ChannelHealth:
     proof = msgspec.json.decode(evidence, type=Evidence) if evidence else None
-    return Case(report.charge or GOOD, condition.decode(), refusals, proof)
+    return ChannelHealth(report.charge or HEALTHY, condition.decode(), refusals, proof)
 
 
 def _beginning(snapshot: Snapshot, first: Delta) -> Snapshot:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from service.errors import StoreUnavailable
-from service.feeds.websub import Fresh, HubState
+from service.feeds.websub import HubCredentials, HubState
 from service.model import ChannelId
 from service.store.client import keys
 from service.store.client.connection import Part
@@ -33,9 +33,9 @@ class Push(msgspec.Struct, frozen=True, array_like=True):
     content_type: str = ""
 
 
-def fresh() -> Fresh:
+def fresh() -> HubCredentials:
     """Return random texts for a subscription that may begin."""
-    return Fresh(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
+    return HubCredentials(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
 
 
 class WebSub(Part):

@@ -11,7 +11,7 @@ import msgspec
 
 from service.errors import HostBlocked, LimitReached
 from service.model import ChannelId
-from service.net.sites import names_over
+from service.net.sites import host_and_parent_domains
 from service.store.client import keys
 from service.store.client.connection import BatchedPart, Command, Part, script
 
@@ -132,7 +132,7 @@ class Blocks(Part):
 
     async def over(self, hosts: Sequence[str]) -> list[str]:
         """Return what stands in the list for each of these hosts, in order; "" for nothing."""
-        names = {host: names_over(host) for host in hosts if host}
+        names = {host: host_and_parent_domains(host) for host in hosts if host}
         asked = list(dict.fromkeys(name for each in names.values() for name in each))
         if not asked:
             return [""] * len(hosts)

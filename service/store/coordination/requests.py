@@ -18,7 +18,7 @@ from service.corona.messages import ChannelAdded, encode
 from service.corona.poll_explanation import PollExplanation
 from service.discovery.partial.strategy_choice import Chosen
 from service.errors import Fault, NoWorker, from_fault
-from service.feeds.opml import Outline
+from service.feeds.opml import OpmlDocument
 from service.feeds.urls import channel_id, host_of
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.overlay.id_space import BITS, to_hex
@@ -215,7 +215,7 @@ class Explained(msgspec.Struct, frozen=True, tag=True):
 class Outlined(msgspec.Struct, frozen=True, tag=True):
     """What a list says."""
 
-    outline: Outline
+    outline: OpmlDocument
 
 
 class LookedUp(msgspec.Struct, frozen=True, tag=True):
@@ -319,7 +319,7 @@ class Requests:
         """Have a channel's content located; without a worker, ask the store."""
         return await self._ask(cid, Show(cid), Shown, timeout_s)
 
-    async def outline(self, url: str) -> Outline:
+    async def outline(self, url: str) -> OpmlDocument:
         """Return what the list of feeds at a canonical URL says."""
         return (await self._ask(channel_id(url), ReadOutline(url), Outlined)).outline
 

@@ -18,7 +18,7 @@ from typing import Final, Literal
 import msgspec
 
 from service.errors import UserError
-from service.feeds.entries.version_parts import Marks, Parts
+from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import ChannelId, UserId
 from service.store.client import keys
 from service.store.client.connection import BLOCK_AT_MOST_S, Link, Part, Value, script
@@ -138,7 +138,7 @@ class Outbox(Part):
     """Queues per person, in order; enqueueing is idempotent, delivery at least once under one id."""
 
     async def enqueue(
-        self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: Parts
+        self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
     ) -> list[UserId]:
         """Queue a version's parts for each user who is subscribed and was not given it yet, and wake delivery.
 
@@ -151,7 +151,7 @@ class Outbox(Part):
         return [uid for uid, reply in zip(uids, replies, strict=True) if reply < 0]
 
     async def enqueue_hits(
-        self, cid: ChannelId, version: int, now_s: float, hits: Sequence[Hit], *, news: Marks, changes: int
+        self, cid: ChannelId, version: int, now_s: float, hits: Sequence[Hit], *, news: ArticleHashes, changes: int
     ) -> None:
         """Queue, once, what people's standing queries have met among a version's ``changes``, and wake delivery.
 
@@ -354,7 +354,7 @@ def _queued(place: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
     return QueuedItem(place.decode(), item)
 
 
-def _wire(marks: Marks | None) -> str:
+def _wire(marks: ArticleHashes | None) -> str:
     """Return a part as outbox_claim reads it; "" for none."""
     if marks is None:
         return ""

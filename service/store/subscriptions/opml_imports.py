@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from service.errors import LimitReached
-from service.feeds.opml import Subscribed
+from service.feeds.opml import OpmlSubscription
 from service.model import UserId
 from service.store.client import keys
 from service.store.client.connection import Part
@@ -18,7 +18,7 @@ MOST_WAITING: Final = 5_000
 class Imports(Part):
     """What is still to be imported, per person. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def add(self, jid: str, feeds: Sequence[Subscribed], bot: str) -> None:
+    async def add(self, jid: str, feeds: Sequence[OpmlSubscription], bot: str) -> None:
         """Add feeds to what is to be imported by the bot of this address.
 
         Raises :class:`LimitReached` if more than ``MOST_WAITING`` of one person would wait.
@@ -38,10 +38,10 @@ class Imports(Part):
         found = await self._link.call("HGETALL", keys.IMPORTING)
         return [uid.decode() for uid, address in found.items() if address.decode() == bot]
 
-    async def next(self, uid: UserId, count: int) -> list[Subscribed]:
+    async def next(self, uid: UserId, count: int) -> list[OpmlSubscription]:
         """Return what is to be imported next, at most so many; they stay until :meth:`done`."""
         found = await self._link.call("LRANGE", keys.imports(uid), 0, count - 1)
-        return [msgspec.msgpack.decode(packed, type=Subscribed) for packed in found]
+        return [msgspec.msgpack.decode(packed, type=OpmlSubscription) for packed in found]
 
     async def done(self, uid: UserId, count: int) -> None:
         """So many are imported, or cannot be."""

@@ -18,7 +18,7 @@ from math import inf
 import msgspec
 
 from service.errors import LimitReached, NotSubscribed
-from service.feeds.entries.version_parts import Parts, parts
+from service.feeds.entries.version_parts import VersionParts, split_version
 from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
@@ -195,7 +195,7 @@ class Subscriptions:
         while given < (newest := int(await self._link.call("HGET", keys.channel(cid), "version") or 0)):
             for version in range(int(given) + 1, newest + 1):
                 delta = await self._channels.delta(cid, version)
-                content = Parts(news=None) if delta is None or delta.initial else parts(delta)
+                content = VersionParts(news=None) if delta is None or delta.initial else split_version(delta)
                 await self._outbox.enqueue([uid], cid, version, time.time(), content)
             given = newest
 

@@ -13,7 +13,7 @@ from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
@@ -147,7 +147,7 @@ async def test_a_bounced_batch_is_held_and_keeps_nobody_waiting(person: Person, 
     for jid in (nobody, alice.jid):
         await store.subscriptions.subscribe(jid, channel.id)
     delta = await tell(store, [], channel, "new")
-    await store.outbox.enqueue([uid], channel.id, delta.version, 2_000.0, Parts())
+    await store.outbox.enqueue([uid], channel.id, delta.version, 2_000.0, VersionParts())
 
     async def flying() -> list[bool]:
         return [batch.acked for batch in (await store.outbox.inflight([uid]))[uid]]

@@ -15,7 +15,7 @@ from bots.delivery import outbox_consumer, scheduler
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.events import Receipt
 from service.clock import SystemClock
-from service.feeds.entries.version_parts import parts
+from service.feeds.entries.version_parts import split_version
 from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store
@@ -154,7 +154,7 @@ async def queue(store: Store) -> None:
         entry = Entry(key, title, f"https://example.org/{key}")
         delta = await change(store, channel, Change(kind, entry), base=version)  # type: ignore[arg-type] # one of two kinds
         uids = [user_id(jid) for jid in (ANN, BEN)]
-        await store.outbox.enqueue(uids, channel.id, delta.version, 2_000.0, parts(delta))
+        await store.outbox.enqueue(uids, channel.id, delta.version, 2_000.0, split_version(delta))
 
 
 async def nothing_waits(store: Store) -> bool:

@@ -14,7 +14,7 @@ from bots.bot import Bot
 from bots.sessions import chat_session
 from bots.xmpp.stanzas import clean
 from service.embedded.prosody import PrivateProsody
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store
@@ -87,7 +87,9 @@ async def test_naughty_titles_are_told_to_people_of_every_language(bot: Bot, per
     told = [Change("addition", entry) for entry in entries]
     for base in range(1, 12):
         delta = await change(store, channel, *told[base::11], base=base)
-        await store.outbox.enqueue([user_id(eve.jid) for eve in people], channel.id, delta.version, 2_000.0, Parts())
+        await store.outbox.enqueue(
+            [user_id(eve.jid) for eve in people], channel.id, delta.version, 2_000.0, VersionParts()
+        )
     for eve in people:
         await eve.wait_for(lambda heard: heard.body.startswith("*A feed*"))
         assert await eve.say("show #1 10")
@@ -233,7 +235,7 @@ async def test_people_of_other_servers_are_served_whatever_they_are_called(
             await store.subscriptions.subscribe(f"{name}@{STRANGERS}", channel.id)
         delta = await tell(store, [], channel, "new")
         people = [f"{name}@{STRANGERS}" for name in (*impossible, *strange)]
-        await store.outbox.enqueue([user_id(jid) for jid in people], channel.id, delta.version, 2_000.0, Parts())
+        await store.outbox.enqueue([user_id(jid) for jid in people], channel.id, delta.version, 2_000.0, VersionParts())
         for name in strange:
             jid = f"{name}@{STRANGERS}"
             await until_so(lambda: "Entry new" in heard.get(jid, ""), f"{name} is told")  # noqa: B023 - awaited at once

@@ -9,7 +9,7 @@ import pytest_asyncio
 from bots.dialogue.opml_import import MOST_WAITING
 from service.errors import AddressRefused
 from service.feeds import opml
-from service.feeds.opml import Subscribed
+from service.feeds.opml import OpmlSubscription
 from service.settings import Settings
 from service.store import Store
 from tests.support.bot import Person, serving
@@ -38,7 +38,7 @@ async def publisher() -> AsyncIterator[RawPublisher]:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         path = head.split()[1]
         if path in (LIST, UNNAMED):
-            feeds = [Subscribed(running.url(f"/{name}"), f"My {name}") for name in ("a", "b", "c", "gone")]
+            feeds = [OpmlSubscription(running.url(f"/{name}"), f"My {name}") for name in ("a", "b", "c", "gone")]
             writer.write(ok(opml.write("Mine", feeds), "Content-Type: text/x-opml"))
         elif path == "/gone":
             writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -85,7 +85,7 @@ async def test_an_address_that_leads_to_a_list_is_imported(person: Person, publi
 @pytest.mark.usefixtures("bot", "worker")
 async def test_a_list_that_is_sent_as_text_is_imported(person: Person, publisher: RawPublisher) -> None:
     alice = await person()
-    listed = opml.write("Mine", [Subscribed(publisher.url("/a"), "A")]).decode()
+    listed = opml.write("Mine", [OpmlSubscription(publisher.url("/a"), "A")]).decode()
     assert "1 feed" in await alice.say(f"import {listed}")
     await alice.wait_for(lambda message: "1 new subscription" in message.body)
     assert "not OPML" in await alice.say("import <html>a page</html>")
@@ -97,7 +97,7 @@ async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
     alice = await person()
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(7)]
     await store.users.mark(alice.jid, welcomed=True)
-    await store.import_queue.add(alice.jid, [Subscribed(channel.url) for channel in channels], settings.xmpp_jid)
+    await store.import_queue.add(alice.jid, [OpmlSubscription(channel.url) for channel in channels], settings.xmpp_jid)
     async with serving(settings, store):
         told = (await alice.wait_for(lambda message: "Your list is done" in message.body)).body
         assert "5 new subscriptions" in told
@@ -109,7 +109,7 @@ async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
 @pytest.mark.usefixtures("bot")
 async def test_more_lists_than_one_person_may_have_waiting_are_refused(store: Store, person: Person) -> None:
     alice = await person()
-    feeds = [Subscribed(f"https://example.org/{number}") for number in range(MOST_WAITING)]
+    feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MOST_WAITING)]
     await store.import_queue.add(alice.jid, feeds, "another-bot.example")
     assert "still being imported" in await alice.say(f"import {opml.write('Mine', feeds[:1]).decode()}")
     assert await store.import_queue.count(alice.jid) == MOST_WAITING

@@ -12,7 +12,7 @@ from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers, partition_of
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
@@ -118,5 +118,5 @@ async def test_a_room_is_told_by_the_shard_that_is_in_it(clean_redis: str, store
             alice.say("Coronet: subscribe https://example.org/feed")
             await alice.hears("Subscribed")
             delta = await publish(store, channel, "news")
-            await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, Parts())
+            await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, VersionParts())
             await alice.hears("Entry news")

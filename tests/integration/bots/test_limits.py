@@ -16,7 +16,7 @@ from bots.sessions import adhoc_session
 from bots.sessions.chat_session import MOST_MISUNDERSTOOD
 from bots.xmpp import presence
 from service.feeds import opml
-from service.feeds.opml import Subscribed
+from service.feeds.opml import OpmlSubscription
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
@@ -101,7 +101,7 @@ async def test_a_list_is_imported_as_far_as_an_admin_allows(store: Store, person
     alice = await person()
     await alice.say("list")
     await store.people.set_most_subscriptions(user_id(alice.jid), 1)
-    feeds = [Subscribed((await make_channel(store, f"https://example.org/{number}")).url) for number in range(3)]
+    feeds = [OpmlSubscription((await make_channel(store, f"https://example.org/{number}")).url) for number in range(3)]
     alice.send(f"import {opml.write('Mine', feeds).decode()}")
     told = await alice.wait_for(lambda message: "Your list is done" in message.body)
     assert "1 new subscription" in told.body

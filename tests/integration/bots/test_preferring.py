@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bots.bot import Bot
-from service.feeds.entries.version_parts import parts
+from service.feeds.entries.version_parts import split_version
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store
@@ -70,7 +70,7 @@ async def test_a_filter_counts_at_once_and_hides_an_article_from_no_other_channe
 async def tell_delta(store: Store, who: ChatClient, channel: Channel, version: int) -> None:
     delta = await store.channels.delta(channel.id, version)
     assert delta is not None
-    await store.outbox.enqueue([user_id(who.jid)], channel.id, version, 2_000.0, parts(delta))
+    await store.outbox.enqueue([user_id(who.jid)], channel.id, version, 2_000.0, split_version(delta))
 
 
 async def test_settings_hold_for_a_bot_that_takes_over(store: Store, person: Person, settings: Settings) -> None:

@@ -11,7 +11,7 @@ import pytest
 from bots.bot import Bot
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.stanzas import clean
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
@@ -80,7 +80,7 @@ async def test_invited_it_comes_answers_who_addresses_it_and_tells_all_what_is_n
     alice.say("Coronet: subscribe https://example.org/feed")
     await alice.hears("alice: Subscribed to *A feed* (#1)")
     delta = await publish(store, channel, "news")
-    await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, Parts())
+    await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, VersionParts())
     await alice.hears("Entry news")
 
     async def arrived() -> bool:
@@ -237,7 +237,7 @@ async def test_a_reply_after_a_restart_still_means_the_channel_that_was_told(
         await alice.hears("Hello!")
         await store.subscriptions.subscribe(alice.room, channel.id)
         delta = await publish(store, channel, "news")
-        await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, Parts())
+        await store.outbox.enqueue([user_id(alice.room)], channel.id, delta.version, 2_000.0, VersionParts())
         told = await alice.hears("Entry news")
 
         async def kept() -> bool:

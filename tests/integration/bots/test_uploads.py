@@ -7,7 +7,7 @@ import pytest
 
 from bots.xmpp.stanzas import file, message
 from service.feeds import opml, opml_parser
-from service.feeds.opml import Subscribed
+from service.feeds.opml import OpmlSubscription
 from service.model import Channel
 from service.store import Store
 from tests.support.bot import Person
@@ -37,7 +37,7 @@ async def channels(store: Store, count: int) -> list[Channel]:
 async def test_a_file_that_a_person_sends_is_imported(store: Store, person: Person) -> None:
     alice = await person()
     known = await channels(store, 3)
-    feeds = [Subscribed(channel.url, "A feed") for channel in known]
+    feeds = [OpmlSubscription(channel.url, "A feed") for channel in known]
     send_file(alice, await uploaded(alice, opml.write("Mine", feeds), "feeds.xml"))
     await alice.wait_for(lambda received: "3 feeds" in received.body)
     await alice.wait_for(lambda received: "3 new subscriptions" in received.body)
@@ -64,6 +64,6 @@ async def test_a_long_list_goes_out_as_a_file_that_can_be_sent_in_again(store: S
     told = await alice.wait_for(lambda received: bool(received.file))
     assert told.body == told.file, "clients show only what is nothing but a file as one"
     async with aiohttp.ClientSession() as http, http.get(told.file) as answer:
-        assert {feed.url for feed in opml_parser.read(await answer.read()).feeds} == {channel.url for channel in known}
+        assert {feed.url for feed in opml_parser.parse(await answer.read()).feeds} == {channel.url for channel in known}
     send_file(bob, told.file)
     await bob.wait_for(lambda received: "60 new subscriptions" in received.body)

@@ -13,7 +13,7 @@ from schemathesis.specs.openapi import checks
 
 from service.console import routes as api
 from service.console.openapi import document
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.model import Channel, PollResult
 from service.store import Store
 from service.store.client import keys
@@ -49,7 +49,7 @@ async def _filled(store: Store) -> Channel:
     uid = keys.user_id("ada@example.org")
     await store.subscriptions.subscribe("ada@example.org", channel.id)
     for version in (2, 3):
-        await store.outbox.enqueue([uid], channel.id, version, 1.0, Parts(news=()))
+        await store.outbox.enqueue([uid], channel.id, version, 1.0, VersionParts(news=()))
         (batch,) = (await store.outbox.claim([uid], 10, 5.0)).values()
         await store.outbox.dead(uid, batch.message_id, "gone")
     await store.redis.call("HSET", keys.channel(channel.id), "private", "1")

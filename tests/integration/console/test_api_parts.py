@@ -9,7 +9,7 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
-from service.feeds.entries.version_parts import Parts
+from service.feeds.entries.version_parts import VersionParts
 from service.model import PollResult
 from service.store import Store
 from service.store.client import keys
@@ -80,7 +80,7 @@ async def test_who_waits_is_told_and_dead_letters_are_sent_again_or_dropped(
     channel, uid = await make_channel(store), keys.user_id(ADA)
     await store.subscriptions.subscribe(ADA, channel.id)
     for version in (2, 3):
-        await store.outbox.enqueue([uid], channel.id, version, 1.0, Parts(news=()))
+        await store.outbox.enqueue([uid], channel.id, version, 1.0, VersionParts(news=()))
         (batch,) = (await store.outbox.claim([uid], 10, 5.0)).values()
         await store.outbox.dead(uid, batch.message_id, "gone")
     _, page = await _ask(api, "GET", "dead-letters?limit=1")

@@ -13,11 +13,11 @@ from aiohttp import web
 
 from service.console.rendering import PULSE
 from service.corona.fleet_policy import FleetObjective, Goal
-from service.feeds.entries.version_parts import parts
-from service.feeds.websub import HubState, Named
+from service.feeds.entries.version_parts import split_version
+from service.feeds.websub import HubState, HubTopic
 from service.model import Change, Entry, PollResult
 from service.net.health import serve_health
-from service.net.internal_clients import Processes
+from service.net.internal_clients import ProcessClient
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Role
@@ -100,7 +100,7 @@ async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
     await store.subscriptions.subscribe("bob@example.org", channel.id)
     for number, ended in enumerate(("received", "done", ""), start=2):
         delta = await publish(store, channel, f"secret{number}", base=number - 1)
-        await store.outbox.enqueue([uid], channel.id, delta.version, time.time() - 60, parts(delta))
+        await store.outbox.enqueue([uid], channel.id, delta.version, time.time() - 60, split_version(delta))
         batch = (await store.outbox.claim([uid], 10, time.time()))[uid]
         if not ended:
             await store.outbox.dead(uid, batch.message_id, "came back for 14 days")
@@ -125,7 +125,7 @@ async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
 
 async def test_a_channel_shows_what_its_hub_has_agreed_to_and_no_secret(store: Store, ada: Visitor) -> None:
     channel, now_s = await make_channel(store, "https://example.org/page", kind="page"), time.time()
-    named = Named("https://hub.example/", channel.url)
+    named = HubTopic("https://hub.example/", channel.url)
     state = HubState(named, "a-secret", "a-token", "verified", now_s - 60, now_s + 7_200, 2)
     await store.websub.swap(channel.id, None, state)
     _, text = await ada.get(f"/channels/{channel.id}")
@@ -164,7 +164,10 @@ async def test_a_node_shows_what_its_process_says_of_itself(
 ) -> None:
     health = await serve_health("127.0.0.1", 0, store.ping)
     try:
-        async with worker(store, lambda _: Probed(), metrics_url=f"{health.url}/metrics") as node, Processes() as asked:
+        async with (
+            worker(store, lambda _: Probed(), metrics_url=f"{health.url}/metrics") as node,
+            ProcessClient() as asked,
+        ):
             pulse = served[1][PULSE]
             await pulse._sample(asked)
             await pulse._sample(asked)

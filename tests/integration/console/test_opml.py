@@ -10,8 +10,8 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.errors import CoronetError, HostNotFound, LimitReached, to_fault
-from service.feeds.opml import Subscribed, write
-from service.feeds.opml_parser import read
+from service.feeds.opml import OpmlSubscription, write
+from service.feeds.opml_parser import parse
 from service.feeds.urls import channel_id
 from service.model import Channel, FeedLink
 from service.store import Store
@@ -45,7 +45,7 @@ def _looked_at(asked: Asked) -> Answer:
 
 
 def _file(*urls: str) -> bytes:
-    return write("Mine", [Subscribed(url) for url in urls])
+    return write("Mine", [OpmlSubscription(url) for url in urls])
 
 
 async def _import(api: aiohttp.ClientSession, body: bytes) -> tuple[int, Any]:
@@ -61,7 +61,7 @@ async def test_what_is_polled_is_exported_and_nothing_else(store: Store, api: ai
     async with api.get("channels.opml") as answer:
         assert answer.content_type == "text/x-opml"
         assert answer.headers["Content-Disposition"] == 'attachment; filename="coronet.opml"'
-        outline = read(await answer.read())
+        outline = parse(await answer.read())
     assert {feed.url for feed in outline.feeds} == {CATS, DOGS}
     assert {feed.title for feed in outline.feeds} == {"A feed"}
 
@@ -73,7 +73,7 @@ async def test_more_channels_than_are_loaded_at_once_are_exported(
     for number in range(7):
         await make_channel(store, f"{CATS}/{number}", listed=True)
     async with api.get("channels.opml") as answer:
-        assert len(read(await answer.read()).feeds) == 7
+        assert len(parse(await answer.read()).feeds) == 7
 
 
 async def test_feeds_of_a_file_are_looked_at_and_listed(store: Store, api: aiohttp.ClientSession) -> None:
@@ -93,7 +93,7 @@ async def test_a_page_is_looked_at_as_a_page(store: Store, api: aiohttp.ClientSe
         return _looked_at(probe)
 
     async with worker(store, look):
-        await _import(api, write("Mine", [Subscribed(f"{CATS}#main", page=True)]))
+        await _import(api, write("Mine", [OpmlSubscription(f"{CATS}#main", page=True)]))
     assert asked == [Probe(f"{CATS}#main", as_page=True)]
 
 

@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.console import websub_callback
-from service.feeds.websub import HubState, Named, Status, asked
+from service.feeds.websub import HubState, HubTopic, Status, record_request
 from service.model import Channel
 from service.store import Store
 from service.store.channels.websub import PUSHES_KEPT, PUSHES_PER_MINUTE, Push
@@ -23,7 +23,7 @@ from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 
 TOPIC, SECRET, TOKEN = "https://example.org/feed", "a-secret", "a-token"
-ASKED = asked(HubState(Named("https://hub.example/", TOPIC), SECRET, TOKEN), 1_000.0)
+ASKED = record_request(HubState(HubTopic("https://hub.example/", TOPIC), SECRET, TOKEN), 1_000.0)
 MEBIBYTE = 1024 * 1024
 
 

@@ -11,9 +11,17 @@ import pytest
 from prometheus_client import REGISTRY
 
 from service.errors import FeedError
-from service.feeds.entries.change_detection import read
+from service.feeds.entries.change_detection import parse_document
 from service.feeds.sandbox.parser_pool import ParserPool
-from service.feeds.sandbox.protocol import LENGTH_BYTES, Answer, Document, Read, Reading, Ready, frame
+from service.feeds.sandbox.protocol import (
+    LENGTH_BYTES,
+    Document,
+    ParsedDocument,
+    ParseDocument,
+    ParserReady,
+    ParserResponse,
+    encode_frame,
+)
 from tests.fuzz.__main__ import KEPT
 from tests.integration.feeds.test_sandbox import children
 from tests.support.corpus import Sample, damaged, encodings
@@ -87,7 +95,7 @@ def test_a_confined_process_is_refused_everything(confinement: str, refused: set
 
 async def test_the_kernel_confines_the_parser_before_its_first_answer() -> None:
     async with ParserPool(1) as pool:
-        await pool.read(Document(rss([item("a")]), URL, {}))
+        await pool.parse_document(Document(rss([item("a")]), URL, {}))
         (child,) = children()
         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child}/status").read_text().splitlines())
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
@@ -107,34 +115,34 @@ def test_a_confined_parser_reads_every_kind_of_document(confinement: Literal["se
         Sample("a page", page(["/rss"]), "text/html"),
         Sample("a host in another script", rss([item("a")]).replace(b"example.com", "пример.испытание".encode())),
     ]
-    jobs = [Read(Document(each.body, URL, {"content-type": each.content_type}), "div > a") for each in samples]
+    jobs = [ParseDocument(Document(each.body, URL, {"content-type": each.content_type}), "div > a") for each in samples]
     answers = _answers(confinement, jobs)
     assert [_outcome(job) for job in jobs] == [
         answer.result or (answer.fault.code if answer.fault else "") for answer in answers
     ]
 
 
-def _outcome(job: Read) -> Reading | str:
+def _outcome(job: ParseDocument) -> ParsedDocument | str:
     try:
-        return read(job)
+        return parse_document(job)
     except FeedError as error:
         return error.code
 
 
-def _answers(confinement: str, jobs: Iterable[Read]) -> list[Answer[Reading]]:
+def _answers(confinement: str, jobs: Iterable[ParseDocument]) -> list[ParserResponse[ParsedDocument]]:
     """Return what a process answers to jobs that runs the child's own program, with that confinement."""
     program = (
         "from service.feeds.sandbox import confinement, parser_process\n"
         f"if {confinement!r} == 'rlimits': confinement._instructions = lambda machine: None\n"
         "parser_process.main()\n"
     )
-    told = b"".join(map(frame, jobs))
+    told = b"".join(map(encode_frame, jobs))
     output = subprocess.run(
         (sys.executable, "-P", "-c", program), input=told, stdout=subprocess.PIPE, check=True
     ).stdout
     first, *answers = _frames(output)
-    assert msgspec.msgpack.decode(first, type=Ready).confinement == confinement
-    return [msgspec.msgpack.decode(each, type=Answer[Reading]) for each in answers]
+    assert msgspec.msgpack.decode(first, type=ParserReady).confinement == confinement
+    return [msgspec.msgpack.decode(each, type=ParserResponse[ParsedDocument]) for each in answers]
 
 
 def _frames(output: bytes) -> Iterable[bytes]:

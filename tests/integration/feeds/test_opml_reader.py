@@ -9,23 +9,23 @@ import sys
 import pytest
 
 from service.errors import ParserBusy, TooLarge, UserError
-from service.feeds.opml import MAX_BYTES, Subscribed, write
+from service.feeds.opml import MAX_OPML_BYTES, OpmlSubscription, write
 from service.feeds.sandbox import parser_pool
 from service.feeds.sandbox.parser_pool import OpmlReader
 from tests.integration.feeds.test_sandbox import children
 from tests.support.waiting import until_so
 
-FEEDS = (Subscribed("https://example.org/a", "A"), Subscribed("https://example.org/b", "B", ("News",)))
+FEEDS = (OpmlSubscription("https://example.org/a", "A"), OpmlSubscription("https://example.org/b", "B", ("News",)))
 LIST = write("Mine", FEEDS)
-SLOW = b"<opml><body>" + b"&" * (MAX_BYTES - 12)
+SLOW = b"<opml><body>" + b"&" * (MAX_OPML_BYTES - 12)
 THREE_LARGE_LISTS = """
 import asyncio, sys
 from pathlib import Path
-from service.feeds.opml import MAX_BYTES
+from service.feeds.opml import MAX_OPML_BYTES
 from service.feeds.sandbox.parser_pool import OpmlReader
 
 async def load():
-    return b"<opml>" + b"\\n" * (MAX_BYTES - 6)
+    return b"<opml>" + b"\\n" * (MAX_OPML_BYTES - 6)
 
 def peak_mb():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed, ParseKilled
 from service.feeds.sandbox.parser_pool import ParserPool
-from service.feeds.sandbox.protocol import Document, Examine
+from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.model import FeedLink
 from tests.support.documents import item, page, rss
 from tests.support.waiting import until_so
@@ -56,7 +56,7 @@ async def pool() -> AsyncIterator[ParserPool]:
 
 
 async def read_title(pool: ParserPool, body: bytes = GOOD) -> str:
-    reading = await pool.read(Document(body, URL, {"content-type": "text/xml"}))
+    reading = await pool.parse_document(Document(body, URL, {"content-type": "text/xml"}))
     assert reading.feed is not None
     return reading.feed.entries[0].title
 
@@ -93,26 +93,29 @@ def descriptors() -> int:
 
 async def test_a_feed_is_read_and_a_page_names_its_feeds(pool: ParserPool) -> None:
     assert await read_title(pool) == "Title a"
-    reading = await pool.read(Document(page(["/rss"]), URL, {}))
+    reading = await pool.parse_document(Document(page(["/rss"]), URL, {}))
     assert (reading.feed, reading.links) == (None, (FeedLink("https://example.com/rss"),))
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"", EmptyBody), (page(), NotAFeed), (b"<rss>", BrokenFeed)])
 async def test_errors_cross_the_border_as_themselves(pool: ParserPool, body: bytes, kind: type[FeedError]) -> None:
     with pytest.raises(kind):
-        await pool.read(Document(body, URL, {}))
+        await pool.parse_document(Document(body, URL, {}))
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_a_hostile_document_is_read_or_an_error_and_the_next_is_fine(pool: ParserPool, what: str) -> None:
     with suppress(FeedError):
-        assert (await pool.read(Document(HOSTILE[what], URL, {}))).feed is not None
+        assert (await pool.parse_document(Document(HOSTILE[what], URL, {}))).feed is not None
     assert await read_title(pool) == "Title a"
 
 
 async def test_feeds_that_take_for_ever_are_given_up_and_the_next_are_fine() -> None:
     async with ParserPool(len(ENDLESS)) as pool:  # at once, because each is worked on for seconds
-        hostile = [pool.read(Document(rss_with(each), URL, {"content-type": "text/xml"})) for each in ENDLESS.values()]
+        hostile = [
+            pool.parse_document(Document(rss_with(each), URL, {"content-type": "text/xml"}))
+            for each in ENDLESS.values()
+        ]
         answers = dict(zip(ENDLESS, await asyncio.gather(*hostile, return_exceptions=True), strict=True))
         assert [what for what, answer in answers.items() if not isinstance(answer, FeedError)] == []
         titles = await asyncio.gather(*(read_title(pool) for _ in ENDLESS))
@@ -137,7 +140,7 @@ async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool) -> 
     await read_title(pool)
     os.kill(children()[0], signal.SIGSTOP)
     with pytest.raises(ParseKilled, match="longer"):
-        await pool.examine(Examine((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), patience_s=0.3)
+        await pool.detect_changes(DetectChanges((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), patience_s=0.3)
     assert await read_title(pool) == "Title a"
     assert kills() == before + 1
 
@@ -146,7 +149,7 @@ async def test_a_cancelled_reading_ends_its_child(pool: ParserPool) -> None:
     await read_title(pool)
     (child,) = children()
     idle = cpu_ticks(child)
-    reading = asyncio.ensure_future(pool.read(Document(HOSTILE["100,000 attributes"], URL, {})))
+    reading = asyncio.ensure_future(pool.parse_document(Document(HOSTILE["100,000 attributes"], URL, {})))
     await until_so(lambda: cpu_ticks(child) > idle + 20, "the child works on it")
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -185,7 +188,7 @@ async def test_a_killed_parent_leaves_no_child() -> None:
         "from service.feeds.sandbox.protocol import Document\n"
         "async def main():\n"
         "    async with ParserPool(1) as pool:\n"
-        f"        await pool.read(Document({GOOD!r}, {URL!r}, {{}}))\n"
+        f"        await pool.parse_document(Document({GOOD!r}, {URL!r}, {{}}))\n"
         "        print(pool._idle[0]._process.pid, 'feedparser' in sys.modules, flush=True)\n"
         "        await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
@@ -205,4 +208,4 @@ async def test_a_killed_parent_leaves_no_child() -> None:
 
 async def test_a_page_that_needs_too_much_memory_is_not_taken_for_what_fitted(pool: ParserPool) -> None:
     with pytest.raises(ParseKilled):
-        await pool.read(Document(b"<html>" + b"<p>x" * 1_200_000, URL, {"content-type": "text/html"}))
+        await pool.parse_document(Document(b"<html>" + b"<p>x" * 1_200_000, URL, {"content-type": "text/html"}))

@@ -11,7 +11,7 @@ import pytest
 from service.errors import BadHttp, BadStatus, FetchError
 from service.model import Validators
 from service.net.fetcher import Fetcher
-from service.net.response import Links
+from service.net.response import HubLinks
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
 BODY = b"<rss/>"
@@ -122,7 +122,7 @@ async def test_the_hubs_of_an_answer_with_a_body_are_told(fetcher: Fetcher) -> N
     answer = ok(BODY, "Link: <https://hub.example/>; rel=hub", 'Link: </other>; rel="self"')
     async with raw_publisher(answering(answer)) as publisher:
         fetched = await fetcher.fetch(publisher.url())
-    assert fetched.links == Links(("https://hub.example/",), publisher.url("/other"))
+    assert fetched.links == HubLinks(("https://hub.example/",), publisher.url("/other"))
 
 
 async def test_the_address_of_who_answered_is_told(fetcher: Fetcher) -> None:

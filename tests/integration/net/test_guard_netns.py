@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from service.errors import AddressRefused
-from service.net.address_guard import USUAL_PORTS
+from service.net.address_guard import DEFAULT_PORTS
 from service.settings import Settings
 from service.store import connect
 from tests.support.asker import Asker, asker
@@ -156,7 +156,7 @@ def _only_who_is_public_is_connected_to(client: Asker, world: Internet) -> Itera
     # Once this is answered, whatever connected before it has been written down.
     assert client.ask("http://public.example/end") == ("200", "")
     reached = {(each.address, each.port) for each in world.seen()[before:]}
-    assert reached <= {(address, port) for address in (PUBLIC, PUBLIC6) for port in USUAL_PORTS}
+    assert reached <= {(address, port) for address in (PUBLIC, PUBLIC6) for port in DEFAULT_PORTS}
 
 
 @pytest.mark.parametrize("host", ["public.example", "public6.example", PUBLIC, f"[{PUBLIC6}]", "public.example:8080"])

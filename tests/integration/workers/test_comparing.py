@@ -11,9 +11,9 @@ from prometheus_client import REGISTRY
 
 from service.clock import SystemClock
 from service.errors import ParseKilled
-from service.feeds.entries.change_detection import examine
+from service.feeds.entries.change_detection import detect_changes
 from service.feeds.sandbox.parser_pool import ParserPool
-from service.feeds.sandbox.protocol import Document, Examine, Findings
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import channel_id
 from service.model import Channel, Delta, PollingHints, Validators
 from service.net.fetcher import Fetcher
@@ -41,10 +41,10 @@ class Parser(ParserPool):
         super().__init__(1)
         self._most = most
 
-    async def examine(self, job: Examine, patience_s: float = 10.0) -> Findings:  # noqa: ARG002 - it needs none
+    async def detect_changes(self, job: DetectChanges, patience_s: float = 10.0) -> DetectionResult:  # noqa: ARG002 - it needs none
         if len(job.documents) > self._most or b"deadly" in job.documents[0].body:
             raise ParseKilled("Too much.")
-        return examine(job)
+        return detect_changes(job)
 
 
 class Publisher:
@@ -86,7 +86,7 @@ def archived(url: str) -> str:
 def memory_of(*bodies: bytes, kind: Literal["feed", "page"] = "feed") -> bytes:
     url = "https://example.org/"
     documents = tuple(Document(body, url, {"content-type": "text/html"}) for body in bodies)
-    return examine(Examine(documents, b"", url, kind, FAR_S)).memory
+    return detect_changes(DetectChanges(documents, b"", url, kind, FAR_S)).memory
 
 
 async def made(

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from service.errors import LimitReached
 from service.feeds.sandbox.parser_pool import ParserPool
-from service.feeds.sandbox.protocol import Document, Examine
+from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
@@ -97,8 +97,8 @@ async def test_publishers_whose_network_is_not_known_leave_room(store: Store, si
 async def examined(lanes: Lanes, watch: Watch, inner: str = "") -> list[str]:
     """Return the keys of a feed's entries, as a poll has them read."""
     url, body = watch.channel.url, rss([item("a")]).replace(b"</channel>", inner.encode() + b"</channel>")
-    job = Examine((Document(body, url, {"content-type": "text/xml"}),), b"", url, "feed", 1.8e9)
-    return [entry.key for entry in (await lanes.examine(job, watch)).latest]
+    job = DetectChanges((Document(body, url, {"content-type": "text/xml"}),), b"", url, "feed", 1.8e9)
+    return [entry.key for entry in (await lanes.detect_changes(job, watch)).latest]
 
 
 @pytest.mark.timeout(60)

@@ -10,7 +10,7 @@ from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
 from service.location.bloom import MOST_WIDTH, Shape
 from service.location.wire import Batch, Hello, Update
-from service.net.peer_client import MOST_REQUEST_BYTES, WINDOW_S, PeerClient, Sealer
+from service.net.peer_client import MAX_REQUEST_BYTES, WINDOW_S, PeerClient, RequestSigner
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.peers import (
@@ -80,7 +80,7 @@ async def test_an_answer_that_is_not_sealed_for_this_request_is_refused(
 
 def sealed(to: Worker, verb: str, body: bytes, *, secret: str = SECRET, late_s: float = 0.0, for_: str = "") -> str:
     now_s = to.peers.fleet_s() + late_s
-    return Sealer(secret, STRANGER).seal(for_ or to.me.id, verb, body, "0" * 24, now_s).header()
+    return RequestSigner(secret, STRANGER).seal(for_ or to.me.id, verb, body, "0" * 24, now_s).header()
 
 
 Forged = Callable[[Worker, bytes], str]
@@ -120,7 +120,7 @@ async def test_a_request_is_answered_once(store: Store) -> None:
 
 async def test_a_request_that_is_too_large_is_refused(store: Store) -> None:
     async with worker(store, "0" * 40) as here:
-        body, before = b"\0" * (MOST_REQUEST_BYTES + 1), refused("size")
+        body, before = b"\0" * (MAX_REQUEST_BYTES + 1), refused("size")
         assert await posted(here, "find", body, sealed(here, "find", body)) == 403
         assert refused("size") == before + 1
 
@@ -187,7 +187,7 @@ async def test_a_neighbours_nonsense_is_refused_counted_and_changes_nothing(
 
 async def test_another_secret_or_a_dead_address_is_no_answer(store: Store) -> None:
     async with worker(store, "0" * 40) as here:
-        sealer = Sealer("another's", STRANGER)
+        sealer = RequestSigner("another's", STRANGER)
         async with PeerClient(sealer, here.peers.fleet_s) as client:
             with pytest.raises(PeerProtocolError):
                 await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)

@@ -7,7 +7,7 @@ import pytest
 from service.clock import SystemClock
 from service.errors import LimitReached, ParseKilled
 from service.feeds.sandbox.parser_pool import ParserPool
-from service.feeds.sandbox.protocol import Examine, Findings
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.net.fetcher import Fetcher
@@ -34,11 +34,11 @@ class Parser(ParserPool):
         super().__init__(1)
         self.deaths = 0
 
-    async def examine(self, job: Examine, patience_s: float = 10.0) -> Findings:  # noqa: ARG002 - it needs none
+    async def detect_changes(self, job: DetectChanges, patience_s: float = 10.0) -> DetectionResult:  # noqa: ARG002 - it needs none
         if job.documents[-1].body == b"deadly":
             self.deaths += 1
             raise ParseKilled(f"The document at {job.url} took too long.")
-        return Findings(job.memory)
+        return DetectionResult(job.memory)
 
 
 def watched(url: str) -> Watch:

@@ -9,7 +9,7 @@ import pytest_asyncio
 from service.clock import SystemClock
 from service.corona.events import Event
 from service.feeds.sandbox.parser_pool import ParserPool
-from service.feeds.sandbox.protocol import Examine, Findings
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
@@ -78,13 +78,13 @@ class CountingParser(Parser):
         super().__init__()
         self.now = self.most = self.read_so_far = 0
 
-    async def examine(self, job: Examine, patience_s: float = 10.0) -> Findings:
+    async def detect_changes(self, job: DetectChanges, patience_s: float = 10.0) -> DetectionResult:
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         self.now -= 1
         self.read_so_far += 1
-        return await super().examine(job, patience_s)
+        return await super().detect_changes(job, patience_s)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from service.corona.messages import Candidate
 from service.corona.polling_schedule import PollingSchedule
 from service.embedded.ports import LOOPBACK
 from service.errors import BadStatus, HostNotFound, ParseKilled, StoreUnavailable, Unreachable
-from service.feeds.channel_health import DAY_S, DEADLY_POLLS
+from service.feeds.channel_health import DAY_S, QUARANTINE_POLLS
 from service.feeds.polling_hints import backoff_s
 from service.feeds.urls import channel_id
 from service.model import Channel, Delta, Notice, PollResult
@@ -154,7 +154,7 @@ async def judging(store: Store) -> Judging:
 
 
 async def test_a_notice_is_offered_at_every_poll_until_it_is_told(store: Store, judging: Judging) -> None:
-    for _ in range(DEADLY_POLLS + 1):
+    for _ in range(QUARANTINE_POLLS + 1):
         judging.polled(ParseKilled.code)
     assert await judging.record() == 0.0
     quarantined = Notice("quarantined", "as it was")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest_asyncio
 
-from service.feeds.websub import HubState, Named, asked, due_s
+from service.feeds.websub import HubState, HubTopic, next_request_s, record_request
 from service.model import Channel
 from service.net.fetcher import Fetcher
 from service.settings import Settings
@@ -121,7 +121,7 @@ async def test_a_lease_is_renewed_before_it_ends(one: Node, hub: Hub) -> None:
 
 
 async def test_who_died_before_it_could_ask_is_made_up_for(one: Node, hub: Hub, store: Store) -> None:
-    noted = asked(HubState(Named(hub.url, TOPIC), "a-secret", "a-token"), one.clock.wall_s())
+    noted = record_request(HubState(HubTopic(hub.url, TOPIC), "a-secret", "a-token"), one.clock.wall_s())
     await store.websub.swap(one.channel.id, None, noted)
     await one.keep_up(hub, ahead_s=601.0)
     assert (await one.state()).status == "verified"
@@ -144,11 +144,11 @@ async def test_a_hub_that_is_dead_is_asked_ever_more_rarely_until_it_is_back(one
     for failures in (1, 2, 3):
         state = await one.state()
         assert (state.status, state.failures) == ("pending", failures)
-        await one.keep_up(hub, ahead_s=due_s(state) - time.time() + 1.0)
+        await one.keep_up(hub, ahead_s=next_request_s(state) - time.time() + 1.0)
     state = await one.state()
-    assert due_s(state) - state.since_s == 4_800.0
+    assert next_request_s(state) - state.since_s == 4_800.0
     async with hub.open(urlsplit(hub.url).port or 0):
-        await one.keep_up(hub, ahead_s=due_s(state) - time.time() + 1.0)
+        await one.keep_up(hub, ahead_s=next_request_s(state) - time.time() + 1.0)
     assert (await one.state()).status == "verified"
 
 
@@ -179,7 +179,7 @@ async def test_a_hub_that_does_not_let_go_is_forgotten(one: Node, hub: Hub, stor
     await one.hubs.noticed(one.channel.id, (), "")
     hub.silent = True
     while (state := await store.websub.get(one.channel.id)) is not None:
-        await one.keep_up(hub, ahead_s=due_s(state) - time.time() + 1.0)
+        await one.keep_up(hub, ahead_s=next_request_s(state) - time.time() + 1.0)
     assert [form["hub.mode"] for form in hub.asked] == ["subscribe", *["unsubscribe"] * 3]
 
 

@@ -13,7 +13,7 @@ from service.discovery.query_parser import Finding, Query
 from service.discovery.saved_searches import Standing, Watch
 from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
 from service.feeds import opml_parser
-from service.feeds.opml import Outline, Subscribed
+from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.store.coordination.requests import Probed
@@ -70,9 +70,9 @@ class Person:
     paused: dict[ChannelId, int] = field(default_factory=dict)
     """By channel, how many versions were withheld."""
     unheard: int = 0
-    lists: dict[str, Outline] = field(default_factory=dict)
+    lists: dict[str, OpmlDocument] = field(default_factory=dict)
     """By URL, lists of feeds."""
-    importing: tuple[Subscribed, ...] = ()
+    importing: tuple[OpmlSubscription, ...] = ()
     shared: list[bytes] = field(default_factory=list)
     files: str | UploadRefused | None = None
     """Where the server puts files; why it takes none now; None: it never takes any."""
@@ -187,11 +187,11 @@ class FakeRequests:
     async def accept_invitation(self, code: str) -> bool:
         return code == "good"
 
-    async def read_list(self, url: str) -> Outline:
+    async def read_list(self, url: str) -> OpmlDocument:
         return self.person.lists[url]
 
-    async def read_list_text(self, text: str) -> Outline:
-        return opml_parser.read(text.encode())
+    async def read_list_text(self, text: str) -> OpmlDocument:
+        return opml_parser.parse(text.encode())
 
     async def share(self, _name: str, body: bytes, _media_type: str) -> str | None:
         if isinstance(self.person.files, UploadRefused):
@@ -199,7 +199,7 @@ class FakeRequests:
         self.person.shared.append(body)
         return self.person.files
 
-    async def import_feeds(self, feeds: tuple[Subscribed, ...]) -> None:
+    async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
         self.person.importing += feeds
 
     async def forget_everything(self) -> int:

@@ -11,13 +11,13 @@ from bots.replies.conversation import Failed
 from bots.replies.subscriptions import Exported, ExportedAsFile, ImportBegun, Imported, NewUrlsUsedUp
 from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml_parser
-from service.feeds.opml import Outline, Subscribed
+from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.urls import canonical_url
 from tests.unit.bots.talk import Person, feed, page
 
 FEEDS = st.lists(
     st.builds(
-        Subscribed,
+        OpmlSubscription,
         st.integers(1, 10**6).map(lambda number: canonical_url(f"https://example.org/{number}?a=1&b=2")),
         st.text(max_size=100),
         page=st.booleans(),
@@ -28,18 +28,18 @@ FEEDS = st.lists(
 
 
 @given(FEEDS)
-def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: list[Subscribed]) -> None:
+def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: list[OpmlSubscription]) -> None:
     parts = documents(feeds, LONGEST_MESSAGE_BYTES)
     assert all(len(part.encode()) <= LONGEST_MESSAGE_BYTES for part in parts)
-    read = [each for part in parts for each in opml_parser.read(part.encode()).feeds]
+    read = [each for part in parts for each in opml_parser.parse(part.encode()).feeds]
     assert [(each.url, each.page) for each in read] == [(each.url, each.page) for each in feeds]
 
 
 def test_what_is_too_long_even_alone_holds_up_nothing_else() -> None:
-    long = Subscribed(f"https://example.org/{'x' * 5000}", "Long")
-    feeds = [Subscribed("https://example.org/1"), long, Subscribed("https://example.org/2")]
+    long = OpmlSubscription(f"https://example.org/{'x' * 5000}", "Long")
+    feeds = [OpmlSubscription("https://example.org/1"), long, OpmlSubscription("https://example.org/2")]
     read = [
-        each.url for part in documents(feeds, LONGEST_MESSAGE_BYTES) for each in opml_parser.read(part.encode()).feeds
+        each.url for part in documents(feeds, LONGEST_MESSAGE_BYTES) for each in opml_parser.parse(part.encode()).feeds
     ]
     assert read == ["https://example.org/1", "https://example.org/2"]
 
@@ -64,7 +64,7 @@ def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
     assert reply == ExportedAsFile(alice.files, 59)
     assert "59 subscriptions" in reply.text("en")
     assert reply.others("en") == (alice.files,)
-    assert [each.url for each in opml_parser.read(alice.shared[0]).feeds] == [
+    assert [each.url for each in opml_parser.parse(alice.shared[0]).feeds] == [
         each.url for each in alice.follows.values()
     ]
 
@@ -81,14 +81,14 @@ def test_a_file_that_is_refused_is_messages_and_the_last_one_says_why() -> None:
     reply = alice.hear("export")
     assert isinstance(reply, Exported)
     *parts, why = reply.others("en")
-    assert sum(len(opml_parser.read(part.encode()).feeds) for part in (reply.documents[0], *parts)) == 59
+    assert sum(len(opml_parser.parse(part.encode()).feeds) for part in (reply.documents[0], *parts)) == 59
     assert "Daily quota reached" in why
 
 
 @pytest.mark.parametrize("line", ["https://example.org/list.OPML?x=1", "subscribe https://example.org/list.opml"])
 def test_an_address_that_is_called_a_list_is_imported(line: str) -> None:
     person = Person()
-    listed = Outline((Subscribed("https://example.org/1"),))
+    listed = OpmlDocument((OpmlSubscription("https://example.org/1"),))
     person.lists = dict.fromkeys(("https://example.org/list.OPML?x=1", "https://example.org/list.opml"), listed)
     assert person.hear(line) == ImportBegun(1, ())
     assert person.probes == 0
@@ -96,13 +96,13 @@ def test_an_address_that_is_called_a_list_is_imported(line: str) -> None:
 
 def test_an_address_that_turns_out_to_be_a_list_is_imported() -> None:
     person = Person(web={"https://example.org/feeds": ListOfFeeds("It is a list of feeds.")})
-    person.lists = {"https://example.org/feeds": Outline((Subscribed("https://example.org/1"),))}
+    person.lists = {"https://example.org/feeds": OpmlDocument((OpmlSubscription("https://example.org/1"),))}
     assert person.hear("example.org/feeds") == ImportBegun(1, ())
 
 
 def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None:
     person = Person()
-    listed = Outline((Subscribed("https://example.org/1"),), ("Line 3: names no feed.",))
+    listed = OpmlDocument((OpmlSubscription("https://example.org/1"),), ("Line 3: names no feed.",))
     person.lists = {"https://example.org/list.opml": listed}
     assert person.hear("import <https://example.org/list.opml>") == ImportBegun(1, ("Line 3: names no feed.",))
     assert person.importing == listed.feeds
@@ -111,7 +111,7 @@ def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None
 
 def test_the_url_of_a_list_counts_as_a_new_one() -> None:
     person = Person(limits=Limits(3, 0, 20, 2, 3))
-    person.lists = {"https://example.org/list.opml": Outline(())}
+    person.lists = {"https://example.org/list.opml": OpmlDocument(())}
     assert isinstance(person.hear("import https://example.org/list.opml"), NewUrlsUsedUp)
 
 
@@ -136,6 +136,6 @@ def test_the_end_of_an_import_names_what_failed_and_why() -> None:
 
 @pytest.mark.timeout(20)
 def test_many_subscriptions_are_exported_in_linear_time() -> None:
-    feeds = [Subscribed(f"https://example.org/{number}/{'x' * 500}") for number in range(20_000)]
+    feeds = [OpmlSubscription(f"https://example.org/{number}/{'x' * 500}") for number in range(20_000)]
     parts = documents(feeds, LONGEST_MESSAGE_BYTES)
     assert sum(part.count("<outline") for part in parts) == len(feeds)

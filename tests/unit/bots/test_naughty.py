@@ -13,8 +13,8 @@ from bots.i18n.translator import LANGUAGES, voice
 from bots.rooms.room_state import Visits
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.events import OccupantPresence, RoomMessageReceived
-from service.feeds.entries.change_detection import examine
-from service.feeds.sandbox.protocol import Document, Examine
+from service.feeds.entries.change_detection import detect_changes
+from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 from service.store.people.rooms import Room
@@ -91,8 +91,8 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
     told = 0
     for first in range(0, len(STRINGS), 50):
         titles = STRINGS[first : first + 50]
-        before = examine(Examine((document(["before"]),), b"", url, "feed", 0.0))
-        found = examine(Examine((document(titles),), before.memory, url, "feed", 60.0))
+        before = detect_changes(DetectChanges((document(["before"]),), b"", url, "feed", 0.0))
+        found = detect_changes(DetectChanges((document(titles),), before.memory, url, "feed", 60.0))
         channel = Channel(channel_id(url), url, found.title)
         for change in found.changes:
             body = render_notification([channel], [Delta(channel.id, 1, 2, 0.0, (change,))], {}, {}, voice("en"))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bots.delivery.message_bodies import find_duplicates
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import voice
-from service.feeds.entries.version_parts import share
+from service.feeds.entries.version_parts import select_part
 from service.feeds.urls import channel_id, page_url
 from service.model import Change, Channel, Delta, Entry, Notice
 from tests.unit.bots.safety import hostile, safe
@@ -123,10 +123,10 @@ def test_a_channel_that_is_back_tells_its_news_too() -> None:
 
 def test_an_article_of_two_channels_is_told_once_and_names_the_other() -> None:
     one, two = delta(FEED, added("a", "Rain")), delta(OTHER, added("z", "Sun"), added("a", "Rain"))
-    also_in = find_duplicates([one, share(two, edits=False, left_out=(1,))], [(OTHER.id, two.changes[1])])
+    also_in = find_duplicates([one, select_part(two, edits=False, left_out=(1,))], [(OTHER.id, two.changes[1])])
     assert also_in == {(FEED.id, "a"): [OTHER.id]}
     told = render_notification(
-        [FEED, OTHER], [one, share(two, edits=False, left_out=(1,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH
+        [FEED, OTHER], [one, select_part(two, edits=False, left_out=(1,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH
     )
     assert told == (
         "*The News*\nRain\nhttps://example.org/a\nalso in: *The Planet*\n\n*The Planet*\nSun\nhttps://example.org/z"
@@ -136,7 +136,7 @@ def test_an_article_of_two_channels_is_told_once_and_names_the_other() -> None:
 def test_what_is_left_out_whole_leaves_no_trace_but_the_name() -> None:
     one, two = delta(FEED, added("a", "Rain")), delta(OTHER, added("a", "Rain"))
     told = render_notification(
-        [FEED, OTHER], [one, share(two, edits=False, left_out=(0,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH
+        [FEED, OTHER], [one, select_part(two, edits=False, left_out=(0,))], {}, {(FEED.id, "a"): [OTHER]}, ENGLISH
     )
     assert told == "*The News*\nRain\nhttps://example.org/a\nalso in: *The Planet*"
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from bots.xmpp.file_transfer import Uploads
 from service.errors import AddressRefused, UploadRefused
-from service.net.uploads import Uploads as Files
+from service.net.upload_client import UploadClient as Files
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 
 INFO = "http://jabber.org/protocol/disco#info"

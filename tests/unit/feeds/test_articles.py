@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.entries.version_parts import MARK_BYTES, marks
+from service.feeds.entries.version_parts import ARTICLE_HASH_BYTES, article_hashes
 from service.model import Entry
 
 LONG = (
@@ -14,7 +14,7 @@ ARTICLE = Entry("1", "Cold day", "https://example.com/2024/cold-day", LONG)
 
 
 def alike(one: Entry, other: Entry) -> bool:
-    return bool(set(marks(one)) & set(marks(other)))
+    return bool(set(article_hashes(one)) & set(article_hashes(other)))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_fragment_may_be_the_article() -> None:
 
 @given(st.builds(Entry, st.text(), st.text(), st.text(), st.text()))
 def test_marks_are_few_short_distinct_and_the_same_for_every_channel(entry: Entry) -> None:
-    found = marks(entry)
+    found = article_hashes(entry)
     assert len(found) == len(set(found)) <= 3
-    assert all(len(mark) == MARK_BYTES for mark in found)
-    assert found == marks(Entry("another key", entry.title, entry.link, entry.summary))
+    assert all(len(mark) == ARTICLE_HASH_BYTES for mark in found)
+    assert found == article_hashes(Entry("another key", entry.title, entry.link, entry.summary))

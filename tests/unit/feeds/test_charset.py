@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.parsing.charset import text_of
+from service.feeds.parsing.charset import decode_document
 
 _DECLARED = '<?xml version="1.0" encoding="{}"?>'
 
@@ -27,15 +27,17 @@ _DECLARED = '<?xml version="1.0" encoding="{}"?>'
     ],
 )
 def test_the_text_is_found(body: bytes, content_type: str, text: str) -> None:
-    assert text_of(body, content_type) == text
+    assert decode_document(body, content_type) == text
 
 
 def test_one_torn_character_does_not_spoil_the_others() -> None:
     torn = "Zoë, мир, 世界".encode()[:-1]
-    assert text_of(torn, "") == "Zoë, мир, 世\ufffd"
-    assert text_of(_DECLARED.format("utf-8").encode() + torn, "text/xml; charset=iso-8859-1").endswith("世\ufffd")
+    assert decode_document(torn, "") == "Zoë, мир, 世\ufffd"
+    assert decode_document(_DECLARED.format("utf-8").encode() + torn, "text/xml; charset=iso-8859-1").endswith(
+        "世\ufffd"
+    )
 
 
 def test_the_header_is_believed_before_the_declaration() -> None:
     text = _DECLARED.format("koi8-r") + "Привет"
-    assert text_of(text.encode("windows-1251"), "text/xml; charset=windows-1251") == text
+    assert decode_document(text.encode("windows-1251"), "text/xml; charset=windows-1251") == text

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from service.errors import FeedError
-from service.feeds.entries.change_detection import read
+from service.feeds.entries.change_detection import parse_document
 from service.feeds.parsing.feed_parser import parse
 from service.feeds.sandbox.parser_process import CPU_S
-from service.feeds.sandbox.protocol import Document, Read
+from service.feeds.sandbox.protocol import Document, ParseDocument
 from tests.support.corpus import Sample, damaged, defects, encodings, wild
 from tests.support.dialects import DIALECTS, URL, Stated
 from tests.support.hostile import hostile
@@ -35,7 +35,7 @@ def strings(value: object) -> list[str]:
 def fault(sample: Sample) -> str:
     """Return what is wrong with how the sample is read; anything but a FeedError gets through."""
     try:
-        feed = read(Read(Document(sample.body, URL, headers(sample)))).feed
+        feed = parse_document(ParseDocument(Document(sample.body, URL, headers(sample)))).feed
     except FeedError as error:
         return repr(error) if sample.titles is not None else ""
     titles = tuple(entry.title for entry in feed.entries) if feed else ()

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from service.feeds.entries.entry_identity import MAX_AT_ONCE, IdentityState, decide
+from service.feeds.entries.entry_identity import MAX_EDITS_PER_POLL, IdentityState, detect_entry_changes
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
 
@@ -28,7 +28,7 @@ class Channel:
     def poll(self, *entries: ParsedEntry) -> list[tuple[str, str]]:
         """Return the titles and texts of what is edited, oldest first; nothing may be new."""
         known = self.state is not None
-        decision = decide(self.state, ParsedFeed(entries=entries), url=URL, now_s=self.now_s)
+        decision = detect_entry_changes(self.state, ParsedFeed(entries=entries), url=URL, now_s=self.now_s)
         self.state = decision.state
         assert not known or not decision.new
         return [(entry.title, entry.summary) for entry in decision.edited]
@@ -85,9 +85,9 @@ def test_an_edit_and_its_revert_are_two_edits() -> None:
 
 def test_edits_are_told_oldest_first_under_the_keys_of_the_entries() -> None:
     entries = several()
-    first = decide(None, ParsedFeed(entries=tuple(entries)), url=URL, now_s=START_S)
+    first = detect_entry_changes(None, ParsedFeed(entries=tuple(entries)), url=URL, now_s=START_S)
     entries[1:3] = [item("1", number=1, title="B"), item("2", number=2, summary="c")]
-    edited = decide(first.state, ParsedFeed(entries=tuple(entries[::-1])), url=URL, now_s=START_S).edited
+    edited = detect_entry_changes(first.state, ParsedFeed(entries=tuple(entries[::-1])), url=URL, now_s=START_S).edited
     keys = {entry.title: entry.key for entry in first.latest}
     assert [(entry.key, entry.title) for entry in edited] == [(keys["Title 1"], "B"), (keys["Title 2"], "Title 2")]
 
@@ -119,7 +119,7 @@ def test_titles_are_told_while_texts_change_by_themselves() -> None:
 
 def test_more_than_ten_edits_at_once_are_nobodys_work() -> None:
     entries = several(40)
-    for count, told in ((MAX_AT_ONCE, MAX_AT_ONCE), (MAX_AT_ONCE + 1, 0)):
+    for count, told in ((MAX_EDITS_PER_POLL, MAX_EDITS_PER_POLL), (MAX_EDITS_PER_POLL + 1, 0)):
         edited = [*(item(str(number), summary="Edited.") for number in range(20, 20 + count)), *entries[20 + count :]]
         assert len(Channel(*entries).poll(*entries[:20], *edited)) == told
 
@@ -157,6 +157,8 @@ def test_a_channel_whose_texts_change_by_themselves_soon_corrects_nothing(
         entries = [
             item(str(each), number=each, summary=f"News {each}. {aside(each, hour, chance)}") for each in numbers
         ]
-        decision = decide(state, ParsedFeed(entries=tuple(entries)), url=URL, now_s=START_S + hour * DAY_S / 24)
+        decision = detect_entry_changes(
+            state, ParsedFeed(entries=tuple(entries)), url=URL, now_s=START_S + hour * DAY_S / 24
+        )
         state, told = decision.state, told + len(decision.edited)
     assert told <= 9

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from service.feeds.entries.entry_identity import IdentityState, decide
-from service.feeds.entries.unchanged_entries import MOST_MARKED, Familiar
+from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
+from service.feeds.entries.unchanged_entries import MAX_HASHED_ENTRIES, PreviousDocument
 from service.feeds.parsing import fast_parser
 from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
@@ -14,7 +14,7 @@ from tests.support.documents import atom, item, rss, typical_atom, typical_rss
 
 URL = "https://example.com/feed"
 NOW_S = 1_800_000_000.0
-NOTHING = Familiar({}, b"")
+NOTHING = PreviousDocument({}, b"")
 
 
 def polled(body: bytes, state: IdentityState) -> ParsedFeed:
@@ -24,7 +24,7 @@ def polled(body: bytes, state: IdentityState) -> ParsedFeed:
 
 def after(body: bytes) -> IdentityState:
     """Return what is remembered after the first poll."""
-    return decide(None, parse(body, url=URL, headers={}, familiar=NOTHING), url=URL, now_s=NOW_S).state
+    return detect_entry_changes(None, parse(body, url=URL, headers={}, familiar=NOTHING), url=URL, now_s=NOW_S).state
 
 
 @pytest.mark.parametrize("build", [typical_rss, typical_atom])
@@ -71,8 +71,8 @@ def test_long_documents_have_no_marks(written: str) -> None:
         assert feed
         return len(feed.marks), feed.entries
 
-    assert (read(MOST_MARKED)[0], len(read(MOST_MARKED)[1])) == (MOST_MARKED, MOST_MARKED)
-    assert (read(MOST_MARKED + 1)[0], len(read(MOST_MARKED + 1)[1])) == (0, MOST_MARKED + 1)
+    assert (read(MAX_HASHED_ENTRIES)[0], len(read(MAX_HASHED_ENTRIES)[1])) == (MAX_HASHED_ENTRIES, MAX_HASHED_ENTRIES)
+    assert (read(MAX_HASHED_ENTRIES + 1)[0], len(read(MAX_HASHED_ENTRIES + 1)[1])) == (0, MAX_HASHED_ENTRIES + 1)
 
 
 def spaces(count: int) -> str:
@@ -97,5 +97,5 @@ def test_entries_with_countless_namespaces_or_attributes_are_not_marked(around: 
 
 
 def test_a_state_without_marks_knows_nothing_as_familiar() -> None:
-    state = decide(None, parse(rss([item("a")]), url=URL, headers={}), url=URL, now_s=NOW_S).state
+    state = detect_entry_changes(None, parse(rss([item("a")]), url=URL, headers={}), url=URL, now_s=NOW_S).state
     assert state.familiar().fingerprints == {}

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from service.feeds.entries.entry_identity import IdentityState, decide
+from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.feeds.entries.known_entries import ROW_BYTES
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
@@ -24,7 +24,7 @@ class Channel:
     def poll(self, *entries: ParsedEntry) -> list[str]:
         """Return the titles of what is new, oldest first."""
         feed = ParsedFeed(link="https://example.com/", entries=entries)
-        decision = decide(self.state, feed, url=URL, now_s=self.now_s)
+        decision = detect_entry_changes(self.state, feed, url=URL, now_s=self.now_s)
         self.state = decision.state
         self.latest = [entry.title for entry in decision.latest]
         return [entry.title for entry in decision.new]
@@ -58,7 +58,7 @@ def test_without_usable_dates_the_document_order_counts(date: float | None) -> N
 
 
 def test_a_date_in_the_future_is_not_shown() -> None:
-    decision = decide(None, ParsedFeed(entries=(item("a", published=NOW_S + 1e6),)), url=URL, now_s=NOW_S)
+    decision = detect_entry_changes(None, ParsedFeed(entries=(item("a", published=NOW_S + 1e6),)), url=URL, now_s=NOW_S)
     assert decision.latest[0].published is None
 
 
@@ -111,15 +111,18 @@ def test_an_entry_with_nothing_in_it_is_left_out() -> None:
 
 def test_entries_are_sent_as_plain_text_with_safe_links() -> None:
     entry = item("a", summary="<p>Hi <script>x</script></p><b>you</b>", link="javascript:alert(1)", title="A\u202eB")
-    (sent,) = decide(None, ParsedFeed(entries=(entry,)), url=URL, now_s=NOW_S).latest
+    (sent,) = detect_entry_changes(None, ParsedFeed(entries=(entry,)), url=URL, now_s=NOW_S).latest
     assert (sent.title, sent.summary, sent.link) == ("AB", "Hi\nyou", "")
 
 
 def test_keys_are_stable_and_distinct() -> None:
     feed = ParsedFeed(entries=(item("a"), item("b"), item("c", id="same"), item("d", id="same")))
-    first = decide(None, feed, url=URL, now_s=NOW_S)
-    again = decide(
-        decide(None, ParsedFeed(entries=(item("z"),)), url=URL, now_s=NOW_S).state, feed, url=URL, now_s=NOW_S
+    first = detect_entry_changes(None, feed, url=URL, now_s=NOW_S)
+    again = detect_entry_changes(
+        detect_entry_changes(None, ParsedFeed(entries=(item("z"),)), url=URL, now_s=NOW_S).state,
+        feed,
+        url=URL,
+        now_s=NOW_S,
     )
     keys = [entry.key for entry in first.latest]
     assert keys == [entry.key for entry in reversed(again.new)]
@@ -175,9 +178,9 @@ def test_however_much_is_listed_no_more_than_2000_are_remembered() -> None:
 def test_a_document_without_a_known_entry_shows_a_gap() -> None:
     def gap(state: IdentityState | None, *names: str) -> bool:
         feed = ParsedFeed(entries=tuple(item(name) for name in names))
-        return decide(state, feed, url=URL, now_s=NOW_S).gap
+        return detect_entry_changes(state, feed, url=URL, now_s=NOW_S).gap
 
-    state = decide(None, ParsedFeed(entries=(item("a"), item("b"))), url=URL, now_s=NOW_S).state
+    state = detect_entry_changes(None, ParsedFeed(entries=(item("a"), item("b"))), url=URL, now_s=NOW_S).state
     assert gap(state, "d", "c")
     assert not gap(state, "c", "b")
     assert not gap(state)

@@ -6,8 +6,8 @@ import pytest
 from lxml import etree
 
 from service.errors import UserError
-from service.feeds.opml import MAX_BYTES, Outline, Subscribed, write
-from service.feeds.opml_parser import MAX_DEPTH, MAX_OUTLINES, read
+from service.feeds.opml import MAX_OPML_BYTES, OpmlDocument, OpmlSubscription, write
+from service.feeds.opml_parser import MAX_DEPTH, MAX_OUTLINES, parse
 
 CATS = "https://cats.example/feed"
 
@@ -18,7 +18,7 @@ def _opml(body: str, version: str = "2.0") -> bytes:
 
 def _refused(body: bytes) -> str:
     with pytest.raises(UserError) as refusal:
-        read(body)
+        parse(body)
     return str(refusal.value)
 
 
@@ -29,28 +29,28 @@ def test_folders_are_tags_and_a_feed_in_several_of_them_is_one() -> None:
       </outline></outline>
       <outline text="Pets"><outline text="Felines" xmlUrl="HTTPS://Cats.Example:443/feed"/></outline>
       <outline text="Dogs" title="Dogs, daily" xmlUrl="https://dogs.example/"/>"""
-    cats = Subscribed(CATS, "Cats!", ("News", "Daily", "Pets"))
-    assert read(_opml(body)) == Outline((cats, Subscribed("https://dogs.example/", "Dogs, daily")))
+    cats = OpmlSubscription(CATS, "Cats!", ("News", "Daily", "Pets"))
+    assert parse(_opml(body)) == OpmlDocument((cats, OpmlSubscription("https://dogs.example/", "Dogs, daily")))
 
 
 def test_categories_are_tags_too() -> None:
     body = f'<outline text="Cats" xmlUrl="{CATS}" category="/Pets/Furry,Daily"/>'
-    assert read(_opml(body)).feeds == (Subscribed(CATS, "Cats", ("Pets", "Furry", "Daily")),)
+    assert parse(_opml(body)).feeds == (OpmlSubscription(CATS, "Cats", ("Pets", "Furry", "Daily")),)
 
 
 def test_pages_and_parts_of_pages_are_not_feeds() -> None:
     pages = (
-        Subscribed("https://x.example/", page=True),
-        Subscribed("https://x.example/#div%20%3E%20a", "A", page=True),
+        OpmlSubscription("https://x.example/", page=True),
+        OpmlSubscription("https://x.example/#div%20%3E%20a", "A", page=True),
     )
-    assert read(write("Ours", pages)).feeds == pages
+    assert parse(write("Ours", pages)).feeds == pages
     assert b"xmlUrl" not in write("Ours", pages)
 
 
 def test_opml_1_and_odd_spellings_are_read() -> None:
     body = f'<OUTLINE TITLE="Cats" XMLURL=" {CATS}&#10;"/>'
     whole = _opml(body, "1.0").replace(b"opml", b"OPML")
-    assert read(whole).feeds == (Subscribed(CATS, "Cats"),)
+    assert parse(whole).feeds == (OpmlSubscription(CATS, "Cats"),)
 
 
 def test_each_problem_names_its_line_and_spoils_nothing_else() -> None:
@@ -59,15 +59,15 @@ def test_each_problem_names_its_line_and_spoils_nothing_else() -> None:
 <outline text="c" type="link" url="https://example.org/"/>
 <outline text="d" type="include" url="https://example.org/other.opml"/>
 <outline text="Cats" xmlUrl="{CATS}"/>"""
-    feeds, problems = read(_opml(body)).feeds, read(_opml(body)).problems
-    assert feeds == (Subscribed(CATS, "Cats"),)
+    feeds, problems = parse(_opml(body)).feeds, parse(_opml(body)).problems
+    assert feeds == (OpmlSubscription(CATS, "Cats"),)
     assert [problem.partition(":")[0] for problem in problems] == ["Line 3", "Line 4", "Line 5", "Line 6"]
     assert problems[3] == "Line 6: “d” names no feed."
 
 
 def test_stray_ampersands_and_missing_ends_are_read_over() -> None:
     body = f'<opml><body><outline text="Cats & Dogs" xmlUrl="{CATS}?a=1&b=2"/>\n<outline text="x"'.encode()
-    outline = read(body)
+    outline = parse(body)
     assert [feed.url for feed in outline.feeds] == [f"{CATS}?a=1&b=2"]
     assert "not well-formed" in outline.problems[0]
 
@@ -76,13 +76,13 @@ def test_stray_ampersands_and_missing_ends_are_read_over() -> None:
 def test_any_encoding_is_read_whatever_is_declared(encoding: str) -> None:
     text = _opml(f'<outline text="Kätzchen" xmlUrl="{CATS}"/>').decode()
     declared = text.replace('version="1.0"', 'version="1.0" encoding="iso-8859-1"')
-    assert read(declared.encode(encoding)).feeds == (Subscribed(CATS, "Kätzchen"),)
+    assert parse(declared.encode(encoding)).feeds == (OpmlSubscription(CATS, "Kätzchen"),)
 
 
 def test_titles_and_folders_are_plain_short_lines() -> None:
     long = "x" * 5_000
     body = f'<outline text="a&#10;b&#x202e;"><outline text="{long}" xmlUrl="{CATS}"/></outline>'
-    (feed,) = read(_opml(body)).feeds
+    (feed,) = parse(_opml(body)).feeds
     assert feed.tags == ("a b",)
     assert len(feed.title) == 1_000
 
@@ -100,7 +100,7 @@ def test_what_is_no_opml_is_refused() -> None:
 
 
 def test_a_file_that_is_too_large_is_refused() -> None:
-    assert "larger" in _refused(b" " * (MAX_BYTES + 1))
+    assert "larger" in _refused(b" " * (MAX_OPML_BYTES + 1))
 
 
 @pytest.mark.parametrize(
@@ -118,20 +118,20 @@ def test_entities_are_never_looked_at(body: str, encoding: str) -> None:
 
 def test_a_dtd_is_not_loaded() -> None:
     body = f'<!DOCTYPE opml SYSTEM "file:///etc/passwd"><opml><body><outline text="x" xmlUrl="{CATS}"/></body></opml>'
-    assert read(body.encode()) == Outline((Subscribed(CATS, "x"),))
+    assert parse(body.encode()) == OpmlDocument((OpmlSubscription(CATS, "x"),))
 
 
 def test_folders_in_folders_end_somewhere() -> None:
     depth = 100
     body = '<outline text="f">' * depth + f'<outline text="deep" xmlUrl="{CATS}"/>' + "</outline>" * depth
-    outline = read(_opml(f'{body}<outline text="flat" xmlUrl="https://flat.example/"/>'))
+    outline = parse(_opml(f'{body}<outline text="flat" xmlUrl="https://flat.example/"/>'))
     assert [feed.title for feed in outline.feeds] == ["flat"]
     assert len(outline.problems) == depth - MAX_DEPTH + 1
 
 
 def test_outlines_end_somewhere() -> None:
     lines = "\n".join(f'<outline text="{n}" xmlUrl="https://example.org/{n}"/>' for n in range(MAX_OUTLINES + 10))
-    outline = read(_opml(lines))
+    outline = parse(_opml(lines))
     assert len(outline.feeds) == MAX_OUTLINES
     assert outline.problems == ("Line 5003: only the first 5,000 outlines are read.",)
 
@@ -154,11 +154,13 @@ def test_outlines_end_somewhere() -> None:
 )
 def test_hostile_files_are_read_in_bounded_work(body: bytes) -> None:
     with contextlib.suppress(UserError):
-        assert read(body).feeds == ()
+        assert parse(body).feeds == ()
 
 
 def test_what_is_written_is_opml_2() -> None:
-    written = write("Ours <&>", [Subscribed(CATS, "Cats & <dogs>", ("Pets", "News")), Subscribed("https://x.example/")])
+    written = write(
+        "Ours <&>", [OpmlSubscription(CATS, "Cats & <dogs>", ("Pets", "News")), OpmlSubscription("https://x.example/")]
+    )
     root = etree.fromstring(written)
     assert (root.tag, root.get("version"), root.findtext("head/title")) == ("opml", "2.0", "Ours <&>")
     outlines = list(root.iter("outline"))
@@ -175,13 +177,13 @@ def test_long_lines_are_read_in_pieces_that_cut_no_reference(reference: str) -> 
     before, after = "<outline b='", f"' xmlUrl='{CATS}?a=1"
     for place in range(64 * 1024 - 12, 64 * 1024 + 4):
         padding = "x" * (place - len(before) - len(after))
-        outline = read(f"<opml><body>\n{before}{padding}{after}{reference}b=2'/>\n".encode())
+        outline = parse(f"<opml><body>\n{before}{padding}{after}{reference}b=2'/>\n".encode())
         assert [feed.url for feed in outline.feeds] == [f"{CATS}?a=1&b=2"]
 
 
 def test_what_is_returned_of_folders_with_long_names_ends_somewhere() -> None:
     folders = "".join(f"<outline text='{letter * 100}'>" for letter in "abcdefghijklmnopqrst")
     feeds = "".join(f"<outline text='{n}' xmlUrl='https://example.org/{n}'/>" for n in range(4_900))
-    outline = read(f"<opml><body>{folders[: 19 * 117]}{feeds}".encode())
+    outline = parse(f"<opml><body>{folders[: 19 * 117]}{feeds}".encode())
     assert 1_000 < len(outline.feeds) < 4_000
     assert "outlines are read" in outline.problems[0]

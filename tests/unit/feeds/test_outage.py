@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import AddressRefused, BadStatus, HostNotFound, TlsFailed, Unreachable
-from service.feeds.channel_health import HOSTS, PATIENCE_S, Outage
+from service.feeds.channel_health import ATTRIBUTION_TIMEOUT_S, OUTAGE_HOSTS, OutageDetector
 from service.model import Channel, PollResult
 
 NODE = "a" * 40
@@ -13,7 +13,7 @@ class Polls:
     """A node's polls, one a second, and who was charged."""
 
     def __init__(self) -> None:
-        self.outage = Outage()
+        self.outage = OutageDetector()
         self.now_s = 1_000.0
         self.settled: list[str] = []
 
@@ -49,7 +49,7 @@ def test_when_several_hosts_fail_and_none_answers_nobody_is_charged(polls: Polls
     polls.end("a", "unchanged")
     assert (out, polls.outage.is_ours) == (True, False)
     assert polls.settled == ["a", "a"]
-    assert polls.overdue(2 * PATIENCE_S) == []
+    assert polls.overdue(2 * ATTRIBUTION_TIMEOUT_S) == []
 
 
 def test_a_failure_of_the_publishers_own_is_settled_at_once(polls: Polls) -> None:
@@ -63,7 +63,7 @@ def test_many_failures_of_one_host_are_that_hosts(polls: Polls) -> None:
     for _ in range(9):
         polls.end("a")
     assert not polls.outage.is_ours
-    assert polls.overdue(PATIENCE_S) == ["a"] * 9
+    assert polls.overdue(ATTRIBUTION_TIMEOUT_S) == ["a"] * 9
 
 
 def test_hosts_that_are_broken_for_long_are_no_outage_however_often_they_fail_in_a_row(polls: Polls) -> None:
@@ -78,13 +78,13 @@ def test_hosts_that_are_broken_for_long_are_no_outage_however_often_they_fail_in
 
 def test_who_has_nobody_else_to_ask_charges_after_a_while(polls: Polls) -> None:
     polls.end("a")
-    assert polls.overdue(PATIENCE_S - 1) == []
-    assert polls.overdue(PATIENCE_S) == ["a"]
-    assert polls.overdue(PATIENCE_S) == []
+    assert polls.overdue(ATTRIBUTION_TIMEOUT_S - 1) == []
+    assert polls.overdue(ATTRIBUTION_TIMEOUT_S) == ["a"]
+    assert polls.overdue(ATTRIBUTION_TIMEOUT_S) == []
 
 
 def test_a_poll_that_began_before_the_outage_ended_is_not_charged_although_it_failed_later(polls: Polls) -> None:
-    for number in range(HOSTS):
+    for number in range(OUTAGE_HOSTS):
         polls.end(f"out{number}")
     polls.end("a", "unchanged")
     polls.end("b", took_s=30.0)

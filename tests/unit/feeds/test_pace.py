@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.polling_hints import DAY_S, backoff_s, pace, retry_after_s
+from service.feeds.polling_hints import DAY_S, backoff_s, find_earliest_poll, parse_retry_after
 from service.model import PollingHints
 
 NOW_S = 1_700_000_000.0  # Tuesday, 14 November 2023, 22:13:20 UTC
@@ -53,11 +53,13 @@ def date(at_s: float) -> str:
     ],
 )
 def test_headers_say_how_long_an_answer_is_fresh(headers: dict[str, str], wait_s: float) -> None:
-    assert pace(headers, NONE, NOW_S).not_before_s == NOW_S + wait_s
+    assert find_earliest_poll(headers, NONE, NOW_S).not_before_s == NOW_S + wait_s
 
 
 def test_the_longest_wish_counts_and_all_are_told() -> None:
-    found = pace({"cache-control": "max-age=60"}, PollingHints(ttl_s=7_200, update_period_s=HOUR_S), NOW_S)
+    found = find_earliest_poll(
+        {"cache-control": "max-age=60"}, PollingHints(ttl_s=7_200, update_period_s=HOUR_S), NOW_S
+    )
     assert found.not_before_s == NOW_S + 7_200
     assert found.reasons == (
         "Cache-Control asks for 1 minute of peace.",
@@ -82,7 +84,7 @@ def test_the_longest_wish_counts_and_all_are_told() -> None:
 def test_an_absurd_wish_is_ignored_and_the_reason_says_so(
     headers: dict[str, str], wishes: PollingHints, reason: str
 ) -> None:
-    found = pace(headers, wishes, NOW_S)
+    found = find_earliest_poll(headers, wishes, NOW_S)
     assert (found.not_before_s, found.reasons) == (NOW_S, (reason,))
 
 
@@ -100,11 +102,11 @@ def test_an_absurd_wish_is_ignored_and_the_reason_says_so(
     ],
 )
 def test_no_poll_falls_into_the_hours_and_days_to_skip(wishes: PollingHints, until_s: float) -> None:
-    assert pace({}, wishes, NOW_S).not_before_s == until_s
+    assert find_earliest_poll({}, wishes, NOW_S).not_before_s == until_s
 
 
 def test_the_end_of_what_is_skipped_is_told() -> None:
-    assert pace({}, PollingHints(skip_days=(1,)), NOW_S).reasons == (
+    assert find_earliest_poll({}, PollingHints(skip_days=(1,)), NOW_S).reasons == (
         "Its skipHours or skipDays last for another 2 hours.",
     )
 
@@ -128,7 +130,7 @@ def test_each_refusal_doubles_the_interval_up_to_a_day(refusals: int, wait_s: fl
     ],
 )
 def test_a_retry_after_is_seconds_or_a_date_of_at_most_a_week(value: str, wait_s: float | None) -> None:
-    assert retry_after_s(value, NOW_S) == wait_s
+    assert parse_retry_after(value, NOW_S) == wait_s
 
 
 dates = st.one_of(st.text(max_size=30), st.floats(-1e12, 1e12).map(lambda at_s: date(max(0, min(at_s, 2e11)))))
@@ -159,7 +161,7 @@ moments = st.integers(0, 4 * 10**9).map(float)
 def test_whatever_is_said_the_next_poll_is_within_a_day_and_a_week_of_skipping(
     headers: dict[str, str], wishes: PollingHints, now_s: float
 ) -> None:
-    not_before_s = pace(headers, wishes, now_s).not_before_s
+    not_before_s = find_earliest_poll(headers, wishes, now_s).not_before_s
     skips = bool(wishes.skip_hours or wishes.skip_days)
     assert now_s <= not_before_s <= now_s + DAY_S + (7 * DAY_S if skips else 0)
 
@@ -169,7 +171,10 @@ def test_who_asks_later_is_never_answered_with_an_earlier_moment(
     headers: dict[str, str], wishes: PollingHints, first_s: float, second_s: float
 ) -> None:
     first_s, second_s = sorted((first_s, second_s))
-    assert pace(headers, wishes, first_s).not_before_s <= pace(headers, wishes, second_s).not_before_s
+    assert (
+        find_earliest_poll(headers, wishes, first_s).not_before_s
+        <= find_earliest_poll(headers, wishes, second_s).not_before_s
+    )
 
 
 @given(some_headers, st.floats(0, DAY_S), st.floats(0, DAY_S), moments)
@@ -177,7 +182,9 @@ def test_who_wishes_for_more_peace_never_gets_less(
     headers: dict[str, str], less_s: float, more_s: float, now_s: float
 ) -> None:
     less_s, more_s = sorted((less_s, more_s))
-    less, more = (pace(headers, PollingHints(ttl_s=wish_s), now_s).not_before_s for wish_s in (less_s, more_s))
+    less, more = (
+        find_earliest_poll(headers, PollingHints(ttl_s=wish_s), now_s).not_before_s for wish_s in (less_s, more_s)
+    )
     assert less <= more
 
 
@@ -185,8 +192,8 @@ def test_who_wishes_for_more_peace_never_gets_less(
 def test_a_poll_at_the_moment_that_is_named_is_not_skipped(
     headers: dict[str, str], wishes: PollingHints, now_s: float
 ) -> None:
-    not_before_s = pace(headers, wishes, now_s).not_before_s
-    assert pace(
+    not_before_s = find_earliest_poll(headers, wishes, now_s).not_before_s
+    assert find_earliest_poll(
         {}, PollingHints(skip_hours=wishes.skip_hours, skip_days=wishes.skip_days), not_before_s
     ).not_before_s == (not_before_s)
 

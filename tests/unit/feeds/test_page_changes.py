@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from service.feeds.pages.line_diff import line_hunks
-from service.feeds.pages.page_diff import BLOCK_CHARS, MAX_CHANGES, STABLE_AFTER_S, compare
+from service.feeds.pages.page_diff import BLOCK_CHARS, MAX_CHANGES, STABLE_AFTER_S, detect_page_changes
 from service.feeds.pages.volatile_text import MAX_SPOTS
 from service.model import ParsedPage
 from tests.support.pages import HOUR_S, START_S, URL, Reader, parsed
@@ -25,7 +25,7 @@ def prices(*rows: tuple[str, str], visitors: int = 0, now: str = "12:00") -> str
 
 def test_the_first_look_tells_nothing_and_shows_the_page_as_proof() -> None:
     page = parsed("<title>Shop</title><p>One</p><p>" + "word " * 100)
-    decision = compare(None, page, url=URL, now_s=START_S)
+    decision = detect_page_changes(None, page, url=URL, now_s=START_S)
     assert decision.changes == ()
     (proof,) = decision.latest
     assert (proof.title, proof.link) == ("Shop", URL)
@@ -117,8 +117,8 @@ def test_ages_are_never_news() -> None:
 
 
 def test_a_late_second_look_tells_what_changed() -> None:
-    decision = compare(None, parsed("<p>Price 5"), url=URL, now_s=START_S)
-    later = compare(decision.state, parsed("<p>Price 6"), url=URL, now_s=START_S + HOUR_S)
+    decision = detect_page_changes(None, parsed("<p>Price 5"), url=URL, now_s=START_S)
+    later = detect_page_changes(decision.state, parsed("<p>Price 6"), url=URL, now_s=START_S + HOUR_S)
     assert [change.entry.summary for change in later.changes] == ["Price 6"]
 
 
@@ -189,8 +189,10 @@ def test_of_a_long_line_the_part_that_changed_is_told() -> None:
 
 @pytest.mark.parametrize("after", [[f"new {n}" for n in range(20_000)], list(range(20_000))[::-1]])
 def test_a_total_rewrite_is_one_change_within_the_bound(after: list[object]) -> None:
-    state = compare(None, ParsedPage(lines=tuple(str(n) for n in range(20_000))), url=URL, now_s=START_S).state
-    decision = compare(state, ParsedPage(lines=tuple(map(str, after))), url=URL, now_s=START_S + HOUR_S)
+    state = detect_page_changes(
+        None, ParsedPage(lines=tuple(str(n) for n in range(20_000))), url=URL, now_s=START_S
+    ).state
+    decision = detect_page_changes(state, ParsedPage(lines=tuple(map(str, after))), url=URL, now_s=START_S + HOUR_S)
     (change,) = decision.changes
     assert change.entry.summary.startswith("Rewritten: 20,000 lines.")
     assert len(change.entry.summary) <= BLOCK_CHARS
@@ -230,7 +232,7 @@ def test_what_is_remembered_is_bounded_however_the_page_behaves() -> None:
     for look in range(4):
         lines = tuple(f"{chance.getrandbits(200):x} {n} word" for n in range(20_000))
         page = ParsedPage(lines=lines)
-        state = compare(state, page, url=URL, now_s=START_S + look * 60).state
+        state = detect_page_changes(state, page, url=URL, now_s=START_S + look * 60).state
     assert len(msgspec.msgpack.encode(state)) <= 1_200_000
 
 

@@ -6,19 +6,28 @@ import msgspec
 
 from service.errors import Fault
 from service.feeds.sandbox.parser_process import serve
-from service.feeds.sandbox.protocol import LENGTH_BYTES, Answer, Document, Read, Reading, frame
+from service.feeds.sandbox.protocol import (
+    LENGTH_BYTES,
+    Document,
+    ParsedDocument,
+    ParseDocument,
+    ParserResponse,
+    encode_frame,
+)
 from tests.support.documents import item, rss
 
 
 def test_every_job_gets_its_answer() -> None:
     bodies = [rss([item("a")]), b""]
-    jobs = [Read(Document(body, "https://example.com/", {})) for body in bodies]
+    jobs = [ParseDocument(Document(body, "https://example.com/", {})) for body in bodies]
     answers = io.BytesIO()
-    serve(io.BytesIO(b"".join(map(frame, jobs))), answers)
+    serve(io.BytesIO(b"".join(map(encode_frame, jobs))), answers)
     answers.seek(0)
     found = []
     while length := answers.read(LENGTH_BYTES):
-        found.append(msgspec.msgpack.decode(answers.read(int.from_bytes(length, "big")), type=Answer[Reading]))
+        found.append(
+            msgspec.msgpack.decode(answers.read(int.from_bytes(length, "big")), type=ParserResponse[ParsedDocument])
+        )
     first, second = found
     assert first.result is not None
     assert first.result.feed is not None

@@ -7,7 +7,7 @@ import pytest
 
 from service.errors import FeedError
 from service.feeds.parsing import fast_parser, feedparser_adapter
-from service.feeds.parsing.charset import text_of
+from service.feeds.parsing.charset import decode_document
 from service.feeds.parsing.fast_parser_fields import FEED
 from service.feeds.parsing.fast_parser_values import Names
 from tests.support.corpus import damaged, defects, encodings, wild
@@ -95,7 +95,7 @@ def test_what_a_feed_says_of_itself_is_not_left_to_feedparser(
 
 def test_on_the_whole_corpus_it_says_what_feedparser_says_or_nothing() -> None:
     texts: Iterable[str] = {
-        text_of(sample.body, sample.content_type)
+        decode_document(sample.body, sample.content_type)
         for samples in (encodings, defects, damaged, wild)
         for sample in samples()
     }

@@ -6,7 +6,7 @@ from service.errors import BadUrl
 from service.feeds.urls import (
     canonical_url,
     channel_id,
-    https_twin,
+    https_variant,
     looks_like_url,
     page_url,
     redirect_target,
@@ -171,4 +171,4 @@ def test_an_impossible_selector_is_refused_in_words(selector: str, reason: str) 
     ],
 )
 def test_what_is_at_its_usual_port_has_a_twin_behind_tls(url: str, twin: str) -> None:
-    assert https_twin(url) == twin
+    assert https_variant(url) == twin

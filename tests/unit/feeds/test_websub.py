@@ -8,42 +8,42 @@ import pytest
 
 from service.feeds.websub import (
     LEASE_S,
-    Answered,
-    Fresh,
+    HubCredentials,
     HubState,
-    Intent,
-    Named,
+    HubTopic,
+    IntentVerification,
     Status,
-    answered,
-    asked,
-    deaf,
-    due_s,
-    form,
-    left,
-    named,
-    signed,
+    VerificationResult,
+    is_signature_valid,
+    is_unresponsive,
+    leave_hub,
+    next_request_s,
+    record_request,
+    request_form,
+    update_hub,
+    verify_intent,
 )
 
 HUB, OTHER_HUB, TOPIC = "https://hub.example/", "https://other.example/", "https://example.org/feed"
-FRESH = Fresh("a-secret", "a-token")
-OTHER = Fresh("another-secret", "another-token")
-WANTED = HubState(Named(HUB, TOPIC), *FRESH)
-PENDING = asked(WANTED, 1_000.0)
+FRESH = HubCredentials("a-secret", "a-token")
+OTHER = HubCredentials("another-secret", "another-token")
+WANTED = HubState(HubTopic(HUB, TOPIC), *FRESH)
+PENDING = record_request(WANTED, 1_000.0)
 VERIFIED = msgspec.structs.replace(PENDING, status="verified", lease_until_s=1_000.0 + 864_000.0, failures=0)
 REFUSED = msgspec.structs.replace(PENDING, status="refused")
 LEAVING = msgspec.structs.replace(VERIFIED, status="leaving")
 DAY_S = 86_400.0
 
 
-def _subscribe(state: HubState, lease: str = "864000", topic: str = TOPIC) -> Answered:
-    return answered(state, Intent("subscribe", topic, lease), 1_060.0, OTHER)
+def _subscribe(state: HubState, lease: str = "864000", topic: str = TOPIC) -> VerificationResult:
+    return verify_intent(state, IntentVerification("subscribe", topic, lease), 1_060.0, OTHER)
 
 
 def test_a_feed_that_names_a_hub_is_subscribed_to_at_once() -> None:
-    state = named(None, (HUB, OTHER_HUB), TOPIC, FRESH)
+    state = update_hub(None, (HUB, OTHER_HUB), TOPIC, FRESH)
     assert state == WANTED
-    assert due_s(state) < PENDING.since_s
-    assert form(state, "https://me.example/cb") == {
+    assert next_request_s(state) < PENDING.since_s
+    assert request_form(state, "https://me.example/cb") == {
         "hub.mode": "subscribe",
         "hub.callback": "https://me.example/cb",
         "hub.topic": TOPIC,
@@ -57,12 +57,12 @@ def test_a_feed_that_names_a_hub_is_subscribed_to_at_once() -> None:
     [((), TOPIC), ((HUB,), ""), (("", "mailto:a@example.org", "http://[", "https://u:p@h.example/"), TOPIC)],
 )
 def test_a_feed_without_a_hub_or_a_name_of_its_own_is_only_polled(hubs: tuple[str, ...], topic: str) -> None:
-    assert named(None, hubs, topic, FRESH) is None
+    assert update_hub(None, hubs, topic, FRESH) is None
 
 
 @pytest.mark.parametrize("state", [WANTED, PENDING, VERIFIED, REFUSED])
 def test_what_is_named_again_changes_nothing(state: HubState) -> None:
-    assert named(state, (OTHER_HUB, HUB) if state != REFUSED else (HUB,), TOPIC, OTHER) is state
+    assert update_hub(state, (OTHER_HUB, HUB) if state != REFUSED else (HUB,), TOPIC, OTHER) is state
 
 
 def test_a_subscription_lasts_as_long_as_the_hub_says_and_is_renewed_before() -> None:
@@ -70,8 +70,8 @@ def test_a_subscription_lasts_as_long_as_the_hub_says_and_is_renewed_before() ->
     assert agreed
     assert state is not None
     assert (state.status, state.lease_until_s, state.failures) == ("verified", 1_060.0 + 864_000, 0)
-    assert due_s(state) == 1_060.0 + 0.8 * 864_000
-    renewing = asked(state, due_s(state))
+    assert next_request_s(state) == 1_060.0 + 0.8 * 864_000
+    renewing = record_request(state, next_request_s(state))
     assert (renewing.secret, renewing.token) == FRESH, "a renewal is for the same callback"
     assert _subscribe(renewing).agreed
 
@@ -108,60 +108,62 @@ def test_a_lease_that_makes_no_sense_is_not_believed(said: str, lease_s: float) 
     ],
 )
 def test_what_we_did_not_ask_for_is_not_agreed_to(state: HubState, mode: str, topic: str) -> None:
-    assert answered(state, Intent(mode, topic, "60"), 1_060.0, OTHER) == (False, state)
+    assert verify_intent(state, IntentVerification(mode, topic, "60"), 1_060.0, OTHER) == (False, state)
 
 
 @pytest.mark.parametrize("state", [WANTED, PENDING, VERIFIED])
 def test_a_hub_that_denies_is_asked_again_a_day_later(state: HubState) -> None:
-    agreed, refused = answered(state, Intent("denied", TOPIC, ""), 5_000.0, OTHER)
+    agreed, refused = verify_intent(state, IntentVerification("denied", TOPIC, ""), 5_000.0, OTHER)
     assert agreed
     assert refused is not None
-    assert (refused.status, refused.lease_until_s, due_s(refused)) == ("refused", 0.0, 5_000.0 + DAY_S)
+    assert (refused.status, refused.lease_until_s, next_request_s(refused)) == ("refused", 0.0, 5_000.0 + DAY_S)
 
 
 def test_a_hub_that_does_not_come_back_is_asked_ever_more_rarely() -> None:
     state, now_s, waited_s = WANTED, 0.0, []
     for _ in range(10):
-        state = asked(state, now_s)
-        waited_s.append(due_s(state) - now_s)
-        now_s = due_s(state)
+        state = record_request(state, now_s)
+        waited_s.append(next_request_s(state) - now_s)
+        now_s = next_request_s(state)
     assert waited_s[:4] == [600.0, 1_200.0, 2_400.0, 4_800.0]
     assert waited_s[-1] == DAY_S
 
 
 def test_a_hub_that_refused_makes_way_for_the_next_one_that_is_named() -> None:
-    state = named(REFUSED, (HUB, OTHER_HUB), TOPIC, OTHER)
+    state = update_hub(REFUSED, (HUB, OTHER_HUB), TOPIC, OTHER)
     assert state is not None
     assert (state.named.hub, state.token) == (OTHER_HUB, "another-token")
 
 
 def test_a_hub_that_is_not_named_any_more_is_left() -> None:
-    state = named(VERIFIED, (), "", OTHER)
+    state = update_hub(VERIFIED, (), "", OTHER)
     assert state is not None
     assert state.status == "leaving"
-    assert form(state, "https://me.example/cb") == {
+    assert request_form(state, "https://me.example/cb") == {
         "hub.mode": "unsubscribe",
         "hub.callback": "https://me.example/cb",
         "hub.topic": TOPIC,
     }
-    assert answered(asked(state, due_s(state)), Intent("unsubscribe", TOPIC, ""), 2_000.0, OTHER) == (True, None)
+    assert verify_intent(
+        record_request(state, next_request_s(state)), IntentVerification("unsubscribe", TOPIC, ""), 2_000.0, OTHER
+    ) == (True, None)
 
 
 @pytest.mark.parametrize("status", ["wanted", "refused"])
 def test_where_there_is_no_subscription_nothing_has_to_be_left(status: Status) -> None:
-    assert named(msgspec.structs.replace(WANTED, status=status), (), TOPIC, OTHER) is None
+    assert update_hub(msgspec.structs.replace(WANTED, status=status), (), TOPIC, OTHER) is None
 
 
 def test_another_hub_or_another_name_is_turned_to_when_the_old_one_is_left() -> None:
-    for then in (Named(OTHER_HUB, TOPIC), Named(HUB, "https://example.org/feed2")):
-        state = named(VERIFIED, (then.hub,), then.topic, OTHER)
+    for then in (HubTopic(OTHER_HUB, TOPIC), HubTopic(HUB, "https://example.org/feed2")):
+        state = update_hub(VERIFIED, (then.hub,), then.topic, OTHER)
         assert state is not None
         assert (state.status, state.named.hub, state.then) == ("leaving", HUB, then)
-        assert left(state, OTHER) == HubState(then, *OTHER)
+        assert leave_hub(state, OTHER) == HubState(then, *OTHER)
 
 
 def test_who_is_named_again_while_it_is_left_stays() -> None:
-    state = named(LEAVING, (HUB,), TOPIC, OTHER)
+    state = update_hub(LEAVING, (HUB,), TOPIC, OTHER)
     assert state is not None
     assert (state.status, state.token) == ("pending", "a-token")
 
@@ -169,21 +171,21 @@ def test_who_is_named_again_while_it_is_left_stays() -> None:
 def test_a_hub_that_does_not_let_us_leave_is_left_anyway() -> None:
     state = LEAVING
     for _ in range(3):
-        assert not deaf(state)
-        state = asked(state, due_s(state))
-    assert deaf(state)
-    assert left(state, OTHER) is None
+        assert not is_unresponsive(state)
+        state = record_request(state, next_request_s(state))
+    assert is_unresponsive(state)
+    assert leave_hub(state, OTHER) is None
 
 
 @pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
 def test_who_knows_the_secret_is_believed(method: str) -> None:
     signature = f"{method}={hmac.new(b'a-secret', b'news', getattr(hashlib, method)).hexdigest()}"
-    assert signed("a-secret", signature, b"news")
-    assert signed("a-secret", f" {method}={signature.partition('=')[2].upper()}", b"news")
-    assert not signed("a-secret", signature, b"other news")
-    assert not signed("another", signature, b"news")
+    assert is_signature_valid("a-secret", signature, b"news")
+    assert is_signature_valid("a-secret", f" {method}={signature.partition('=')[2].upper()}", b"news")
+    assert not is_signature_valid("a-secret", signature, b"other news")
+    assert not is_signature_valid("another", signature, b"news")
 
 
 @pytest.mark.parametrize("signature", ["", "=", "sha256=", "sha256", "md5=" + "0" * 32, "sha1=\udcff", "shake_128=00"])
 def test_what_is_no_signature_is_not_believed(signature: str) -> None:
-    assert not signed("a-secret", signature, b"news")
+    assert not is_signature_valid("a-secret", signature, b"news")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.net.client_address import Client, ForwardingUnclear, find_client, is_in, network_of
+from service.net.client_address import Client, ForwardingUnclear, find_client, is_in_networks, network_of
 
 _PROXIES = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8:aaaa::/48")))
 _EVE = "203.0.113.66"
@@ -95,7 +95,7 @@ def test_whatever_clients_write_the_address_that_the_proxy_appends_counts(peer: 
     assert _address("10.0.0.1", (*written, _EVE)) == _EVE
     assert _address("10.0.0.1", ",".join([*written, _EVE])) == _EVE
     assert _address("10.0.0.1", (), (*({"for": each} for each in written), {"for": _EVE})) == _EVE
-    assert not is_in(peer, _PROXIES) or _address(peer, _EVE) == _EVE
+    assert not is_in_networks(peer, _PROXIES) or _address(peer, _EVE) == _EVE
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from service.net.address_guard import SocketRefused, is_public, refusal, socket_factory
+from service.net.address_guard import SocketRefused, is_public, refusal_reason, socket_factory
 
 PUBLIC = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8"]
 LOOPBACK = ["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"]
@@ -50,7 +50,7 @@ NOT_PUBLIC = [
 
 
 def refused(address: str, port: int = 443, *, allow_private: bool = False, extra_ports: tuple[int, ...] = ()) -> str:
-    return refusal(address, port, allow_private=allow_private, extra_ports=extra_ports) or ""
+    return refusal_reason(address, port, allow_private=allow_private, extra_ports=extra_ports) or ""
 
 
 @pytest.mark.parametrize("address", PUBLIC)

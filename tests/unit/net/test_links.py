@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.net.response import MAX_HUBS, Links, links
+from service.net.response import MAX_HUBS, HubLinks, parse_hub_links
 
 BASE = "https://example.org/blog/feed"
 
@@ -12,40 +12,40 @@ BASE = "https://example.org/blog/feed"
 @pytest.mark.parametrize(
     ("value", "found"),
     [
-        ("<https://hub.example/>; rel=hub", Links(("https://hub.example/",))),
-        ('<https://hub.example/>; rel="hub"', Links(("https://hub.example/",))),
-        ('</hub>;title="a, b; c";REL = "Next HUB"', Links(("https://example.org/hub",))),
-        ("<feed?p=1>; rel=self", Links((), "https://example.org/blog/feed?p=1")),
-        ('<https://a.example/>; rel="hub self"', Links(("https://a.example/",), "https://a.example/")),
-        ("<https://a.example/>;rel=hub,<https://b.example/>;rel=hub", Links(("https://a.example/", "https://b.example/"))),
-        ("<https://a.example/>; rel=hub, <https://a.example/>; rel=hub", Links(("https://a.example/",))),
-        ("<https://a.example/1>; rel=self, <https://a.example/2>; rel=self", Links((), "https://a.example/1")),
-        ("<https://a.example/>; rel=next; rel=hub", Links()),
-        ("<https://a.example/>; rel=hub; anchor=/other", Links()),
-        ("<https://a.example/>; rel=github", Links()),
-        ("<javascript:alert(1)>; rel=hub", Links()),
-        ("<https://u:p@a.example/>; rel=hub", Links()),
-        ("https://a.example/; rel=hub", Links()),
-        ("<https://a.example/; rel=hub", Links()),
+        ("<https://hub.example/>; rel=hub", HubLinks(("https://hub.example/",))),
+        ('<https://hub.example/>; rel="hub"', HubLinks(("https://hub.example/",))),
+        ('</hub>;title="a, b; c";REL = "Next HUB"', HubLinks(("https://example.org/hub",))),
+        ("<feed?p=1>; rel=self", HubLinks((), "https://example.org/blog/feed?p=1")),
+        ('<https://a.example/>; rel="hub self"', HubLinks(("https://a.example/",), "https://a.example/")),
+        ("<https://a.example/>;rel=hub,<https://b.example/>;rel=hub", HubLinks(("https://a.example/", "https://b.example/"))),
+        ("<https://a.example/>; rel=hub, <https://a.example/>; rel=hub", HubLinks(("https://a.example/",))),
+        ("<https://a.example/1>; rel=self, <https://a.example/2>; rel=self", HubLinks((), "https://a.example/1")),
+        ("<https://a.example/>; rel=next; rel=hub", HubLinks()),
+        ("<https://a.example/>; rel=hub; anchor=/other", HubLinks()),
+        ("<https://a.example/>; rel=github", HubLinks()),
+        ("<javascript:alert(1)>; rel=hub", HubLinks()),
+        ("<https://u:p@a.example/>; rel=hub", HubLinks()),
+        ("https://a.example/; rel=hub", HubLinks()),
+        ("<https://a.example/; rel=hub", HubLinks()),
     ],
 )  # fmt: skip
-def test_a_value_names_these_hubs_and_this_topic(value: str, found: Links) -> None:
-    assert links([value], BASE) == found
+def test_a_value_names_these_hubs_and_this_topic(value: str, found: HubLinks) -> None:
+    assert parse_hub_links([value], BASE) == found
 
 
 def test_several_headers_are_one_list() -> None:
-    assert links(["<https://a.example/>; rel=hub", "<https://b.example/>; rel=self"], BASE) == Links(
+    assert parse_hub_links(["<https://a.example/>; rel=hub", "<https://b.example/>; rel=self"], BASE) == HubLinks(
         ("https://a.example/",), "https://b.example/"
     )
 
 
 def test_only_the_first_few_hubs_count() -> None:
     many = [f"<https://hub{number}.example/>; rel=hub" for number in range(1000)]
-    assert links(many, BASE).hubs == tuple(f"https://hub{number}.example/" for number in range(MAX_HUBS))
+    assert parse_hub_links(many, BASE).hubs == tuple(f"https://hub{number}.example/" for number in range(MAX_HUBS))
 
 
 @given(st.lists(st.text(alphabet='<>;,="\\ \t:/ahrelubsnco\udcff', max_size=60), max_size=5))
 def test_any_value_yields_absolute_links_or_none(values: list[str]) -> None:
-    found = links(values, BASE)
+    found = parse_hub_links(values, BASE)
     assert all(url.startswith(("http://", "https://")) for url in found.hubs)
     assert found.topic.startswith(("http://", "https://")) or not found.topic

@@ -4,19 +4,19 @@ import pytest
 
 from service.errors import PeerProtocolError
 from service.net import peer_client
-from service.net.peer_client import WINDOW_S, Sealer, read_seal
+from service.net.peer_client import WINDOW_S, RequestSigner, parse_signature
 
 NOW_S = 1_000_000.0
 ME, OTHER = "a" * 40, "b" * 40
 
 
 def request(number: int, at_s: float = NOW_S) -> str:
-    return Sealer("secret", OTHER).seal(ME, "find", b"body", f"{number:024x}", at_s).header()
+    return RequestSigner("secret", OTHER).seal(ME, "find", b"body", f"{number:024x}", at_s).header()
 
 
-def refused(sealer: Sealer, header: str, now_s: float) -> str:
+def refused(sealer: RequestSigner, header: str, now_s: float) -> str:
     try:
-        sealer.check(read_seal(header), "find", b"body", now_s)
+        sealer.check(parse_signature(header), "find", b"body", now_s)
     except PeerProtocolError as error:
         return error.reason
     return ""
@@ -26,7 +26,7 @@ def test_more_requests_than_can_be_remembered_are_refused_until_the_window_is_ov
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peer_client, "MOST_NONCES", 3)
-    sealer = Sealer("secret", ME)
+    sealer = RequestSigner("secret", ME)
     assert [refused(sealer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
     assert refused(sealer, request(0), NOW_S) == "replay"
     later_s = NOW_S + 2 * WINDOW_S + 2
@@ -34,7 +34,7 @@ def test_more_requests_than_can_be_remembered_are_refused_until_the_window_is_ov
 
 
 def test_a_request_of_the_future_does_not_serve_twice_when_it_is_of_the_past() -> None:
-    sealer = Sealer("secret", ME)
+    sealer = RequestSigner("secret", ME)
     ahead = request(1, NOW_S + WINDOW_S)
     assert refused(sealer, ahead, NOW_S) == ""
     assert refused(sealer, ahead, NOW_S + 2 * WINDOW_S) == "replay"
@@ -47,12 +47,12 @@ def test_a_request_of_the_future_does_not_serve_twice_when_it_is_of_the_past() -
 )
 def test_what_is_no_seal_of_this_version_is_refused(header: str) -> None:
     with pytest.raises(PeerProtocolError) as error:
-        read_seal(header)
+        parse_signature(header)
     assert error.value.reason == "signature"
 
 
 def test_an_answer_serves_for_its_own_request_only() -> None:
-    mine, theirs = Sealer("secret", ME), Sealer("secret", OTHER)
+    mine, theirs = RequestSigner("secret", ME), RequestSigner("secret", OTHER)
     mac = theirs.answer_mac("1" * 24, 200, b"answer")
     mine.check_answer("1" * 24, 200, b"answer", mac)
     for nonce, status, body in (("2" * 24, 200, b"answer"), ("1" * 24, 409, b"answer"), ("1" * 24, 200, b"other")):

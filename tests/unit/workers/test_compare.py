@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from service.feeds.entries.change_detection import examine
-from service.feeds.sandbox.protocol import Document, Examine, Findings
+from service.feeds.entries.change_detection import detect_changes
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
 from tests.support.documents import item, rss
 from workers.polling.poll_state import Found, Watch, condition, day_of, documents_of, found, kept, moved_on, renewed
@@ -22,8 +22,8 @@ def known(*, dormant: bool = False) -> Watch:
     return Watch(Channel("a" * 40, URL, version=3, dormant=dormant), V3, 1)
 
 
-def findings(memory: bytes, *documents: Document) -> Findings:
-    return examine(Examine(documents, memory, URL, "feed", NOW_S))
+def findings(memory: bytes, *documents: Document) -> DetectionResult:
+    return detect_changes(DetectChanges(documents, memory, URL, "feed", NOW_S))
 
 
 def compared(held: Watch, memory: bytes, arrived: Document | None) -> Found | None:

@@ -19,7 +19,7 @@ from yarl import URL
 from service.errors import AddressRefused, BadStatus, TooLarge, Unreachable
 from service.feeds.urls import canonical_url
 from service.net import address_guard
-from service.net.error_translation import as_error
+from service.net.error_translation import translate_error
 from service.net.response import MAX_BODY_BYTES, read_at_most
 
 WITHIN_S: Final = 15.0
@@ -28,7 +28,7 @@ _OK: Final = 200
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-class Uploads:
+class UploadClient:
     """Writes and reads files. ``own_url`` is what the URLs of our own server's files begin with, "" for none.
 
     ``own_host`` is where that server is reached, "" for where the URL says; ``allow_private`` is the guard's.
@@ -79,7 +79,7 @@ class Uploads:
                 "{host} took longer than {seconds} s to answer.", host=_host(url), seconds=f"{WITHIN_S:g}"
             ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise as_error(error, _host(url)) from error
+            raise translate_error(error, _host(url)) from error
 
     def _connector(self, url: str) -> aiohttp.TCPConnector:
         canonical_url(url)  # refuses what parsers disagree about
