@@ -25,7 +25,7 @@ from pydantic import (
 
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
 from service.errors import UserError
-from service.users.quiet_hours import zone_named
+from service.users.quiet_hours import find_time_zones
 
 Preset = Literal["trial", "single", "cluster"]
 WhoMayUse = Literal["open", "listed", "invited"]
@@ -43,7 +43,7 @@ def _comma_separated(value: object) -> object:
 
 
 def _zone(name: str) -> str:
-    if zone_named(name) != (name,):
+    if find_time_zones(name) != (name,):
         raise ValueError(f"there is no time zone {name!r}; use a name such as Europe/Berlin or UTC")
     return name
 

@@ -25,7 +25,7 @@ from service.model import Change, Channel, ChannelId, Delta, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
 from service.store.delivery.outbox import Batch, MessageId, OutboxItem, ToldMessage
-from service.users.preferences import NONE, ByNumber, template
+from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effective_template
 
 KEPT: Final = 512
 """Bodies remembered; each is at most some 4 kB."""
@@ -91,7 +91,7 @@ class Bodies:
         self._store = store
         self._known: FIFOCache[tuple[str, frozenset[tuple[ChannelId, Look]], _Items], Body] = FIFOCache(KEPT)
 
-    async def looks(self, uid: UserId, batches: Sequence[Batch], preferences: ByNumber, zone: str) -> Looks:
+    async def looks(self, uid: UserId, batches: Sequence[Batch], preferences: PreferencesByNumber, zone: str) -> Looks:
         """Return how a person wants the channels of batches to look."""
         if not any(each.title or each.template for each in preferences.values()):
             return {}
@@ -100,8 +100,8 @@ class Bodies:
         looks = {}
         for cid, number in zip(cids, numbers, strict=True):
             if number is not None:
-                text = template(preferences, number)
-                looks[cid] = Look(preferences.get(number, NONE).title, Template(text, zone) if text else None)
+                text = effective_template(preferences, number)
+                looks[cid] = Look(preferences.get(number, NO_PREFERENCES).title, Template(text, zone) if text else None)
         return {cid: look for cid, look in looks.items() if look != Look()}
 
     async def of(self, batch: Batch, language: str, looks: Looks) -> Body:

@@ -367,13 +367,13 @@ class OutboxConsumer:
 
         Digests do not count: what is in flight is one.
         """
-        habits, since_s = {}, {}
+        user_settings, since_s = {}, {}
         for uid, flying in in_flight.items():
             acked = [batch for batch in flying if batch.acked]
-            own = msgspec.structs.replace(recipients[uid].habits, digest=None)
-            if acked and own.waits and self._dispatch.doubts_confirmed(uid):
-                habits[uid], since_s[uid] = own, acked[0].claimed_s
-        return await self._withholding.rests_s(habits, since_s)
+            own = msgspec.structs.replace(recipients[uid].user_settings, digest=None)
+            if acked and own.has_delivery_delays and self._dispatch.doubts_confirmed(uid):
+                user_settings[uid], since_s[uid] = own, acked[0].claimed_s
+        return await self._withholding.rests_s(user_settings, since_s)
 
     async def _suspend(self, uid: UserId, flying: Sequence[Batch]) -> None:
         """Pause all subscriptions of a person whom nothing has reached for 14 days, until they write to us.
@@ -400,7 +400,7 @@ class OutboxConsumer:
         self, ready: Mapping[UserId, Recipient], choices: Mapping[UserId, Choice]
     ) -> dict[UserId, Recipient]:
         """Return the people to whom something may be sent now; the others' quiet hours or digests are waited for."""
-        waits = {uid: each.habits for uid, each in ready.items() if each.habits.waits}
+        waits = {uid: each.user_settings for uid, each in ready.items() if each.user_settings.has_delivery_delays}
         rests_s = await self._withholding.rests_s(waits, {uid: choice.since_s for uid, choice in choices.items()})
         for uid, rest_s in rests_s.items():
             self._dispatch.rest(uid, self._clock.monotonic_s() + rest_s)
@@ -421,11 +421,11 @@ class OutboxConsumer:
         jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
         messages, empty = [], []
         for uid, own in batches.items():
-            habits, preferences = recipients[uid].habits, recipients[uid].preferences
-            looks = await self._bodies.looks(uid, own, preferences, habits.zone)
+            user_settings, preferences = recipients[uid].user_settings, recipients[uid].preferences
+            looks = await self._bodies.looks(uid, own, preferences, user_settings.zone)
             asked = self._receipts.sends(uid)
             for batch in own:
-                body = await self._bodies.of(batch, habits.speaks, looks)
+                body = await self._bodies.of(batch, user_settings.effective_language, looks)
                 if body.xml:
                     stanza = self._stanza(jids[uid], batch, body.xml, asked=asked)
                     messages.append(_Message(uid, batch, body, stanza, asked))

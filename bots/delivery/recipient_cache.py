@@ -14,8 +14,8 @@ from service.observability.metrics import RECEIPT
 from service.observability.tracing import TRACING
 from service.store import Store
 from service.store.delivery.outbox import MessageId
-from service.users.preferences import ByNumber
-from service.users.quiet_hours import Habits
+from service.users.preferences import PreferencesByNumber
+from service.users.quiet_hours import UserSettings
 
 MOST_UNANSWERED: Final = 20
 """After so many batches without a receipt no more are awaited, until one comes. Of so many batches receipts are
@@ -27,8 +27,8 @@ _MOST_TIMED: Final = 10_000
 class Recipient(msgspec.Struct, frozen=True):
     """When one person wants messages, of what and how, as it was when a burst for them began."""
 
-    habits: Habits
-    preferences: ByNumber
+    user_settings: UserSettings
+    preferences: PreferencesByNumber
 
 
 class Recipients:

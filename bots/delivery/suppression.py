@@ -23,8 +23,17 @@ from service.discovery.saved_searches import Subject
 from service.model import ChannelId, Delta, UserId
 from service.store import Store
 from service.store.delivery.outbox import OutboxItem, QueuedItem, Withheld
-from service.users.preferences import DIGEST_TAKES_S, FOR_ALL, chooses, free_s, interval_s, spaces, subjects, withheld
-from service.users.quiet_hours import Habits, may_be_told_s
+from service.users.preferences import (
+    DIGEST_TOLERANCE_S,
+    FOR_ALL,
+    build_subjects,
+    earliest_send_s,
+    effective_interval_s,
+    has_filters,
+    has_intervals,
+    suppressed_positions,
+)
+from service.users.quiet_hours import UserSettings, earliest_delivery_s
 
 LOOKED_AT: Final = 100
 """Items of one person that may be sent now and that are examined before a claim; if all are withheld, it is their turn
@@ -66,7 +75,7 @@ class Choice(msgspec.Struct):
     def takes(self, each: QueuedItem, now_s: float) -> bool:
         """Count an item; return whether it may be sent now, as far as intervals go."""
         spacing_s = 0.0 if each.item.met else _spacing_s(self.recipient, self.numbers[each.item.channel])
-        due_s = free_s(each.queued_s, self.told_at_s.get(each.item.channel), spacing_s)
+        due_s = earliest_send_s(each.queued_s, self.told_at_s.get(each.item.channel), spacing_s)
         if spacing_s > 0:
             self.spaced.add(each.item.channel)
         if due_s > max(now_s, each.queued_s):
@@ -96,7 +105,9 @@ class Withholding:
 
         Others are absent from what is returned. Raises StoreUnavailable.
         """
-        people = {uid: own for uid, own in people.items() if chooses(own.preferences) or spaces(own.preferences)}
+        people = {
+            uid: own for uid, own in people.items() if has_filters(own.preferences) or has_intervals(own.preferences)
+        }
         if not people:
             return {}
         told_at_s = await self._store.outbox.told_at_s(list(people))
@@ -134,7 +145,7 @@ class Withholding:
             if choice.takes(each, now_s):
                 preferences, changes = choice.recipient.preferences, await self._changes(each.item)
                 number = choice.numbers[each.item.channel]
-                choice.withheld[each.place] = withheld(preferences, number, changes, edits=each.item.edits)
+                choice.withheld[each.place] = suppressed_positions(preferences, number, changes, edits=each.item.edits)
             else:
                 choice.withheld[each.place] = "later"
 
@@ -143,7 +154,7 @@ class Withholding:
         seen = self._seen.get(place)
         if seen is None:
             found = await versions(self._store.channels, item)
-            seen = self._seen[place] = tuple((delta, subjects(delta.changes)) for delta in found.deltas)
+            seen = self._seen[place] = tuple((delta, build_subjects(delta.changes)) for delta in found.deltas)
         return seen
 
     # Quiet hours, digests, presence.
@@ -163,7 +174,7 @@ class Withholding:
         self._probed_s.pop(uid, None)
 
     async def rests_s(
-        self, people: Mapping[UserId, Habits], since_s: Mapping[UserId, float | None]
+        self, people: Mapping[UserId, UserSettings], since_s: Mapping[UserId, float | None]
     ) -> dict[UserId, float]:
         """Return who wants no messages now, and for how many seconds. Raises StoreUnavailable.
 
@@ -176,12 +187,12 @@ class Withholding:
         wall_s = self._clock.wall_s()
         others = [uid for uid in people if uid not in since_s]
         waits_s = dict(zip(others, await self._store.outbox.oldest_s(others), strict=True)) | dict(since_s)
-        for uid, habits in people.items():
+        for uid, user_settings in people.items():
             queued_s = waits_s[uid]
             if queued_s is None:
                 continue
-            rest_s = may_be_told_s(habits, queued_s, wall_s) - wall_s
-            if habits.heeds_presence:
+            rest_s = earliest_delivery_s(user_settings, queued_s, wall_s) - wall_s
+            if user_settings.heeds_presence:
                 rest_s = max(rest_s, await self._absent_s(uid))
             if rest_s > 0:
                 resting[uid] = rest_s
@@ -204,5 +215,5 @@ class Withholding:
 
 
 def _spacing_s(recipient: Recipient, number: int) -> float:
-    wanted_s = interval_s(recipient.preferences, number)
-    return max(0.0, wanted_s - DIGEST_TAKES_S) if recipient.habits.digest is not None else wanted_s
+    wanted_s = effective_interval_s(recipient.preferences, number)
+    return max(0.0, wanted_s - DIGEST_TOLERANCE_S) if recipient.user_settings.digest is not None else wanted_s

@@ -167,7 +167,7 @@ class Importing:
         return probed.channel.id
 
     async def _tell(self, jid: str, came: Imported) -> None:
-        (habits,) = await self._store.users.habits([user_id(jid)])
-        content = stanzas.payload(came.text(habits.speaks)) + stanzas.REQUEST
+        (user_settings,) = await self._store.users.user_settings([user_id(jid)])
+        content = stanzas.payload(came.text(user_settings.effective_language)) + stanzas.REQUEST
         ident = fresh_id(user_id(jid))
         await send_until_confirmed(self._link, [stanzas.message(self._link.address, jid, ident, content)])

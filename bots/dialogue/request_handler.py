@@ -38,8 +38,8 @@ from service.store.delivery.outbox import Batch, MessageId, ToldMessage
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.people.users import UserState
 from service.store.subscriptions.subscriptions import Resumed
-from service.users.preferences import FOR_ALL, NONE, ByNumber, Preferences
-from service.users.quiet_hours import Habits
+from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences, PreferencesByNumber
+from service.users.quiet_hours import UserSettings
 
 _HOUR_S = 3600.0
 
@@ -70,12 +70,12 @@ class House:
             mine = await self.store.subscriptions.of_user(jid)
             await self.store.pauses.reinstate(jid, [held.channel for held in mine])
         client_language = spoken(tag)
-        if client_language in ("", known.habits.client_language):
+        if client_language in ("", known.user_settings.client_language):
             return known
         await self.store.users.set_client_language(jid, client_language)
         self.delivery.on_settings_changed(jid)
-        habits = msgspec.structs.replace(known.habits, client_language=client_language)
-        return msgspec.structs.replace(known, habits=habits)
+        user_settings = msgspec.structs.replace(known.user_settings, client_language=client_language)
+        return msgspec.structs.replace(known, user_settings=user_settings)
 
 
 class Queries:
@@ -135,11 +135,11 @@ class Queries:
                 failing[state.channel.id] = (last[0].outcome if last else "", state.failing_since_s)
         return len(workers), failing
 
-    async def habits(self) -> Habits:
+    async def user_settings(self) -> UserSettings:
         """Return when the person wants to hear from us."""
-        return (await self._store.users.habits([self._uid]))[0]
+        return (await self._store.users.user_settings([self._uid]))[0]
 
-    async def preferences(self) -> ByNumber:
+    async def preferences(self) -> PreferencesByNumber:
         """Return what the person wants of their subscriptions."""
         return (await self._store.preferences.of_users([self._uid]))[0]
 
@@ -217,11 +217,11 @@ class RequestHandler(Queries):
         """Return which of these channels were paused, and what came meanwhile."""
         return await self._store.pauses.resume(self._jid, cids, watches=watches)
 
-    async def set_habits(self, habits: Habits) -> None:
+    async def set_user_settings(self, user_settings: UserSettings) -> None:
         """Change when the person wants to hear from us."""
-        await self._store.users.set_habits(self._jid, habits)
+        await self._store.users.set_user_settings(self._jid, user_settings)
         self._house.delivery.on_settings_changed(self._jid)
-        if habits.heeds_presence:
+        if user_settings.heeds_presence:
             self._house.delivery.request_presence(self._jid)
 
     async def set_preferences(self, number: int, preferences: Preferences) -> None:
@@ -320,7 +320,7 @@ class DryRun(Queries):
         self.would.append(f"Resume {len(paused):,} subscriptions{_AND_WATCHES if watches else ''}.")
         return Resumed(withheld)
 
-    async def set_habits(self, _habits: Habits) -> None:
+    async def set_user_settings(self, _user_settings: UserSettings) -> None:
         """Note the change."""
         self.would.append("Keep when they want to hear from us.")
 
@@ -385,9 +385,9 @@ def _name(channel: Channel | None) -> str:
     return (channel.title or channel.url) if channel else "a channel that is gone"
 
 
-def followed(subscription: Subscription, channel: Channel, preferences: ByNumber) -> Followed:
+def followed(subscription: Subscription, channel: Channel, preferences: PreferencesByNumber) -> Followed:
     """Return a subscription as its person sees it."""
-    own = preferences.get(subscription.number, NONE)
+    own = preferences.get(subscription.number, NO_PREFERENCES)
     channel = msgspec.structs.replace(channel, title=own.title or channel.title)
-    muted = own.muted or preferences.get(FOR_ALL, NONE).muted
+    muted = own.muted or preferences.get(FOR_ALL, NO_PREFERENCES).muted
     return Followed(subscription.number, channel, paused=subscription.paused_version is not None, muted=muted)

@@ -22,8 +22,8 @@ from bots.replies.settings import (
 )
 from bots.replies.subscriptions import NoSuchSubscription
 from service.errors import CoronetError
-from service.users.preferences import FOR_ALL, NONE, Preferences
-from service.users.quiet_hours import Habits
+from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences
+from service.users.quiet_hours import UserSettings
 
 _AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
 
@@ -105,31 +105,31 @@ async def _one(requests: Requests, target: Target) -> tuple[int, Followed | None
             return NoSuchSubscription()
         followed = found[0]
     number = FOR_ALL if followed is None else followed.number
-    return number, followed, (await requests.preferences()).get(number, NONE)
+    return number, followed, (await requests.preferences()).get(number, NO_PREFERENCES)
 
 
-async def settle(requests: Requests, words: str, read: Callable[[Habits, str], Habits | Reply]) -> Reply:
-    """Change the person's habits as ``read`` reads these words, or tell how they are."""
-    habits = await requests.habits()
+async def settle(requests: Requests, words: str, read: Callable[[UserSettings, str], UserSettings | Reply]) -> Reply:
+    """Change the person's settings as ``read`` reads these words, or tell how they are."""
+    user_settings = await requests.user_settings()
     words = words.strip()
     if not words:
-        return HabitsTold(habits, requests.now_s())
-    changed = read(habits, words)
+        return HabitsTold(user_settings, requests.now_s())
+    changed = read(user_settings, words)
     if isinstance(changed, Reply):
         return changed
-    await requests.set_habits(changed)
+    await requests.set_user_settings(changed)
     return HabitsTold(changed, requests.now_s(), changed=True)
 
 
 async def speak(requests: Requests, words: str) -> Reply:
     """Change the language we speak with a person, or tell which it is."""
-    habits = await requests.habits()
+    user_settings = await requests.user_settings()
     words = words.strip()
     if words:
         is_automatic = words.lower() in _AUTOMATIC
         language = "" if is_automatic else language_named(words)
         if not language and not is_automatic:
             return NoSuchLanguage(words)
-        habits = msgspec.structs.replace(habits, language=language)
-        await requests.set_habits(habits)
-    return LanguageTold(spoken(habits.speaks) or SOURCE, changed=bool(words))
+        user_settings = msgspec.structs.replace(user_settings, language=language)
+        await requests.set_user_settings(user_settings)
+    return LanguageTold(spoken(user_settings.effective_language) or SOURCE, changed=bool(words))

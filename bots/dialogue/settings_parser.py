@@ -24,8 +24,15 @@ from bots.replies.settings import (
 )
 from bots.replies.subscriptions import Wishes
 from service.feeds.parsing.html_text import one_line
-from service.users.preferences import LEAST_INTERVAL_S, MOST_INTERVAL_S, MOST_RULES, Preferences, Rule, parse_test
-from service.users.quiet_hours import DAYS, EVERY_DAY, Digest, Habits, Quiet, zone_named
+from service.users.preferences import (
+    MAX_INTERVAL_S,
+    MAX_RULES,
+    MIN_INTERVAL_S,
+    FilterRule,
+    Preferences,
+    parse_condition,
+)
+from service.users.quiet_hours import DAYS, EVERY_DAY, DigestSchedule, QuietHours, UserSettings, find_time_zones
 
 ON: Final = frozenset(("on", "yes", "true", "an", "ein", "ja", "oui", "activer", "activé", "sí", "si", "activar"))
 OFF: Final = frozenset(
@@ -109,40 +116,40 @@ def _day(name: str) -> int | None:
     return next((number for number, names in enumerate(_DAYS) if any(full.startswith(name) for full in names)), None)
 
 
-def quieted(habits: Habits, words: str) -> Habits | Reply:
-    """Return habits with these quiet hours, ``off`` or ``presence``."""
+def quieted(user_settings: UserSettings, words: str) -> UserSettings | Reply:
+    """Return the settings with these quiet hours, ``off`` or ``presence``."""
     if words.lower() in OFF:
-        return msgspec.structs.replace(habits, quiet=None, heeds_presence=False)
+        return msgspec.structs.replace(user_settings, quiet=None, heeds_presence=False)
     if words.lower() in _PRESENCE:
-        return msgspec.structs.replace(habits, heeds_presence=True)
+        return msgspec.structs.replace(user_settings, heeds_presence=True)
     hours = quiet(words)
-    return msgspec.structs.replace(habits, quiet=hours) if hours else UnreadableTime("quiet", words)
+    return msgspec.structs.replace(user_settings, quiet=hours) if hours else UnreadableTime("quiet", words)
 
 
-def gathered(habits: Habits, words: str) -> Habits | Reply:
-    """Return habits with this digest, or ``off``."""
+def gathered(user_settings: UserSettings, words: str) -> UserSettings | Reply:
+    """Return the settings with this digest, or ``off``."""
     off = words.lower() in OFF
     rhythm = None if off else digest(words)
-    return msgspec.structs.replace(habits, digest=rhythm) if rhythm or off else UnreadableTime("digest", words)
+    return msgspec.structs.replace(user_settings, digest=rhythm) if rhythm or off else UnreadableTime("digest", words)
 
 
-def in_zone(habits: Habits, words: str) -> Habits | Reply:
-    """Return habits with the time zone of this name."""
-    zones = zone_named(words)
-    return msgspec.structs.replace(habits, zone=zones[0]) if len(zones) == 1 else NoSuchZone(words, zones)
+def in_zone(user_settings: UserSettings, words: str) -> UserSettings | Reply:
+    """Return the settings with the time zone of this name."""
+    zones = find_time_zones(words)
+    return msgspec.structs.replace(user_settings, zone=zones[0]) if len(zones) == 1 else NoSuchZone(words, zones)
 
 
-def quiet(words: str) -> Quiet | None:
+def quiet(words: str) -> QuietHours | None:
     """Return hours to be quiet, from ``HH:MM-HH:MM`` and perhaps days: ``mon-fri``, ``sat,sun``, ``weekdays``."""
     hours, _, days = TO.sub("-", FROM.sub("", bare(words))).partition(" ")
     begins, dash, ends = hours.partition("-")
     first, last, chosen = _minute(begins), _minute(ends), _days(days) if days.strip() else EVERY_DAY
     if not dash or first is None or last is None or chosen is None:
         return None
-    return Quiet(first, last, chosen)
+    return QuietHours(first, last, chosen)
 
 
-def digest(words: str) -> Digest | None:
+def digest(words: str) -> DigestSchedule | None:
     """Return how to gather news, from ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; times may be left out."""
     plain = f"{bare(words)} "
     named = next((name for name in RHYTHMS if plain.startswith(f"{name} ")), None)
@@ -151,16 +158,16 @@ def digest(words: str) -> Digest | None:
     rest = AT.sub(" ", f" {plain.removeprefix(named).strip()}").split()
     at = _minute(rest[-1]) if rest else None
     before = rest[:-1] if at is not None else rest
-    found = Digest("day") if at is None else Digest("day", at)
+    found = DigestSchedule("day") if at is None else DigestSchedule("day", at)
     match RHYTHMS[named], before:
         case "hour", [] if not rest:
-            return Digest("hour")
+            return DigestSchedule("hour")
         case "day", []:
             return found
         case "week", []:
-            return Digest("week", found.at)
+            return DigestSchedule("week", found.at)
         case "week", [name] if (day := _day(name)) is not None:
-            return Digest("week", found.at, day)
+            return DigestSchedule("week", found.at, day)
     return None
 
 
@@ -244,7 +251,7 @@ def _with_interval(before: Preferences, value: str, *, off: bool, usual: bool) -
     seconds = interval_s(value)
     if off or usual or bare(value) in AT_ONCE:
         return msgspec.structs.replace(before, interval_s=None if usual else 0)
-    if seconds is None or not LEAST_INTERVAL_S <= seconds <= MOST_INTERVAL_S:
+    if seconds is None or not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
         return UnreadableSetting("interval", value)
     return msgspec.structs.replace(before, interval_s=seconds)
 
@@ -267,7 +274,7 @@ def _with_template(before: Preferences, value: str, *, off: bool, usual: bool) -
     return msgspec.structs.replace(before, template=template)
 
 
-def filtered(rules: tuple[Rule, ...], word: str, rest: str) -> tuple[Rule, ...] | Reply:
+def filtered(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple[FilterRule, ...] | Reply:
     """Return filters after ``deny words``, ``allow words`` or ``off number``; or what is wrong with that."""
     if word in OFF or word in ("remove", "delete"):
         number = _NUMBER.fullmatch(rest)
@@ -279,7 +286,7 @@ def filtered(rules: tuple[Rule, ...], word: str, rest: str) -> tuple[Rule, ...] 
     kind = _KINDS.get(word)
     if kind is None or not rest:
         return Incomplete("filter")
-    rule = Rule(allow=kind, test=parse_test(rest))
+    rule = FilterRule(allow=kind, test=parse_condition(rest))
     if rule in rules:
         return rules
-    return (*rules, rule) if len(rules) < MOST_RULES else FiltersFull(MOST_RULES)
+    return (*rules, rule) if len(rules) < MAX_RULES else FiltersFull(MAX_RULES)

@@ -34,12 +34,12 @@ from service.feeds import opml
 from service.feeds.opml import OpmlDocument
 from service.feeds.urls import canonical_url, channel_id, page_url
 from service.model import Channel, Entry
-from service.users.preferences import FOR_ALL, NONE, USUAL_PROOF, Preferences
+from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Preferences
 
 
 async def subscribe(requests: Requests, url: str, wishes: Wishes, *, as_page: bool = False) -> Reply:
     """Subscribe to what is at a canonical URL; ``as_page``: to that page itself, or the part its selector names."""
-    wanted = wished(NONE, wishes)
+    wanted = wished(NO_PREFERENCES, wishes)
     if not isinstance(wanted, Preferences):
         return wanted
     mine = await requests.subscriptions()
@@ -78,14 +78,14 @@ async def _begin(
 ) -> Reply:
     """Subscribe to a channel as it is wished; ``latest`` is None if nobody has looked at it just now."""
     preferences = await requests.preferences()
-    proof = _wished(Preferences(proof=preferences.get(FOR_ALL, NONE).proof), wishes).proof
-    proof = USUAL_PROOF if proof is None else proof
+    proof = _wished(Preferences(proof=preferences.get(FOR_ALL, NO_PREFERENCES).proof), wishes).proof
+    proof = DEFAULT_PROOF if proof is None else proof
     if latest is None and proof:
         latest = await requests.latest(channel.id, proof)
     number, new = await requests.subscribe(channel.id)
-    own = NONE
+    own = NO_PREFERENCES
     if wishes:
-        own = msgspec.structs.replace(_wished(preferences.get(number, NONE), wishes), proof=None)
+        own = msgspec.structs.replace(_wished(preferences.get(number, NO_PREFERENCES), wishes), proof=None)
         await requests.set_preferences(number, own)
         channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     shown = latest[:proof] if latest is not None and proof else None

@@ -9,8 +9,23 @@ from bots.replies.base import Followed, Refusal, Reply, fitted, title
 from bots.replies.entry_templates import MOST_CHARS, MOST_LINES, VARIABLES
 from bots.replies.help import HELP
 from service.feeds.parsing.html_text import one_line
-from service.users.preferences import LEAST_INTERVAL_S, MOST_INTERVAL_S, NONE, USUAL_PROOF, Preferences, Rule, written
-from service.users.quiet_hours import EVERY_DAY, MINUTES_PER_HOUR, Digest, Habits, Quiet, zoned
+from service.users.preferences import (
+    DEFAULT_PROOF,
+    MAX_INTERVAL_S,
+    MIN_INTERVAL_S,
+    NO_PREFERENCES,
+    FilterRule,
+    Preferences,
+    format_condition,
+)
+from service.users.quiet_hours import (
+    EVERY_DAY,
+    MINUTES_PER_HOUR,
+    DigestSchedule,
+    QuietHours,
+    UserSettings,
+    local_datetime,
+)
 
 
 class Paused(Reply, frozen=True):
@@ -122,7 +137,7 @@ def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[
     usual_title, usual_format = voice.say("as its publisher calls it"), voice.say("the usual one")
     rows = [f"mute: {on if preferences.muted else off}"]
     if for_all:
-        proof = USUAL_PROOF if preferences.proof is None else preferences.proof
+        proof = DEFAULT_PROOF if preferences.proof is None else preferences.proof
         rows.append(f"proof: {proof or off}")
     else:
         rows.append(f"title: {one_line(preferences.title, 120) or usual_title}")
@@ -144,7 +159,7 @@ def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[
 
 def chosen(preferences: Preferences, voice: Voice) -> list[str]:
     """Return a line per setting that is not as usual."""
-    usual = _settings(NONE, voice, for_all=False)
+    usual = _settings(NO_PREFERENCES, voice, for_all=False)
     return [row for row in _settings(preferences, voice, for_all=False) if row not in usual]
 
 
@@ -183,8 +198,8 @@ class UnreadableSetting(Refusal, frozen=True):
                     "How far apart shall I tell you of it, from {least} to {most}? For example: `set #3 interval 2h`, "
                     "`set #3 interval daily`; `off` is at once, `default` as for all. How often it is looked at does "
                     "not follow from it: `why #3` tells that.",
-                    least=voice.exactly(LEAST_INTERVAL_S),
-                    most=voice.exactly(MOST_INTERVAL_S),
+                    least=voice.exactly(MIN_INTERVAL_S),
+                    most=voice.exactly(MAX_INTERVAL_S),
                 )
             case "format" if self.strangers:
                 return voice.say(
@@ -209,7 +224,7 @@ class Filters(Reply, frozen=True):
     """The filters of one subscription, or of all (``followed`` is None); ``changed``: from now on."""
 
     followed: Followed | None
-    rules: tuple[Rule, ...]
+    rules: tuple[FilterRule, ...]
     changed: bool = False
 
     def _text(self, voice: Voice) -> str:
@@ -226,9 +241,9 @@ class Filters(Reply, frozen=True):
         return fitted(head, rows, voice, voice.say("`filter {which} off 1` removes the first.", which=which))
 
 
-def _rule(rule: Rule) -> str:
+def _rule(rule: FilterRule) -> str:
     """Return a rule as it is written."""
-    return f"{'allow' if rule.allow else 'deny'} {one_line(written(rule.test), 200)}"
+    return f"{'allow' if rule.allow else 'deny'} {one_line(format_condition(rule.test), 200)}"
 
 
 class NoSuchFilter(Refusal, frozen=True):
@@ -257,42 +272,44 @@ class FiltersFull(Refusal, frozen=True):
 class HabitsTold(Reply, frozen=True):
     """When the person is told, said at ``now_s`` (Unix time); ``changed``: from now on."""
 
-    habits: Habits
+    user_settings: UserSettings
     now_s: float
     changed: bool = False
 
     def _text(self, voice: Voice) -> str:
-        habits = self.habits
+        user_settings = self.user_settings
         told = self._told(voice)
-        if habits.quiet:
-            told = voice.say("{told}, but nothing {hours}", told=told, hours=_quiet(habits.quiet, voice))
-        clock = zoned(self.now_s, habits.zone).strftime("%H:%M")
+        if user_settings.quiet:
+            told = voice.say("{told}, but nothing {hours}", told=told, hours=_quiet(user_settings.quiet, voice))
+        clock = local_datetime(self.now_s, user_settings.zone).strftime("%H:%M")
         words = voice.say(
-            "{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=habits.zone, time=clock
+            "{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=user_settings.zone, time=clock
         )
-        if habits.heeds_presence:
+        if user_settings.heeds_presence:
             held = voice.say(
                 "While you are away, busy or offline I hold everything back. For that I have to see your presence: "
                 "please accept my request."
             )
             words = f"{words}\n{held}"
-        if habits.zone != "UTC" or not (habits.quiet or (habits.digest and habits.digest.every != "hour")):
+        if user_settings.zone != "UTC" or not (
+            user_settings.quiet or (user_settings.digest and user_settings.digest.every != "hour")
+        ):
             return words
         return "\n".join([words, voice.say("If that is not your time, tell me where you are, e.g. `timezone Berlin`.")])
 
     def _told(self, voice: Voice) -> str:
         """Return how the person is told, as a clause that others can follow."""
-        if self.habits.digest is None:
+        if self.user_settings.digest is None:
             if self.changed:
                 return voice.say("From now on I tell you what is new at once")
             return voice.say("I tell you what is new at once")
-        rhythm = _digest(self.habits.digest, voice)
+        rhythm = _digest(self.user_settings.digest, voice)
         if self.changed:
             return voice.say("From now on I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
         return voice.say("I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
 
 
-def _digest(digest: Digest, voice: Voice) -> str:
+def _digest(digest: DigestSchedule, voice: Voice) -> str:
     match digest.every:
         case "hour":
             return voice.say("every full hour")
@@ -303,7 +320,7 @@ def _digest(digest: Digest, voice: Voice) -> str:
             return voice.say("every {day} at {time}", day=day, time=_clock(digest.at))
 
 
-def _quiet(quiet: Quiet, voice: Voice) -> str:
+def _quiet(quiet: QuietHours, voice: Voice) -> str:
     begins, ends = _clock(quiet.begins), _clock(quiet.ends)
     days = "" if quiet.days == EVERY_DAY else _days(quiet.days, voice)
     match quiet.begins != quiet.ends, bool(days):

@@ -21,7 +21,7 @@ from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError, UploadRefused
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry, FeedLink
-from service.users.preferences import NONE, Preferences
+from service.users.preferences import NO_PREFERENCES, Preferences
 
 Wishes = tuple[tuple[str, str], ...]
 """Settings that were asked for with a subscription, each with its value, as they were written."""
@@ -55,7 +55,7 @@ class Subscribed(Reply, frozen=True):
     latest: tuple[Entry, ...] | None
     discovered: bool = False
     moved: bool = False
-    preferences: Preferences = NONE
+    preferences: Preferences = NO_PREFERENCES
 
     def _text(self, voice: Voice) -> str:
         head = self._begun(voice)

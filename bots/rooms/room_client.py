@@ -263,7 +263,7 @@ class Rooms:
             case Drop(room):
                 self._begin(self._forget_address(room))
             case Excuse(to, room, reason):
-                speaks = (await self._store.users.get(to)).habits.speaks
+                speaks = (await self._store.users.get(to)).user_settings.effective_language
                 self._write(to, excuse(reason, room, voice(speaks)))
 
     def _write(self, to: str, words: str, kind: str = "chat") -> None:
@@ -327,7 +327,7 @@ class Rooms:
     async def _decide(self, event: RoomInvitation) -> None:
         """Follow an invitation, or say why not: to the inviter only if it is surely they."""
         by = event.inviter
-        speaker = voice((await self._store.users.get(by)).habits.speaks if event.is_vouched else "")
+        speaker = voice((await self._store.users.get(by)).user_settings.effective_language if event.is_vouched else "")
         if not event.is_vouched and not self._door.is_open:
             self._decline(event, excuse("not vouched for", event.room, speaker))
         elif not await self._door.admits(by):
@@ -411,7 +411,7 @@ class Rooms:
         known = await self._store.users.get(room)
         if not known.welcomed:
             await self._store.users.mark(room, welcomed=True)
-            self._write(room, in_a_room(kept.nick, voice(known.habits.speaks)), "groupchat")
+            self._write(room, in_a_room(kept.nick, voice(known.user_settings.effective_language)), "groupchat")
         if self._visits.settled(room):
             self._delivery.on_presence(UserAvailable(room))
         if deed.is_new and self._link.is_account:  # bookmarks (XEP-0402) are for people who look after the account

@@ -105,7 +105,7 @@ class Counter:
         try:
             if not ordered.receiver and await self._is_passed_on(ordered):
                 return
-            chosen = (await self._store.users.get(ordered.jid)).habits.language
+            chosen = (await self._store.users.get(ordered.jid)).user_settings.language
             speaker = voice(chosen or ordered.language)
             await self._step(ordered, speaker)
         except StoreUnavailable as error:

@@ -197,7 +197,7 @@ class Desk:
                 self._told_too_fast.pop((whose, name), None)
             # A room is spoken to as its owners and admins speak, not as whoever spoke last.
             known = await self._house.greet(known, said.language if said.can_manage else "")
-            person.language = known.habits.speaks
+            person.language = known.user_settings.effective_language
             return await self._converse(whose, said, known)
         except StoreUnavailable as error:
             words = Failed(error, "").text(person.language or said.language)
@@ -238,7 +238,7 @@ class Desk:
         if isinstance(reply, Question):
             self._asked[whose] = reply
         written = stanzas.file if isinstance(reply, ExportedAsFile) else stanzas.payload
-        more = map(written, reply.others(known.habits.speaks))
+        more = map(written, reply.others(known.user_settings.effective_language))
         return [*self._first(said, worded(known, reply)), *more]
 
     def _count_misunderstood(self, whose: str, said: MessageReceived) -> int:
@@ -270,7 +270,7 @@ def _order(place: Place) -> tuple[int, int]:
 
 def worded(known: UserState, reply: Reply) -> str:
     """Return a reply's text for a person of whom this was known when they wrote; who is new, or back, is greeted."""
-    language = known.habits.speaks
+    language = known.user_settings.effective_language
     greeting = "" if known.welcomed or isinstance(reply, Greeted) else f"{welcome(voice(language))}\n\n"
     if known.unreachable:
         greeting = f"{welcome_back(voice(language))}\n\n"

@@ -72,7 +72,9 @@ class Rehearsing:
             dry_run = DryRun(self._house, jid, known.most_subscriptions)
             reply = await answer(dry_run, text, asked)
             words = worded(known, reply)
-            lines.append(Line(text, (words, *reply.others(known.habits.speaks)), tuple(dry_run.would)))
+            lines.append(
+                Line(text, (words, *reply.others(known.user_settings.effective_language)), tuple(dry_run.would))
+            )
             asked = reply if isinstance(reply, Question) else None
         return tuple(lines)
 

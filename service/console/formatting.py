@@ -15,7 +15,7 @@ from service.errors import UserError
 from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector
 from service.model import PollingHints
-from service.users.quiet_hours import zoned
+from service.users.quiet_hours import local_datetime
 
 _MINUTE_S = 60
 _HOUR_S = 3600
@@ -87,7 +87,7 @@ def instant(unix_s: float) -> str:
 def clock(unix_s: float, zone: str, until: Literal["day", "second"] = "second") -> str:
     """Return a moment by the clocks of a zone: ``3 May 2026, 14:05:09 CEST``; what cannot be a date is an em dash."""
     try:
-        local = zoned(unix_s, zone)
+        local = local_datetime(unix_s, zone)
     except (ValueError, OverflowError, OSError):
         return "—"
     day = f"{local.day} {month_abbr[local.month]} {local.year}"

@@ -1,1 +1,1 @@
-"""People's preferences, and the hours at which they want messages. Pure."""
+"""Users' preferences per subscription, and when they want to receive messages. Pure."""

@@ -1,11 +1,12 @@
-"""What a person wants to be told of a channel, and how: mutes, titles, edits, templates, filters, intervals. Pure.
+"""A user's preferences for notifications of subscriptions: mute, title, edits, template, filters, interval. Pure.
 
-Each subscription has preferences of its own, by its number, and there are those for all (``FOR_ALL``). Both have to let
-a change pass; what is said of one subscription's edits and template counts before what is said for all.
+A user has preferences for each subscription, by its number, and preferences for all subscriptions (``FOR_ALL``). A
+change is delivered if the mutes and filters of both allow it. For edits, template and interval, the preferences of the
+subscription override those for all.
 
-Filters are rules over words, phrases and regular expressions (RE2). A change passes if no rule denies it and, where
-there are rules that allow, one of them does. Words are compared as the directory compares them; an expression takes
-time linear in the text.
+Filters are rules over words, phrases and regular expressions (RE2). A change is allowed if no deny rule matches and, if
+there are allow rules, at least one matches. Words are normalised as in the channel directory; matching a regular
+expression takes time linear in the text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,43 +21,43 @@ from service.errors import BadQuery
 from service.feeds.entries.version_parts import is_edit
 from service.model import Change, Delta
 
-MOST_RULES: Final = 50
-"""Of one subscription, or for all of them."""
-MOST_WORDS: Final = 50
+MAX_RULES: Final = 50
+"""Maximum number of rules of one subscription, or for all subscriptions."""
+MAX_WORDS_PER_RULE: Final = 50
 _QUOTES = '"“”„«»'
 
 
 class AnyWord(msgspec.Struct, frozen=True, tag="words"):
-    """All texts in which one of these words stands."""
+    """Matches text that contains at least one of ``words``."""
 
     words: tuple[str, ...]
 
 
-Test = AnyWord | Phrase | Pattern
+Condition = AnyWord | Phrase | Pattern
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """``allow``: tell only what meets this test, or another one that allows; else: tell nothing that meets it."""
+class FilterRule(msgspec.Struct, frozen=True):
+    """A filter rule. Changes must match at least one allow rule, if there is one, and no other rule."""
 
     allow: bool
-    test: Test
+    test: Condition
 
 
 FOR_ALL: Final = 0
-"""Stands in the place of a subscription's number."""
-LEAST_INTERVAL_S: Final = 60
-MOST_INTERVAL_S: Final = 7 * 86_400
-DIGEST_TAKES_S: Final = 600
-"""How late a digest's message may be: the next one is not to wait a whole round for that."""
+"""The number under which preferences for all subscriptions are stored."""
+MIN_INTERVAL_S: Final = 60
+MAX_INTERVAL_S: Final = 7 * 86_400
+DIGEST_TOLERANCE_S: Final = 600
+"""Subtracted from the interval between messages of a user with digests: a digest that was sent a few minutes late must
+not make the next one too early for the interval."""
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one person wants of one subscription, or of all.
+    """One user's preferences for one subscription, or for all; None means not set.
 
-    ``title`` is what they call it; ``edits``, whether they are told of edited entries, and ``template``, how entries
-    are written ("" for the usual way), are None where nothing was said. ``proof`` is how many of the latest entries are
-    shown when a subscription begins. ``interval_s`` is how far apart its messages are at the least, 0 for at once, None
-    where nothing was said.
+    ``title`` is the user's own name for the channel. ``edits``: whether edited entries are delivered. ``template`` is
+    the text template of entries ("" for the default format). ``proof`` is the number of latest entries shown when a
+    subscription begins. ``interval_s`` is the minimum time between two messages, 0 for none.
     """
 
     muted: bool = False
@@ -65,106 +66,107 @@ class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     template: str | None = None
     proof: int | None = None
     interval_s: int | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[FilterRule, ...] = ()
 
 
-NONE: Final = Preferences()
-USUAL_PROOF: Final = 1
+NO_PREFERENCES: Final = Preferences()
+DEFAULT_PROOF: Final = 1
 
-ByNumber = Mapping[int, Preferences]
-"""One person's preferences, by the numbers of their subscriptions and ``FOR_ALL``; what is absent is ``NONE``."""
+PreferencesByNumber = Mapping[int, Preferences]
+"""One user's preferences by subscription number, with ``FOR_ALL``; a missing number means ``NO_PREFERENCES``."""
 
 
-def tells_edits(preferences: ByNumber, number: int) -> bool:
-    """Say whether a person is told of edits of one subscription."""
+def are_edits_enabled(preferences: PreferencesByNumber, number: int) -> bool:
+    """Return whether edited entries of subscription ``number`` are delivered (default: yes)."""
     own, general = _both(preferences, number)
     if own.edits is not None:
         return own.edits
     return True if general.edits is None else general.edits
 
 
-def template(preferences: ByNumber, number: int) -> str:
-    """Return the template for one subscription; "" for the usual way."""
+def effective_template(preferences: PreferencesByNumber, number: int) -> str:
+    """Return the entry template for subscription ``number``; "" for the default format."""
     own, general = _both(preferences, number)
     return (own.template if own.template is not None else general.template) or ""
 
 
-def interval_s(preferences: ByNumber, number: int) -> int:
-    """Return how far apart a person wants to be told of one subscription; 0 for at once."""
+def effective_interval_s(preferences: PreferencesByNumber, number: int) -> int:
+    """Return the minimum time between messages of subscription ``number``, in seconds; 0 for none."""
     own, general = _both(preferences, number)
     return (own.interval_s if own.interval_s is not None else general.interval_s) or 0
 
 
-def chooses(preferences: ByNumber) -> bool:
-    """Say whether :func:`withheld` may find anything of any subscription."""
+def has_filters(preferences: PreferencesByNumber) -> bool:
+    """Return whether :func:`suppressed_positions` can suppress a change of any subscription."""
     return any(each.muted or each.rules or each.edits is False for each in preferences.values())
 
 
-def spaces(preferences: ByNumber) -> bool:
-    """Say whether there is a subscription of which a person is not told at once."""
+def has_intervals(preferences: PreferencesByNumber) -> bool:
+    """Return whether any subscription has a minimum time between messages."""
     return any(each.interval_s for each in preferences.values())
 
 
-def free_s(queued_s: float, told_s: float | None, interval_s: float) -> float:
-    """Return from when on an item of a channel may be sent that was queued at ``queued_s`` (all Unix s).
+def earliest_send_s(queued_s: float, last_message_s: float | None, interval_s: float) -> float:
+    """Return the earliest time (Unix s) at which a channel's item that was queued at ``queued_s`` may be sent.
 
-    What comes after a quiet time may be sent at once; what follows sooner than the interval waits for its end. The
-    channel was told last at ``told_s``, None for never: what was queued by then and had no room in that message is
-    part of it. How often the channel is polled does not depend on it.
+    The item waits until ``interval_s`` has passed since ``last_message_s``, the channel's last message to the user
+    (None if there was none). An item that was queued before that message, but did not fit into it, does not wait.
+    The interval does not affect how often the channel is polled.
     """
-    if told_s is None or queued_s <= told_s:
+    if last_message_s is None or queued_s <= last_message_s:
         return queued_s
-    return max(queued_s, told_s + interval_s)
+    return max(queued_s, last_message_s + interval_s)
 
 
-def withheld(
-    preferences: ByNumber, number: int, versions: Iterable[tuple[Delta, Sequence[Subject]]], *, edits: bool
+def suppressed_positions(
+    preferences: PreferencesByNumber, number: int, versions: Iterable[tuple[Delta, Sequence[Subject]]], *, edits: bool
 ) -> tuple[int, ...] | None:
-    """Return the positions of changes that a person is not told, counted through; None for everything.
+    """Return the positions of the changes that must not be delivered, or None if nothing may be delivered.
 
-    ``versions`` of one subscription would be told as one, each with its changes as :func:`subjects`
-    returns them; ``edits`` says which part of them. Notices pass every filter, but no mute.
+    ``versions`` are the deltas of one outbox item, each with its changes as :func:`build_subjects` returns them;
+    positions count through all of them. The item has either the edits or the other changes (``edits``). Notices are not
+    filtered, but a muted subscription delivers none.
     """
     both = _both(preferences, number)
-    if any(each.muted for each in both) or (edits and not tells_edits(preferences, number)):
+    if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):
         return None
-    left_out, anything, first = [], False, 0
-    for delta, seen in versions:
-        anything = anything or delta.notice is not None
-        for position, (change, subject) in enumerate(zip(delta.changes, seen, strict=True), first):
+    suppressed, has_content, first = [], False, 0
+    for delta, subjects in versions:
+        has_content = has_content or delta.notice is not None
+        for position, (change, subject) in enumerate(zip(delta.changes, subjects, strict=True), first):
             if is_edit(change) is not edits:
                 continue
-            if all(passes(each.rules, subject) for each in both):
-                anything = True
+            if all(is_allowed(each.rules, subject) for each in both):
+                has_content = True
             else:
-                left_out.append(position)
+                suppressed.append(position)
         first += len(delta.changes)
-    return tuple(left_out) if anything or not left_out else None
+    return tuple(suppressed) if has_content or not suppressed else None
 
 
-def _both(preferences: ByNumber, number: int) -> tuple[Preferences, Preferences]:
-    return preferences.get(number, NONE), preferences.get(FOR_ALL, NONE)
+def _both(preferences: PreferencesByNumber, number: int) -> tuple[Preferences, Preferences]:
+    return preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES)
 
 
-def passes(rules: Sequence[Rule], subject: Subject) -> bool:
-    """Say whether rules let a change pass."""
-    if any(_meets(subject, rule.test) for rule in rules if not rule.allow):
+def is_allowed(rules: Sequence[FilterRule], subject: Subject) -> bool:
+    """Return whether filter rules allow the delivery of a change."""
+    if any(_matches(subject, rule.test) for rule in rules if not rule.allow):
         return False
     allowing = [rule.test for rule in rules if rule.allow]
-    return not allowing or any(_meets(subject, test) for test in allowing)
+    return not allowing or any(_matches(subject, test) for test in allowing)
 
 
-def subjects(changes: Iterable[Change]) -> tuple[Subject, ...]:
-    """Return changes as rules see them: title, text, tags and, of a page, what stood there before."""
-    found = []
+def build_subjects(changes: Iterable[Change]) -> tuple[Subject, ...]:
+    """Return the text that filter rules examine of each change: title, summary, tags and a page's previous text."""
+    subjects = []
     for change in changes:
         parts = (change.entry.summary, change.before, *change.entry.tags)
-        found.append(Subject(msgspec.structs.replace(change.entry, summary="\n".join(filter(None, parts))), ()))
-    return tuple(found)
+        subjects.append(Subject(msgspec.structs.replace(change.entry, summary="\n".join(filter(None, parts))), ()))
+    return tuple(subjects)
 
 
-def parse_test(text: str) -> Test:
-    """Return what ``"a phrase"``, ``/a regular expression/`` or plain words stand for. Raises :class:`BadQuery`."""
+def parse_condition(text: str) -> Condition:
+    """Parse ``"a phrase"``, ``/a regular expression/`` or plain words (any of them). Raises :class:`BadQuery`."""
     text = text.strip()
     if len(text) > len("//") and text.startswith("/") and text.endswith("/"):
         pattern = Pattern(text[1:-1])
@@ -173,16 +175,16 @@ def parse_test(text: str) -> Test:
     found = tuple(words(text, common=True))
     if not found:
         raise BadQuery('There is no word in that. Name words, "a phrase" or /a regular expression/.')
-    if len(found) > MOST_WORDS:
-        raise BadQuery("Those are {count} words; {most} are the most.", count=len(found), most=MOST_WORDS)
+    if len(found) > MAX_WORDS_PER_RULE:
+        raise BadQuery("Those are {count} words; {most} are the most.", count=len(found), most=MAX_WORDS_PER_RULE)
     quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES
     return Phrase(found) if quoted else AnyWord(tuple(dict.fromkeys(found)))
 
 
-def written(test: Test) -> str:
-    """Return a test as :func:`parse_test` reads it."""
+def format_condition(test: Condition) -> str:
+    """Return a condition in the syntax of :func:`parse_condition`."""
     return " ".join(test.words) if isinstance(test, AnyWord) else query_parser.written(test)
 
 
-def _meets(subject: Subject, test: Test) -> bool:
+def _matches(subject: Subject, test: Condition) -> bool:
     return not subject.words.isdisjoint(test.words) if isinstance(test, AnyWord) else matches(test, subject)

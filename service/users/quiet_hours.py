@@ -1,9 +1,7 @@
-"""When a person wants to hear from us, and in which language: quiet hours and digests, by the clocks of their zone.
+"""A user's settings for all messages: quiet hours, digests, time zone and language. Pure: times are arguments.
 
-Pure: times are arguments.
-
-Local times follow the zone's rules (PEP 495): what falls into the hour that is skipped in spring happens an hour
-later, what falls into the one that is repeated in autumn happens the first time only.
+Quiet hours and digests use local time in the user's zone (PEP 495). A local time that daylight saving skips in spring
+means one hour later; a local time that is repeated in autumn means its first occurrence.
 """
 
 from collections.abc import Iterator
@@ -23,88 +21,91 @@ Weekday = Annotated[int, msgspec.Meta(ge=0, lt=len(DAYS))]
 """0 is Monday."""
 
 
-class Quiet(msgspec.Struct, frozen=True):
-    """Hours in which nothing is told, from a minute of these days until the next time that the clock shows ``ends``."""
+class QuietHours(msgspec.Struct, frozen=True):
+    """Daily hours without messages: from ``begins`` on each of ``days`` until the next local time ``ends``."""
 
     begins: MinuteOfDay
     ends: MinuteOfDay
     days: tuple[Weekday, ...] = EVERY_DAY
 
 
-class Digest(msgspec.Struct, frozen=True):
-    """News are told together, at the full hour, or at a minute of each day, or of one ``day`` of the week."""
+class DigestSchedule(msgspec.Struct, frozen=True):
+    """When digests are sent: every full hour, or at the minute ``at`` of every day or of one ``day`` of the week."""
 
     every: Literal["hour", "day", "week"]
     at: MinuteOfDay = 8 * MINUTES_PER_HOUR
     day: Weekday = 0
 
 
-class Habits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one person wants; ``zone`` is a name of the tz database.
+class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One user's settings for messages; ``zone`` is a name in the tz database.
 
-    ``heeds_presence``: nothing is told while they are away, busy or offline, as far as they let us see it.
-    ``language`` is the tag of the language they chose, ``client_language`` of the one their client last said it speaks;
-    "" where nothing was said.
+    ``heeds_presence``: no messages are sent while the user's presence is away, busy or offline, if the bot can see it.
+    ``language`` is the tag of the language that the user chose, ``client_language`` the last language of their client;
+    "" if unknown.
     """
 
     zone: str = "UTC"
-    quiet: Quiet | None = None
-    digest: Digest | None = None
+    quiet: QuietHours | None = None
+    digest: DigestSchedule | None = None
     heeds_presence: bool = False
     language: str = ""
     client_language: str = ""
 
     @property
-    def speaks(self) -> str:
-        """The tag of their language, as far as we know."""
+    def effective_language(self) -> str:
+        """The tag of the language in which to write to the user; "" if unknown."""
         return self.language or self.client_language
 
     @property
-    def waits(self) -> bool:
-        """Whether there is anything that they are not told at once."""
+    def has_delivery_delays(self) -> bool:
+        """Whether any of these settings can delay messages."""
         return self.quiet is not None or self.digest is not None or self.heeds_presence
 
 
-NONE = Habits()
-"""Who has none is told at once, at any time."""
+DEFAULT_USER_SETTINGS = UserSettings()
+"""The settings of a user who changed none: messages are sent at any time, without delay."""
 
 
-def may_be_told_s(habits: Habits, queued_s: float, now_s: float) -> float:
-    """Return when what was queued at ``queued_s`` may be told, not before now (Unix s)."""
+def earliest_delivery_s(user_settings: UserSettings, queued_s: float, now_s: float) -> float:
+    """Return the earliest time, not before ``now_s``, at which to send an item queued at ``queued_s`` (all Unix s)."""
     due_s = now_s
-    if habits.digest is not None:
-        due_s = max(now_s, next_digest_s(habits.digest, habits.zone, queued_s))
-    while habits.quiet is not None and (ends_s := _quiet_until_s(habits.quiet, habits.zone, due_s)) is not None:
+    if user_settings.digest is not None:
+        due_s = max(now_s, next_digest_s(user_settings.digest, user_settings.zone, queued_s))
+    while (
+        user_settings.quiet is not None
+        and (ends_s := _quiet_until_s(user_settings.quiet, user_settings.zone, due_s)) is not None
+    ):
         if ends_s - now_s > timedelta(weeks=1).total_seconds():
-            return ends_s  # quiet around the clock: something will have changed by then
+            return ends_s  # quiet hours without a gap: the settings will have changed by then
         due_s = ends_s
     return due_s
 
 
-def next_digest_s(digest: Digest, zone: str, after_s: float) -> float:
-    """Return when the first digest after this moment is due (Unix s)."""
+def next_digest_s(digest: DigestSchedule, zone: str, after_s: float) -> float:
+    """Return the time of the first digest after ``after_s`` (Unix s)."""
     if digest.every == "hour":
         local = datetime.fromtimestamp(after_s, UTC).astimezone(_zone(zone))
-        begun_s = local.minute * 60 + local.second + local.microsecond / 1e6
-        return after_s - begun_s + 3600
+        since_full_hour_s = local.minute * 60 + local.second + local.microsecond / 1e6
+        return after_s - since_full_hour_s + 3600
     days = (day for day in _days_from(zone, after_s) if digest.every == "day" or day.weekday() == digest.day)
     return next(at_s for day in days if (at_s := _unix_s(day, digest.at, zone)) > after_s)
 
 
-def zoned(unix_s: float, zone: str) -> datetime:
-    """Return a moment by the clocks of a zone."""
+def local_datetime(unix_s: float, zone: str) -> datetime:
+    """Return Unix time as a datetime in the time zone ``zone``."""
     return datetime.fromtimestamp(unix_s, _zone(zone))
 
 
-def zone_named(words: str) -> tuple[str, ...]:
-    """Return the zones that are meant: by their whole name, or by the city's; none if there is no such one."""
-    wanted = "_".join(words.split()).casefold()
-    exact = [name for name in _zones() if name.casefold() == wanted]
-    return tuple(exact or (name for name in _zones() if name.casefold().rpartition("/")[2] == wanted))
+def find_time_zones(name: str) -> tuple[str, ...]:
+    """Return the names of the time zones with this full name or city, ignoring case; () if there is none."""
+    key = "_".join(name.split()).casefold()
+    exact = [zone for zone in _zones() if zone.casefold() == key]
+    return tuple(exact or (zone for zone in _zones() if zone.casefold().rpartition("/")[2] == key))
 
 
-def _quiet_until_s(quiet: Quiet, zone: str, at_s: float) -> float | None:
-    """Return when the quiet hours end in which this moment lies; None if it lies in none."""
+def _quiet_until_s(quiet: QuietHours, zone: str, at_s: float) -> float | None:
+    """Return the end (Unix s) of the quiet hours that contain ``at_s``; None if none do."""
     for day in _days_from(zone, at_s - timedelta(days=1).total_seconds(), 3):
         if day.weekday() not in quiet.days:
             continue

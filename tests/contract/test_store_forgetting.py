@@ -19,7 +19,7 @@ from service.store.directory.saved_searches import FreshMatcher
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.subscriptions.opml_imports import MOST_WAITING
 from service.users.preferences import FOR_ALL, Preferences
-from service.users.quiet_hours import Habits
+from service.users.quiet_hours import UserSettings
 from tests.contract.test_store_subscriptions import DyingLink
 from tests.support.channels import make_channel
 
@@ -40,7 +40,7 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     """Do everything that leaves something of a person; return the id of a message in flight."""
     uid = keys.user_id(jid)
     await store.users.mark(jid, welcomed=True, receipts=True)
-    await store.users.set_habits(jid, Habits("Europe/Berlin"))
+    await store.users.set_user_settings(jid, UserSettings("Europe/Berlin"))
     for what in keys.RATES:
         await store.users.allow(jid, what, 5, 3600.0)
     for channel in channels:

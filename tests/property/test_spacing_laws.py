@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.users.preferences import free_s
+from service.users.preferences import earliest_send_s
 
 ARRIVALS = st.lists(st.integers(0, 10_000), max_size=60).map(sorted)
 
@@ -17,13 +17,13 @@ def tellings(queued_s: list[int], interval_s: int, most: int) -> list[tuple[floa
     now_s = float(min(queued_s, default=0))
     while waiting:
         arrived = [at_s for at_s in waiting if at_s <= now_s]
-        free = [at_s for at_s in arrived if free_s(at_s, told_s, interval_s) <= now_s][:most]
+        free = [at_s for at_s in arrived if earliest_send_s(at_s, told_s, interval_s) <= now_s][:most]
         if free:
             sent.append((now_s, free))
             told_s = now_s
             waiting = waiting[len(free) :]
         else:
-            now_s = min(max(now_s + 1, free_s(at_s, told_s, interval_s)) for at_s in waiting)
+            now_s = min(max(now_s + 1, earliest_send_s(at_s, told_s, interval_s)) for at_s in waiting)
     return sent
 
 
@@ -48,4 +48,4 @@ def test_whoever_was_told_hears_no_more_of_it_within_the_interval(
 
 @given(st.integers(0, 10_000), st.none() | st.integers(0, 10_000))
 def test_without_an_interval_everything_may_be_told_as_it_comes(queued_s: int, told_s: int | None) -> None:
-    assert free_s(queued_s, told_s, 0.0) == queued_s
+    assert earliest_send_s(queued_s, told_s, 0.0) == queued_s

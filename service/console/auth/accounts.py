@@ -18,7 +18,7 @@ from service.console.auth.roles import Visitor
 from service.errors import LimitReached, NotFound, OperationalError, PermissionDenied, UserError
 from service.store import Store
 from service.store.console.accounts import Account, Role
-from service.users.quiet_hours import zone_named
+from service.users.quiet_hours import find_time_zones
 
 NAME: Final = r"[a-z0-9][a-z0-9._-]{0,31}"
 SHORTEST: Final = 10
@@ -128,7 +128,7 @@ async def set_zone(store: Store, name: str, words: str) -> str:
 
     Returns the zone's name.
     """
-    zones = zone_named(words)
+    zones = find_time_zones(words)
     if len(zones) != 1:
         which = f"several: {', '.join(zones)}" if zones else "none"
         raise UserError(f"Of time zones called “{words[:50]}” there are {which}. Name it like Europe/Berlin.")

@@ -24,7 +24,7 @@ from service.errors import LimitReached, UserError
 from service.net.http_server import client_of
 from service.store import Store
 from service.store.console.accounts import BROWSER_TTL_S, SESSION_TTL_S, Account, digest
-from service.users.quiet_hours import zone_named
+from service.users.quiet_hours import find_time_zones
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
 
@@ -133,7 +133,7 @@ async def login(request: web.Request) -> web.Response:
     account = await _proved(request, name, given["password"])
     if account is None:
         return await login_form(request, 401, error="The name or the password is wrong.")
-    if not account.zone and zone_named(browsers_zone) == (browsers_zone,):
+    if not account.zone and find_time_zones(browsers_zone) == (browsers_zone,):
         await set_zone(request.app[STORE], name, browsers_zone)
     await record(request, name, "Log in.")
     return await logged_in(request, name, account, _inside(given["next"]))

@@ -154,8 +154,8 @@ async def page(request: web.Request) -> web.Response:
 async def one(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one person."""
     store, person = request.app[STORE], await get_person(request)
-    subscriptions, log, (habits,) = await asyncio.gather(
-        store.subscriptions.of_user(person.jid), deliveries(store, person.id), store.users.habits([person.id])
+    subscriptions, log, (user_settings,) = await asyncio.gather(
+        store.subscriptions.of_user(person.jid), deliveries(store, person.id), store.users.user_settings([person.id])
     )
     cids = [subscription.channel for subscription in subscriptions]
     channels = dict(zip(cids, await store.channels.many(cids), strict=True))
@@ -167,7 +167,7 @@ async def one(request: web.Request, status: int = 200, *, error: str = "") -> we
         subscriptions=subscriptions,
         channels=channels,
         messages=log.items,
-        habits=habits,
+        user_settings=user_settings,
         usual_most=request.app[SETTINGS].max_subscriptions_per_user,
         error=error,
     )

@@ -22,7 +22,7 @@ from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import ChannelId, UserId
 from service.store.client import keys
 from service.store.client.connection import BLOCK_AT_MOST_S, Link, Part, Value, script
-from service.users.preferences import MOST_INTERVAL_S
+from service.users.preferences import MAX_INTERVAL_S
 
 
 def stamp() -> float:
@@ -366,7 +366,7 @@ def _written(decided: Decided | None) -> tuple[Value, ...]:
     if decided is None:
         return ()
     last = next(reversed(decided.withheld), "0-1")
-    return last, " ".join(decided.spaced), MOST_INTERVAL_S, msgspec.json.encode(decided.withheld)
+    return last, " ".join(decided.spaced), MAX_INTERVAL_S, msgspec.json.encode(decided.withheld)
 
 
 def _age(batch: Batch) -> tuple[int, int]:

@@ -8,9 +8,8 @@ import msgspec
 from service.model import UserId
 from service.store.client import keys
 from service.store.client.connection import Command, Part, script
-from service.users.preferences import NONE as NO_PREFERENCES
-from service.users.preferences import ByNumber, Preferences
-from service.users.quiet_hours import NONE, Habits
+from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
+from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 
 
 class UserState(msgspec.Struct, frozen=True):
@@ -24,7 +23,7 @@ class UserState(msgspec.Struct, frozen=True):
     welcomed: bool = False
     receipts: bool = False
     unreachable: bool = False
-    habits: Habits = NONE
+    user_settings: UserSettings = DEFAULT_USER_SETTINGS
     suspended: bool = False
     most_subscriptions: int | None = None
 
@@ -32,11 +31,11 @@ class UserState(msgspec.Struct, frozen=True):
 _HABITS: Final = ("habits", "client_language")
 
 
-def _habits(written: bytes | None, client_language: bytes | None) -> Habits:
-    habits = msgspec.json.decode(written, type=Habits) if written else NONE
+def _decode_user_settings(written: bytes | None, client_language: bytes | None) -> UserSettings:
+    user_settings = msgspec.json.decode(written, type=UserSettings) if written else DEFAULT_USER_SETTINGS
     if not client_language:
-        return habits
-    return msgspec.structs.replace(habits, client_language=client_language.decode())
+        return user_settings
+    return msgspec.structs.replace(user_settings, client_language=client_language.decode())
 
 
 class Users(Part):
@@ -51,13 +50,13 @@ class Users(Part):
                 ("HMGET", keys.restrictions(uid), "suspended", "most_subscriptions"),
             ]
         )
-        welcomed, receipts, unreachable, *habits = found
+        welcomed, receipts, unreachable, *user_settings = found
         return UserState(
             jid,
             welcomed == b"1",
             receipts == b"1",
             unreachable is not None,
-            _habits(*habits),
+            _decode_user_settings(*user_settings),
             suspended == b"1",
             int(most) if most else None,
         )
@@ -80,19 +79,21 @@ class Users(Part):
         uid = keys.user_id(jid)
         await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
 
-    async def habits(self, uids: Sequence[UserId]) -> list[Habits]:
+    async def user_settings(self, uids: Sequence[UserId]) -> list[UserSettings]:
         """Return when these people want to hear from us, in the same order."""
         found = await self._link.many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
-        return [_habits(*values) for values in found]
+        return [_decode_user_settings(*values) for values in found]
 
-    async def recipients(self, uids: Sequence[UserId]) -> list[tuple[Habits, bool]]:
-        """Return these people's habits, and whether their clients are known to send receipts, in the same order."""
+    async def recipients(self, uids: Sequence[UserId]) -> list[tuple[UserSettings, bool]]:
+        """Return these users' settings and whether their clients send receipts, in the given order."""
         found = await self._link.many([("HMGET", keys.user(uid), *_HABITS, "receipts") for uid in uids])
-        return [(_habits(*habits), receipts == b"1") for *habits, receipts in found]
+        return [(_decode_user_settings(*user_settings), receipts == b"1") for *user_settings, receipts in found]
 
-    async def set_habits(self, jid: str, habits: Habits) -> None:
+    async def set_user_settings(self, jid: str, user_settings: UserSettings) -> None:
         """Remember when a person wants to hear from us, and in which language; not what their client says of that."""
-        await self._remember(jid, "habits", msgspec.json.encode(msgspec.structs.replace(habits, client_language="")))
+        await self._remember(
+            jid, "habits", msgspec.json.encode(msgspec.structs.replace(user_settings, client_language=""))
+        )
 
     async def set_client_language(self, jid: str, tag: str) -> None:
         """Remember which language a person's client says it speaks."""
@@ -120,14 +121,14 @@ class Users(Part):
         return int(await self._link.call("SCARD", keys.USERS))
 
 
-_NOTHING: Final[ByNumber] = {}
+_NOTHING: Final[PreferencesByNumber] = {}
 """Of nearly everybody: it is remembered for each who is told something."""
 
 
 class PreferenceStore(Part):
     """Preferences by person and number. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def of_users(self, uids: Sequence[UserId]) -> list[ByNumber]:
+    async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
         """Return what these people prefer, in the same order."""
         found = await self._link.many([("HGETALL", keys.preferences(uid)) for uid in uids])
         return [

@@ -21,7 +21,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client.connection import Link
 from service.store.client.keys import user_id
-from service.users.preferences import FOR_ALL, Preferences, Rule, parse_test
+from service.users.preferences import FOR_ALL, FilterRule, Preferences, parse_condition
 from tests.support.channels import change, make_channel
 from tests.support.waiting import until
 
@@ -146,7 +146,9 @@ async def queue(store: Store) -> None:
     for jid in (ANN, BEN):
         await store.subscriptions.subscribe(jid, channel.id)
         await store.users.mark(jid, receipts=jid == ANN)
-    await store.preferences.put(BEN, FOR_ALL, Preferences(rules=(Rule(allow=False, test=parse_test("crypto")),)))
+    await store.preferences.put(
+        BEN, FOR_ALL, Preferences(rules=(FilterRule(allow=False, test=parse_condition("crypto")),))
+    )
     added = ("addition", "Entry one"), ("addition", "Entry crypto"), ("replacement", "Better one")
     more = ("addition", "Entry two"), ("addition", "Entry three")
     for version, (kind, title) in enumerate(added + more, start=1):

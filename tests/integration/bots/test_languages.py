@@ -40,8 +40,8 @@ async def test_who_chooses_none_is_spoken_to_in_that_of_their_client(bot: Bot, p
     welcome = await alice.wait_for(lambda heard: heard.thread == "first")
     assert welcome.body.startswith("Bonjour")
     assert (await told(store, alice)).startswith("et 2 autres\u00a0: ")
-    habits = (await store.users.habits([user_id(alice.jid)]))[0]
-    assert (habits.language, habits.client_language) == ("", "fr")
+    user_settings = (await store.users.user_settings([user_id(alice.jid)]))[0]
+    assert (user_settings.language, user_settings.client_language) == ("", "fr")
     assert (await alice.say("digest daily")).startswith("From now on"), "this client has said that it speaks English"
 
 

@@ -19,7 +19,7 @@ from service.model import Channel, ChannelId, Entry, Subscription
 from service.store.coordination.requests import Probed
 from service.store.subscriptions.subscriptions import Resumed
 from service.users.preferences import FOR_ALL, Preferences
-from service.users.quiet_hours import NONE, Habits
+from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 
 NOW_S = 1_700_000_000.0
 T = TypeVar("T")
@@ -66,7 +66,7 @@ class Person:
     workers: int = 2
     probes: int = 0
     asked: Question | None = None
-    habits: Habits = NONE
+    user_settings: UserSettings = DEFAULT_USER_SETTINGS
     paused: dict[ChannelId, int] = field(default_factory=dict)
     """By channel, how many versions were withheld."""
     unheard: int = 0
@@ -91,7 +91,7 @@ class Person:
 
     def say(self, line: str) -> str:
         """Return the text of the reply to a line."""
-        language = self.habits.speaks
+        language = self.user_settings.effective_language
         return self.hear(line).text(language)
 
 
@@ -158,11 +158,11 @@ class FakeRequests:
     async def node_of(self, cid: ChannelId) -> str:
         return self.person.nodes.get(cid, "")
 
-    async def habits(self) -> Habits:
-        return self.person.habits
+    async def user_settings(self) -> UserSettings:
+        return self.person.user_settings
 
-    async def set_habits(self, habits: Habits) -> None:
-        self.person.habits = habits
+    async def set_user_settings(self, user_settings: UserSettings) -> None:
+        self.person.user_settings = user_settings
 
     async def search(self, query: Query) -> tuple[Finding, ...]:
         return self.person.directory[: query.limit] if "tag=python" in query.pairs else ()
@@ -204,7 +204,7 @@ class FakeRequests:
 
     async def forget_everything(self) -> int:
         person = self.person
-        person.follows, person.watches, person.preferences, person.habits = {}, {}, {}, NONE
+        person.follows, person.watches, person.preferences, person.user_settings = {}, {}, {}, DEFAULT_USER_SETTINGS
         return 0
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:  # noqa: ARG002 - as the handler has it

@@ -18,7 +18,7 @@ from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 from service.store.people.rooms import Room
-from service.users.quiet_hours import Habits
+from service.users.quiet_hours import UserSettings
 from tests.support.naughty import STRINGS
 from tests.unit.bots.safety import safe
 from tests.unit.bots.visiting import visitor
@@ -31,7 +31,7 @@ VERBS = ("", "subscribe ", "list ", "find ", "watch ", "language ", "timezone ",
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_whatever_is_said_is_answered_safely(language: str) -> None:
     person = visitor()
-    person.habits = Habits(client_language=language)
+    person.user_settings = UserSettings(client_language=language)
     for verb in VERBS:
         for words in STRINGS:
             assert safe(person.say(f"{verb}{words}")), (verb, words)

@@ -35,7 +35,7 @@ def played(path: Path) -> str:
         person.limits = structs.replace(person.limits, new_urls_per_hour=100)
     exchanges = []
     for line in said(path):
-        person.habits = structs.replace(person.habits, client_language=language_of(path))
+        person.user_settings = structs.replace(person.user_settings, client_language=language_of(path))
         exchanges.append(f"> {line}\n{person.say(line)}\n")
     return "\n".join(exchanges)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.dialogue import settings_parser
-from service.users.quiet_hours import EVERY_DAY, Digest, Quiet
+from service.users.quiet_hours import EVERY_DAY, DigestSchedule, QuietHours
 
 NIGHT = (22 * 60, 7 * 60)
 
@@ -16,49 +16,49 @@ NIGHT = (22 * 60, 7 * 60)
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        ("22:00-07:00", Quiet(*NIGHT)),
-        ("22-7", Quiet(*NIGHT)),
-        ("22.00 – 7.00", Quiet(*NIGHT)),  # noqa: RUF001 - people type it
-        ("22h00 to 07h00 daily", Quiet(*NIGHT)),
-        ("22:00-07:00 mon-fri", Quiet(*NIGHT, (0, 1, 2, 3, 4))),
-        ("22:00-07:00 fri-mon", Quiet(*NIGHT, (0, 4, 5, 6))),
-        ("22:00-07:00 Saturday, sun", Quiet(*NIGHT, (5, 6))),
-        ("22:00-07:00 weekdays", Quiet(*NIGHT, (0, 1, 2, 3, 4))),
-        ("0:00-24:00 wed", Quiet(0, 0, (2,))),
+        ("22:00-07:00", QuietHours(*NIGHT)),
+        ("22-7", QuietHours(*NIGHT)),
+        ("22.00 – 7.00", QuietHours(*NIGHT)),  # noqa: RUF001 - people type it
+        ("22h00 to 07h00 daily", QuietHours(*NIGHT)),
+        ("22:00-07:00 mon-fri", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("22:00-07:00 fri-mon", QuietHours(*NIGHT, (0, 4, 5, 6))),
+        ("22:00-07:00 Saturday, sun", QuietHours(*NIGHT, (5, 6))),
+        ("22:00-07:00 weekdays", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("0:00-24:00 wed", QuietHours(0, 0, (2,))),
         ("", None),
         ("22:00", None),
         ("22:60-7:00", None),
         ("25-7", None),
         ("22:00-07:00 someday", None),
         ("22:00-07:00 m", None),
-        ("von 22 bis 7 mo-fr", Quiet(*NIGHT, (0, 1, 2, 3, 4))),
-        ("22:00-07:00 Sa, Sonntag", Quiet(*NIGHT, (5, 6))),
-        ("22:00-07:00 Wochenende", Quiet(*NIGHT, (5, 6))),
-        ("de 22h00 à 7h lun-ven", Quiet(*NIGHT, (0, 1, 2, 3, 4))),
-        ("22:00-07:00 week-end", Quiet(*NIGHT, (5, 6))),
-        ("de 22:00 a 7:00 miércoles, sáb", Quiet(*NIGHT, (2, 5))),
+        ("von 22 bis 7 mo-fr", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("22:00-07:00 Sa, Sonntag", QuietHours(*NIGHT, (5, 6))),
+        ("22:00-07:00 Wochenende", QuietHours(*NIGHT, (5, 6))),
+        ("de 22h00 à 7h lun-ven", QuietHours(*NIGHT, (0, 1, 2, 3, 4))),
+        ("22:00-07:00 week-end", QuietHours(*NIGHT, (5, 6))),
+        ("de 22:00 a 7:00 miércoles, sáb", QuietHours(*NIGHT, (2, 5))),
     ],
 )
-def test_quiet_hours(words: str, meant: Quiet | None) -> None:
+def test_quiet_hours(words: str, meant: QuietHours | None) -> None:
     assert settings_parser.quiet(words) == meant
 
 
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        ("hourly", Digest("hour")),
-        ("daily", Digest("day")),
-        ("Daily at 18:30", Digest("day", 18 * 60 + 30)),
-        ("weekly", Digest("week")),
-        ("weekly fri", Digest("week", day=4)),
-        ("weekly Friday 17", Digest("week", 17 * 60, 4)),
-        ("weekly 17:00", Digest("week", 17 * 60)),
-        ("stündlich", Digest("hour")),
-        ("wöchentlich Fr um 17", Digest("week", 17 * 60, 4)),
-        ("tous les jours à 18h30", Digest("day", 18 * 60 + 30)),
-        ("hebdomadaire dim", Digest("week", day=6)),
-        ("cada semana viernes a las 17:00", Digest("week", 17 * 60, 4)),
-        ("diario", Digest("day")),
+        ("hourly", DigestSchedule("hour")),
+        ("daily", DigestSchedule("day")),
+        ("Daily at 18:30", DigestSchedule("day", 18 * 60 + 30)),
+        ("weekly", DigestSchedule("week")),
+        ("weekly fri", DigestSchedule("week", day=4)),
+        ("weekly Friday 17", DigestSchedule("week", 17 * 60, 4)),
+        ("weekly 17:00", DigestSchedule("week", 17 * 60)),
+        ("stündlich", DigestSchedule("hour")),
+        ("wöchentlich Fr um 17", DigestSchedule("week", 17 * 60, 4)),
+        ("tous les jours à 18h30", DigestSchedule("day", 18 * 60 + 30)),
+        ("hebdomadaire dim", DigestSchedule("week", day=6)),
+        ("cada semana viernes a las 17:00", DigestSchedule("week", 17 * 60, 4)),
+        ("diario", DigestSchedule("day")),
         ("", None),
         ("hourly 8", None),
         ("daily fri 8:00", None),
@@ -66,7 +66,7 @@ def test_quiet_hours(words: str, meant: Quiet | None) -> None:
         ("monthly", None),
     ],
 )
-def test_digests(words: str, meant: Digest | None) -> None:
+def test_digests(words: str, meant: DigestSchedule | None) -> None:
     assert settings_parser.digest(words) == meant
 
 

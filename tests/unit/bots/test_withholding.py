@@ -9,7 +9,7 @@ from bots.delivery.suppression import LOOKED_AT, Choice
 from service.model import ChannelId
 from service.store.delivery.outbox import MetWatch, OutboxItem, QueuedItem
 from service.users.preferences import FOR_ALL, Preferences
-from service.users.quiet_hours import NONE, Digest, Habits, next_digest_s
+from service.users.quiet_hours import DEFAULT_USER_SETTINGS, DigestSchedule, UserSettings, next_digest_s
 
 NEWS, BLOG = ChannelId("1" * 40), ChannelId("2" * 40)
 HOUR_S, DAY_S = 3_600.0, 86_400.0
@@ -20,9 +20,15 @@ def item(channel: ChannelId, queued_s: float, *met: MetWatch) -> QueuedItem:
     return QueuedItem(f"{queued_s * 1000:.0f}-0", OutboxItem(channel, 2, 0.0, met=met))
 
 
-def choice(told_s: float | None, habits: Habits = NONE, *, interval_s: float = HOUR_S, number: int = 1) -> Choice:
+def choice(
+    told_s: float | None,
+    user_settings: UserSettings = DEFAULT_USER_SETTINGS,
+    *,
+    interval_s: float = HOUR_S,
+    number: int = 1,
+) -> Choice:
     """Of somebody who is told of NEWS at intervals, the last time at this moment, if at all."""
-    recipient = Recipient(habits, {number: Preferences(interval_s=int(interval_s))})
+    recipient = Recipient(user_settings, {number: Preferences(interval_s=int(interval_s))})
     return Choice(recipient, {} if told_s is None else {NEWS: told_s}, numbers={NEWS: 1, BLOG: 2})
 
 
@@ -55,11 +61,13 @@ def test_what_is_wanted_of_all_holds_for_subscriptions_and_not_for_what_is_watch
     assert told.takes(item(NEWS, MIDNIGHT_S + 10, MetWatch(1, "tag=python", (0,))), MIDNIGHT_S + 60)
 
 
-@pytest.mark.parametrize(("digest", "interval_s"), [(Digest("hour"), 6 * HOUR_S), (Digest("day", 0), DAY_S)])
+@pytest.mark.parametrize(
+    ("digest", "interval_s"), [(DigestSchedule("hour"), 6 * HOUR_S), (DigestSchedule("day", 0), DAY_S)]
+)
 def test_a_digest_that_was_a_little_late_does_not_put_off_the_next_by_a_round(
-    digest: Digest, interval_s: float
+    digest: DigestSchedule, interval_s: float
 ) -> None:
-    told = choice(MIDNIGHT_S + 30, Habits(digest=digest), interval_s=interval_s)
+    told = choice(MIDNIGHT_S + 30, UserSettings(digest=digest), interval_s=interval_s)
     due_s = MIDNIGHT_S + interval_s
     assert told.takes(item(NEWS, MIDNIGHT_S + 60), due_s)
     assert told.since_s is not None

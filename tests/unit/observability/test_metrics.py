@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 
 from service.observability import metrics
 
-DASHBOARD = Path(__file__).parents[2] / "compose" / "grafana" / "coronet.json"
+DASHBOARD = Path(__file__).parents[3] / "compose" / "grafana" / "coronet.json"
 OF_HISTOGRAMS = "_bucket"
 
 

@@ -8,18 +8,18 @@ from service.errors import BadQuery
 from service.model import Change, Delta, Entry, Notice
 from service.users.preferences import (
     FOR_ALL,
-    NONE,
+    NO_PREFERENCES,
     AnyWord,
+    FilterRule,
     Preferences,
-    Rule,
-    chooses,
-    parse_test,
-    passes,
-    subjects,
-    tells_edits,
-    template,
-    withheld,
-    written,
+    are_edits_enabled,
+    build_subjects,
+    effective_template,
+    format_condition,
+    has_filters,
+    is_allowed,
+    parse_condition,
+    suppressed_positions,
 )
 
 CID = "c" * 40
@@ -30,19 +30,21 @@ def added(title: str, summary: str = "", tags: tuple[str, ...] = ()) -> Change:
 
 
 def left_out(preferences: dict[int, Preferences], *versions: Delta, edits: bool = False) -> tuple[int, ...] | None:
-    return withheld(preferences, 3, [(delta, subjects(delta.changes)) for delta in versions], edits=edits)
+    return suppressed_positions(
+        preferences, 3, [(delta, build_subjects(delta.changes)) for delta in versions], edits=edits
+    )
 
 
 def version(*changes: Change, notice: Notice | None = None) -> Delta:
     return Delta(CID, 1, 2, 5.0, changes, notice=notice)
 
 
-def deny(text: str) -> Rule:
-    return Rule(allow=False, test=parse_test(text))
+def deny(text: str) -> FilterRule:
+    return FilterRule(allow=False, test=parse_condition(text))
 
 
-def allow(text: str) -> Rule:
-    return Rule(allow=True, test=parse_test(text))
+def allow(text: str) -> FilterRule:
+    return FilterRule(allow=True, test=parse_condition(text))
 
 
 @pytest.mark.parametrize(
@@ -57,21 +59,23 @@ def allow(text: str) -> Rule:
 )
 def test_a_test_is_met_by_what_it_names(text: str, met: list[str], missed: list[str]) -> None:
     rule = allow(text)
-    assert [passes([rule], subject) for subject in subjects(map(added, met + missed))] == [True] * len(met) + [
-        False
-    ] * len(missed)
+    assert [is_allowed([rule], subject) for subject in build_subjects(map(added, met + missed))] == [True] * len(
+        met
+    ) + [False] * len(missed)
 
 
 def test_text_tags_and_what_stood_on_a_page_before_are_looked_at_too() -> None:
     page = Change("replacement", Entry("p", summary="Plums 3.00"), line=4, before="Pears 1.99")
-    seen = subjects([added("A", summary="about crypto"), added("B", tags=("Crypto",)), page])
-    assert [passes([deny("crypto")], subject) for subject in seen] == [False, False, True]
-    assert not passes([deny("pears")], seen[2])
+    seen = build_subjects([added("A", summary="about crypto"), added("B", tags=("Crypto",)), page])
+    assert [is_allowed([deny("crypto")], subject) for subject in seen] == [False, False, True]
+    assert not is_allowed([deny("pears")], seen[2])
 
 
 def test_a_denial_counts_before_an_allowance_and_one_allowance_is_enough() -> None:
     rules = [allow("python"), allow("rust"), deny("jobs")]
-    told = [passes(rules, subject) for subject in subjects([added(t) for t in ("Rust 2", "Python jobs", "Go")])]
+    told = [
+        is_allowed(rules, subject) for subject in build_subjects([added(t) for t in ("Rust 2", "Python jobs", "Go")])
+    ]
     assert told == [True, False, False]
 
 
@@ -79,23 +83,25 @@ def test_a_denial_counts_before_an_allowance_and_one_allowance_is_enough() -> No
 def test_what_is_no_test_is_refused_in_words(text: str) -> None:
     words = " ".join(f"w{number}" for number in range(60)) if text.startswith("w") else text
     with pytest.raises(BadQuery, match=r"\w"):
-        parse_test(words)
+        parse_condition(words)
 
 
 @given(st.text(max_size=80))
 def test_a_test_reads_as_it_is_written(text: str) -> None:
     try:
-        test = parse_test(text)
+        test = parse_condition(text)
     except BadQuery:
         return
-    assert parse_test(written(test)) == test
+    assert parse_condition(format_condition(test)) == test
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6), st.sets(st.sampled_from("abcd"), min_size=1))
 def test_denying_and_allowing_the_same_words_tell_each_change_exactly_once(titles: list[str], words: set[str]) -> None:
     test = AnyWord(tuple(sorted(words)))
-    for subject in subjects(map(added, titles)):
-        assert passes([Rule(allow=True, test=test)], subject) != passes([Rule(allow=False, test=test)], subject)
+    for subject in build_subjects(map(added, titles)):
+        assert is_allowed([FilterRule(allow=True, test=test)], subject) != is_allowed(
+            [FilterRule(allow=False, test=test)], subject
+        )
 
 
 def test_positions_are_counted_through_all_versions() -> None:
@@ -120,14 +126,14 @@ def test_filters_for_all_and_for_one_subscription_both_have_to_let_pass() -> Non
     mine = {FOR_ALL: Preferences(rules=(deny("crypto"),)), 3: Preferences(rules=(allow("python"),))}
     told = version(added("python"), added("python crypto"), added("rust"))
     assert left_out(mine, told) == (1, 2)
-    assert withheld(mine, 4, [(told, subjects(told.changes))], edits=False) == (1,)
+    assert suppressed_positions(mine, 4, [(told, build_subjects(told.changes))], edits=False) == (1,)
 
 
 def test_what_is_said_of_one_subscription_counts_before_what_is_said_for_all() -> None:
     mine = {FOR_ALL: Preferences(edits=False, template="$title"), 3: Preferences(edits=True, template="")}
-    assert (tells_edits(mine, 3), template(mine, 3)) == (True, "")
-    assert (tells_edits(mine, 4), template(mine, 4)) == (False, "$title")
-    assert (tells_edits({}, 4), template({}, 4)) == (True, "")
+    assert (are_edits_enabled(mine, 3), effective_template(mine, 3)) == (True, "")
+    assert (are_edits_enabled(mine, 4), effective_template(mine, 4)) == (False, "$title")
+    assert (are_edits_enabled({}, 4), effective_template({}, 4)) == (True, "")
 
 
 def test_who_wants_no_edits_is_told_the_news_of_the_same_version() -> None:
@@ -143,5 +149,5 @@ def test_who_wants_no_edits_is_told_the_news_of_the_same_version() -> None:
 )
 def test_who_chooses_nothing_is_told_everything(own: Preferences, changes: list[Change]) -> None:
     for edits in (True, False):
-        assert chooses({3: own}) or left_out({3: own}, version(*changes), edits=edits) == ()
-        assert left_out({3: NONE}, version(*changes), edits=edits) == ()
+        assert has_filters({3: own}) or left_out({3: own}, version(*changes), edits=edits) == ()
+        assert left_out({3: NO_PREFERENCES}, version(*changes), edits=edits) == ()

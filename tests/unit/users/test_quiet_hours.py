@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.users.quiet_hours import NONE, Digest, Habits, Quiet, may_be_told_s, next_digest_s, zone_named
+from service.users.quiet_hours import (
+    DEFAULT_USER_SETTINGS,
+    DigestSchedule,
+    QuietHours,
+    UserSettings,
+    earliest_delivery_s,
+    find_time_zones,
+    next_digest_s,
+)
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
-DAILY = Digest("day", 2 * 60 + 30)
+DAILY = DigestSchedule("day", 2 * 60 + 30)
 
 
 def utc_s(text: str) -> float:
@@ -23,17 +31,19 @@ def utc(at_s: float) -> str:
 @pytest.mark.parametrize(
     ("digest", "zone", "queued", "due"),
     [
-        (Digest("hour"), BERLIN, "2026-11-22 10:15", "2026-11-22 11:00"),
-        (Digest("hour"), BERLIN, "2026-11-22 11:00", "2026-11-22 12:00"),
-        (Digest("hour"), "Asia/Kolkata", "2026-11-22 10:15", "2026-11-22 10:30"),
-        (Digest("day", 8 * 60), BERLIN, "2026-11-22 06:59", "2026-11-22 07:00"),
-        (Digest("day", 8 * 60), BERLIN, "2026-11-22 07:00", "2026-11-23 07:00"),
-        (Digest("day", 8 * 60), NEW_YORK, "2026-11-22 07:00", "2026-11-22 13:00"),
-        (Digest("week", 9 * 60, 4), BERLIN, "2026-11-22 07:00", "2026-11-27 08:00"),
-        (Digest("week", 9 * 60, 6), BERLIN, "2026-11-22 08:00", "2026-11-29 08:00"),
+        (DigestSchedule("hour"), BERLIN, "2026-11-22 10:15", "2026-11-22 11:00"),
+        (DigestSchedule("hour"), BERLIN, "2026-11-22 11:00", "2026-11-22 12:00"),
+        (DigestSchedule("hour"), "Asia/Kolkata", "2026-11-22 10:15", "2026-11-22 10:30"),
+        (DigestSchedule("day", 8 * 60), BERLIN, "2026-11-22 06:59", "2026-11-22 07:00"),
+        (DigestSchedule("day", 8 * 60), BERLIN, "2026-11-22 07:00", "2026-11-23 07:00"),
+        (DigestSchedule("day", 8 * 60), NEW_YORK, "2026-11-22 07:00", "2026-11-22 13:00"),
+        (DigestSchedule("week", 9 * 60, 4), BERLIN, "2026-11-22 07:00", "2026-11-27 08:00"),
+        (DigestSchedule("week", 9 * 60, 6), BERLIN, "2026-11-22 08:00", "2026-11-29 08:00"),
     ],
 )
-def test_a_digest_comes_at_the_next_time_that_the_clock_shows(digest: Digest, zone: str, queued: str, due: str) -> None:
+def test_a_digest_comes_at_the_next_time_that_the_clock_shows(
+    digest: DigestSchedule, zone: str, queued: str, due: str
+) -> None:
     assert utc(next_digest_s(digest, zone, utc_s(queued))) == due
 
 
@@ -58,7 +68,7 @@ def test_a_daily_digest_comes_once_a_day_whatever_clocks_do(zone: str, queued: s
     assert found == dues
 
 
-NIGHT = Quiet(22 * 60, 7 * 60)
+NIGHT = QuietHours(22 * 60, 7 * 60)
 
 
 @pytest.mark.parametrize(
@@ -72,64 +82,69 @@ NIGHT = Quiet(22 * 60, 7 * 60)
         (NIGHT, BERLIN, "2026-03-28 21:30", "2026-03-29 05:00"),
         (NIGHT, BERLIN, "2026-10-24 21:30", "2026-10-25 06:00"),
         # Friday and Saturday evenings until the next morning; Sunday evening is not meant.
-        (Quiet(22 * 60, 7 * 60, (4, 5)), BERLIN, "2026-11-22 05:00", "2026-11-22 06:00"),
-        (Quiet(22 * 60, 7 * 60, (4, 5)), BERLIN, "2026-11-22 22:00", "2026-11-22 22:00"),
-        (Quiet(9 * 60, 17 * 60, (0, 1, 2, 3, 4)), NEW_YORK, "2026-11-23 15:00", "2026-11-23 22:00"),
+        (QuietHours(22 * 60, 7 * 60, (4, 5)), BERLIN, "2026-11-22 05:00", "2026-11-22 06:00"),
+        (QuietHours(22 * 60, 7 * 60, (4, 5)), BERLIN, "2026-11-22 22:00", "2026-11-22 22:00"),
+        (QuietHours(9 * 60, 17 * 60, (0, 1, 2, 3, 4)), NEW_YORK, "2026-11-23 15:00", "2026-11-23 22:00"),
         # Around the clock on weekends.
-        (Quiet(0, 0, (5, 6)), BERLIN, "2026-11-21 12:00", "2026-11-22 23:00"),
+        (QuietHours(0, 0, (5, 6)), BERLIN, "2026-11-21 12:00", "2026-11-22 23:00"),
     ],
 )
-def test_quiet_hours_hold_back_until_they_end(quiet: Quiet, zone: str, now: str, told: str) -> None:
-    assert utc(may_be_told_s(Habits(zone, quiet), utc_s(now), utc_s(now))) == told
+def test_quiet_hours_hold_back_until_they_end(quiet: QuietHours, zone: str, now: str, told: str) -> None:
+    assert utc(earliest_delivery_s(UserSettings(zone, quiet), utc_s(now), utc_s(now))) == told
 
 
 def test_a_digest_that_falls_into_quiet_hours_waits_for_their_end() -> None:
-    habits = Habits(BERLIN, NIGHT, Digest("day", 6 * 60))
-    assert utc(may_be_told_s(habits, utc_s("2026-11-22 12:00"), utc_s("2026-11-22 12:00"))) == "2026-11-23 06:00"
+    user_settings = UserSettings(BERLIN, NIGHT, DigestSchedule("day", 6 * 60))
+    assert (
+        utc(earliest_delivery_s(user_settings, utc_s("2026-11-22 12:00"), utc_s("2026-11-22 12:00")))
+        == "2026-11-23 06:00"
+    )
 
 
 def test_who_moves_to_another_zone_is_told_by_its_clock() -> None:
     queued_s, now_s = utc_s("2026-11-22 12:00"), utc_s("2026-11-22 12:05")
-    due = [utc(may_be_told_s(Habits(zone, None, DAILY), queued_s, now_s)) for zone in (BERLIN, NEW_YORK)]
+    due = [utc(earliest_delivery_s(UserSettings(zone, None, DAILY), queued_s, now_s)) for zone in (BERLIN, NEW_YORK)]
     assert due == ["2026-11-23 01:30", "2026-11-23 07:30"]
 
 
 def test_what_is_overdue_is_told_now() -> None:
     now_s = utc_s("2026-11-22 12:00")
-    assert may_be_told_s(Habits(BERLIN, None, DAILY), now_s - 5 * 86_400, now_s) == now_s
-    assert may_be_told_s(NONE, now_s, now_s) == now_s
+    assert earliest_delivery_s(UserSettings(BERLIN, None, DAILY), now_s - 5 * 86_400, now_s) == now_s
+    assert earliest_delivery_s(DEFAULT_USER_SETTINGS, now_s, now_s) == now_s
 
 
 def test_who_is_quiet_around_the_clock_is_told_nothing_for_a_week() -> None:
     now_s = utc_s("2026-11-22 12:00")
-    assert may_be_told_s(Habits(BERLIN, Quiet(0, 0)), now_s, now_s) - now_s > 7 * 86_400
+    assert earliest_delivery_s(UserSettings(BERLIN, QuietHours(0, 0)), now_s, now_s) - now_s > 7 * 86_400
 
 
 minutes = st.integers(0, 24 * 60 - 1)
 zones = st.sampled_from([BERLIN, NEW_YORK, LORD_HOWE, "UTC", "Asia/Kolkata", "Pacific/Apia", "America/St_Johns"])
 moments_s = st.floats(utc_s("2020-01-01 00:00"), utc_s("2035-01-01 00:00"))
-digests = st.builds(Digest, st.sampled_from(["hour", "day", "week"]), minutes, st.integers(0, 6))
-quiets = st.builds(Quiet, minutes, minutes, st.lists(st.integers(0, 6), unique=True).map(tuple))
+digests = st.builds(DigestSchedule, st.sampled_from(["hour", "day", "week"]), minutes, st.integers(0, 6))
+quiets = st.builds(QuietHours, minutes, minutes, st.lists(st.integers(0, 6), unique=True).map(tuple))
 
 
 @given(digests, zones, moments_s)
-def test_the_next_digest_is_later_and_no_further_than_its_period(digest: Digest, zone: str, at_s: float) -> None:
+def test_the_next_digest_is_later_and_no_further_than_its_period(
+    digest: DigestSchedule, zone: str, at_s: float
+) -> None:
     period_s = {"hour": 3600, "day": 86_400, "week": 7 * 86_400}[digest.every]
     assert 0 < next_digest_s(digest, zone, at_s) - at_s <= period_s + 2 * 3600
 
 
-@given(st.builds(Habits, zones, st.none() | quiets, st.none() | digests), moments_s, st.floats(0, 1e6))
-def test_what_may_be_told_then_may_be_told_then(habits: Habits, queued_s: float, waited_s: float) -> None:
+@given(st.builds(UserSettings, zones, st.none() | quiets, st.none() | digests), moments_s, st.floats(0, 1e6))
+def test_what_may_be_told_then_may_be_told_then(user_settings: UserSettings, queued_s: float, waited_s: float) -> None:
     now_s = queued_s + waited_s
-    told_s = may_be_told_s(habits, queued_s, now_s)
+    told_s = earliest_delivery_s(user_settings, queued_s, now_s)
     assert told_s >= now_s
     if told_s - now_s <= 7 * 86_400:
-        assert may_be_told_s(habits, queued_s, told_s) == told_s
+        assert earliest_delivery_s(user_settings, queued_s, told_s) == told_s
 
 
 def test_zones_are_found_by_their_names_and_their_cities() -> None:
-    assert zone_named("europe/berlin") == zone_named(" Berlin ") == (BERLIN,)
-    assert zone_named("new york") == (NEW_YORK,)
-    assert zone_named("UTC") == ("UTC",)
-    assert zone_named("Atlantis") == ()
-    assert len(zone_named("Louisville")) == 2
+    assert find_time_zones("europe/berlin") == find_time_zones(" Berlin ") == (BERLIN,)
+    assert find_time_zones("new york") == (NEW_YORK,)
+    assert find_time_zones("UTC") == ("UTC",)
+    assert find_time_zones("Atlantis") == ()
+    assert len(find_time_zones("Louisville")) == 2
